@@ -1,0 +1,44 @@
+"""Errors that a user can cause. The command line prints each in one line, without a traceback."""
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class KoriskError(ValueError):
+    """Wrong input: the message names the thing, the rule, the value and the remedy."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class UnreachableError(KoriskError):
+    """The question was sound, and the answer is that no amount of data reaches the target."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, *, target: float, floor: float, what: str = "the bound") -> None:
+        self.target = target
+        self.floor = floor
+        gap = floor - target
+        excess = f"{gap:.3g} above the target" if gap > 0 else "which is the target itself"
+        super().__init__(
+            f"target {target:.6g} cannot be reached: {what} levels off at {floor:.6g} however many "
+            f"samples there are, {excess}; ask for more than {floor:.6g}, "
+            f"or lower the approximation and mismatch terms"
+        )
+
+
+def shown(value: object, *, limit: int = 60) -> str:
+    """A value as it may stand in a one-line message: on one line, and short."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or the list of what is known where nothing is near."""
+    choices = list(known)
+    by_folded = {choice.casefold(): choice for choice in choices}
+    near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {by_folded[near[0]]!r}?"
+    return "; known: " + ", ".join(choices)

@@ -1,0 +1,212 @@
+"""Reading and writing users' files: bounded, safe, and with errors that say where and what.
+
+Every YAML file that korisk takes goes through here, so that all of them refuse the same things in
+the same words: files that are missing, empty, too large or not text, tags that would build
+objects, aliases (a few lines of them can grow without limit), keys given twice, unknown keys.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Hashable
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from korisk.errors import KoriskError, did_you_mean, shown
+
+MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Spec(BaseModel):
+    """Base of the models that describe files: typed strictly, no keys beyond the known ones."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def read_yaml(path: str | PathLike[str]) -> Any:
+    """The content of a YAML file as plain values."""
+    text = read_text(path, max_bytes=MAX_YAML_BYTES)
+    if not text.strip():
+        raise KoriskError(f"{path}: the file is empty; see examples/ for complete ones")
+    try:
+        return yaml.load(text, Loader=_StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else f"{path}"
+        raise KoriskError(f"{where}: not valid YAML: {_one_line(error.problem)}") from None
+    except yaml.YAMLError as error:
+        raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}") from None
+    except RecursionError:
+        raise KoriskError(f"{path}: nested too deeply; flatten the file") from None
+    except ValueError as error:  # e.g. a date that does not exist, met while building the values
+        raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}") from None
+
+
+def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
+    """A text file's content, never reading more than `max_bytes` of it."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise KoriskError(f"{path}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise KoriskError(f"{path}: is a folder; name a file in it") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise KoriskError(f"{shown(str(path))}: cannot be read: {_reason(error)}") from None
+    if len(content) > max_bytes:
+        raise KoriskError(
+            f"{path}: is larger than {max_bytes / 1e6:g} MB, the limit for such a file; "
+            "is it the right one?"
+        )
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise KoriskError(
+            f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from None
+
+
+def write_text(path: str | PathLike[str], text: str) -> None:
+    """Write a file whole or not at all: an interrupted write leaves what was there before."""
+    target = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise KoriskError(f"{path}: cannot be written: {_reason(error)}") from None
+
+
+def parse(model: type[Model], content: Any, *, source: object) -> Model:
+    """`content` as a `model`, or one line that names the first thing wrong with it."""
+    if not isinstance(content, dict):
+        raise KoriskError(
+            f"{source}: must be a mapping of keys to values, got {_kind(content)}; "
+            f"known keys: {', '.join(_fields(model))}"
+        )
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise KoriskError(f"{source}: {_problem(model, _most_telling(error))}") from None
+
+
+def _most_telling(error: ValidationError) -> ErrorDetails:
+    # An unknown key explains a missing one (it is often the same, misspelt), so it goes first;
+    # where a value may take several forms, the form that was followed furthest was meant.
+    return min(error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
+
+
+def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
+    where, inner = _locate(model, error["loc"])
+    match error["type"]:
+        case "extra_forbidden":
+            key = str(error["loc"][-1])
+            place = f" in {where}" if where else ""
+            return f"unknown key {shown(key)}{place}{did_you_mean(key, _fields(inner))}"
+        case "missing":
+            return f"{where} is missing; add it"
+        case "invalid_key":
+            return f"keys must be texts, got {shown(error['input'])}; quote the key"
+        case "string_type":
+            rule = "a text (quote it if it looks like a number)"
+        case _:
+            rule = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return f"{where} must be {rule}, got {shown(error['input'])}"
+
+
+def _locate(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:
+    """The place in the user's words, and the model that describes the mapping there."""
+    text = ""
+    for step in location:
+        if isinstance(step, int):
+            text += f"[{step + 1}]"
+        elif step in _fields(model):  # other words are pydantic's names for a value's forms
+            text += f".{step}"
+            model = _inner_model(_fields(model)[step].annotation) or model
+    return text.removeprefix("."), model
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    candidates = (_inner_model(argument) for argument in getattr(annotation, "__args__", ()))
+    return next((found for found in candidates if found), None)
+
+
+def _kind(value: object) -> str:
+    names = {list: "a list", str: "a text", type(None): "nothing", bool: "a truth value"}
+    return names.get(
+        type(value), "a number" if isinstance(value, int | float) else "something else"
+    )
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
+def _one_line(text: str | None) -> str:
+    line = " ".join((text or "unreadable").split())
+    return line if len(line) <= 200 else line[:197] + "..."
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Plain values alone; no aliases, no key twice; 1e-3 is a number, as in YAML 1.2."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None,
+                None,
+                "aliases (*name) are not taken here; write the value out",
+                event.start_mark,
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {shown(key.value)} is given twice", key.start_mark
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _refuse_tag(loader: _StrictLoader, node: yaml.Node) -> None:
+    problem = f"the tag {shown(node.tag)} is not taken here; write plain values"
+    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+
+
+_StrictLoader.add_constructor(None, _refuse_tag)  # None stands for every tag without a meaning
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)

@@ -1,0 +1,85 @@
+"""Checks that turn a user's value into a plain number or say what is wrong with it."""
+
+import math
+from numbers import Integral, Real
+
+from korisk.errors import KoriskError, did_you_mean, shown
+
+
+def real(
+    field: str,
+    value: object,
+    *,
+    remedy: str,
+    at_least: float | None = None,
+    above: float | None = None,
+    finite: bool = True,
+) -> float:
+    """`value` as a float, if it is a number that keeps the rule."""
+    rule = "a finite number" if finite else "a number"
+    if at_least is not None:
+        rule += f" >= {at_least:g}"
+    if above is not None:
+        rule += f" > {above:g}"
+    number = _to_float(value)
+    if (
+        number is None
+        or math.isnan(number)
+        or (finite and math.isinf(number))
+        or (at_least is not None and number < at_least)
+        or (above is not None and number <= above)
+    ):
+        raise KoriskError(f"{field} must be {rule}, got {shown(value)}; {remedy}")
+    return number
+
+
+def count(field: str, value: object, *, at_least: int, remedy: str) -> int:
+    """`value` as an int, if it is a whole number that keeps the rule."""
+    number = _to_float(value)
+    if number is None or not number.is_integer() or number < at_least:
+        raise KoriskError(
+            f"{field} must be a whole number >= {at_least}, got {shown(value)}; {remedy}"
+        )
+    return int(value) if isinstance(value, Integral) else int(number)
+
+
+def name(field: str, value: object) -> str:
+    """`value`, if it is a text that can stand in a table and a message."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise KoriskError(
+            f"{field} must be a printable text, got {shown(value)}; "
+            "give each layer a short name, quoted if it looks like a number"
+        )
+    if len(value) > 80:
+        raise KoriskError(
+            f"{field} must have at most 80 characters, got {len(value)}; shorten {shown(value)}"
+        )
+    return value
+
+
+def one_of(field: str, value: object, known: tuple[str, ...]) -> None:
+    """Refuse a word that is not among the known ones, and suggest the nearest."""
+    if value not in known:
+        hint = did_you_mean(str(value), known)
+        raise KoriskError(f"{field} must be one of {', '.join(known)}, got {shown(value)}{hint}")
+
+
+def sample_count(value: object) -> float:
+    """N as the bounds take it: at least 2, because log 1 = 0 makes N = 1 meaningless."""
+    return real(
+        "n", value, at_least=2, remedy="count the training samples; the rate log n / n needs n >= 2"
+    )
+
+
+def target_error(value: object) -> float:
+    """A target for the expected squared error."""
+    return real("target", value, above=0, remedy="give the squared error that you want to reach")
+
+
+def _to_float(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,232 @@
+"""The deep risk estimator: bounds on E||f_L(X) - f̂_L(X)||^2, one function per equation."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from korisk.errors import KoriskError, shown
+from korisk.theory import _checks
+from korisk.theory.amplification import FloatArray, Method
+from korisk.theory.layer import Known, Learned
+from korisk.theory.network import Network
+
+Risks = Sequence[float] | FloatArray | Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An upper bound of the expected squared error, layer by layer.
+
+    `contributions` (L,) add up to `total`. In the paper's form a layer's contribution is A_l r_l.
+    In the Minkowski forms the bound is (sum_l t_l)^2 with t_l = P_l sqrt(r_l), and a layer's
+    contribution is t_l sum_k t_k: its own square and half of every cross term.
+    """
+
+    method: Method
+    layers: tuple[str, ...]
+    contributions: FloatArray
+
+    @property
+    def total(self) -> float:
+        """The bound itself."""
+        return float(self.contributions.sum())
+
+    @property
+    def shares(self) -> FloatArray:
+        """Each layer's part of the total, (L,); zero where the total is."""
+        total = self.total
+        return self.contributions / total if total > 0 else np.zeros_like(self.contributions)
+
+    def __float__(self) -> float:
+        return self.total
+
+
+@dataclass(frozen=True)
+class BarronBound:
+    """The bound at N training samples, its part that data removes and its part that stays."""
+
+    n: float
+    whole: Bound
+    floors: Bound
+
+    @property
+    def total(self) -> float:
+        """The bound at N."""
+        return self.whole.total
+
+    @property
+    def floor(self) -> float:
+        """What remains for N to infinity: approximation and mismatch."""
+        return self.floors.total
+
+    @property
+    def estimation(self) -> float:
+        """What more data removes."""
+        return float(self.estimations.sum())
+
+    @property
+    def contributions(self) -> FloatArray:
+        """Per layer (L,), adding up to the total."""
+        return self.whole.contributions
+
+    @property
+    def approximations(self) -> FloatArray:
+        """Per layer (L,), adding up to the floor; for a known layer, its mismatch."""
+        return self.floors.contributions
+
+    @property
+    def estimations(self) -> FloatArray:
+        """Per layer (L,), adding up to the estimation part; cross terms that vanish are in here."""
+        return self.whole.contributions - self.floors.contributions
+
+    def __float__(self) -> float:
+        return self.total
+
+
+def layer_risk(layer: Learned, n: float) -> float:
+    """Eq. (eq:layer-risk): C^2/n_l + kappa p log N / N."""
+    return approximation_risk(layer) + estimation_slope(layer) * rate(n)
+
+
+def approximation_risk(layer: Learned) -> float:
+    """C^2 / n_l, the part of (eq:layer-risk) that data does not remove."""
+    return layer.C**2 / layer.n
+
+
+def estimation_slope(layer: Learned) -> float:
+    """kappa p, the factor of log N / N in (eq:layer-risk)."""
+    if layer.parameters is None:
+        raise KoriskError(
+            f"layer {layer.name!r}: parameters is missing, and the estimation term "
+            "kappa p log N / N needs it; count the layer's trainable weights"
+        )
+    return layer.kappa * layer.parameters
+
+
+def rate(n: float) -> float:
+    """log N / N."""
+    samples = _checks.sample_count(n)
+    return float(np.log(samples) / samples)
+
+
+def paper_risk(amplification: FloatArray, risks: FloatArray) -> FloatArray:
+    """The terms A_l E||e_l||^2 of Eq. (eq:deep-risk), shape (L,)."""
+    return _product(amplification, risks)
+
+
+def minkowski_risk(tails: FloatArray, risks: FloatArray) -> FloatArray:
+    """The terms of (sum_l P_l sqrt(r_l))^2, shape (L,); see docs/theory.md for the proof."""
+    roots = _product(tails, np.sqrt(risks))
+    return roots * float(roots.sum())
+
+
+def deep_risk(net: Network, layer_risks: Risks, *, method: Method = "composed") -> Bound:
+    """Theorem (thm:deep-risk) from the expected squared error of each layer.
+
+    `layer_risks` holds E||e_l||^2 for every layer in order, or by name; an exact known layer has
+    none, and one with a mismatch keeps the mismatch that it states.
+    """
+    return evaluate(net, _risks(net, layer_risks), method)
+
+
+def evaluate(net: Network, risks: FloatArray, method: Method) -> Bound:
+    """The bound of a network whose layers err by `risks` (L,), which are taken as they are."""
+    tails = net.tails(method)
+    unbounded = np.isinf(tails) & (risks > 0)
+    if unbounded.any():
+        raise KoriskError(_missing_constant(net, int(np.flatnonzero(unbounded)[-1])))
+    if method == "paper":
+        contributions = paper_risk(net.amplification(method), risks)
+    else:
+        contributions = minkowski_risk(tails, risks)
+    return Bound(method=method, layers=net.names, contributions=contributions)
+
+
+def barron_bound(net: Network, n: float, *, method: Method = "composed") -> BarronBound:
+    """Eq. (eq:deep-risk-barron): every learned layer's risk from its constants at N samples."""
+    floors = approximation_risks(net)
+    return BarronBound(
+        n=n,
+        whole=evaluate(net, floors + rate(n) * estimation_slopes(net), method),
+        floors=evaluate(net, floors, method),
+    )
+
+
+def approximation_risks(net: Network) -> FloatArray:
+    """What each layer errs with unlimited data, (L,): C^2/n_l if learned, the mismatch if known."""
+    return np.array(
+        [
+            approximation_risk(layer) if isinstance(layer, Learned) else _mismatch(layer)
+            for layer in net
+        ]
+    )
+
+
+def estimation_slopes(net: Network) -> FloatArray:
+    """The factor of log N / N in each layer's risk, (L,); zero for known layers."""
+    return np.array(
+        [estimation_slope(layer) if isinstance(layer, Learned) else 0.0 for layer in net]
+    )
+
+
+def _mismatch(layer: object) -> float:
+    return layer.mismatch if isinstance(layer, Known) else 0.0
+
+
+def _product(factors: FloatArray, risks: FloatArray) -> FloatArray:
+    # A layer without error contributes nothing, even where its factor is not known (infinite).
+    product = np.zeros_like(risks)
+    with np.errstate(over="ignore", under="ignore"):
+        np.multiply(factors, risks, out=product, where=risks > 0)
+    return product
+
+
+def _risks(net: Network, given: Risks) -> FloatArray:
+    if isinstance(given, Mapping):
+        for name in given:
+            net.index(name)
+        values = [_named_risk(layer, given) for layer in net]
+    else:
+        values = list(given)
+        if len(values) != len(net):
+            raise KoriskError(
+                f"layer_risks must have one entry for each of the {len(net)} layers, "
+                f"got {len(values)}; known layers take 0, or pass a mapping from layer names"
+            )
+    checked = []
+    for layer, value in zip(net, values, strict=True):
+        field = f"layer_risks of {layer.name!r}"
+        remedy = "give the layer's expected squared error"
+        risk = _checks.real(field, value, at_least=0, remedy=remedy)
+        if isinstance(layer, Known) and risk not in (0.0, layer.mismatch):
+            raise KoriskError(
+                f"{field} must be 0, because the layer is known, got {shown(value)}; "
+                "state the error of an approximately known operator as Known(..., mismatch=)"
+            )
+        checked.append(max(risk, _mismatch(layer)))
+    return np.array(checked)
+
+
+def _named_risk(layer: object, given: Mapping[str, float]) -> float:
+    if isinstance(layer, Learned) and layer.name not in given:
+        raise KoriskError(
+            f"layer_risks has no entry for the learned layer {layer.name!r}; "
+            "give the expected squared error of every learned layer"
+        )
+    return given.get(layer.name, 0.0) if isinstance(layer, Known | Learned) else 0.0
+
+
+def _missing_constant(net: Network, at: int) -> str:
+    """Why an error of the layer at index `at` cannot be followed to the output."""
+    name = net.names[at]
+    for layer in net.layers[at + 1 :]:
+        if np.isinf(layer.bracket.upper):
+            return (
+                f"layer {layer.name!r}: lipschitz has no upper end ({layer.bracket.how}), and the "
+                f"error of layer {name!r} passes through it; give lipschitz="
+            )
+    return (
+        f"the Lipschitz constants after layer {name!r} multiply to more than a double can hold; "
+        "check their units"
+    )

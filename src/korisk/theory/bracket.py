@@ -1,0 +1,52 @@
+"""A norm or Lipschitz constant with its direction: what lies below it and what lies above."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from korisk.errors import KoriskError
+from korisk.theory import _checks
+
+
+@dataclass(frozen=True)
+class NormBracket:
+    """lower <= true constant <= upper, and how that is known.
+
+    Bounds use `upper`. An `upper` of infinity says that only a lower estimate exists, as when the
+    constant was sampled; a bound that needs it is refused.
+    """
+
+    lower: float
+    upper: float
+    how: str = "given"
+
+    def __post_init__(self) -> None:
+        remedy = "give 0 <= lower <= upper"
+        lower = _checks.real("lower", self.lower, at_least=0, remedy=remedy)
+        upper = _checks.real("upper", self.upper, at_least=0, finite=False, remedy=remedy)
+        if lower > upper:
+            raise KoriskError(
+                f"lower must be <= upper, got lower={lower!r} upper={upper!r}; {remedy}"
+            )
+        object.__setattr__(self, "lower", lower)
+        object.__setattr__(self, "upper", upper)
+        object.__setattr__(self, "how", _checks.name("how", self.how))
+
+    @property
+    def is_point(self) -> bool:
+        """Whether both ends are the same number."""
+        return self.lower == self.upper
+
+
+NOT_KNOWN = NormBracket(0.0, float("inf"), how="not known")
+
+
+@runtime_checkable
+class HasNorm(Protocol):
+    """Anything that can bracket its own norm when asked, such as a linear operator."""
+
+    def norm(self) -> NormBracket:
+        """The operator norm, bracketed."""
+        ...
+
+
+Lipschitz = float | NormBracket | HasNorm | None

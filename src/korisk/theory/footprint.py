@@ -1,0 +1,64 @@
+"""What the two CT networks weigh: parameters and memory, the paper's Table 1 (tab:fullscale)."""
+
+from dataclasses import dataclass
+
+from korisk.theory import _checks
+
+FP32_BYTES = 4
+ADAM_BYTES = 16  # master weights, both moments and the gradient, four bytes each
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """CT with an H x H image, V views and B detector bins."""
+
+    H: int
+    V: int
+    B: int
+
+    def __post_init__(self) -> None:
+        meanings = {"H": "the image side", "V": "the number of views", "B": "the number of bins"}
+        for field, meaning in meanings.items():
+            remedy = f"{field} is {meaning}"
+            value = _checks.count(field, getattr(self, field), at_least=1, remedy=remedy)
+            object.__setattr__(self, field, value)
+
+    @property
+    def known_parameters(self) -> int:
+        """p_KO = V B: one weight for each ray."""
+        return self.V * self.B
+
+    @property
+    def dense_parameters(self) -> int:
+        """p_FC = H^2 V B: one weight for each pair of ray and pixel."""
+        return self.H**2 * self.V * self.B
+
+    @property
+    def ratio(self) -> int:
+        """p_FC / p_KO = H^2."""
+        return self.H**2
+
+
+def weight_bytes(parameters: int) -> int:
+    """Memory of the weights in single precision."""
+    return FP32_BYTES * parameters
+
+
+def adam_bytes(parameters: int) -> int:
+    """Memory of training with Adam in single precision."""
+    return ADAM_BYTES * parameters
+
+
+def format_bytes(size: int) -> str:
+    """Three digits, the next unit from 100 on, none beyond GiB: `0.47 GiB`, `360 GiB`."""
+    value = size / 1024
+    for unit in ("KiB", "MiB"):
+        if value < 100:
+            return _three_digits(value, unit)
+        value /= 1024
+    return _three_digits(value, "GiB")
+
+
+def _three_digits(value: float, unit: str) -> str:
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {unit}"

@@ -1,0 +1,145 @@
+"""The two kinds of layer: known operators and learned ones."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from numbers import Real
+
+from korisk.errors import KoriskError, shown
+from korisk.theory import _checks
+from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket
+
+_LIPSCHITZ_REMEDY = "give the operator norm of the true layer, or leave it out if it is not known"
+
+
+@dataclass(frozen=True, repr=False)
+class Layer(ABC):
+    """One map u_l of the network, with the Lipschitz constant of the *true* map."""
+
+    name: str
+    _: KW_ONLY
+    lipschitz: Lipschitz = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", _checks.name("layer name", self.name))
+        object.__setattr__(
+            self, "lipschitz", as_lipschitz(self._field("lipschitz"), self.lipschitz)
+        )
+
+    @cached_property
+    def bracket(self) -> NormBracket:
+        """The Lipschitz constant as a bracket; an operator is asked for its norm once."""
+        return resolve(self._field("lipschitz"), self.lipschitz)
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """`known` or `learned`."""
+
+    def _field(self, field: str) -> str:
+        return f"layer {self.name!r}: {field}"
+
+    def __repr__(self) -> str:
+        return terse_repr(self)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Known(Layer):
+    """An operator that is not learned: û_l = u_l, so it adds nothing to the risk.
+
+    `mismatch` is korisk's extension for operators known only approximately (a discretised
+    projector, a wrong viscosity): E||u_l - û_l||^2 > 0, a term that no amount of data removes.
+    """
+
+    mismatch: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = "give the expected squared error of the operator, 0 if it is exact"
+        mismatch = _checks.real(self._field("mismatch"), self.mismatch, at_least=0, remedy=remedy)
+        object.__setattr__(self, "mismatch", mismatch)
+
+    @property
+    def kind(self) -> str:
+        """`known`."""
+        return "known"
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Learned(Layer):
+    """A trained layer whose risk follows Assumption (ass:barron): C^2/n + kappa p log N / N.
+
+    `parameters` is the paper's p_l, `C` its complexity, `n` its width n_l (not a sample size) and
+    `kappa` the constant of the estimation term. C = 0 and kappa = 1 give the matched-constant
+    reference; a pilot study gives numbers with absolute units.
+    """
+
+    parameters: int | None = None
+    C: float = 0.0
+    n: float = 1.0
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parameters is not None:
+            remedy = "count the layer's trainable weights"
+            parameters = _checks.count(
+                self._field("parameters"), self.parameters, at_least=1, remedy=remedy
+            )
+            object.__setattr__(self, "parameters", parameters)
+        remedy = "see Assumption (ass:barron): C >= 0, n >= 1, kappa > 0"
+        checked = {
+            "C": _checks.real(self._field("C"), self.C, at_least=0, remedy=remedy),
+            "n": _checks.real(self._field("n"), self.n, at_least=1, remedy=remedy),
+            "kappa": _checks.real(self._field("kappa"), self.kappa, above=0, remedy=remedy),
+        }
+        for field, value in checked.items():
+            object.__setattr__(self, field, value)
+
+    @property
+    def kind(self) -> str:
+        """`learned`."""
+        return "learned"
+
+
+def as_lipschitz(field: str, value: object) -> Lipschitz:
+    """A Lipschitz constant in any of its accepted forms, numbers made plain floats."""
+    if value is None or isinstance(value, NormBracket):
+        return value
+    if isinstance(value, Real):
+        return _checks.real(field, value, at_least=0, remedy=_LIPSCHITZ_REMEDY)
+    if isinstance(value, HasNorm):
+        return value
+    raise KoriskError(
+        f"{field} must be a number >= 0, a NormBracket or an operator with a norm() method, "
+        f"got {shown(value)}; {_LIPSCHITZ_REMEDY}"
+    )
+
+
+def resolve(field: str, value: Lipschitz) -> NormBracket:
+    """The bracket behind any accepted form of a Lipschitz constant."""
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, NormBracket):
+        return value
+    if isinstance(value, HasNorm):
+        bracket = value.norm()
+        if not isinstance(bracket, NormBracket):
+            raise KoriskError(
+                f"{field}: norm() of {shown(value)} must return a NormBracket, got {shown(bracket)}"
+            )
+        return bracket
+    return NormBracket(value, value)
+
+
+def terse_repr(value: object) -> str:
+    """A dataclass's repr that leaves defaults out and still evaluates back."""
+    parts = []
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        content = getattr(value, field.name)
+        if not field.kw_only and field.default is dataclasses.MISSING:
+            parts.append(repr(content))
+        elif content != field.default:
+            parts.append(f"{field.name}={content!r}")
+    return f"{type(value).__name__}({', '.join(parts)})"

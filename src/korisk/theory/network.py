@@ -1,0 +1,246 @@
+"""A network as data: layers in order, and what is known of runs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, reduce
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.theory import _checks
+from korisk.theory.amplification import (
+    METHODS,
+    FloatArray,
+    Method,
+    Segments,
+    composed_tails,
+    minkowski_amplification,
+    paper_amplification,
+    tail_products,
+)
+from korisk.theory.bracket import HasNorm, Lipschitz, NormBracket
+from korisk.theory.layer import Known, Layer, Learned, as_lipschitz, resolve, terse_repr
+
+if TYPE_CHECKING:
+    from korisk.theory.savings import Savings
+
+
+@dataclass(frozen=True, repr=False)
+class Composition:
+    """A Lipschitz constant of the whole run of layers from `first` to `last`.
+
+    For linear layers that is the norm of the product, often far below the product of the norms.
+    """
+
+    first: str
+    last: str
+    _: KW_ONLY
+    lipschitz: Lipschitz
+
+    def __post_init__(self) -> None:
+        value = as_lipschitz(self._field, self.lipschitz)
+        if value is None:
+            raise KoriskError(f"{self._field} is missing; give the norm of the composed layers")
+        object.__setattr__(self, "lipschitz", value)
+
+    @property
+    def _field(self) -> str:
+        return f"composition {self.first!r} to {self.last!r}: lipschitz"
+
+    @cached_property
+    def bracket(self) -> NormBracket:
+        """The constant as a bracket; an operator is asked for its norm once."""
+        return resolve(self._field, self.lipschitz)
+
+    def __repr__(self) -> str:
+        return terse_repr(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Network:
+    """f_L = u_L o ... o u_1 (eq:target), each layer known or learned, input side first."""
+
+    layers: tuple[Layer, ...]
+    _: KW_ONLY
+    compositions: tuple[Composition, ...] = ()
+    name: str = ""
+
+    def __init__(
+        self,
+        layers: Iterable[Layer],
+        *,
+        compositions: Iterable[Composition] = (),
+        name: str = "",
+    ) -> None:
+        object.__setattr__(self, "layers", tuple(layers))
+        object.__setattr__(self, "compositions", tuple(compositions))
+        object.__setattr__(self, "name", name)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.layers:
+            raise KoriskError(
+                "layers must hold at least one layer, got none; list Known and Learned layers, "
+                "the one that takes the input first"
+            )
+        for layer in self.layers:
+            if not isinstance(layer, Known | Learned):
+                raise KoriskError(f"layers must be Known or Learned, got {shown(layer)}")
+        seen: set[str] = set()
+        for layer in self.layers:
+            if layer.name in seen:
+                raise KoriskError(
+                    f"layer names must differ, got {layer.name!r} twice; rename one of them"
+                )
+            seen.add(layer.name)
+        if self.name:
+            _checks.name("network name", self.name)
+        for composition in self.compositions:
+            first, last = self.index(composition.first), self.index(composition.last)
+            if first >= last:
+                raise KoriskError(
+                    f"composition must run from an earlier to a later layer, got "
+                    f"{composition.first!r} to {composition.last!r}; name the input side first"
+                )
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.layers)
+
+    def __getitem__(self, name: str) -> Layer:
+        return self.layers[self.index(name)]
+
+    def __repr__(self) -> str:
+        parts = [repr(list(self.layers))]
+        if self.compositions:
+            parts.append(f"compositions={list(self.compositions)!r}")
+        if self.name:
+            parts.append(f"name={self.name!r}")
+        return f"Network({', '.join(parts)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The layers' names, input side first."""
+        return tuple(layer.name for layer in self.layers)
+
+    @property
+    def learned(self) -> tuple[Learned, ...]:
+        """The learned layers, the index set L of Theorem (thm:deep-risk)."""
+        return tuple(layer for layer in self.layers if isinstance(layer, Learned))
+
+    def index(self, name: str) -> int:
+        """The position of a layer, from 0."""
+        if name not in self.names:
+            hint = did_you_mean(str(name), self.names)
+            raise KoriskError(f"there is no layer {shown(name)} in this network{hint}")
+        return self.names.index(name)
+
+    def tails(self, method: Method = "composed") -> FloatArray:
+        """P_l for every layer l: infinite where a Lipschitz constant further on is not known."""
+        _checks.one_of("method", method, METHODS)
+        singles = [layer.bracket.upper for layer in self.layers]
+        if method == "composed":
+            return composed_tails(singles, self._segments)
+        return tail_products(singles)
+
+    def amplification(self, method: Method = "composed") -> FloatArray:
+        """A_l, shape (L,): what one unit of squared error at layer l can become at the output.
+
+        `paper` is Eq. (eq:Al); `minkowski` is P_l^2 with products of constants; `composed` is
+        P_l^2 with the constants of composed tails where the network knows them.
+        """
+        tails = self.tails(method)
+        return paper_amplification(tails) if method == "paper" else minkowski_amplification(tails)
+
+    def lipschitz(self, method: Method = "composed") -> float:
+        """An upper bound of the network's own Lipschitz constant, Lemma (lem:lip)."""
+        # A layer put in front makes the whole network a tail.
+        _checks.one_of("method", method, METHODS)
+        segments = self._segments if method == "composed" else {}
+        shifted = {(first + 1, last + 1): value for (first, last), value in segments.items()}
+        singles = [1.0, *(layer.bracket.upper for layer in self.layers)]
+        return float(composed_tails(singles, shifted)[0])
+
+    @cached_property
+    def _segments(self) -> Segments:
+        stated = {
+            (self.index(part.first), self.index(part.last)): part.bracket.upper
+            for part in self.compositions
+        }
+        return _smaller(stated, _composed_operators(self.layers))
+
+    def replace(self, name: str, *layers: Layer) -> Network:
+        """The network with layer `name` replaced, by default by the same map as a known operator.
+
+        That default is Corollary (cor:known): û_m = u_m, nothing else changes. Compositions that
+        run over the layer are kept for it, and dropped where another map takes its place.
+        """
+        at = self.index(name)
+        old = self.layers[at]
+        new = layers or (Known(old.name, lipschitz=old.lipschitz),)
+        same_map = len(new) == 1 and new[0].lipschitz == old.lipschitz
+        kept = (
+            _renamed(part, old.name, new[0].name)
+            for part in self.compositions
+            if same_map or not self.index(part.first) <= at <= self.index(part.last)
+        )
+        return Network(
+            (*self.layers[:at], *new, *self.layers[at + 1 :]), compositions=kept, name=self.name
+        )
+
+    def savings(self, name: str, *, method: Method = "composed") -> Savings:
+        """What the bound loses when layer `name` becomes a known operator."""
+        from korisk.theory.savings import Savings
+
+        return Savings(before=self, after=self.replace(name), method=method)
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Network:
+        """The network that a YAML file describes."""
+        from korisk.theory.network_file import read_network
+
+        return read_network(path)
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the network as YAML; operators are written as the brackets they give."""
+        from korisk.theory.network_file import write_network
+
+        write_network(self, path)
+
+
+def _renamed(part: Composition, old: str, new: str) -> Composition:
+    return replace(
+        part,
+        first=new if part.first == old else part.first,
+        last=new if part.last == old else part.last,
+    )
+
+
+def _smaller(left: Segments, right: Segments) -> Segments:
+    keys = left.keys() | right.keys()
+    return {key: min(left.get(key, np.inf), right.get(key, np.inf)) for key in keys}
+
+
+def _composed_operators(layers: Sequence[Layer]) -> Segments:
+    """Norms of products of consecutive operators, from each layer to the end of its run."""
+    segments: dict[tuple[int, int], float] = {}
+    operators = [layer.lipschitz if _composable(layer.lipschitz) else None for layer in layers]
+    for first in range(1, len(layers)):
+        last = first
+        while last < len(layers) and operators[last] is not None:
+            last += 1
+        if last - first >= 2:
+            run = operators[first:last]
+            product = reduce(lambda inner, outer: outer @ inner, run)  # type: ignore[operator]
+            segments[first, last - 1] = resolve(f"layers {first + 1} to {last}", product).upper
+    return segments
+
+
+def _composable(value: Lipschitz) -> bool:
+    return isinstance(value, HasNorm) and hasattr(value, "__matmul__")

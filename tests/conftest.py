@@ -1,0 +1,8 @@
+import os
+
+from hypothesis import settings
+
+# The same examples on every CI run, so that a landing does not hang on a draw; new ones elsewhere.
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "explore")

@@ -1,0 +1,214 @@
+"""Sample sizes against search, and the two factors of Proposition 2."""
+
+import math
+from decimal import Decimal, getcontext
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import korisk as kr
+from korisk.theory.budget import invert_rate
+
+SCAN = np.arange(2, 40_000, dtype=np.float64)
+RATES = np.log(SCAN) / SCAN
+
+
+def scan(gap_over_slope: float) -> int:
+    """By looking at every N: the first from which on log N / N stays within the gap."""
+    above = np.flatnonzero(gap_over_slope < RATES)
+    return 2 if above.size == 0 else int(SCAN[above[-1]]) + 1
+
+
+def holds(slope: float, gap: float, n: int) -> bool:
+    """Slope log n / n <= gap, with 80 digits."""
+    getcontext().prec = 80
+    return Decimal(slope) * Decimal(n).ln() <= Decimal(gap) * n
+
+
+@settings(max_examples=500)
+@given(st.floats(0.0003, 0.9), st.floats(1e-8, 1e8))
+def test_equals_a_search_over_every_n(gap_over_slope: float, slope: float) -> None:
+    gap = gap_over_slope * slope
+    assume(np.min(np.abs(RATES / (gap / slope) - 1)) > 1e-12)  # doubles can tell which side it is
+    assert kr.RiskLine(0, slope).samples(gap) == scan(gap / slope)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        (0.001, 2),
+        (math.e - 1e-9, 2),  # below e the line is never above the target
+        (math.e + 1e-9, 2),  # between e and 3 / log 3 it is, but at no whole N
+        (3 / math.log(3) - 1e-12, 2),
+        (3 / math.log(3) + 1e-12, 4),  # at N = 3 it is above, at 2 and from 4 on below
+        (4 / math.log(4) - 1e-12, 4),
+        (4 / math.log(4) + 1e-12, 5),
+        (5 / math.log(5) + 1e-12, 6),
+    ],
+)
+def test_corners_around_e_and_three(ratio: float, expected: int) -> None:
+    assert kr.RiskLine(0, ratio).samples(1.0) == expected
+    assert scan(1 / ratio) == expected
+
+
+@given(st.integers(4, 10**15))
+def test_exact_at_every_size_up_to_1e15(n: int) -> None:
+    # The ratio at which n itself is the crossing, rounded to a double, and its neighbours.
+    for slope in (n / math.log(n), math.nextafter(n / math.log(n), math.inf)):
+        found = kr.RiskLine(0, slope).samples(1.0)
+        assert holds(slope, 1.0, found)
+        assert not holds(slope, 1.0, found - 1)
+
+
+@given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
+def test_never_overflows(slope: float, gap: float) -> None:
+    found = invert_rate(Decimal(slope), Decimal(gap))
+    assert found == 2 or found >= 4
+    if found > 10**16:
+        log_n = math.log(found)
+        ratio = math.log(slope) - math.log(gap)
+        assert log_n == pytest.approx(ratio + math.log(log_n), rel=1e-12)
+
+
+def test_target_just_above_the_floor() -> None:
+    floor = 1e-3
+    slope = 1e-2
+    target = math.nextafter(floor, 1)
+    n = kr.RiskLine(floor, slope).samples(target)
+    assert n > 10**15
+    gap = target - floor  # exact, since the two are neighbours
+    assert holds(slope, gap, n)
+    assert not holds(slope, gap, n - 1)
+
+
+@pytest.mark.parametrize("target", [1e-3, 5e-4])
+def test_target_at_or_below_the_floor_is_unreachable(target: float) -> None:
+    with pytest.raises(kr.UnreachableError) as caught:
+        kr.RiskLine(1e-3, 1e-2).samples(target)
+    assert caught.value.exit_code == 3
+    assert (caught.value.target, caught.value.floor) == (target, 1e-3)
+    assert "cannot be reached" in str(caught.value)
+
+
+def test_how_much_is_missing_is_said() -> None:
+    with pytest.raises(kr.UnreachableError, match=r"levels off at 0\.001 .*, 0\.0005 above"):
+        kr.RiskLine(1e-3, 1e-2).samples(5e-4)
+
+
+def test_a_flat_line_needs_no_data() -> None:
+    assert kr.RiskLine(1e-3, 0).samples(1e-3) == 2
+
+
+@pytest.mark.parametrize("target", [0, -1, math.nan, math.inf, "x", None])
+def test_wrong_targets_are_refused(target: object) -> None:
+    with pytest.raises(kr.KoriskError, match="target must be a finite number > 0"):
+        kr.RiskLine(0, 1).samples(target)  # type: ignore[arg-type]
+
+
+def test_wrong_lines_are_refused() -> None:
+    with pytest.raises(kr.KoriskError, match="slope must be a finite number >= 0"):
+        kr.RiskLine(0, -1)
+
+
+def two_learned(scale: float, mismatch: float) -> kr.Network:
+    return kr.Network(
+        [
+            kr.Learned("a", parameters=50, C=0.02, kappa=scale),
+            kr.Known("b", lipschitz=1.5, mismatch=mismatch),
+            kr.Learned("c", parameters=9, lipschitz=0.7, C=0.01, kappa=2 * scale),
+        ],
+        compositions=[kr.Composition("b", "c", lipschitz=0.9)],
+    )
+
+
+@given(
+    st.floats(1e-6, 10),
+    st.floats(0, 1e-2),
+    st.floats(1e-3, 3),
+    st.sampled_from(kr.METHODS),
+)
+def test_network_sample_size_is_the_first_n_that_keeps_the_target(
+    scale: float, mismatch: float, excess: float, method: kr.Method
+) -> None:
+    net = two_learned(scale, mismatch)
+    target = kr.barron_bound(net, 2, method=method).floor * (1 + excess)
+    n = kr.sample_size(net, target, method=method)
+    # Doubles carry n to about 13 digits, and so the bound at n.
+    assert kr.barron_bound(net, n, method=method).total <= target * (1 + 1e-12)
+    if n > 2:
+        before = max(2, n - 1 - n // 10**12)
+        assert kr.barron_bound(net, before, method=method).total > target * (1 - 1e-12)
+
+
+def test_network_targets_below_the_floor_are_unreachable() -> None:
+    net = two_learned(1.0, 0.1)
+    for method in kr.METHODS:
+        floor = kr.barron_bound(net, 2, method=method).floor
+        with pytest.raises(kr.UnreachableError):
+            kr.sample_size(net, floor * 0.99, method=method)
+
+
+def test_a_network_without_error_needs_no_data() -> None:
+    assert kr.sample_size(kr.Network([kr.Known("K", lipschitz=1)]), 0.1) == 2
+
+
+def test_a_mismatch_alone_is_a_flat_bound() -> None:
+    net = kr.Network([kr.Known("K", mismatch=0.1), kr.Known("L", lipschitz=1, mismatch=0.1)])
+    assert kr.sample_size(net, 0.5) == 2
+
+
+def test_risk_line_of_the_paper_and_of_single_layers() -> None:
+    net = two_learned(0.1, 0.0)
+    line = kr.risk_line(net, method="paper")
+    for n in (2, 64, 10**6):
+        assert line.predict(n) == pytest.approx(kr.barron_bound(net, n, method="paper").total)
+    with pytest.raises(kr.KoriskError, match="is no line in log N / N"):
+        kr.risk_line(net, method="minkowski")
+    single = net.replace("c")
+    line = kr.risk_line(single)
+    assert line.predict(64) == pytest.approx(kr.barron_bound(single, 64).total)
+
+
+def test_two_factors_multiply_to_the_ratio_of_n_over_log_n() -> None:
+    ko, fc = kr.RiskLine(1e-3, 1e-1), kr.RiskLine(2e-3, 3.0)
+    found = kr.two_factors(ko, fc, 2.0001e-3)
+    assert found.structural == pytest.approx(30)
+    assert found.approximation_budget == pytest.approx(1.0001e-3 / 1e-7)
+    ratio = (found.samples_dense / math.log(found.samples_dense)) / (
+        found.samples_known / math.log(found.samples_known)
+    )
+    # Whole numbers stand for the crossings, so the identity holds to one sample in the smaller N.
+    assert ratio == pytest.approx(found.product, rel=2 / found.samples_known)
+    assert found.ratio == found.samples_dense / found.samples_known
+
+
+def test_two_factors_refuse_what_has_no_ratio() -> None:
+    ko, fc = kr.RiskLine(1e-3, 1e-1), kr.RiskLine(2e-3, 3.0)
+    with pytest.raises(kr.UnreachableError, match="the dense line levels off"):
+        kr.two_factors(ko, fc, 1.5e-3)
+    with pytest.raises(kr.UnreachableError, match="the known-operator line levels off"):
+        kr.two_factors(ko, fc, 1e-4)
+    with pytest.raises(kr.KoriskError, match="slope of the known-operator line must be > 0"):
+        kr.two_factors(kr.RiskLine(0, 0), fc, 1)
+    with pytest.raises(kr.KoriskError, match="target must be"):
+        kr.two_factors(ko, fc, math.nan)
+
+
+@pytest.mark.parametrize("H", [8, 128, 512])
+def test_structural_factor_of_matched_constants(H: int) -> None:
+    size = kr.Footprint(H, 60, H)
+    relu = kr.Known("ReLU", lipschitz=1)
+    known = kr.Network(
+        [
+            kr.Learned("W", parameters=size.known_parameters),
+            kr.Known("K", lipschitz=0.026),
+            kr.Known("A^T", lipschitz=85.7),
+            relu,
+        ]
+    )
+    dense = kr.Network([kr.Learned("M", parameters=size.dense_parameters), relu])
+    slopes = [kr.risk_line(net, method="paper").slope for net in (dense, known)]
+    closed = kr.structural_factor(H=H, filter_norm=0.026, backprojection_norm=85.7)
+    assert slopes[0] / slopes[1] == pytest.approx(closed)
