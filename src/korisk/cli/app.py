@@ -1,0 +1,79 @@
+"""The command's root: subcommands, and how every error becomes one line and an exit code."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from korisk import __version__
+from korisk.cli.bound import bound
+from korisk.cli.footprint import footprint
+from korisk.cli.published import published
+from korisk.errors import KoriskError
+
+app = typer.Typer(
+    name="korisk",
+    help="How much training data a network with known operators needs, and what each one saves.",
+    epilog="Exit codes: 0 done, 2 the input was wrong, 3 the target cannot be reached.",
+    invoke_without_command=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(bound)
+app.command()(footprint)
+app.command()(published)
+
+# Typer's errors for wrong usage share this base, which it exports under no public name.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"korisk {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and leave with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command; what a user can cause becomes one line on stderr, never a traceback."""
+    try:
+        code = app(arguments, prog_name="korisk", standalone_mode=False)
+        sys.stdout.flush()
+    except KoriskError as error:
+        return _fail(str(error), error.exit_code)
+    except _UsageError as error:
+        message = error.format_message()  # type: ignore[attr-defined]
+        return _fail(f"{message.rstrip('.')}; see korisk --help", 2) if message else 2
+    except BrokenPipeError:
+        # The reader has gone (`korisk ... | head`); without this Python complains at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    if code == 130:  # Typer turns Ctrl-C into this code and says nothing
+        return _fail("interrupted", 130)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    print(f"korisk: {line}", file=sys.stderr)
+    return code

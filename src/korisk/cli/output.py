@@ -1,0 +1,61 @@
+"""What the commands share in how they print."""
+
+import json
+import math
+from typing import Any, Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+NARROWEST = 110
+
+
+def console() -> Console:
+    """A console for stdout; wide enough for the tables where there is no terminal to ask."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=max(plain.width, NARROWEST))
+
+
+def table(title: str, *columns: str, text: int = 1) -> Table:
+    """A table whose first `text` columns are words and whose others are numbers."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for position, column in enumerate(columns):
+        justify: Literal["left", "right"] = "left" if position < text else "right"
+        made.add_column(Text(column), justify=justify, overflow="fold")
+    return made
+
+
+def cells(*values: str) -> list[Text]:
+    """Cells that show names as they are, whatever brackets they contain."""
+    return [Text(value) for value in values]
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number with a few digits; a dash where there is none."""
+    if value is None:
+        return "-"
+    if math.isinf(value):
+        return "not known"
+    return f"{value:.{digits}g}"
+
+
+def whole(value: int) -> str:
+    """A count with its thousands apart, or as a power of ten where it is very long."""
+    return f"{value:,}" if value < 10**12 else f"{value:.4g}" if value < 10**300 else "> 1e300"
+
+
+def print_json(content: Any) -> None:
+    """Print a result for machines; what is infinite or undefined becomes null."""
+    print(json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content

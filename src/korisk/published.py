@@ -1,0 +1,118 @@
+"""The paper's three tables as data: A Deep Risk Estimator for Known Operator Learning (2026).
+
+Numbers stand as printed, so that tests and the reproduction can be held against them.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from korisk.theory import Footprint, RiskLine
+
+
+@dataclass(frozen=True, kw_only=True)
+class FootprintRow:
+    """One column of Table 1 (tab:fullscale): what each network weighs at one image scale.
+
+    Counts are printed to three digits, so `parameters_*` are texts. Adam state counts 16 bytes a
+    parameter: master weights, first and second moment, gradient.
+    """
+
+    size: Footprint
+    known_parameters: str
+    dense_parameters: str
+    ratio: str
+    known_weights: str
+    known_adam: str
+    dense_weights: str
+    dense_adam: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationRow:
+    """One row of Table 2 (tab:calibration): floor and sigma fitted to one sweep by least squares.
+
+    CPU rows are in test MSE, GPU rows in squared relative RMSE.
+    """
+
+    H: int
+    device: Literal["CPU", "GPU"]
+    known: RiskLine
+    dense: RiskLine
+
+    @property
+    def metric(self) -> str:
+        """What the row's errors measure."""
+        return "MSE" if self.device == "CPU" else "rRMSE^2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeRow:
+    """One row of Table 3 (tab:scaling): an operating point and who won there."""
+
+    device: Literal["CPU", "GPU"]
+    size: Footprint
+    ratio: int
+    outcome: str
+
+
+def _footprint(H: int, V: int, B: int, *printed: str) -> FootprintRow:
+    names = [field.name for field in fields(FootprintRow) if field.name != "size"]
+    return FootprintRow(size=Footprint(H, V, B), **dict(zip(names, printed, strict=True)))
+
+
+FOOTPRINT = (
+    _footprint(8, 10, 8, "80", "5.12e3", "64", "0.31 KiB", "1.25 KiB", "20.0 KiB", "80.0 KiB"),
+    _footprint(
+        16, 20, 16, "3.20e2", "8.19e4", "256", "1.25 KiB", "5.00 KiB", "0.31 MiB", "1.25 MiB"
+    ),
+    _footprint(
+        32, 40, 32, "1.28e3", "1.31e6", "1024", "5.00 KiB", "20.0 KiB", "5.00 MiB", "20.0 MiB"
+    ),
+    _footprint(
+        128, 60, 128, "7.68e3", "1.26e8", "1.64e4", "30.0 KiB", "0.12 MiB", "0.47 GiB", "1.88 GiB"
+    ),
+    _footprint(
+        256, 90, 256, "2.30e4", "1.51e9", "6.55e4", "90.0 KiB", "0.35 MiB", "5.62 GiB", "22.5 GiB"
+    ),
+    _footprint(
+        512, 180, 512, "9.22e4", "2.42e10", "2.62e5", "0.35 MiB", "1.41 MiB", "90.0 GiB", "360 GiB"
+    ),
+)
+
+CALIBRATION = (
+    CalibrationRow(
+        H=8, device="CPU", known=RiskLine(2.48e-3, 8.51e-3), dense=RiskLine(5.81e-3, 6.86e-2)
+    ),
+    CalibrationRow(
+        H=16, device="CPU", known=RiskLine(9.52e-4, 1.75e-2), dense=RiskLine(8.54e-3, 7.96e-2)
+    ),
+    CalibrationRow(
+        H=32, device="CPU", known=RiskLine(8.22e-4, 4.15e-2), dense=RiskLine(1.14e-2, 8.63e-2)
+    ),
+    CalibrationRow(
+        H=128, device="GPU", known=RiskLine(3.02e-3, 1.11e-2), dense=RiskLine(2.26e-3, 9.45e-2)
+    ),
+    CalibrationRow(
+        H=256, device="GPU", known=RiskLine(9.47e-4, 6.32e-3), dense=RiskLine(1.63e-3, 9.94e-2)
+    ),
+)
+
+_EVERYWHERE = "KO dominates FC at every N"
+
+OUTCOMES = (
+    OutcomeRow(device="CPU", size=Footprint(8, 10, 8), ratio=64, outcome=_EVERYWHERE),
+    OutcomeRow(device="CPU", size=Footprint(16, 20, 16), ratio=256, outcome=_EVERYWHERE),
+    OutcomeRow(device="CPU", size=Footprint(32, 40, 32), ratio=1024, outcome=_EVERYWHERE),
+    OutcomeRow(
+        device="GPU",
+        size=Footprint(128, 60, 128),
+        ratio=16384,
+        outcome="KO dominates at small N; FC matches by N = 2048",
+    ),
+    OutcomeRow(
+        device="GPU",
+        size=Footprint(256, 90, 256),
+        ratio=65536,
+        outcome="KO dominates at every N tested",
+    ),
+)

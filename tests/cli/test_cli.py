@@ -1,0 +1,191 @@
+"""The command as a user meets it: what it prints, where, and its exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import korisk as kr
+from korisk.cli.app import run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+KO = str(EXAMPLES / "ct_h128_ko.yaml")
+
+
+def succeed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run(list(arguments)) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
+def flat(text: str) -> str:
+    """Text as it reads, whatever the width at which it was broken into lines."""
+    return " ".join(text.split())
+
+
+def succeed_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    return json.loads(succeed(capsys, *arguments, "--json"))
+
+
+def fail(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
+    assert run(list(arguments)) == code
+    captured = capsys.readouterr()
+    assert captured.err.startswith("korisk: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_bound_shows_layers_methods_and_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+    out = succeed(capsys, "bound", KO, "-n", "64")
+    for word in ("W", "learned", "A^T", "known", "7,680", "A paper", "A minkowski", "A composed"):
+        assert word in out
+    assert "at N = 64" in out
+    assert "100%" in out
+    assert "Meaning: if the constants hold" in out
+    assert "…" not in out  # no cell is cut off
+
+
+def test_bound_json_agrees_with_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    found = succeed_json(capsys, "bound", KO, "-n", "64", "--target", "0.006")
+    net = kr.Network.read(KO)
+    for method in kr.METHODS:
+        expected = kr.barron_bound(net, 64, method=method)
+        assert found["bounds"][method]["total"] == pytest.approx(expected.total)
+        factors = [layer["amplification"][method] for layer in found["layers"]]
+        assert factors == pytest.approx(net.amplification(method))
+    assert found["n"] == 64
+    assert found["reachable"] is True
+    assert found["samples"]["composed"] == kr.sample_size(net, 0.006)
+    assert found["samples"]["paper"] is None
+    assert sum(layer["share"] for layer in found["layers"]) == pytest.approx(1)
+
+
+def test_target_alone_evaluates_the_bound_where_it_is_reached(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = succeed_json(capsys, "bound", KO, "--target", "0.006")
+    assert found["n"] == found["samples"]["composed"]
+    assert found["bounds"]["composed"]["total"] <= 0.006
+
+
+def test_method_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = succeed_json(capsys, "bound", KO, "--method", "paper", "--target", "2")
+    assert found["n"] == found["samples"]["paper"] > found["samples"]["composed"]
+    contributions = sum(layer["contribution"] for layer in found["layers"])
+    assert contributions == pytest.approx(found["bounds"]["paper"]["total"])
+
+
+def test_replace_says_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = "bound", KO, "-n", "64", "--target", "0.006", "--replace", "W"
+    assert "With W known, the bound at N = 64 falls from" in flat(succeed(capsys, *arguments))
+    found = succeed_json(capsys, *arguments)
+    saved = found["replace"]["saved_approximation"] + found["replace"]["saved_estimation"]
+    assert saved == pytest.approx(found["bounds"]["composed"]["total"])
+    assert found["replace"]["samples"]["composed"] == 2
+
+
+def test_an_unreachable_target_leaves_with_3(capsys: pytest.CaptureFixture[str]) -> None:
+    message = fail(capsys, 3, "bound", KO, "--target", "0.001")
+    assert "target 0.001 cannot be reached: the composed bound levels off at 0.0030" in message
+    assert run(["bound", KO, "--target", "0.001", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["reachable"] is False
+    assert found["samples"] == {"paper": None, "minkowski": None, "composed": None}
+
+
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    kr.Network([kr.Known("[red]K[/red]", lipschitz=1)], name="[bold]net").write(path)
+    out = flat(succeed(capsys, "bound", str(path), "--replace", "[red]K[/red]"))
+    assert "[red]K[/red] known" in out
+    assert "With [red]K[/red] known" in out
+
+
+def test_defaults_and_mismatch_are_pointed_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "net.yaml"
+    bracket = kr.NormBracket(1, 2, how="sampled")
+    layers = [kr.Learned("W", parameters=3), kr.Known("K", lipschitz=bracket, mismatch=0.5)]
+    kr.Network(layers).write(path)
+    out = flat(succeed(capsys, "bound", str(path)))
+    assert "at N = 1,000" in out
+    assert "1 to 2" in out
+    assert "The mismatch of K is korisk's extension" in out
+    assert "calibrate the constants on a pilot" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["bound"], "Missing argument 'NETWORK.yaml'"),
+        (["bound", "nowhere.yaml"], "nowhere.yaml: no such file"),
+        (["bound", KO, "-n", "1"], "n must be a finite number >= 2, got 1"),
+        (["bound", KO, "-n", "nan"], "n must be a finite number >= 2"),
+        (["bound", KO, "-n", "many"], "Invalid value for '-n'"),
+        (["bound", KO, "--target", "-1"], "target must be a finite number > 0"),
+        (["bound", KO, "--method", "papr"], "did you mean 'paper'?"),
+        (
+            ["bound", KO, "--replace", "w"],
+            "there is no layer 'w' in this network; did you mean 'W'",
+        ),
+        (["bound", KO, "--taget", "1"], "--target"),
+        (["bond", KO], "No such command 'bond'"),
+        (["footprint", "0", "1", "1"], "H must be a whole number >= 1"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    assert expected in fail(capsys, 2, *arguments)
+
+
+def test_published_answers_the_papers_question(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = succeed_json(capsys, "published")["calibration"]
+    assert [row["H"] for row in rows] == [8, 8, 16, 16, 32, 32, 128, 128, 256, 256]
+    for row in rows:
+        assert row["samples_fc"] > row["samples_ko"] >= 2
+    out = succeed(capsys, "published")
+    assert "H = 256 (GPU, rRMSE^2)" in out
+    assert "818" in out  # checked against a search in test_published.py
+
+
+def test_footprint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "360 GiB" in succeed(capsys, "footprint", "512", "180", "512")
+    found = succeed_json(capsys, "footprint", "512", "180", "512")
+    assert found["networks"]["FC"]["parameters"] == 24_159_191_040
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "bound" in succeed(capsys)
+    assert "--target" in succeed(capsys, "bound", "--help")
+    assert succeed(capsys, "--version") == f"korisk {kr.__version__}\n"
+
+
+def test_interrupt_leaves_with_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kr.Network, "read", interrupted)
+    assert "interrupted" in fail(capsys, 130, "bound", KO)
+
+
+def test_as_a_process_no_traceback_and_quiet_pipes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "korisk"]
+    bad = subprocess.run([*command, "bound", str(tmp_path)], capture_output=True, text=True)
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr.count("\n") == 1
+    piped = subprocess.run(
+        f"{sys.executable} -m korisk bound {KO} --json | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert piped.stdout == "{\n"
+    assert piped.stderr == ""
