@@ -1,0 +1,61 @@
+"""What the documents say against what is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import korisk as kr
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+LABEL = re.compile(r"\((?:eq|thm|lem|cor|ass|prop|tab):[\w-]+\)")
+
+
+def test_every_label_cited_in_code_is_in_the_notation_page() -> None:
+    known = set(LABEL.findall((ROOT / "docs" / "notation.md").read_text()))
+    cited = {
+        label
+        for path in ROOT.glob("src/**/*.py")
+        for label in LABEL.findall(path.read_text().replace("Eq. ", ""))
+    }
+    assert cited
+    assert cited <= known
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_python_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(code, scope)
+    assert isinstance(scope["net"], kr.Network)
+
+
+def test_the_factors_in_the_readme_are_those_of_the_example() -> None:
+    text = (ROOT / "README.md").read_text()
+    net = kr.Network.read(ROOT / "examples" / "ct_h128_ko.yaml")
+    for method in kr.METHODS:
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{method}`"))
+        assert row.endswith(f"| {net.amplification(method)[0]:.4g} |")
+
+
+def test_the_gain_in_the_theory_page_is_that_of_the_example() -> None:
+    net = kr.Network.read(ROOT / "examples" / "ct_h256_ko.yaml")
+    gain = net.amplification("paper")[0] / net.amplification("composed")[0]
+    assert f"{gain:.0f} times at H = 256" in (ROOT / "docs" / "theory.md").read_text()
+
+
+def test_the_network_file_of_the_docs_is_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "network-file.md").read_text()
+    (content,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "net.yaml"
+    path.write_text(content)
+    net = kr.Network.read(path)
+    assert net.names == ("W", "K", "A^T", "ReLU")
+    assert net.amplification("composed")[0] == pytest.approx(0.317**2)
