@@ -50,6 +50,11 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}") from None
 
 
+def write_yaml(path: str | PathLike[str], content: Any) -> None:
+    """Write plain values as YAML that `read_yaml` takes back."""
+    write_text(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+
+
 def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
     """A text file's content, never reading more than `max_bytes` of it."""
     try:
@@ -205,8 +210,12 @@ def _refuse_tag(loader: _StrictLoader, node: yaml.Node) -> None:
 
 
 _StrictLoader.add_constructor(None, _refuse_tag)  # None stands for every tag without a meaning
-_StrictLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that the loader would take for a number."""
+
+
+_EXPONENT = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
+for _side in (_StrictLoader, _Dumper):
+    _side.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))

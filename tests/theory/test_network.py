@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import korisk as kr
@@ -69,6 +69,7 @@ def test_repr_evaluates_back(net: kr.Network) -> None:
     assert eval(repr(net), scope) == net
 
 
+@example(kr.Network([kr.Known("0E0"), kr.Known("1"), kr.Known("~"), kr.Known("no")]))
 @given(networks())
 def test_yaml_keeps_everything(tmp_path_factory: pytest.TempPathFactory, net: kr.Network) -> None:
     path = tmp_path_factory.mktemp("net") / "net.yaml"

@@ -4,11 +4,10 @@ import dataclasses
 from os import PathLike
 from typing import Any
 
-import yaml
 from pydantic import Field
 
 from korisk.errors import KoriskError
-from korisk.files import Spec, parse, read_yaml, write_text
+from korisk.files import Spec, parse, read_yaml, write_yaml
 from korisk.theory.bracket import Lipschitz, NormBracket
 from korisk.theory.layer import Known, Layer, Learned
 from korisk.theory.network import Composition, Network
@@ -66,8 +65,7 @@ def read_network(path: str | PathLike[str]) -> Network:
 
 def write_network(net: Network, path: str | PathLike[str]) -> None:
     """Write the network as YAML that `read_network` takes back."""
-    text = yaml.safe_dump(to_dict(net), sort_keys=False, allow_unicode=True)
-    write_text(path, text)
+    write_yaml(path, to_dict(net))
 
 
 def to_dict(net: Network) -> dict[str, Any]:
