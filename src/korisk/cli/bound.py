@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from korisk.cli.output import cells, console, number, print_json, table, whole
+from korisk.cli.output import cells, console, number, print_json, short, table, whole
 from korisk.errors import UnreachableError
 from korisk.theory import (
     METHODS,
@@ -122,10 +122,10 @@ def _layer_table(answer: Answer) -> Table:
         answer.net.name or "network",
         "layer",
         "",
-        "Lipschitz",
-        *(f"A {m}" for m in METHODS),
-        "parameters",
-        f"at N = {_n(chosen.n)}",
+        "Lip-\nschitz",
+        *(f"A_l,\n{m}" for m in METHODS),
+        "param-\neters",
+        f"bound at\nN = {_n(chosen.n)}",
         "share",
         text=2,
     )
@@ -137,7 +137,7 @@ def _layer_table(answer: Answer) -> Table:
                 layer.kind,
                 _constant(layer),
                 *(number(float(factors[m][index])) for m in METHODS),
-                whole(layer.parameters) if isinstance(layer, Learned) and layer.parameters else "-",
+                short(layer.parameters) if isinstance(layer, Learned) and layer.parameters else "-",
                 number(float(chosen.contributions[index])),
                 f"{chosen.whole.shares[index]:.0%}",
             )

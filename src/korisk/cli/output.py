@@ -20,7 +20,14 @@ def console() -> Console:
 
 def table(title: str, *columns: str, text: int = 1) -> Table:
     """A table whose first `text` columns are words and whose others are numbers."""
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        padding=0,  # narrow, so that the widest table fits a terminal of 80 columns
+        pad_edge=False,
+    )
     for position, column in enumerate(columns):
         justify: Literal["left", "right"] = "left" if position < text else "right"
         made.add_column(Text(column), justify=justify, overflow="fold")
@@ -43,7 +50,12 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def whole(value: int) -> str:
     """A count with its thousands apart, or as a power of ten where it is very long."""
-    return f"{value:,}" if value < 10**12 else f"{value:.4g}" if value < 10**300 else "> 1e300"
+    return f"{value:,}" if value < 10**12 else short(value)
+
+
+def short(value: int) -> str:
+    """A count in few characters: whole below ten million, with four digits above."""
+    return f"{value:,}" if value < 10**7 else f"{value:.4g}" if value < 10**300 else "> 1e300"
 
 
 def print_json(content: Any) -> None:

@@ -24,18 +24,18 @@ def published(
         return
     shown = table(
         "Sample sizes from the paper's calibration (its Table 2)",
-        "point",
+        "operating point",
         "target",
         "N of KO",
         "N of FC",
         "N ratio",
-        "sigma factor",
-        "floor factor",
+        "sigma\nfactor",
+        "floor\nfactor",
     )
     for row, answer in answers:
         shown.add_row(
             *cells(
-                f"H = {row.H} ({row.device}, {row.metric})",
+                f"H = {row.H}, {row.device}, {row.metric}",
                 number(answer.target),
                 whole(answer.samples_known),
                 whole(answer.samples_dense),
