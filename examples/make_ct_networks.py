@@ -27,6 +27,7 @@ import korisk as kr
 from korisk import published
 
 FloatArray = NDArray[np.float64]
+LANCZOS = "Lanczos to ten digits, not certified"
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,11 @@ def networks(size: kr.Footprint, found: Norms) -> tuple[kr.Network, kr.Network]:
     known = kr.Network(
         [
             _learned("W", size.known_parameters, row.known if row else None, tail),
-            kr.Known("K", lipschitz=_rounded_up(found.filter)),
-            kr.Known("A^T", lipschitz=_rounded_up(found.backprojection)),
+            kr.Known("K", lipschitz=_bracket(found.filter, "dense SVD")),
+            kr.Known("A^T", lipschitz=_bracket(found.backprojection, LANCZOS)),
             kr.Known("ReLU", lipschitz=1.0),
         ],
-        compositions=[kr.Composition("K", "A^T", lipschitz=tail)],
+        compositions=[kr.Composition("K", "A^T", lipschitz=_bracket(found.composed, LANCZOS))],
         name=f"CT with known operators, {size.H} x {size.H}, {size.V} views, {size.B} bins",
     )
     dense = kr.Network(
@@ -142,6 +143,12 @@ def _learned(name: str, parameters: int, line: kr.RiskLine | None, tail: float) 
         C=_rounded_up(math.sqrt(line.floor) / tail),
         kappa=_rounded_up(line.slope / tail**2 / parameters),
     )
+
+
+def _bracket(value: float, how: str) -> kr.NormBracket:
+    upper = _rounded_up(value)
+    last_digit = 10.0 ** (math.floor(math.log10(upper)) - 3)
+    return kr.NormBracket(float(f"{upper - last_digit:.4g}"), upper, how=how)
 
 
 def _rounded_up(value: float) -> float:

@@ -34,8 +34,8 @@ KNOWN = "layers:\n- {known: K, lipschitz: 1}\n"
         ("just words\n", "must be a mapping of keys to values, got a text"),
         ("name: x\n", "layers is missing"),
         ("layers: []\n", "layers must hold at least one layer"),
-        ("layers: 3\n", "layers must be a valid list, got 3"),
-        ("layers: [3]\n", "layers[1] must be"),
+        ("layers: 3\n", "layers must be a list, got 3; start every entry with '- '"),
+        ("layers: [3]\n", "layers[1] must be a mapping of keys to values, got 3; keys: known,"),
         ("layer:\n- {known: K}\n", "unknown key 'layer'; did you mean 'layers'?"),
         (
             "layers:\n- {known: K, lipshitz: 1}\n",
@@ -51,9 +51,12 @@ KNOWN = "layers:\n- {known: K, lipschitz: 1}\n"
         ("layers:\n- {known: K, lipschitz: -1}\n", "layer 'K': lipschitz must be a finite number"),
         ("layers:\n- {known: K, lipschitz: .nan}\n", "layer 'K': lipschitz must be a finite"),
         ("layers:\n- {known: K, lipschitz: .inf}\n", "layer 'K': lipschitz must be a finite"),
-        ("layers:\n- {known: K, lipschitz: big}\n", "lipschitz must be a valid number, got 'big'"),
-        ("layers:\n- {known: K, lipschitz: true}\n", "lipschitz must be a valid number, got True"),
-        ("layers:\n- {known: 3}\n", "layers[1].known must be a text (quote it"),
+        (
+            "layers:\n- {known: K, lipschitz: big}\n",
+            "lipschitz must be a number, got 'big'; write it",
+        ),
+        ("layers:\n- {known: K, lipschitz: true}\n", "lipschitz must be a number, got True"),
+        ("layers:\n- {known: 3}\n", "layers[1].known must be a text, got 3; quote it"),
         ("layers:\n- {known: K, learned: K}\n", "exactly one of the keys 'known' and 'learned'"),
         ("layers:\n- {lipschitz: 1}\n", "exactly one of the keys 'known' and 'learned'"),
         ("layers:\n- {known: K, kappa: 1}\n", "a known layer takes no kappa"),
@@ -68,6 +71,13 @@ KNOWN = "layers:\n- {known: K, lipschitz: 1}\n"
         ("a: &x 1\nb: *x\n", "aliases (*name) are not taken here"),
         ("layers: !!python/object/apply:os.system [ls]\n", "is not taken here; write plain values"),
         ("layers: !anything 3\n", "the tag '!anything' is not taken here"),
+        ("layers: !!bool foo\n", "is not taken here; write plain values"),
+        ("layers: !!int ''\n", "is not taken here; write plain values"),
+        ("layers: !!set {a, b}\n", "is not taken here; write plain values"),
+        ("layers: !!binary aGk=\n", "is not taken here; write plain values"),
+        ("layers: 0x" + "F" * 5_000 + "\n", "layers must be a list, got <int, too long to show>"),
+        ("layers: 1" + ":1" * 5_000 + "\n", "layers must be a list, got <int, too long to show>"),
+        ("layers: [" + "9" * 5_000 + "]\n", "not valid YAML"),
         ("? [a]\n: b\n", "not valid YAML"),
         ("[" * 5_000, "nested too deeply"),
         (b"\xff\xfel\x00a\x00", "is not UTF-8 text"),
@@ -110,9 +120,11 @@ def test_no_tag_ever_builds_an_object(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-words = "layers known learned lipschitz parameters compositions first 1e-3 -1 .nan K null 0x1F << ~"
-marks = "&a *a !!str ? | > ' \" # , { } [ ] --- ... % 2026-01-01"
-pieces = st.sampled_from([*words.split(), *marks.split(), ": ", "\n", "- ", "  ", "\t", " "])
+words = "layers known learned lipschitz parameters compositions first K"
+values = "1e-3 -1 .nan null 0x1F 0b_ 1:1 << ~ 2026-01-01"
+marks = "&a *a !!str !!int !x ? | > ' \" # , { } [ ] --- ... %"
+texts = f"{words} {values} {marks}".split()
+pieces = st.sampled_from([*texts, ": ", "\n", "- ", "  ", "\t", " "])
 
 
 @settings(max_examples=600, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -30,7 +30,10 @@ class UnreachableError(KoriskError):
 
 def shown(value: object, *, limit: int = 60) -> str:
     """A value as it may stand in a one-line message: on one line, and short."""
-    text = repr(value)
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python refuses to write out whole numbers of thousands of digits
+        text = f"<{type(value).__name__}, too long to show>"
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -41,4 +44,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {by_folded[near[0]]!r}?"
-    return "; known: " + ", ".join(choices)
+    more = f" and {len(choices) - 10} more" if len(choices) > 10 else ""
+    return "; known: " + ", ".join(choices[:10]) + more

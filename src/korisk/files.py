@@ -46,7 +46,7 @@ def read_yaml(path: str | PathLike[str]) -> Any:
         raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}") from None
     except RecursionError:
         raise KoriskError(f"{path}: nested too deeply; flatten the file") from None
-    except ValueError as error:  # e.g. a date that does not exist, met while building the values
+    except (ValueError, OverflowError) as error:  # e.g. a date that does not exist
         raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}") from None
 
 
@@ -126,11 +126,22 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
             return f"{where} is missing; add it"
         case "invalid_key":
             return f"keys must be texts, got {shown(error['input'])}; quote the key"
-        case "string_type":
-            rule = "a text (quote it if it looks like a number)"
+        case "model_type":
+            rule, remedy = "a mapping of keys to values", f"keys: {', '.join(_fields(inner))}"
+        case kind if kind in _RULES:
+            rule, remedy = _RULES[kind]
         case _:
-            rule = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    return f"{where} must be {rule}, got {shown(error['input'])}"
+            rule, remedy = error["msg"].removeprefix("Input should be "), "correct it"
+    return f"{where} must be {rule}, got {shown(error['input'])}; {remedy}"
+
+
+_RULES = {
+    "string_type": ("a text", "quote it if it looks like a number"),
+    "float_type": ("a number", "write it as 0.001 or 1e-3"),
+    "int_type": ("a whole number", "write it in digits"),
+    "bool_type": ("true or false", "write one of them"),
+    "list_type": ("a list", "start every entry with '- '"),
+}
 
 
 def _locate(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:
@@ -182,14 +193,14 @@ class _StrictLoader(yaml.SafeLoader):
     """Plain values alone; no aliases, no key twice; 1e-3 is a number, as in YAML 1.2."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(
-                None,
-                None,
-                "aliases (*name) are not taken here; write the value out",
-                event.start_mark,
-            )
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        problem = None
+        if getattr(event, "tag", None) is not None:
+            problem = f"the tag {shown(event.tag)} is not taken here; write plain values"
+        elif self.check_event(yaml.AliasEvent):
+            problem = "aliases (*name) are not taken here; write the value out"
+        if problem:
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -202,14 +213,6 @@ class _StrictLoader(yaml.SafeLoader):
                     )
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-def _refuse_tag(loader: _StrictLoader, node: yaml.Node) -> None:
-    problem = f"the tag {shown(node.tag)} is not taken here; write plain values"
-    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-
-
-_StrictLoader.add_constructor(None, _refuse_tag)  # None stands for every tag without a meaning
 
 
 class _Dumper(yaml.SafeDumper):

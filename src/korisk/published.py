@@ -13,7 +13,7 @@ from korisk.theory import Footprint, RiskLine
 class FootprintRow:
     """One column of Table 1 (tab:fullscale): what each network weighs at one image scale.
 
-    Counts are printed to three digits, so `parameters_*` are texts. Adam state counts 16 bytes a
+    Counts are printed to three digits, so they stand here as texts. Adam state counts 16 bytes a
     parameter: master weights, first and second moment, gradient.
     """
 

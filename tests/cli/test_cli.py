@@ -94,11 +94,24 @@ def test_method_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_replace_says_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = "bound", KO, "-n", "64", "--target", "0.006", "--replace", "W"
-    assert "With W known, the bound at N = 64 falls from" in flat(succeed(capsys, *arguments))
     found = succeed_json(capsys, *arguments)
     saved = found["replace"]["saved_approximation"] + found["replace"]["saved_estimation"]
     assert saved == pytest.approx(found["bounds"]["composed"]["total"])
     assert found["replace"]["samples"]["composed"] == 2
+    out = flat(succeed(capsys, *arguments))
+    assert "With W known, the bound at N = 64 falls from" in out
+    assert f"{found['replace']['saved_approximation']:.4g} less approximation" in out
+    assert f"{found['replace']['saved_estimation']:.4g} less estimation" in out
+    assert "Making K known saves nothing" in succeed(capsys, "bound", KO, "--replace", "K")
+
+
+def test_looser_by_is_the_ratio_to_the_tightest(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = succeed(capsys, "bound", KO).splitlines()
+    net = kr.Network.read(KO)
+    for method in kr.METHODS:
+        (row,) = (line.split() for line in lines if line.split()[:1] == [method])
+        expected = net.amplification(method)[0] / net.amplification("composed")[0]
+        assert float(row[-1]) == pytest.approx(expected, rel=5e-3)
 
 
 def test_an_unreachable_target_leaves_with_3(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,6 +121,32 @@ def test_an_unreachable_target_leaves_with_3(capsys: pytest.CaptureFixture[str])
     found = json.loads(capsys.readouterr().out)
     assert found["reachable"] is False
     assert found["samples"] == {"paper": None, "minkowski": None, "composed": None}
+    assert run(["bound", KO, "--target", "0.001", "--replace", "W"]) == 3
+    assert "The target 0.001 then holds from N = 2 on." in flat(capsys.readouterr().out)
+
+
+def test_only_the_asked_method_needs_its_constants(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "net.yaml")
+    kr.Network(
+        [kr.Learned("W", parameters=3), kr.Known("K"), kr.Known("A")],
+        compositions=[kr.Composition("K", "A", lipschitz=0.5)],
+    ).write(path)
+    found = succeed_json(capsys, "bound", path, "--target", "0.1")
+    assert found["bounds"]["composed"]["total"] <= 0.1
+    assert found["bounds"]["paper"] is None
+    assert found["samples"]["paper"] is None
+    assert "A dash: the file lacks a constant" in succeed(capsys, "bound", path)
+    assert "lipschitz has no upper end" in fail(capsys, 2, "bound", path, "--method", "paper")
+
+
+def test_sample_sizes_beyond_doubles_are_shown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "net.yaml")
+    kr.Network([kr.Learned("W", parameters=1, kappa=1e300)]).write(path)
+    assert "> 1e300" in succeed(capsys, "bound", path, "--target", "1e-300")
 
 
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -115,7 +154,8 @@ def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], tmp_pat
     kr.Network([kr.Known("[red]K[/red]", lipschitz=1)], name="[bold]net").write(path)
     out = flat(succeed(capsys, "bound", str(path), "--replace", "[red]K[/red]"))
     assert "[red]K[/red] known" in out
-    assert "With [red]K[/red] known" in out
+    assert "Making [red]K[/red] known saves nothing" in out
+    assert out.startswith("[bold]net ")
 
 
 def test_defaults_and_mismatch_are_pointed_out(
@@ -148,7 +188,9 @@ def test_defaults_and_mismatch_are_pointed_out(
         ),
         (["bound", KO, "--taget", "1"], "--target"),
         (["bond", KO], "No such command 'bond'"),
-        (["footprint", "0", "1", "1"], "H must be a whole number >= 1"),
+        (["bound", KO, "--replace", ""], "there is no layer '' in this network"),
+        (["footprint", "0", "1", "1"], "H must be a whole number from 1 to 1,000,000, got 0"),
+        (["footprint", "1" + 200 * "0", "1", "1"], "H must be a whole number from 1 to"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(
@@ -202,3 +244,17 @@ def test_as_a_process_no_traceback_and_quiet_pipes(tmp_path: Path) -> None:
     )
     assert piped.stdout == "{\n"
     assert piped.stderr == ""
+
+
+@pytest.mark.parametrize("arguments", ["footprint 8 10 8", "footprint 8 10 8 --json", "--help"])
+def test_output_that_cannot_be_written(arguments: str) -> None:
+    command = f"{sys.executable} -m korisk {arguments}"
+    full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True)
+    assert full.returncode == 2
+    assert full.stderr.startswith("korisk: the output cannot be written: No space left")
+    assert full.stderr.count("\n") == 1
+    closed = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
+    ascii_only = f"PYTHONIOENCODING=ascii {command}"
+    done = subprocess.run(ascii_only, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

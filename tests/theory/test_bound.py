@@ -183,4 +183,42 @@ def test_constants_that_overflow_are_named() -> None:
 def test_a_constant_layer_forgets_what_came_before() -> None:
     net = kr.Network([kr.Learned("W"), kr.Known("zero", lipschitz=0), kr.Learned("V")])
     assert net.amplification("minkowski").tolist() == [0, math.inf, 1]
-    assert kr.deep_risk(net, {"W": 3.0, "V": 2.0}, method="paper").total == 4.0
+    assert kr.deep_risk(net, {"W": 3.0, "V": 2.0}, method="paper").total == pytest.approx(4)
+
+
+def test_deep_chains_of_contractions_stay_in_range() -> None:
+    net = kr.Network([kr.Learned(f"u{i}", lipschitz=0.72) for i in range(2000)])
+    # 2^1999 alone leaves the doubles, 0.72^3998 too; their product does not.
+    expected = math.exp(1999 * math.log(2 * 0.72**2))
+    assert net.amplification("paper")[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_tiny_constants_and_large_risks_keep_their_order() -> None:
+    net = kr.Network([kr.Learned("a"), kr.Known("b", lipschitz=1e-170)])
+    paper, minkowski, _ = (kr.deep_risk(net, {"a": 1e300}, method=m).total for m in kr.METHODS)
+    assert minkowski == pytest.approx(1e-40)
+    assert paper == pytest.approx(2e-40)
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        kr.Network([kr.Learned("W", parameters=1, C=1e200)]),
+        kr.Network([kr.Learned("W", parameters=10**6, kappa=1e305), kr.Known("K", lipschitz=1)]),
+        kr.Network([kr.Learned("W", parameters=1), kr.Known("K", lipschitz=1e200)]),
+    ],
+    ids=["C", "kappa", "lipschitz"],
+)
+@pytest.mark.parametrize("method", kr.METHODS)
+def test_bounds_beyond_doubles_are_refused(net: kr.Network, method: kr.Method) -> None:
+    with pytest.raises(kr.KoriskError, match="larger than a double can hold"):
+        kr.barron_bound(net, 64, method=method)
+    with pytest.raises(kr.KoriskError, match="larger than a double can hold"):
+        kr.sample_size(net, 1.0, method=method)
+
+
+def test_bounds_compare_by_identity_and_print() -> None:
+    found = kr.barron_bound(ct_network(), 64)
+    assert found == found
+    assert found != kr.barron_bound(ct_network(), 64)
+    assert "composed" in repr(found)

@@ -1,7 +1,7 @@
 """Sample sizes against search, and the two factors of Proposition 2."""
 
 import math
-from decimal import Decimal, getcontext
+from decimal import Decimal, Inexact, localcontext
 
 import numpy as np
 import pytest
@@ -9,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import korisk as kr
-from korisk.theory.budget import invert_rate
 
 SCAN = np.arange(2, 40_000, dtype=np.float64)
 RATES = np.log(SCAN) / SCAN
@@ -23,8 +22,9 @@ def scan(gap_over_slope: float) -> int:
 
 def holds(slope: float, gap: float, n: int) -> bool:
     """Slope log n / n <= gap, with 80 digits."""
-    getcontext().prec = 80
-    return Decimal(slope) * Decimal(n).ln() <= Decimal(gap) * n
+    with localcontext() as context:
+        context.prec = 80
+        return Decimal(slope) * Decimal(n).ln() <= Decimal(gap) * n
 
 
 @settings(max_examples=500)
@@ -64,12 +64,27 @@ def test_exact_at_every_size_up_to_1e15(n: int) -> None:
 
 @given(st.floats(1e-300, 1e300), st.floats(1e-300, 1e300))
 def test_never_overflows(slope: float, gap: float) -> None:
-    found = invert_rate(Decimal(slope), Decimal(gap))
+    found = kr.RiskLine(0, slope).samples(gap)
     assert found == 2 or found >= 4
     if found > 10**16:
         log_n = math.log(found)
         ratio = math.log(slope) - math.log(gap)
         assert log_n == pytest.approx(ratio + math.log(log_n), rel=1e-12)
+
+
+def test_the_callers_decimal_context_plays_no_part() -> None:
+    line = kr.RiskLine(1e-3, 1e30)
+    expected = line.samples(0.1)
+    with localcontext() as context:
+        context.prec = 80
+        crossing = Decimal(expected).ln() / expected
+        before = Decimal(expected - 1).ln() / (expected - 1)
+        rate = (Decimal(0.1) - Decimal(1e-3)) / Decimal(1e30)  # noqa: RUF032 (the doubles)
+        assert crossing <= rate < before
+    with localcontext() as context:
+        context.prec = 4
+        context.traps[Inexact] = True
+        assert line.samples(0.1) == expected
 
 
 def test_target_just_above_the_floor() -> None:
@@ -123,23 +138,49 @@ def two_learned(scale: float, mismatch: float) -> kr.Network:
     )
 
 
+def exact_bound(net: kr.Network, n: int, method: kr.Method) -> Decimal:
+    """The bound at n with 80 digits, from the doubles that describe the network."""
+    with localcontext() as context:
+        context.prec = 80
+        rate = Decimal(n).ln() / n
+        risks = []
+        for layer in net:
+            if isinstance(layer, kr.Learned):
+                assert layer.parameters is not None
+                slope = Decimal(layer.kappa * layer.parameters)
+                risks.append(Decimal(layer.C * layer.C / layer.n) + slope * rate)
+            else:
+                assert isinstance(layer, kr.Known)
+                risks.append(Decimal(layer.mismatch))
+        tails = [Decimal(tail) for tail in net.tails(method).tolist()]
+        pairs = list(zip(tails, risks, strict=True))
+        if method == "paper":
+            last = len(net)
+            powers = [last - 1, *range(last - 1, 0, -1)]
+            return sum(
+                (2**power * p**2 * r for power, (p, r) in zip(powers, pairs, strict=True)),
+                Decimal(0),
+            )
+        return sum((p * r.sqrt() for p, r in pairs), Decimal(0)) ** 2
+
+
+@settings(max_examples=300)
 @given(
     st.floats(1e-6, 10),
     st.floats(0, 1e-2),
-    st.floats(1e-3, 3),
+    st.floats(-15, 0.5).map(lambda x: 10**x),
     st.sampled_from(kr.METHODS),
 )
 def test_network_sample_size_is_the_first_n_that_keeps_the_target(
     scale: float, mismatch: float, excess: float, method: kr.Method
 ) -> None:
     net = two_learned(scale, mismatch)
-    target = kr.barron_bound(net, 2, method=method).floor * (1 + excess)
+    floor = kr.barron_bound(net, 2, method=method).floor
+    target = max(floor * (1 + excess), math.nextafter(math.nextafter(floor, 1), 1))
     n = kr.sample_size(net, target, method=method)
-    # Doubles carry n to about 13 digits, and so the bound at n.
-    assert kr.barron_bound(net, n, method=method).total <= target * (1 + 1e-12)
-    if n > 2:
-        before = max(2, n - 1 - n // 10**12)
-        assert kr.barron_bound(net, before, method=method).total > target * (1 - 1e-12)
+    assert exact_bound(net, n, method) <= Decimal(target)
+    if n > 2:  # an answer of 4 or more: the one before it must fail
+        assert exact_bound(net, n - 1, method) > Decimal(target)
 
 
 def test_network_targets_below_the_floor_are_unreachable() -> None:
@@ -194,6 +235,14 @@ def test_two_factors_refuse_what_has_no_ratio() -> None:
         kr.two_factors(kr.RiskLine(0, 0), fc, 1)
     with pytest.raises(kr.KoriskError, match="target must be"):
         kr.two_factors(ko, fc, math.nan)
+    with pytest.raises(kr.KoriskError, match="filter_norm must be a finite number > 0"):
+        kr.structural_factor(H=8, filter_norm=0, backprojection_norm=1)
+
+
+def test_a_ratio_beyond_doubles_is_infinite() -> None:
+    found = kr.two_factors(kr.RiskLine(0, 1e-300), kr.RiskLine(0, 1e300), 1e-20)
+    assert found.samples_known == 2
+    assert math.isinf(found.ratio)
 
 
 @pytest.mark.parametrize("H", [8, 128, 512])

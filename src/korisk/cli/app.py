@@ -1,7 +1,10 @@
 """The command's root: subcommands, and how every error becomes one line and an exit code."""
 
+import contextlib
+import io
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -51,6 +54,10 @@ def _root(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and leave with its exit code."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (it serves until the exit)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a name never fails for want of a character
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -63,14 +70,21 @@ def run(arguments: list[str]) -> int:
         return _fail(str(error), error.exit_code)
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
-        return _fail(f"{message.rstrip('.')}; see korisk --help", 2) if message else 2
-    except BrokenPipeError:
-        # The reader has gone (`korisk ... | head`); without this Python complains at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _fail(f"{message.rstrip('.')}; see korisk --help", 2)
+    except OSError as error:
+        _drop_output()
+        if isinstance(error, BrokenPipeError):  # the reader has gone: `korisk ... | head`
+            return 0
+        return _fail(f"the output cannot be written: {error.strerror or error}; free the way", 2)
     if code == 130:  # Typer turns Ctrl-C into this code and says nothing
         return _fail("interrupted", 130)
     return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that Python does not complain again at its exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> int:

@@ -8,37 +8,45 @@ import typer
 from rich.table import Table
 
 from korisk.cli.output import cells, console, number, print_json, short, table, whole
-from korisk.errors import UnreachableError
+from korisk.errors import KoriskError, UnreachableError
 from korisk.theory import (
     METHODS,
     BarronBound,
+    Known,
     Layer,
     Learned,
     Method,
     Network,
+    Savings,
     barron_bound,
     sample_size,
 )
-from korisk.theory._checks import one_of
+from korisk.theory._checks import one_of, target_error
 from korisk.theory.network_file import to_dict
 
 DEFAULT_N = 1000
+LARGEST_N = 10**300  # beyond it log N / N is zero for every purpose, and N no longer a double
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that the command says of one network."""
+    """Everything that the command says of one network.
+
+    The asked method is always there; another is None where the file does not give what it needs.
+    `samples` is None for a target that cannot be reached.
+    """
 
     net: Network
     method: Method
-    bounds: dict[Method, BarronBound]
+    chosen: BarronBound
+    bounds: dict[Method, BarronBound | None]
     target: float | None
     samples: dict[Method, int | None]
 
     @property
-    def chosen(self) -> BarronBound:
-        """The bound by the asked method."""
-        return self.bounds[self.method]
+    def reached(self) -> bool:
+        """Whether the target, if there is one, can be reached by the asked method."""
+        return self.target is None or self.samples[self.method] is not None
 
 
 def bound(
@@ -73,16 +81,26 @@ def bound(
     can grow on its way to the output.
     """
     net = Network.read(network)
-    chosen = _method(method)
-    answer = _answer(net, chosen, n, target)
-    replaced = _answer(net.replace(replace), chosen, answer.chosen.n, target) if replace else None
+    answer = _answer(net, _method(method), n, target)
+    replaced = None
+    if replace is not None:
+        savings = net.savings(replace, method=answer.method)
+        replaced = (
+            savings,
+            replace,
+            _answer(savings.after, answer.method, answer.chosen.n, target),
+        )
     if as_json:
-        print_json(_as_json(answer, replace, replaced))
-    elif _reached(answer):
-        _show(answer, replace, replaced)
-    if not _reached(answer):
-        assert target is not None
-        raise UnreachableError(target=target, floor=answer.chosen.floor, what=f"the {chosen} bound")
+        print_json(_as_json(answer, replaced))
+    else:
+        _show(answer, replaced)
+    if target is not None and not answer.reached:
+        raise UnreachableError(
+            target=target, floor=answer.chosen.floor, what=f"the {answer.method} bound"
+        )
+
+
+Replaced = tuple[Savings, str, Answer] | None
 
 
 def _method(word: str) -> Method:
@@ -91,28 +109,39 @@ def _method(word: str) -> Method:
 
 
 def _answer(net: Network, method: Method, n: float | None, target: float | None) -> Answer:
-    samples = {m: _samples(net, target, m) for m in METHODS} if target is not None else {}
-    at = n if n is not None else samples.get(method) or DEFAULT_N
-    bounds = {m: barron_bound(net, at, method=m) for m in METHODS}
-    return Answer(net=net, method=method, bounds=bounds, target=target, samples=samples)
+    samples: dict[Method, int | None] = {}
+    if target is not None:
+        target = target_error(target)
+        samples = {m: _samples(net, target, m, strict=m == method) for m in METHODS}
+    at = n if n is not None else min(samples.get(method) or DEFAULT_N, LARGEST_N)
+    chosen = barron_bound(net, at, method=method)
+    bounds = {m: chosen if m == method else _bound_or_none(net, at, m) for m in METHODS}
+    return Answer(net, method, chosen, bounds, target, samples)
 
 
-def _samples(net: Network, target: float, method: Method) -> int | None:
+def _samples(net: Network, target: float, method: Method, *, strict: bool) -> int | None:
     try:
         return sample_size(net, target, method=method)
     except UnreachableError:
         return None
+    except KoriskError:
+        if strict:
+            raise
+        return None
 
 
-def _reached(answer: Answer) -> bool:
-    return answer.target is None or answer.samples[answer.method] is not None
+def _bound_or_none(net: Network, n: float, method: Method) -> BarronBound | None:
+    try:
+        return barron_bound(net, n, method=method)
+    except KoriskError:
+        return None
 
 
-def _show(answer: Answer, replace: str | None, replaced: Answer | None) -> None:
+def _show(answer: Answer, replaced: Replaced) -> None:
     out = console()
     out.print(_layer_table(answer))
     out.print(_totals_table(answer))
-    for sentence in [*_words(answer), *(_saved(answer, replaced, replace) if replaced else [])]:
+    for sentence in [*_words(answer), *_saved(answer, replaced)]:
         out.print(sentence, highlight=False, markup=False)
 
 
@@ -150,9 +179,11 @@ def _totals_table(answer: Answer) -> Table:
     if answer.target is not None:
         columns.append(f"N for {number(answer.target)}")
     shown = table("", *columns)
-    tightest = answer.bounds["composed"].total
-    for method in METHODS:
-        found = answer.bounds[method]
+    tightest = min(found.total for found in answer.bounds.values() if found is not None)
+    for method, found in answer.bounds.items():
+        if found is None:
+            shown.add_row(*cells(method, *("-" for _ in columns[1:])))
+            continue
         row = [method, number(found.total), number(found.floor), number(found.estimation)]
         row.append(number(found.total / tightest, 3) if tightest else "-")
         if answer.target is not None:
@@ -169,12 +200,17 @@ def _words(answer: Answer) -> list[str]:
         f"expected squared error of at most {number(chosen.total)} ({answer.method} bound), "
         f"of which {number(chosen.floor)} stays however much data there is."
     ]
-    if answer.target is not None:
+    if any(found is None for found in answer.bounds.values()):
+        said.append("A dash: the file lacks a constant that this form of the bound needs.")
+    samples = answer.samples.get(answer.method)
+    if answer.target is not None and samples is not None:
         said.append(
-            f"From N = {whole(answer.samples[answer.method] or 0)} on the bound stays at or below "
-            f"the target {number(answer.target)}."
+            f"From N = {whole(samples)} on the bound stays at or below the target "
+            f"{number(answer.target)}."
         )
-    mismatched = [layer.name for layer in answer.net if getattr(layer, "mismatch", 0) > 0]
+    mismatched = [
+        layer.name for layer in answer.net if isinstance(layer, Known) and layer.mismatch > 0
+    ]
     if mismatched:
         said.append(
             f"The mismatch of {', '.join(mismatched)} is korisk's extension of the theorem: an "
@@ -188,73 +224,85 @@ def _words(answer: Answer) -> list[str]:
     return said
 
 
-def _saved(answer: Answer, replaced: Answer, name: str | None) -> list[str]:
-    before, after = answer.chosen, replaced.chosen
+def _saved(answer: Answer, replaced: Replaced) -> list[str]:
+    if replaced is None:
+        return []
+    savings, name, after = replaced
+    n = answer.chosen.n
+    if savings.total(n) == 0:
+        return [f"Making {name} known saves nothing: it adds no error to the bound as it is."]
     said = [
-        f"With {name} known, the bound at N = {_n(before.n)} falls from {number(before.total)} to "
-        f"{number(after.total)}: {number(before.floor - after.floor)} less approximation, "
-        f"{number(before.estimation - after.estimation)} less estimation."
+        f"With {name} known, the bound at N = {_n(n)} falls from {number(answer.chosen.total)} to "
+        f"{number(after.chosen.total)}: {number(savings.approximation)} less approximation, "
+        f"{number(savings.estimation(n))} less estimation."
     ]
     if answer.target is not None:
-        samples = replaced.samples[answer.method]
-        if samples is not None:
-            target = number(answer.target)
-            said.append(f"The target {target} then holds from N = {whole(samples)} on.")
+        target, samples = number(answer.target), after.samples[answer.method]
+        said.append(
+            f"The target {target} is out of reach even then."
+            if samples is None
+            else f"The target {target} then holds from N = {whole(samples)} on."
+        )
     return said
 
 
-def _as_json(answer: Answer, replace: str | None, replaced: Answer | None) -> dict[str, Any]:
+def _as_json(answer: Answer, replaced: Replaced) -> dict[str, Any]:
     content = {"network": to_dict(answer.net), **_numbers(answer)}
     if replaced is not None:
-        before, after = answer.chosen, replaced.chosen
+        savings, name, after = replaced
         content["replace"] = {
-            "layer": replace,
-            "saved_approximation": before.floor - after.floor,
-            "saved_estimation": before.estimation - after.estimation,
-            **_numbers(replaced),
+            "layer": name,
+            "saved_approximation": savings.approximation,
+            "saved_estimation": savings.estimation(answer.chosen.n),
+            **_numbers(after),
         }
     return content
 
 
 def _numbers(answer: Answer) -> dict[str, Any]:
     chosen = answer.chosen
-    factors = {m: answer.net.amplification(m) for m in METHODS}
     content: dict[str, Any] = {
         "method": answer.method,
         "n": int(chosen.n) if float(chosen.n).is_integer() else chosen.n,
-        "layers": [
-            {
-                "name": layer.name,
-                "kind": layer.kind,
-                "lipschitz": {
-                    "lower": layer.bracket.lower,
-                    "upper": layer.bracket.upper,
-                    "how": layer.bracket.how,
-                },
-                "amplification": {m: float(factors[m][index]) for m in METHODS},
-                "parameters": layer.parameters if isinstance(layer, Learned) else 0,
-                "approximation": float(chosen.approximations[index]),
-                "estimation": float(chosen.estimations[index]),
-                "contribution": float(chosen.contributions[index]),
-                "share": float(chosen.whole.shares[index]),
-            }
-            for index, layer in enumerate(answer.net)
-        ],
+        "layers": _layer_numbers(answer),
         "bounds": {
-            m: {"total": found.total, "floor": found.floor, "estimation": found.estimation}
+            m: found and {key: getattr(found, key) for key in ("total", "floor", "estimation")}
             for m, found in answer.bounds.items()
         },
     }
     if answer.target is not None:
         content["target"] = answer.target
-        content["reachable"] = _reached(answer)
+        content["reachable"] = answer.reached
         content["samples"] = dict(answer.samples)
     return content
 
 
+def _layer_numbers(answer: Answer) -> list[dict[str, Any]]:
+    chosen = answer.chosen
+    factors = {m: answer.net.amplification(m) for m in METHODS}
+    return [
+        {
+            "name": layer.name,
+            "kind": layer.kind,
+            "lipschitz": {
+                "lower": layer.bracket.lower,
+                "upper": layer.bracket.upper,
+                "how": layer.bracket.how,
+            },
+            "amplification": {m: float(factors[m][index]) for m in METHODS},
+            "parameters": layer.parameters if isinstance(layer, Learned) else 0,
+            "approximation": float(chosen.approximations[index]),
+            "estimation": float(chosen.estimations[index]),
+            "contribution": float(chosen.contributions[index]),
+            "share": float(chosen.whole.shares[index]),
+        }
+        for index, layer in enumerate(answer.net)
+    ]
+
+
 def _constant(layer: Layer) -> str:
     bracket = layer.bracket
-    if bracket.is_point:
+    if bracket.upper <= 1.01 * bracket.lower:
         return number(bracket.upper)
     if bracket.lower == 0 and bracket.upper == float("inf"):
         return "-"

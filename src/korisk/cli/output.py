@@ -21,7 +21,7 @@ def console() -> Console:
 def table(title: str, *columns: str, text: int = 1) -> Table:
     """A table whose first `text` columns are words and whose others are numbers."""
     made = Table(
-        title=title,
+        title=Text(title),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
@@ -43,8 +43,6 @@ def number(value: float | None, digits: int = 4) -> str:
     """A number with a few digits; a dash where there is none."""
     if value is None:
         return "-"
-    if math.isinf(value):
-        return "not known"
     return f"{value:.{digits}g}"
 
 
@@ -60,7 +58,7 @@ def short(value: int) -> str:
 
 def print_json(content: Any) -> None:
     """Print a result for machines; what is infinite or undefined becomes null."""
-    print(json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(_finite(content), indent=2, allow_nan=False))
 
 
 def _finite(content: Any) -> Any:

@@ -30,26 +30,24 @@ def real(
         or (above is not None and number <= above)
     ):
         raise KoriskError(f"{field} must be {rule}, got {shown(value)}; {remedy}")
-    return number
+    return number + 0.0  # without the sign of a negative zero
 
 
-def count(field: str, value: object, *, at_least: int, remedy: str) -> int:
+def count(
+    field: str, value: object, *, at_least: int, remedy: str, at_most: float = math.inf
+) -> int:
     """`value` as an int, if it is a whole number that keeps the rule."""
     number = _to_float(value)
-    if number is None or not number.is_integer() or number < at_least:
-        raise KoriskError(
-            f"{field} must be a whole number >= {at_least}, got {shown(value)}; {remedy}"
-        )
+    if number is None or not number.is_integer() or not at_least <= number <= at_most:
+        rule = f">= {at_least}" if math.isinf(at_most) else f"from {at_least} to {at_most:,}"
+        raise KoriskError(f"{field} must be a whole number {rule}, got {shown(value)}; {remedy}")
     return int(value) if isinstance(value, Integral) else int(number)
 
 
-def name(field: str, value: object) -> str:
+def name(field: str, value: object, *, remedy: str) -> str:
     """`value`, if it is a text that can stand in a table and a message."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise KoriskError(
-            f"{field} must be a printable text, got {shown(value)}; "
-            "give each layer a short name, quoted if it looks like a number"
-        )
+        raise KoriskError(f"{field} must be a printable text, got {shown(value)}; {remedy}")
     if len(value) > 80:
         raise KoriskError(
             f"{field} must have at most 80 characters, got {len(value)}; shorten {shown(value)}"

@@ -41,13 +41,22 @@ def composed_tails(lipschitz: Sequence[float], segments: Segments) -> FloatArray
     return tails[1:]
 
 
-def paper_amplification(tails: FloatArray) -> FloatArray:
-    """A_l of Eq. (eq:Al): 2^{L-1} P_1^2 for the first layer, 2^{L-l+1} P_l^2 for the others."""
-    layers = len(tails)
+def paper_exponents(layers: int) -> NDArray[np.int64]:
+    """The powers of two in Eq. (eq:Al), shape (L,): L-1 for the first layer, L-l+1 for others."""
     exponents = layers - np.arange(1, layers + 1) + 1
     exponents[0] = layers - 1
+    return exponents
+
+
+def paper_amplification(tails: FloatArray) -> FloatArray:
+    """A_l of Eq. (eq:Al): 2^{L-1} P_1^2 for the first layer, 2^{L-l+1} P_l^2 for the others."""
+    return times_power_of_two(tails, paper_exponents(len(tails)))
+
+
+def times_power_of_two(roots: FloatArray, exponents: NDArray[np.int64]) -> FloatArray:
+    """2^exponent root^2, scaled before it is squared so that deep networks stay in range."""
     with np.errstate(over="ignore", under="ignore"):
-        return np.ldexp(tails**2, exponents)
+        return np.square(np.ldexp(roots, exponents // 2)) * (1 + exponents % 2)
 
 
 def minkowski_amplification(tails: FloatArray) -> FloatArray:

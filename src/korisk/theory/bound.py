@@ -7,14 +7,19 @@ import numpy as np
 
 from korisk.errors import KoriskError, shown
 from korisk.theory import _checks
-from korisk.theory.amplification import FloatArray, Method
+from korisk.theory.amplification import (
+    FloatArray,
+    Method,
+    paper_exponents,
+    times_power_of_two,
+)
 from korisk.theory.layer import Known, Learned
 from korisk.theory.network import Network
 
 Risks = Sequence[float] | FloatArray | Mapping[str, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bound:
     """An upper bound of the expected squared error, layer by layer.
 
@@ -42,7 +47,7 @@ class Bound:
         return self.total
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BarronBound:
     """The bound at N training samples, its part that data removes and its part that stays."""
 
@@ -91,7 +96,7 @@ def layer_risk(layer: Learned, n: float) -> float:
 
 def approximation_risk(layer: Learned) -> float:
     """C^2 / n_l, the part of (eq:layer-risk) that data does not remove."""
-    return layer.C**2 / layer.n
+    return layer.C * layer.C / layer.n
 
 
 def estimation_slope(layer: Learned) -> float:
@@ -110,15 +115,25 @@ def rate(n: float) -> float:
     return float(np.log(samples) / samples)
 
 
-def paper_risk(amplification: FloatArray, risks: FloatArray) -> FloatArray:
+def paper_risk(tails: FloatArray, risks: FloatArray) -> FloatArray:
     """The terms A_l E||e_l||^2 of Eq. (eq:deep-risk), shape (L,)."""
-    return _product(amplification, risks)
+    return times_power_of_two(_roots(tails, risks), paper_exponents(len(tails)))
 
 
 def minkowski_risk(tails: FloatArray, risks: FloatArray) -> FloatArray:
     """The terms of (sum_l P_l sqrt(r_l))^2, shape (L,); see docs/theory.md for the proof."""
-    roots = _product(tails, np.sqrt(risks))
-    return roots * float(roots.sum())
+    roots = _roots(tails, risks)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return roots * float(roots.sum())
+
+
+def _roots(tails: FloatArray, risks: FloatArray) -> FloatArray:
+    """P_l sqrt(r_l), which is what layer l adds to the root of the bound."""
+    # A layer without error contributes nothing, even where its tail is not known (infinite).
+    roots = np.zeros_like(risks)
+    with np.errstate(over="ignore", under="ignore"):
+        np.multiply(tails, np.sqrt(risks), out=roots, where=risks > 0)
+    return roots
 
 
 def deep_risk(net: Network, layer_risks: Risks, *, method: Method = "composed") -> Bound:
@@ -133,13 +148,17 @@ def deep_risk(net: Network, layer_risks: Risks, *, method: Method = "composed") 
 def evaluate(net: Network, risks: FloatArray, method: Method) -> Bound:
     """The bound of a network whose layers err by `risks` (L,), which are taken as they are."""
     tails = net.tails(method)
-    unbounded = np.isinf(tails) & (risks > 0)
-    if unbounded.any():
-        raise KoriskError(_missing_constant(net, int(np.flatnonzero(unbounded)[-1])))
-    if method == "paper":
-        contributions = paper_risk(net.amplification(method), risks)
-    else:
-        contributions = minkowski_risk(tails, risks)
+    unbounded = np.flatnonzero(np.isinf(tails) & (risks > 0))
+    if unbounded.size:
+        raise KoriskError(_missing_constant(net, int(unbounded[-1])))
+    contributions = (paper_risk if method == "paper" else minkowski_risk)(tails, risks)
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(contributions.sum())
+    if not finite:
+        raise KoriskError(
+            f"the {method} bound is larger than a double can hold; check the units of the "
+            f"constants, the layer that errs most being {net.names[int(np.argmax(risks))]!r}"
+        )
     return Bound(method=method, layers=net.names, contributions=contributions)
 
 
@@ -172,14 +191,6 @@ def estimation_slopes(net: Network) -> FloatArray:
 
 def _mismatch(layer: object) -> float:
     return layer.mismatch if isinstance(layer, Known) else 0.0
-
-
-def _product(factors: FloatArray, risks: FloatArray) -> FloatArray:
-    # A layer without error contributes nothing, even where its factor is not known (infinite).
-    product = np.zeros_like(risks)
-    with np.errstate(over="ignore", under="ignore"):
-        np.multiply(factors, risks, out=product, where=risks > 0)
-    return product
 
 
 def _risks(net: Network, given: Risks) -> FloatArray:

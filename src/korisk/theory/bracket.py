@@ -5,9 +5,10 @@ from typing import Protocol, runtime_checkable
 
 from korisk.errors import KoriskError
 from korisk.theory import _checks
+from korisk.theory._repr import terse_repr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NormBracket:
     """lower <= true constant <= upper, and how that is known.
 
@@ -29,7 +30,11 @@ class NormBracket:
             )
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
-        object.__setattr__(self, "how", _checks.name("how", self.how))
+        how = _checks.name("how", self.how, remedy="say in a few words how the ends are known")
+        object.__setattr__(self, "how", how)
+
+    def __repr__(self) -> str:
+        return terse_repr(self)
 
     @property
     def is_point(self) -> bool:

@@ -1,21 +1,16 @@
 """From a bound to a sample size: inversion, and the two factors of Proposition (prop:ct-proxy)."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal, localcontext
 
 import numpy as np
-from scipy.special import lambertw
 
 from korisk.errors import KoriskError, UnreachableError
 from korisk.theory import _checks
-from korisk.theory.amplification import Method
+from korisk.theory.amplification import Method, paper_exponents
 from korisk.theory.bound import approximation_risks, estimation_slopes, evaluate, rate
+from korisk.theory.inversion import line_samples, paper_samples, root_sum_samples
 from korisk.theory.network import Network
-
-# log N / N over whole N >= 2 is largest at N = 3, so a bound that holds there holds everywhere.
-_LARGEST_RATE = math.log(3) / 3
 
 
 @dataclass(frozen=True)
@@ -38,44 +33,7 @@ class RiskLine:
 
     def samples(self, target: float) -> int:
         """The smallest N >= 2 from which on the line stays at or below the target."""
-        target = _checks.target_error(target)
-        if target < self.floor or (target == self.floor and self.slope > 0):
-            raise UnreachableError(target=target, floor=self.floor)
-        if self.slope == 0:
-            return 2
-        return invert_rate(Decimal(self.slope), Decimal(target) - Decimal(self.floor))
-
-
-def invert_rate(slope: Decimal, gap: Decimal) -> int:
-    """The smallest N >= 2 with slope log M / M <= gap for every M >= N, exactly.
-
-    With K = slope / gap the crossing is N = exp(-W_-1(-1/K)), K >= e. Doubles carry it to about
-    15 digits; a few Newton steps on x = log K + log x, the same equation with x = log N, carry it
-    to every digit of N. Equality never occurs: log N is transcendental and K is rational.
-    """
-    with localcontext() as context:
-        context.prec = 60
-        ratio = slope / gap
-        context.prec = max(60, ratio.adjusted() + 60)
-        ratio = slope / gap
-        if ratio * Decimal(3).ln() <= 3:
-            return 2
-        log_ratio = ratio.ln()
-        x = Decimal(_log_crossing(float(log_ratio)))
-        tolerance = Decimal(10) ** (8 - context.prec)
-        for _ in range(50):
-            step = (x - log_ratio - x.ln()) / (1 - 1 / x)
-            x -= step
-            if abs(step) < tolerance * x:
-                break
-        return int(x.exp().to_integral_value(rounding=ROUND_CEILING))
-
-
-def _log_crossing(log_ratio: float) -> float:
-    """log N at the crossing, in double precision: -W_-1(-exp(-log K))."""
-    if log_ratio > 600:  # exp(-log K) leaves the doubles; there W_-1 is its own expansion
-        return log_ratio + math.log(log_ratio)
-    return -float(lambertw(-math.exp(-log_ratio), -1).real)
+        return line_samples(self.floor, self.slope, _checks.target_error(target))
 
 
 def floor_of(net: Network, *, method: Method = "composed") -> float:
@@ -100,45 +58,22 @@ def risk_line(net: Network, *, method: Method = "composed") -> RiskLine:
 
 
 def sample_size(net: Network, target: float, *, method: Method = "composed") -> int:
-    """The smallest N >= 2 from which on the bound stays at or below the target."""
+    """The smallest N >= 2 from which on the bound stays at or below the target.
+
+    Exact for the network's tails, floors and slopes as doubles hold them.
+    """
     target = _checks.target_error(target)
     floors, slopes = approximation_risks(net), estimation_slopes(net)
-    if method == "paper" or np.count_nonzero(floors + slopes) <= 1:
-        return risk_line(net, method=method).samples(target)
-    floor = floor_of(net, method=method)
-    if target < floor or (target == floor and slopes.any()):
-        raise UnreachableError(target=target, floor=floor)
-
-    def bound_at(rate: float) -> float:
-        return evaluate(net, floors + slopes * rate, method).total
-
-    if bound_at(_LARGEST_RATE) <= target:
-        return 2
-    return _samples_at_rate(_largest_rate_within(bound_at, target))
-
-
-def _largest_rate_within(bound_at: Callable[[float], float], target: float) -> float:
-    """The log N / N at which a bound that grows with it meets the target.
-
-    Solved for the logarithm, so that the answer has the same relative precision at N = 10 and at
-    N = 10^15: about 1e-13, from doubles.
-    """
-    from scipy.optimize import brentq  # imported here: it takes as long as all of korisk
-
-    lowest = -600.0
-    if bound_at(math.exp(lowest)) > target:
-        raise KoriskError(
-            f"target {target!r} is nearer to the bound's floor than doubles can tell apart; "
-            "ask for a little more"
-        )
-    log_rate = brentq(
-        lambda x: bound_at(math.exp(x)) - target, lowest, math.log(_LARGEST_RATE), xtol=1e-14
-    )
-    return math.exp(log_rate)
-
-
-def _samples_at_rate(rate: float) -> int:
-    return invert_rate(Decimal(1), Decimal(rate))
+    evaluate(net, floors + slopes, method)  # refuses what cannot be evaluated at all
+    terms = [
+        (float(tail), float(floor), float(slope))
+        for tail, floor, slope in zip(net.tails(method), floors, slopes, strict=True)
+        if floor + slope > 0
+    ]
+    if method != "paper":
+        return root_sum_samples(terms, target)
+    exponents = paper_exponents(len(net))[floors + slopes > 0]
+    return paper_samples([int(exponent) for exponent in exponents], terms, target)
 
 
 @dataclass(frozen=True)
@@ -163,7 +98,10 @@ class TwoFactors:
     @property
     def ratio(self) -> float:
         """N of the dense network over N of the known-operator network."""
-        return self.samples_dense / self.samples_known
+        try:
+            return self.samples_dense / self.samples_known
+        except OverflowError:
+            return math.inf
 
 
 def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
@@ -171,6 +109,7 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
 
     The first factor is sigma_FC / sigma_KO, the second (target - floor_KO) / (target - floor_FC).
     """
+    target = _checks.target_error(target)
     for line, what in ((known, "the known-operator line"), (dense, "the dense line")):
         if target <= line.floor:
             raise UnreachableError(target=target, floor=line.floor, what=what)
@@ -187,4 +126,10 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
 
 def structural_factor(*, H: int, filter_norm: float, backprojection_norm: float) -> float:
     """Eq. (eq:ct-structural): H^2 / (4 ||K||^2 ||A^T||^2), the first factor for equal kappa."""
-    return H**2 / (4 * filter_norm**2 * backprojection_norm**2)
+    side = _checks.count("H", H, at_least=1, remedy="H is the image side")
+    remedy = "give the operator norm"
+    norms = (
+        _checks.real("filter_norm", filter_norm, above=0, remedy=remedy),
+        _checks.real("backprojection_norm", backprojection_norm, above=0, remedy=remedy),
+    )
+    return (side / (2 * norms[0] * norms[1])) ** 2

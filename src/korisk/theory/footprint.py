@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from korisk.theory import _checks
 
 FP32_BYTES = 4
+MOST = 10**6  # pixels on a side, views or bins: far beyond any scanner
 ADAM_BYTES = 16  # master weights, both moments and the gradient, four bytes each
 
 
@@ -20,7 +21,9 @@ class Footprint:
         meanings = {"H": "the image side", "V": "the number of views", "B": "the number of bins"}
         for field, meaning in meanings.items():
             remedy = f"{field} is {meaning}"
-            value = _checks.count(field, getattr(self, field), at_least=1, remedy=remedy)
+            value = _checks.count(
+                field, getattr(self, field), at_least=1, at_most=MOST, remedy=remedy
+            )
             object.__setattr__(self, field, value)
 
     @property

@@ -1,6 +1,5 @@
 """The two kinds of layer: known operators and learned ones."""
 
-import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -8,9 +7,12 @@ from numbers import Real
 
 from korisk.errors import KoriskError, shown
 from korisk.theory import _checks
+from korisk.theory._repr import terse_repr
 from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket
 
 _LIPSCHITZ_REMEDY = "give the operator norm of the true layer, or leave it out if it is not known"
+
+_NAME_REMEDY = "give each layer a short name, quoted in a file if it looks like a number"
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +24,7 @@ class Layer(ABC):
     lipschitz: Lipschitz = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", _checks.name("layer name", self.name))
+        object.__setattr__(self, "name", _checks.name("layer name", self.name, remedy=_NAME_REMEDY))
         object.__setattr__(
             self, "lipschitz", as_lipschitz(self._field("lipschitz"), self.lipschitz)
         )
@@ -131,15 +133,3 @@ def resolve(field: str, value: Lipschitz) -> NormBracket:
             )
         return bracket
     return NormBracket(value, value)
-
-
-def terse_repr(value: object) -> str:
-    """A dataclass's repr that leaves defaults out and still evaluates back."""
-    parts = []
-    for field in dataclasses.fields(value):  # type: ignore[arg-type]
-        content = getattr(value, field.name)
-        if not field.kw_only and field.default is dataclasses.MISSING:
-            parts.append(repr(content))
-        elif content != field.default:
-            parts.append(f"{field.name}={content!r}")
-    return f"{type(value).__name__}({', '.join(parts)})"

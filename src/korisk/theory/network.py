@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property, reduce
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.theory import _checks
+from korisk.theory._repr import terse_repr
 from korisk.theory.amplification import (
     METHODS,
     FloatArray,
@@ -23,7 +24,7 @@ from korisk.theory.amplification import (
     tail_products,
 )
 from korisk.theory.bracket import HasNorm, Lipschitz, NormBracket
-from korisk.theory.layer import Known, Layer, Learned, as_lipschitz, resolve, terse_repr
+from korisk.theory.layer import Known, Layer, Learned, as_lipschitz, resolve
 
 if TYPE_CHECKING:
     from korisk.theory.savings import Savings
@@ -98,7 +99,7 @@ class Network:
                 )
             seen.add(layer.name)
         if self.name:
-            _checks.name("network name", self.name)
+            _checks.name("network name", self.name, remedy="give a short title, or none")
         for composition in self.compositions:
             first, last = self.index(composition.first), self.index(composition.last)
             if first >= last:
@@ -178,17 +179,17 @@ class Network:
     def replace(self, name: str, *layers: Layer) -> Network:
         """The network with layer `name` replaced, by default by the same map as a known operator.
 
-        That default is Corollary (cor:known): û_m = u_m, nothing else changes. Compositions that
-        run over the layer are kept for it, and dropped where another map takes its place.
+        That default is Corollary (cor:known): û_m = u_m, nothing else changes. A layer of the same
+        name and constant counts as the same map too. Compositions that run over the layer are kept
+        for the same map, and dropped where another takes its place.
         """
         at = self.index(name)
         old = self.layers[at]
         new = layers or (Known(old.name, lipschitz=old.lipschitz),)
-        same_map = len(new) == 1 and new[0].lipschitz == old.lipschitz
         kept = (
-            _renamed(part, old.name, new[0].name)
+            part
             for part in self.compositions
-            if same_map or not self.index(part.first) <= at <= self.index(part.last)
+            if _same_map(old, new) or not self.index(part.first) <= at <= self.index(part.last)
         )
         return Network(
             (*self.layers[:at], *new, *self.layers[at + 1 :]), compositions=kept, name=self.name
@@ -214,12 +215,14 @@ class Network:
         write_network(self, path)
 
 
-def _renamed(part: Composition, old: str, new: str) -> Composition:
-    return replace(
-        part,
-        first=new if part.first == old else part.first,
-        last=new if part.last == old else part.last,
-    )
+def _same_map(old: Layer, new: Sequence[Layer]) -> bool:
+    if len(new) != 1 or new[0].name != old.name:
+        return False
+    before, after = old.lipschitz, new[0].lipschitz
+    if before is None or after is before:
+        return True
+    plain = float | NormBracket  # operators may not be comparable: only the same one is the same
+    return isinstance(before, plain) and isinstance(after, plain) and before == after
 
 
 def _smaller(left: Segments, right: Segments) -> Segments:
@@ -230,15 +233,17 @@ def _smaller(left: Segments, right: Segments) -> Segments:
 def _composed_operators(layers: Sequence[Layer]) -> Segments:
     """Norms of products of consecutive operators, from each layer to the end of its run."""
     segments: dict[tuple[int, int], float] = {}
-    operators = [layer.lipschitz if _composable(layer.lipschitz) else None for layer in layers]
-    for first in range(1, len(layers)):
-        last = first
-        while last < len(layers) and operators[last] is not None:
-            last += 1
-        if last - first >= 2:
-            run = operators[first:last]
-            product = reduce(lambda inner, outer: outer @ inner, run)  # type: ignore[operator]
-            segments[first, last - 1] = resolve(f"layers {first + 1} to {last}", product).upper
+    product: Any = None
+    for first in range(len(layers) - 1, -1, -1):
+        operator = layers[first].lipschitz
+        if not _composable(operator):
+            product = None
+        elif product is None:
+            product, last = operator, first
+        else:
+            product = product @ operator
+            bracket = resolve(f"layers {layers[first].name!r} to {layers[last].name!r}", product)
+            segments[first, last] = bracket.upper
     return segments
 
 
