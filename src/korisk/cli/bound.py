@@ -201,7 +201,9 @@ def _words(answer: Answer) -> list[str]:
         f"of which {number(chosen.floor)} stays however much data there is."
     ]
     if any(found is None for found in answer.bounds.values()):
-        said.append("A dash: the file lacks a constant that this form of the bound needs.")
+        said.append(
+            "A dash: the file lacks a constant that this form needs, or its value exceeds a double."
+        )
     samples = answer.samples.get(answer.method)
     if answer.target is not None and samples is not None:
         said.append(

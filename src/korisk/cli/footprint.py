@@ -40,4 +40,4 @@ def footprint(
         shown.add_row(*cells(name, whole(count), weights, adam))
     out = console()
     out.print(shown)
-    out.print(f"FC : KO = H² = {size.ratio:,} : 1", highlight=False)
+    out.print(f"FC : KO = H^2 = {size.ratio:,} : 1", highlight=False)

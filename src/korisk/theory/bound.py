@@ -13,7 +13,7 @@ from korisk.theory.amplification import (
     paper_exponents,
     times_power_of_two,
 )
-from korisk.theory.layer import Known, Learned
+from korisk.theory.layer import Known, Layer, Learned
 from korisk.theory.network import Network
 
 Risks = Sequence[float] | FloatArray | Mapping[str, float]
@@ -189,7 +189,7 @@ def estimation_slopes(net: Network) -> FloatArray:
     )
 
 
-def _mismatch(layer: object) -> float:
+def _mismatch(layer: Layer) -> float:
     return layer.mismatch if isinstance(layer, Known) else 0.0
 
 
@@ -219,13 +219,13 @@ def _risks(net: Network, given: Risks) -> FloatArray:
     return np.array(checked)
 
 
-def _named_risk(layer: object, given: Mapping[str, float]) -> float:
+def _named_risk(layer: Layer, given: Mapping[str, float]) -> float:
     if isinstance(layer, Learned) and layer.name not in given:
         raise KoriskError(
             f"layer_risks has no entry for the learned layer {layer.name!r}; "
             "give the expected squared error of every learned layer"
         )
-    return given.get(layer.name, 0.0) if isinstance(layer, Known | Learned) else 0.0
+    return given.get(layer.name, 0.0)
 
 
 def _missing_constant(net: Network, at: int) -> str:
