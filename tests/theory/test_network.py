@@ -194,6 +194,13 @@ def test_the_smaller_of_a_stated_and_a_computed_constant_is_used() -> None:
         assert net.tails()[0] == pytest.approx(expected)
 
 
+def test_the_smaller_of_two_stated_constants_is_used() -> None:
+    layers = [kr.Learned("W"), kr.Known("A", lipschitz=3), kr.Known("B", lipschitz=3)]
+    for constants in ((2.0, 5.0), (5.0, 2.0)):
+        stated = [kr.Composition("A", "B", lipschitz=constant) for constant in constants]
+        assert kr.Network(layers, compositions=stated).tails()[0] == 2
+
+
 def test_an_operator_whose_norm_is_no_bracket_is_refused() -> None:
     @dataclass
     class Odd:

@@ -75,7 +75,8 @@ def run(arguments: list[str]) -> int:
         _drop_output()
         if isinstance(error, BrokenPipeError):  # the reader has gone: `korisk ... | head`
             return 0
-        return _fail(f"the output cannot be written: {error.strerror or error}; free the way", 2)
+        reason = error.strerror or error
+        return _fail(f"the output cannot be written: {reason}; check where stdout leads", 2)
     if code == 130:  # Typer turns Ctrl-C into this code and says nothing
         return _fail("interrupted", 130)
     return code if isinstance(code, int) else 0

@@ -39,10 +39,8 @@ def cells(*values: str) -> list[Text]:
     return [Text(value) for value in values]
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number with a few digits; a dash where there is none."""
-    if value is None:
-        return "-"
+def number(value: float, digits: int = 4) -> str:
+    """A number with a few digits."""
     return f"{value:.{digits}g}"
 
 

@@ -170,18 +170,18 @@ class Network:
 
     @cached_property
     def _segments(self) -> Segments:
-        stated = {
-            (self.index(part.first), self.index(part.last)): part.bracket.upper
-            for part in self.compositions
-        }
-        return _smaller(stated, _composed_operators(self.layers))
+        segments = _composed_operators(self.layers)
+        for part in self.compositions:
+            run = self.index(part.first), self.index(part.last)
+            segments[run] = min(segments.get(run, np.inf), part.bracket.upper)
+        return segments
 
     def replace(self, name: str, *layers: Layer) -> Network:
         """The network with layer `name` replaced, by default by the same map as a known operator.
 
         That default is Corollary (cor:known): û_m = u_m, nothing else changes. A layer of the same
-        name and constant counts as the same map too. Compositions that run over the layer are kept
-        for the same map, and dropped where another takes its place.
+        name counts as the same map too if its constant is the same, or was not known before.
+        Compositions that run over the layer are kept for the same map, and dropped for another.
         """
         at = self.index(name)
         old = self.layers[at]
@@ -225,12 +225,7 @@ def _same_map(old: Layer, new: Sequence[Layer]) -> bool:
     return isinstance(before, plain) and isinstance(after, plain) and before == after
 
 
-def _smaller(left: Segments, right: Segments) -> Segments:
-    keys = left.keys() | right.keys()
-    return {key: min(left.get(key, np.inf), right.get(key, np.inf)) for key in keys}
-
-
-def _composed_operators(layers: Sequence[Layer]) -> Segments:
+def _composed_operators(layers: Sequence[Layer]) -> dict[tuple[int, int], float]:
     """Norms of products of consecutive operators, from each layer to the end of its run."""
     segments: dict[tuple[int, int], float] = {}
     product: Any = None
