@@ -1,0 +1,1 @@
+"""Learning curves: measured errors over the number of training samples."""

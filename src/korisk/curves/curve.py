@@ -1,0 +1,500 @@
+"""A learning curve: the errors that were measured, over the number of training samples."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from typing import Any, Self, TypeVar, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from korisk.curves.curve_file import (
+    Columns,
+    Measurements,
+    frame_measurements,
+    label,
+    read_measurements,
+    record_measurements,
+)
+from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
+from korisk.curves.unit import unit as known_unit
+from korisk.errors import KoriskError, did_you_mean, shown
+
+MAX_N = 10**15
+MAX_MODELS = 1_000
+MAX_TABLE = 10_000_000  # cells
+
+Floats = NDArray[np.float64]
+Kind = TypeVar("Kind", bound=np.generic)
+Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as messages name it
+
+_COUNTS = "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Curve:
+    """Measured errors over training samples, for one model and one metric.
+
+    The constructor takes *errors*: positive, smaller is better. `read`, `from_records`,
+    `from_frame` and `from_learning_curve` take values in the user's unit and convert them. Rows
+    are kept in order of N, then of seed, so that the order of the input changes nothing.
+    """
+
+    n: NDArray[np.int64]  # (rows,) training samples of each measurement
+    error: Floats  # (rows,) its error
+    seed: tuple[str, ...]  # (rows,) the label of the repetition, "" where none is named
+    model: str
+    metric: str
+    unit: Unit
+
+    def __init__(
+        self,
+        n: ArrayLike,
+        error: ArrayLike,
+        seed: Sequence[object] | NDArray[Any] | None = None,
+        model: str = "",
+        metric: str = "",
+        unit: Unit | str = "error",
+    ) -> None:
+        sizes, errors = _numbers("n", n), _numbers("error", error)
+        if len(sizes) != len(errors):
+            raise KoriskError(
+                f"n and error must have the same length, got {len(sizes)} and {len(errors)}; "
+                "give one error for each n, and repeat n for every seed"
+            )
+        if not len(sizes):
+            raise KoriskError("a curve must have at least one measurement, got none; add rows")
+        seeds = _seed_labels(seed, len(sizes))
+        _check_sizes(sizes, _measurement)
+        _to_errors(errors, sizes, UNITS["error"], _measurement)
+        order = _order(sizes, seeds, _measurement)
+        fields = {
+            "n": _read_only(sizes[order].astype(np.int64)),
+            "error": _read_only(errors[order]),
+            "seed": tuple(seeds[row] for row in order),
+            "model": label("model", model),
+            "metric": label("metric", metric),
+            "unit": known_unit(unit),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        _check_metric(self.metric, self.unit)
+
+    # --- Where curves come from ------------------------------------------------------------------
+
+    @classmethod
+    def read(
+        cls,
+        path: str | PathLike[str],
+        *,
+        model: str | None = None,
+        metric: str | None = None,
+        unit: Unit | str = "error",
+        columns: Columns = None,
+    ) -> Self:
+        """The curve in a CSV or JSON file: long (n, error, seed) or wide (n, one column a seed).
+
+        `model` and `metric` choose among those that the file names, or name the curve where the
+        file names none. `columns` maps our names to the file's: {"n": "train_size"}.
+        """
+        known = known_unit(unit)
+        return cls._one(read_measurements(path, columns), model, metric, known)
+
+    @classmethod
+    def read_all(
+        cls,
+        path: str | PathLike[str],
+        *,
+        metric: str | None = None,
+        unit: Unit | str = "error",
+        columns: Columns = None,
+    ) -> tuple[Self, ...]:
+        """One curve for each model in a file, in the order in which they first appear."""
+        known = known_unit(unit)
+        return cls._each(read_measurements(path, columns), metric, known)
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[Mapping[str, object]],
+        *,
+        model: str | None = None,
+        metric: str | None = None,
+        unit: Unit | str = "error",
+        columns: Columns = None,
+    ) -> Self:
+        """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}; options as in `read`."""
+        known = known_unit(unit)
+        return cls._one(record_measurements(records, columns), model, metric, known)
+
+    @classmethod
+    def all_from_records(
+        cls,
+        records: Iterable[Mapping[str, object]],
+        *,
+        metric: str | None = None,
+        unit: Unit | str = "error",
+        columns: Columns = None,
+    ) -> tuple[Self, ...]:
+        """One curve for each model in the records; options as in `read_all`."""
+        known = known_unit(unit)
+        return cls._each(record_measurements(records, columns), metric, known)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        model: str | None = None,
+        metric: str | None = None,
+        unit: Unit | str = "error",
+        columns: Columns = None,
+    ) -> Self:
+        """The curve in a data frame of pandas or polars, long or wide; options as in `read`."""
+        known = known_unit(unit)
+        return cls._one(frame_measurements(frame, columns), model, metric, known)
+
+    @classmethod
+    def from_learning_curve(
+        cls,
+        train_sizes: ArrayLike,  # (sizes,)
+        scores: ArrayLike,  # (sizes, folds)
+        *,
+        unit: Unit | str,
+        model: str = "",
+        metric: str = "",
+    ) -> Self:
+        """The curve of scikit-learn's `learning_curve`; folds are the seeds "1", "2", ...
+
+        Scores named neg_... are negative: their unit is `negated`.
+        """
+        sizes, values = _numbers("train_sizes", train_sizes), _numbers("scores", scores, axes=2)
+        if len(values) != len(sizes) or not values.size:
+            raise KoriskError(
+                f"scores must have one row for each of the {len(sizes)} train sizes, got shape "
+                f"{values.shape}; pass the first and third result of learning_curve"
+            )
+        folds = values.shape[1]
+
+        def where(row: int, name: str) -> str:
+            size = f"train size {sizes[row // folds]:g}"
+            return size if name == "n" else f"{size}, fold {row % folds + 1}"
+
+        seeds = [str(fold + 1) for fold in range(folds)] * len(sizes)
+        n = np.repeat(sizes, folds)
+        return cls._built(n, values.ravel(), seeds, model, metric, known_unit(unit), where)
+
+    @classmethod
+    def _one(cls, found: Measurements, model: str | None, metric: str | None, unit: Unit) -> Self:
+        rows = range(len(found.n))
+        chosen = _choose("model", model, found.model, found)
+        rows_of_model = [row for row in rows if found.model[row] == chosen]
+        metrics = [found.metric[row] for row in rows_of_model]
+        chosen_metric = _choose("metric", metric, metrics, found)
+        kept = [row for row in rows_of_model if found.metric[row] == chosen_metric]
+        return cls._of_rows(found, kept, chosen or model or "", metric, unit)
+
+    @classmethod
+    def _each(cls, found: Measurements, metric: str | None, unit: Unit) -> tuple[Self, ...]:
+        chosen = _choose("metric", metric, found.metric, found)
+        groups: dict[str, list[int]] = {}
+        for row, model in enumerate(found.model):
+            if found.metric[row] == chosen:
+                groups.setdefault(model, []).append(row)
+        if len(groups) > MAX_MODELS:
+            raise found.source.error(
+                f"names {len(groups):,} models, more than the limit of {MAX_MODELS:,}; "
+                "is it the right column?"
+            )
+        return tuple(
+            cls._of_rows(found, rows, model, metric, unit) for model, rows in groups.items()
+        )
+
+    @classmethod
+    def _of_rows(
+        cls, found: Measurements, rows: list[int], model: str, metric: str | None, unit: Unit
+    ) -> Self:
+        # A column that was mapped to `error` names the metric where nothing else does.
+        column = found.value_column or "error"
+        implied = "" if column.casefold() == "error" else column
+        name = found.metric[rows[0]] or metric or implied
+        return cls._built(
+            np.array([found.n[row] for row in rows]),
+            np.array([found.value[row] for row in rows]),
+            [found.seed[row] for row in rows],
+            model,
+            name,
+            unit,
+            lambda row, field: found.where(rows[row], field),
+            source=f"{found.source.name}: " if found.source.name else "",
+        )
+
+    @classmethod
+    def _built(
+        cls,
+        n: Floats,
+        values: Floats,
+        seeds: list[str],
+        model: str,
+        metric: str,
+        unit: Unit,
+        where: Place,
+        source: str = "",
+    ) -> Self:
+        """A curve of values in the user's unit, whose errors say where in the input they are."""
+        _check_metric(metric, unit, source)
+        _check_sizes(n, where)
+        errors = _to_errors(values, n, unit, where)
+        _order(n, seeds, where)
+        return cls(n, errors, seeds, model, metric, unit)
+
+    # --- What they hold --------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What to call the curve: its model, or else its metric."""
+        return self.model or self.metric or "the curve"
+
+    @cached_property
+    def _groups(self) -> tuple[NDArray[np.int64], NDArray[np.intp], NDArray[np.intp]]:
+        return np.unique(self.n, return_index=True, return_counts=True)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """(K,) the distinct N, ascending."""
+        return _read_only(self._groups[0])
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """(K,) how many seeds were measured at each N."""
+        return _read_only(self._groups[2].astype(np.int64))
+
+    @cached_property
+    def means(self) -> Floats:
+        """(K,) the mean error over the seeds at each N."""
+        return _read_only(np.add.reduceat(self.error, self._groups[1]) / self.counts)
+
+    @cached_property
+    def deviations(self) -> Floats:
+        """(K,) the sample standard deviation over the seeds, nan where there is one seed."""
+        squares = np.square(self.error - np.repeat(self.means, self.counts))
+        sums = np.add.reduceat(squares, self._groups[1])
+        freedom = np.where(self.counts > 1, self.counts - 1.0, np.nan)
+        return _read_only(np.sqrt(sums / freedom))
+
+    @cached_property
+    def seeds(self) -> tuple[str, ...]:
+        """(S,) the distinct seed labels, in natural order: 2 before 10."""
+        return tuple(sorted(set(self.seed), key=_natural))
+
+    @cached_property
+    def table(self) -> Floats:
+        """(K, S) the error at each N for each seed, nan where it was not measured."""
+        shape = len(self.sizes), len(self.seeds)
+        if shape[0] * shape[1] > MAX_TABLE:
+            raise KoriskError(
+                f"the table of {self.name} must have at most {MAX_TABLE:,} cells, got {shape[0]:,} "
+                f"N times {shape[1]:,} seeds; use the same seed labels at every N"
+            )
+        column = {seed: index for index, seed in enumerate(self.seeds)}
+        result = np.full(shape, np.nan)
+        rows = np.repeat(np.arange(shape[0]), self.counts)
+        result[rows, [column[seed] for seed in self.seed]] = self.error
+        return _read_only(result)
+
+    def records(self) -> list[dict[str, int | float | str]]:
+        """The rows, errors in the user's unit, as `from_records` takes them back."""
+        values = self.unit.from_error(self.error)
+        return [
+            {"n": n, "error": value, "seed": seed, "model": self.model, "metric": self.metric}
+            for n, value, seed in zip(self.n.tolist(), values.tolist(), self.seed, strict=True)
+        ]
+
+    # --- What is made of them --------------------------------------------------------------------
+
+    def up_to(self, n: float) -> Self:
+        """The measurements with at most `n` training samples."""
+        if not n >= self.n[0]:  # so written that nan is refused
+            raise KoriskError(
+                f"{self.name} has no measurement up to N = {shown(n)}; "
+                f"the smallest is N = {self.n[0]}"
+            )
+        kept = int(np.searchsorted(self.n, n, side="right"))
+        return self._with(self.n[:kept], self.error[:kept], self.seed[:kept])
+
+    def merged(self, other: Self) -> Self:
+        """The measurements of both curves, which must be of one model, metric and unit."""
+        for field in ("model", "metric"):
+            mine, theirs = getattr(self, field), getattr(other, field)
+            if mine != theirs:
+                raise KoriskError(
+                    f"merged curves must have the same {field}, got {mine!r} and {theirs!r}; "
+                    "read both under one name"
+                )
+        if self.unit != other.unit:
+            raise KoriskError(
+                f"merged curves must have the same unit, got {self.unit.name!r} and "
+                f"{other.unit.name!r}; read both in one unit"
+            )
+        n, error = np.append(self.n, other.n), np.append(self.error, other.error)
+        return self._with(n, error, self.seed + other.seed)
+
+    def require(self, points: int, what: str) -> None:
+        """Refuse a curve with fewer than `points` distinct N for `what`, as in "a power law"."""
+        if len(self.sizes) >= points:
+            return
+        listed = ", ".join(map(str, self.sizes[:10].tolist()))
+        raise KoriskError(
+            f"{what} needs at least {_in_words(points)} distinct N, got "
+            f"{_in_words(len(self.sizes))} ({listed}) in {self.name}; "
+            f"measure more, for example N = {2 * self.sizes[-1]}"
+        )
+
+    def _with(self, n: NDArray[np.int64], error: Floats, seed: tuple[str, ...]) -> Self:
+        return type(self)(n, error, seed, self.model, self.metric, self.unit)
+
+    def __len__(self) -> int:
+        return len(self.n)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Curve):
+            return NotImplemented
+        return (
+            (self.model, self.metric, self.unit) == (other.model, other.metric, other.unit)
+            and self.seed == other.seed
+            and np.array_equal(self.n, other.n)
+            and np.array_equal(self.error, other.error)
+        )
+
+    def __repr__(self) -> str:
+        parts = [repr(self.model)] if self.model else []
+        parts += [self.metric] if self.metric else []
+        ends = dict.fromkeys(self.sizes[[0, -1]].tolist())
+        sizes = _plural(len(self.sizes), "size")
+        parts.append(f"N = {' ... '.join(map(str, ends))} ({sizes})")
+        parts += [_plural(len(self.seeds), "seed")] if self.seeds != ("",) else []
+        return f"Curve({', '.join(parts)})"
+
+
+# --- Checks and order ----------------------------------------------------------------------------
+
+
+def _measurement(row: int, name: str) -> str:
+    return f"{name}, measurement {row + 1}"
+
+
+def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
+    try:
+        array = np.asarray(values)
+        if array.ndim == axes and (array.dtype.kind in "iuf" or not array.size):
+            return array.astype(np.float64)
+    except (ValueError, TypeError, OverflowError):  # ragged lists
+        pass
+    kind = "a list" if axes == 1 else "a table"
+    raise KoriskError(f"{name} must be {kind} of numbers, got {shown(values)}; pass an array")
+
+
+def _seed_labels(seed: Sequence[object] | NDArray[Any] | None, rows: int) -> list[str]:
+    if seed is None:
+        return [""] * rows
+    if isinstance(seed, str | bytes) or not isinstance(seed, Iterable):
+        raise KoriskError(
+            f"seed must be a list of labels, one for each n, got {shown(seed)}; pass a list"
+        )
+    labels = [label("seed", value) for value in seed]
+    if len(labels) != rows:
+        raise KoriskError(
+            f"n and seed must have the same length, got {rows} and {len(labels)}; "
+            "give one seed for each n, or none at all"
+        )
+    return labels
+
+
+def _check_sizes(n: Floats, where: Place) -> None:
+    with np.errstate(invalid="ignore"):
+        right = (n == np.floor(n)) & (n >= 2) & (n <= MAX_N)
+    if not right.all():
+        row = int(np.argmin(right))
+        raise KoriskError(
+            f"{where(row, 'n')}: N must be a whole number from 2 to 10^15, got {float(n[row])!r}; "
+            "count the training samples; the rate log N / N needs N >= 2"
+        )
+
+
+def _to_errors(values: Floats, n: Floats, unit: Unit, where: Place) -> Floats:
+    errors = unit.to_error(values)
+    right = (errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR)
+    if not right.all():
+        row = int(np.argmin(right))
+        place = f"{where(row, 'error')}, N = {n[row]:.0f}"
+        raise KoriskError(f"{place}: {unit.refusal(float(values[row]))}")
+    return errors
+
+
+def _order(n: Floats, seeds: Sequence[str], where: Place) -> NDArray[np.intp]:
+    """The rows in order of N, then of seed, refused if a pair is there twice."""
+    ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=_natural))}
+    rank = np.array([ranks[seed] for seed in seeds])
+    order = np.lexsort((rank, n))
+    twice = (np.diff(n[order]) == 0) & (np.diff(rank[order]) == 0)
+    if twice.any():
+        row = int(order[np.argmax(twice) + 1])
+        seed = seeds[row]
+        if seed:
+            problem = f"seed {seed!r} is given twice at N = {n[row]:.0f}; rename or remove one"
+        else:
+            problem = (
+                f"N = {n[row]:.0f} is given twice without a seed; add a seed column (or a model "
+                "column), for only distinct seeds are averaged"
+            )
+        raise KoriskError(f"{where(row, 'n')}: {problem}")
+    return order
+
+
+def _natural(seed: str) -> tuple[list[str | int], str]:
+    # Texts and numbers take turns, so like is compared with like: "run 2" before "run 10".
+    parts = re.split(r"([0-9]+)", seed)
+    return [int(part) if index % 2 else part for index, part in enumerate(parts)], seed
+
+
+def _check_metric(metric: str, unit: Unit, source: str = "") -> None:
+    suggested = suggested_unit(metric)
+    if suggested and not unit.larger_is_better:
+        raise KoriskError(
+            f"{source}metric {metric!r} must have a unit in which larger is better, got "
+            f"{unit.name!r}; pass unit={suggested!r} (--unit {suggested})"
+        )
+
+
+def _choose(kind: str, wanted: str | None, names: Iterable[str], found: Measurements) -> str:
+    known = list(dict.fromkeys(names))
+    if known == [""]:
+        return ""
+    if wanted is None:
+        if len(known) == 1:
+            return known[0]
+        listed = ", ".join(map(repr, known[:10]))
+        more = f" and {len(known) - 10} more" if len(known) > 10 else ""
+        raise found.source.error(
+            f"holds {len(known)} {kind}s, {listed}{more}; name one with {kind}= (--{kind})"
+        )
+    if wanted not in known:
+        hint = did_you_mean(str(wanted)[:80], known[:1_000])
+        raise found.source.error(f"no {kind} {shown(wanted)}{hint}")
+    return wanted
+
+
+def _in_words(count: int) -> str:
+    return _COUNTS[count] if count < len(_COUNTS) else str(count)
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _read_only(array: NDArray[Kind]) -> NDArray[Kind]:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,195 @@
+"""Units: how a metric of the user's becomes an error, and how an error is told in it again."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from korisk.errors import KoriskError, did_you_mean, shown
+
+Array = NDArray[np.float64]
+
+# Squares and ratios of errors within these bounds neither overflow nor vanish.
+SMALLEST_ERROR = 1e-100
+LARGEST_ERROR = 1e100
+
+
+@dataclass(frozen=True)
+class _Law:
+    to_error: Callable[[Array], Array]
+    from_error: Callable[[Array], Array]
+    larger_is_better: bool
+    rule: str
+    remedy: str
+
+
+_LAWS = {
+    "error": _Law(
+        lambda x: x.copy(),
+        lambda e: e.copy(),
+        larger_is_better=False,
+        rule="above 0 (1e-100 to 1e100)",
+        remedy="a fit needs its logarithm: leave it out, "
+        "or pass unit= (--unit) if larger values are better",
+    ),
+    "complement": _Law(
+        lambda x: 1.0 - x,
+        lambda e: 1.0 - e,
+        larger_is_better=True,
+        rule="below 1",
+        remedy="a perfect score leaves no error to fit: leave it out, "
+        "or pass unit='percent' (--unit percent) if 100 is perfect",
+    ),
+    "percent": _Law(
+        lambda x: 100.0 - x,
+        lambda e: 100.0 - e,
+        larger_is_better=True,
+        rule="below 100",
+        remedy="a perfect score leaves no error to fit: leave it out",
+    ),
+    "psnr": _Law(
+        lambda x: np.power(10.0, -x / 10.0),
+        lambda e: -10.0 * np.log10(e),
+        larger_is_better=True,
+        rule="from -1000 to 1000",
+        remedy="give decibels, and leave a perfect reconstruction out",
+    ),
+    "squared": _Law(
+        # A negative root is no root: without nan here, its square would pass for an error.
+        lambda x: np.where(x > 0, np.square(x), np.nan),
+        np.sqrt,
+        larger_is_better=False,
+        rule="above 0 (1e-50 to 1e50)",
+        remedy="a fit needs its logarithm: leave it out",
+    ),
+    "negated": _Law(
+        lambda x: -x,
+        lambda e: -e,
+        larger_is_better=True,
+        rule="below 0",
+        remedy="this unit is for scores such as scikit-learn's neg_mean_squared_error; "
+        "pass unit='error' for errors above 0",
+    ),
+}
+
+_ALIASES = {
+    "accuracy": "complement",
+    "auc": "complement",
+    "dice": "complement",
+    "f1": "complement",
+    "iou": "complement",
+    "r2": "complement",
+    "ssim": "complement",
+    "db": "psnr",
+    "rmse": "squared",
+}
+
+_NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The unit of a metric: `to_error` makes it positive and smaller-is-better.
+
+    `name` is the user's word for it, `law` the formula behind: accuracy and ssim are both
+    `complement`, 1 - x.
+    """
+
+    name: str
+    law: str
+
+    def __post_init__(self) -> None:
+        if self.law not in _LAWS:
+            raise KoriskError(
+                f"law of unit {shown(self.name)} must be one of {', '.join(_LAWS)}, "
+                f"got {shown(self.law)}; take a known unit with unit('accuracy')"
+            )
+
+    @property
+    def larger_is_better(self) -> bool:
+        """Whether a larger value of the metric is a smaller error."""
+        return _LAWS[self.law].larger_is_better
+
+    @property
+    def noun(self) -> str:
+        """What one value in this unit is called in a message."""
+        return _NOUNS.get(self.name, self.name)
+
+    def to_error(self, x: ArrayLike) -> Array:
+        """The errors of metric values; outside the unit's range not positive, or not finite."""
+        with np.errstate(all="ignore"):
+            return np.asarray(_LAWS[self.law].to_error(np.asarray(x, np.float64)))
+
+    def from_error(self, e: ArrayLike) -> Array:
+        """The metric values of errors."""
+        with np.errstate(all="ignore"):
+            return np.asarray(_LAWS[self.law].from_error(np.asarray(e, np.float64)))
+
+    def refusal(self, value: float) -> str:
+        """Why a value whose error cannot be used is refused, in the words of this unit."""
+        law = _LAWS[self.law]
+        return f"{self.noun} must be {law.rule}, got {value!r}; {law.remedy}"
+
+
+UNITS: dict[str, Unit] = {
+    name: Unit(name, law) for name, law in ({law: law for law in _LAWS} | _ALIASES).items()
+}
+
+
+def unit(name: str | Unit) -> Unit:
+    """The unit of that name, in upper or lower case; a unit is returned as it is."""
+    if isinstance(name, Unit):
+        return name
+    known = UNITS.get(str(name).strip().casefold())
+    if known is None:
+        raise KoriskError(
+            f"unit must be one of {', '.join(UNITS)}, got {shown(name)}"
+            f"{did_you_mean(str(name)[:80], UNITS)}"
+        )
+    return known
+
+
+# A metric's words, each with the unit to suggest for it.
+_LARGER_IS_BETTER = {
+    **{word: word for word in _ALIASES if UNITS[word].larger_is_better and word != "db"},
+    "acc": "accuracy",
+    "aucroc": "auc",
+    "auroc": "auc",
+    "auprc": "auc",
+    "jaccard": "iou",
+    "miou": "iou",
+    "msssim": "ssim",
+    "cnr": "psnr",
+    "psnr": "psnr",
+    "snr": "psnr",
+    "precision": "complement",
+    "recall": "complement",
+    "sensitivity": "complement",
+    "specificity": "complement",
+}
+_SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation"}
+
+
+def words(name: str) -> list[str]:
+    """The words of a column's or metric's name: `test_R²` and `testR2` are test and r2."""
+    plain = unicodedata.normalize("NFKC", name).replace("^", "")
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z0-9])", " ", plain)
+    return re.findall(r"[a-z0-9]+", apart.casefold())
+
+
+def suggested_unit(metric_name: str) -> str | None:
+    """The unit to suggest for a metric whose name says that larger is better, or None."""
+    found = words(metric_name)
+    if metric_name.casefold().startswith("neg_") and found[-1] in {"error", "loss", "score"}:
+        return "negated"  # scikit-learn's names
+    if _SMALLER_IS_BETTER.intersection(found) or re.match(r"\s*1\s*[-−–]", metric_name):  # noqa: RUF001
+        return None  # "dice loss", "1 - ssim"
+    return next((_LARGER_IS_BETTER[word] for word in found if word in _LARGER_IS_BETTER), None)
+
+
+def looks_larger_is_better(metric_name: str) -> bool:
+    """Whether a metric's name says that larger is better, as in `test_accuracy` or `PSNR (dB)`."""
+    return suggested_unit(metric_name) is not None

@@ -1,0 +1,336 @@
+"""Curves as values: what they hold, in which order, and what they refuse."""
+
+import math
+import pickle
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from korisk.curves.curve import MAX_MODELS, Curve
+from korisk.curves.unit import UNITS
+from korisk.errors import KoriskError
+
+PILOT = Curve([4, 4, 16, 16, 64], [0.9, 0.7, 0.5, 0.3, 0.1], ["1", "2", "1", "2", "2"], "KO", "mse")
+
+labels = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=5)
+pairs = st.tuples(st.integers(2, 10**15), labels | st.integers(0, 200).map(str))
+rows = st.dictionaries(pairs, st.floats(1e-100, 1e100), min_size=1, max_size=20).map(
+    lambda found: [(n, error, seed) for (n, seed), error in found.items()]
+)
+
+
+def curve_of(found: list[tuple[int, float, str]]) -> Curve:
+    n, error, seed = zip(*found, strict=True)
+    return Curve(n, error, seed, "KO")
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(KoriskError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@given(rows, st.randoms())
+def test_the_order_of_rows_changes_nothing(found: list[tuple[int, float, str]], rng: Any) -> None:
+    shuffled = found.copy()
+    rng.shuffle(shuffled)
+    one, other = curve_of(found), curve_of(shuffled)
+    assert one == other
+    assert one.means.tolist() == other.means.tolist()
+    assert repr(one) == repr(other)
+
+
+@given(rows)
+def test_statistics_agree_with_pythons(found: list[tuple[int, float, str]]) -> None:
+    curve = curve_of(found)
+    by_n = {n: [e for m, e, _ in found if m == n] for n, _, _ in found}
+    assert curve.sizes.tolist() == sorted(by_n)
+    for k, n in enumerate(curve.sizes.tolist()):
+        values = by_n[n]
+        assert curve.counts[k] == len(values)
+        assert curve.means[k] == pytest.approx(statistics.fmean(values))
+        if len(values) == 1:
+            assert math.isnan(curve.deviations[k])
+        else:
+            expected = statistics.stdev(values)
+            assert curve.deviations[k] == pytest.approx(expected, abs=1e-12 * max(values))
+
+
+@given(rows)
+def test_the_table_holds_every_measurement_once(found: list[tuple[int, float, str]]) -> None:
+    curve = curve_of(found)
+    assert curve.table.shape == (len(curve.sizes), len(curve.seeds))
+    assert np.count_nonzero(~np.isnan(curve.table)) == len(curve) == len(found)
+    for n, error, seed in found:
+        assert curve.table[curve.sizes.tolist().index(n), curve.seeds.index(seed)] == error
+
+
+@given(rows)
+def test_records_come_back(found: list[tuple[int, float, str]]) -> None:
+    curve = curve_of(found)
+    assert Curve.from_records(curve.records()) == curve
+    assert pickle.loads(pickle.dumps(curve)) == curve
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_records_are_in_the_users_unit_and_come_back(name: str) -> None:
+    curve = Curve([4, 16], [0.5, 0.25], unit=name)
+    assert [row["error"] for row in curve.records()] == UNITS[name].from_error([0.5, 0.25]).tolist()
+    back = Curve.from_records(curve.records(), unit=name)
+    assert back.unit == curve.unit
+    assert back.error == pytest.approx(curve.error)
+
+
+@given(rows, st.integers(2, 10**15))
+def test_cut_and_merged_curves_are_whole_again(
+    found: list[tuple[int, float, str]], cut: int
+) -> None:
+    curve = curve_of(found)
+    if not curve.n[0] <= cut < curve.n[-1]:
+        return
+    lower = curve.up_to(cut)
+    upper = curve_of([row for row in found if row[0] > cut])
+    assert lower.n[-1] <= cut
+    assert lower.merged(upper) == upper.merged(lower) == curve
+
+
+def test_seeds_stand_in_natural_order() -> None:
+    seeds = ["b", "10", "2", "run 10", "run 2", "", "a"]
+    curve = Curve([8] * 7, np.full(7, 0.5), seeds)
+    assert curve.seeds == curve.seed == ("", "2", "10", "a", "b", "run 2", "run 10")
+
+
+def test_seeds_may_be_numbers() -> None:
+    assert Curve([4, 4], [0.1, 0.2], np.array([1, 2])) == Curve([4, 4], [0.1, 0.2], [1.0, "2"])
+
+
+def test_curves_are_compared_by_content_and_cannot_be_changed() -> None:
+    assert Curve([4], [0.5]) != Curve([4], [0.6])
+    assert Curve([4], [0.5]) != Curve([4], [0.5], ["1"])
+    assert Curve([4], [0.5]) != Curve([4], [0.5], model="KO")
+    assert Curve([4], [0.5]) != Curve([4], [0.5], unit="accuracy")
+    assert Curve([4], [0.5]) != 4
+    given = np.array([0.5])
+    curve = Curve([4], given)
+    given[0] = 7.0
+    assert curve.error[0] == 0.5
+    for array in (curve.n, curve.error, curve.sizes, curve.means, curve.table, curve.deviations):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    with pytest.raises(AttributeError):
+        curve.model = "other"  # type: ignore[misc]
+
+
+def test_names_and_repr() -> None:
+    assert repr(PILOT) == "Curve('KO', mse, N = 4 ... 64 (3 sizes), 2 seeds)"
+    assert repr(Curve([4], [0.5])) == "Curve(N = 4 (1 size))"
+    assert PILOT.name == "KO"
+    assert Curve([4], [0.5], metric="mse").name == "mse"
+    assert Curve([4], [0.5]).name == "the curve"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: Curve([], []), "at least one measurement"),
+        (lambda: Curve([4, 8], [0.5]), "same length, got 2 and 1"),
+        (lambda: Curve([4], [0.5], ["1", "2"]), "n and seed must have the same length"),
+        (lambda: Curve([4], [0.5], "1"), "seed must be a list"),
+        (lambda: Curve([4], [0.5], [True]), "seed must be a printable text, got True"),
+        (lambda: Curve([4], [0.5], [math.nan]), "seed must be a printable text, got nan"),
+        (lambda: Curve([4], [0.5], ["a\nb"]), "seed must be a printable text"),
+        (lambda: Curve([4], [0.5], model="x" * 81), "model must have at most 80 characters"),
+        (lambda: Curve([[4]], [0.5]), "n must be a list of numbers"),
+        (lambda: Curve([[4], [3, 2]], [0.5]), "n must be a list of numbers"),
+        (lambda: Curve(["4"], [0.5]), "n must be a list of numbers"),
+        (lambda: Curve([True], [0.5]), "n must be a list of numbers"),
+        (lambda: Curve(4, 0.5), "n must be a list of numbers"),
+        (lambda: Curve([10**30], [0.5]), "n must be a list of numbers"),
+        (lambda: Curve([4, 1], [0.5, 0.5]), "n, measurement 2: N must be a whole number from 2"),
+        (lambda: Curve([2.5], [0.5]), "got 2.5"),
+        (lambda: Curve([math.nan], [0.5]), "got nan"),
+        (lambda: Curve([10**15 + 1], [0.5]), "from 2 to 10^15"),
+        (lambda: Curve([4], [0.0]), "N = 4: error must be above 0 (1e-100 to 1e100), got 0.0"),
+        (lambda: Curve([4], [-1]), "got -1.0"),
+        (lambda: Curve([4], [math.inf]), "got inf"),
+        (lambda: Curve([4], [1e-101]), "got 1e-101"),
+        (lambda: Curve([4, 4], [0.5, 0.6]), "N = 4 is given twice without a seed; add a seed"),
+        (lambda: Curve([4, 4], [0.5, 0.6], [3, 3]), "seed '3' is given twice at N = 4"),
+        (lambda: Curve([4], [0.5], unit="mile"), "unit must be one of"),
+        (lambda: Curve([4], [0.5], metric="PSNR"), "pass unit='psnr' (--unit psnr)"),
+        (lambda: PILOT.up_to(3), "KO has no measurement up to N = 3; the smallest is N = 4"),
+        (lambda: PILOT.up_to(math.nan), "no measurement up to N = nan"),
+        (lambda: PILOT.merged(PILOT), "seed '1' is given twice at N = 4"),
+        (lambda: PILOT.merged(Curve([8], [0.5])), "the same model, got 'KO' and ''"),
+        (lambda: PILOT.merged(Curve([8], [0.5], None, "KO")), "the same metric, got 'mse' and ''"),
+        (
+            lambda: PILOT.merged(Curve([8], [0.5], None, "KO", "mse", "rmse")),
+            "the same unit, got 'error' and 'rmse'",
+        ),
+        (
+            lambda: PILOT.require(4, "a power law with a floor"),
+            "a power law with a floor needs at least four distinct N, got three (4, 16, 64) in KO; "
+            "measure more, for example N = 128",
+        ),
+        (lambda: PILOT.require(12, "it"), "at least 12 distinct N"),
+    ],
+)
+def test_wrong_curves_are_refused_in_one_line(call: Callable[[], object], expected: str) -> None:
+    assert expected in refused(call)
+
+
+def test_require_lets_a_long_enough_curve_pass() -> None:
+    PILOT.require(3, "a power law")
+
+
+def test_a_table_that_would_fill_the_memory_is_refused() -> None:
+    count = 4_000
+    curve = Curve(range(2, count + 2), np.ones(count), list(range(count)))
+    assert "at most 10,000,000 cells" in refused(lambda: curve.table)
+
+
+# --- Records -------------------------------------------------------------------------------------
+
+TWO = [
+    {"n": 4, "error": 0.5, "model": "KO", "metric": "mse"},
+    {"n": 4, "error": 0.9, "model": "U-Net", "metric": "mse"},
+    {"n": 4, "error": 0.8, "model": "U-Net", "metric": "mae"},
+]
+
+
+def test_models_and_metrics_are_chosen_by_name() -> None:
+    assert Curve.from_records(TWO, model="KO") == Curve([4], [0.5], None, "KO", "mse")
+    assert Curve.from_records(TWO, model="U-Net", metric="mae").error == [0.8]
+    both = Curve.all_from_records(TWO, metric="mse")
+    assert [curve.model for curve in both] == ["KO", "U-Net"]
+
+
+def test_names_are_given_where_the_input_has_none() -> None:
+    curve = Curve.from_records([{"N": 4, "Error": 0.5}], model="KO", metric="mse")
+    assert (curve.model, curve.metric) == ("KO", "mse")
+
+
+def test_a_mapped_column_names_the_metric() -> None:
+    records = [{"n": 4, "psnr": 20.0}]
+    curve = Curve.from_records(records, columns={"error": "psnr"}, unit="psnr")
+    assert curve.metric == "psnr"
+    assert curve.error == pytest.approx([0.01])
+    message = refused(lambda: Curve.from_records(records, columns={"error": "psnr"}))
+    assert "pass unit='psnr'" in message
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: Curve.from_records(TWO), "holds 2 models, 'KO', 'U-Net'; name one with model="),
+        (lambda: Curve.from_records(TWO, model="UNet"), "no model 'UNet'; did you mean 'U-Net'?"),
+        (lambda: Curve.from_records(TWO, model="U-Net"), "holds 2 metrics, 'mse', 'mae'; name one"),
+        (lambda: Curve.all_from_records(TWO), "holds 2 metrics"),
+        (lambda: Curve.all_from_records(TWO, metric="x"), "no metric 'x'; known: mse, mae"),
+        (lambda: Curve.from_records([]), "holds no records"),
+        (lambda: Curve.from_records({}), "records must be a list of mappings"),
+        (lambda: Curve.from_records("n,error"), "records must be a list"),  # type: ignore[arg-type]
+        (lambda: Curve.from_records([4]), "record 1: must be a mapping"),  # type: ignore[list-item]
+        (lambda: Curve.from_records([{"n": 4, "N": 4}]), "two keys differ only in case"),
+        (lambda: Curve.from_records(TWO, columns={"m": "n"}), "columns must map n, error, seed,"),
+        (
+            lambda: Curve.from_records([{"n": 64, "error": 1.0}], unit="accuracy"),
+            "record 1, key 'error', N = 64: accuracy must be below 1, got 1.0; a perfect score",
+        ),
+        (
+            lambda: Curve.from_records([{"n": 64, "error": 93.0}], unit="accuracy"),
+            "pass unit='percent'",
+        ),
+    ],
+)
+def test_wrong_records_are_refused_in_one_line(call: Callable[[], object], expected: str) -> None:
+    assert expected in refused(call)
+
+
+def test_thousands_of_models_are_refused() -> None:
+    records = [{"n": 4, "error": 0.5, "model": f"m{i}"} for i in range(MAX_MODELS + 1)]
+    assert "1,001 models" in refused(lambda: Curve.all_from_records(records))
+
+
+# --- Frames --------------------------------------------------------------------------------------
+
+
+class Frame:
+    """What korisk uses of a data frame."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self._columns = columns
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._columns)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._columns[name]
+
+
+class NAType:
+    """Stands for pandas.NA, which is known by the name of its type."""
+
+
+def test_a_long_frame() -> None:
+    frame = Frame(
+        N=[np.int64(16), np.float64(4)], error=[0.5, np.float32(0.75)], seed=[1.0, 2], x=["a", "b"]
+    )
+    assert Curve.from_frame(frame) == Curve([4, 16], [0.75, 0.5], ["2", "1"])
+
+
+def test_a_wide_frame_may_have_gaps() -> None:
+    gaps = [0.5, math.nan, None, NAType()]
+    frame = Frame(n=[4, 8, 16, 32], s1=[0.9, 0.8, 0.7, 0.6], s2=gaps)
+    assert Curve.from_frame(frame).counts.tolist() == [2, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        (Frame(n=[4, 8], error=[0.5, math.nan]), "row 2, column 'error': is missing"),
+        (Frame(n=[4], error=["0.5"]), "row 1, column 'error': must be a number, got '0.5'; write"),
+        (Frame(n=[4], error=[True]), "must be a number, got True"),
+        (Frame(train_size=[4], error=[1]), "did you mean 'train_size'?"),
+        (Frame(n=[], error=[]), "holds no measurements"),
+        (Frame(), "no column 'n', found none"),
+        ([1, 2], "frame must be a data frame"),
+        (Frame(n=[4], mean=[0.5], std=[0.1]), "column 'mean' does not name a seed"),
+    ],
+)
+def test_wrong_frames_are_refused_in_one_line(frame: Any, expected: str) -> None:
+    assert expected in refused(lambda: Curve.from_frame(frame))
+
+
+# --- scikit-learn --------------------------------------------------------------------------------
+
+
+def test_folds_are_seeds() -> None:
+    scores = [[-0.9, -0.7], [-0.5, -0.3]]
+    curve = Curve.from_learning_curve([4, 16], scores, unit="negated", model="KO")
+    assert curve == Curve(
+        [4, 4, 16, 16], [0.9, 0.7, 0.5, 0.3], ["1", "2", "1", "2"], "KO", unit="negated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scores", "expected"),
+    [
+        ([4, 16], [[0.5, 0.6], [0.7, math.nan]], "train size 16, fold 2, N = 16: score must be"),
+        ([4, 16], [[0.5, 0.6]], "one row for each of the 2 train sizes, got shape (1, 2)"),
+        ([4], [0.5], "scores must be a table of numbers"),
+        ([4], [[]], "got shape (1, 0)"),
+        ([1], [[0.5]], "train size 1: N must be a whole number"),
+        ([4, 4], [[0.5], [0.6]], "seed '1' is given twice at N = 4"),
+    ],
+)
+def test_wrong_learning_curves_are_refused(sizes: Any, scores: Any, expected: str) -> None:
+    message = refused(lambda: Curve.from_learning_curve(sizes, scores, unit="complement"))
+    assert expected in message

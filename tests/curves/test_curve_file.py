@@ -1,0 +1,288 @@
+"""Users' files of measurements: what is taken, and what is refused, in one line and with place."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from korisk.curves import curve_file
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError
+
+LONG = "n,error,seed,model\n16,0.5,1,KO\n4,0.9,1,KO\n4,0.7,2,KO\n"
+KO = Curve([4, 4, 16], [0.9, 0.7, 0.5], ["1", "2", "1"], "KO")
+
+
+def read(path: Path, content: str | bytes, **options: object) -> Curve:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return Curve.read(path, **options)  # type: ignore[arg-type]
+
+
+def refuse(path: Path, content: str | bytes, **options: object) -> str:
+    with pytest.raises(KoriskError) as caught:
+        read(path, content, **options)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message.removeprefix(str(path))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        LONG,
+        LONG.replace(",", ";"),
+        LONG.replace(",", "\t"),
+        LONG.replace(",", ", "),
+        LONG.replace("\n", "\r\n"),
+        LONG.replace("\n", "\r"),
+        LONG.replace("\n", ",,\n"),
+        LONG.rstrip(),
+        "\ufeff" + LONG,
+        "# a pilot\n\n" + LONG.replace("4,0.9", "\n#\n,,,\n4,0.9"),
+        LONG.replace("n,error,seed,model", "N, Error ,SEED,Model"),
+        LONG.replace("16,0.5", "1.6e1,5e-1").replace("4,0.9", "4.0,.9"),
+        LONG.replace("KO", '"KO"').replace("0.5", '"0.5"'),
+        "date,n,error,seed,model\n1,16,.5,1,KO\n\n,4,.9,1,KO\n,4,.7,2,KO\n",
+        "n,1,2,model\n4,0.9,0.7,KO\n16,0.5,,KO\n",
+        json.dumps(KO.records()),
+        json.dumps({"records": KO.records(), "version": 1}, indent=1),
+        " \n" + json.dumps([{k.upper(): v for k, v in row.items()} for row in KO.records()]),
+    ],
+)
+def test_one_curve_in_many_spellings(tmp_path: Path, content: str) -> None:
+    assert read(tmp_path / "pilot", content) == KO
+
+
+def test_files_with_names_of_their_own(tmp_path: Path) -> None:
+    columns = {"n": "Train size", "error": "test mse"}
+    content = "train size,error,test MSE\n4,oops,0.9\n"
+    curve = read(tmp_path / "pilot.csv", content, columns=columns)
+    assert curve == Curve([4], [0.9], metric="test MSE")
+
+
+def test_every_model_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.csv"
+    path.write_text("n,error,model\n4,0.9,b\n4,0.8,a\n8,0.5,b\n")
+    assert [(c.model, len(c)) for c in Curve.read_all(path)] == [("b", 2), ("a", 1)]
+    assert Curve.read(path, model="a") == Curve([4], [0.8], model="a")
+    with pytest.raises(KoriskError, match="holds 2 models, 'b', 'a'; name one with model="):
+        Curve.read(path)
+    with pytest.raises(KoriskError, match="no model 'zzz'; known: b, a"):
+        Curve.read(path, model="zzz")
+
+
+@pytest.mark.parametrize("name", ["mse_1", "seed 3", "run7", "7", "fold-2", "s"])
+def test_headers_that_may_name_a_seed(tmp_path: Path, name: str) -> None:
+    assert read(tmp_path / "pilot.csv", f"n,{name}\n4,0.5\n").seeds == (name,)
+
+
+@pytest.mark.parametrize("name", ["mean", "std", "test_mse", "accuracy", "epoch"])
+def test_headers_that_name_no_seed(tmp_path: Path, name: str) -> None:
+    message = refuse(tmp_path / "pilot.csv", f"n,1,{name}\n4,0.5,0.1\n")
+    assert f"column {name!r} does not name a seed" in message
+    assert f"columns={{'error': {name!r}}}" in message
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", ": the file is empty"),
+        (" \n\t\n", ": the file is empty"),
+        ("# nothing\n", ": holds only comments"),
+        ("n,error\n", ": holds no measurements"),
+        ("n,1,2\n4,,\n", ": holds no measurements"),
+        ("4,0.5\n8,0.3\n", ": no header, found '4', '0.5'; name the columns in the first line"),
+        ("a,b\n1,2\n", ": no column 'n', found 'a', 'b'; needed are n and error, or n and one"),
+        ("n_samples,error\n4,1\n", "did you mean 'n_samples'? needed are"),
+        ("n,eror,seed\n4,1,1\n", "no column 'error', found 'n', 'eror', 'seed'; did you mean"),
+        ("n,mse,seed\n4,1,1\n", "columns={'error': 'mse'} or --column error=..."),
+        ("n error\n4 0.5\n", "no column 'n', found 'n error'"),
+        ("n\n4\n", "no column 'error', found 'n'"),
+        ("n,error,Error\n4,1,1\n", ": column 'error' is there twice"),
+        ("n,1,1\n4,1,1\n", ": column '1' is there twice"),
+        (",n,1\n0,4,0.5\n", ": column 1 has no name; name it after its seed, or remove it"),
+        ("n,error\n4,abc\n", ", line 2, column 'error': must be a number, got 'abc'; write it as"),
+        ("#\n\nn,error\n\n4,abc\n", ", line 5, column 'error': must be a number"),
+        ("n,error\nfour,1\n", ", line 2, column 'n': must be a number, got 'four'"),
+        ("n,error\n1_000,1\n", ", line 2, column 'n': must be a number, got '1_000'"),
+        ("n,error\n４,1\n", ", line 2, column 'n': must be a number"),  # noqa: RUF001
+        (
+            "n;error\n4;0,5\n",
+            "column 'error': must be a number, got '0,5'; write it with a decimal",
+        ),
+        ('n,error\n"1,000",1\n', "got '1,000'; write it with a decimal point and without marks"),
+        ("n,error\n4,0,5\n", ", line 2: has 3 cells where the header has 2; write 0.5 and not 0,5"),
+        ("n;error\n4;1;5\n", ", line 2: has 3 cells where the header has 2; quote texts"),
+        ("n,error,seed\n4,0.5\n", ", line 2: has 2 cells where the header has 3; fill it up"),
+        ("n,error\n4,nan\n", ", line 2, column 'error', N = 4: error must be above 0"),
+        ("n,1,b\n4,1,nan\n", ", line 2, column 'b', N = 4: error must be above 0"),
+        ("n,error\n4,inf\n", "got inf"),
+        ("n,error\n4,1e999\n", "got inf"),
+        ("n,error\n4,0\n", "got 0.0; a fit needs its logarithm: leave it out"),
+        ("n,error\n4,-1\n", "got -1.0"),
+        ("n,error\n4.5,1\n", ", line 2, column 'n': N must be a whole number from 2 to 10^15"),
+        ("n,error\n1,1\n", "got 1.0; count the training samples"),
+        ("n,error\n-4,1\n", "got -4.0"),
+        ("n,error\nnan,1\n", "got nan"),
+        ("n,error\n1e16,1\n", "got 1e+16"),
+        ("n,error\n,1\n", ", line 2, column 'n': is missing; write the number"),
+        ("n,error\n4,\n", ", line 2, column 'error': is missing"),
+        ("n,error\n4,1\n8,1\n4,2\n", ", line 4, column 'n': N = 4 is given twice without a seed"),
+        ("n,error,seed\n4,1,3\n4,2,3\n", ", line 3, column 'n': seed '3' is given twice at N = 4"),
+        ("n,error,model\n4,1,a\x07b\n", ", line 2: 'model' must be a printable text"),
+        ("n,error,seed\n4,1," + "x" * 81 + "\n", ", line 2: 'seed' must have at most 80"),
+        ('n,error\n4,"1\n', ", line 2: not valid CSV: a quote is not closed"),
+        ('n,error\n4,"1"x\n', ", line 2: not valid CSV"),
+        ("n,error\n4," + "1" * 200_000 + "\n", ", line 2, column 'error': must be a number"),
+        ('n,error\n4,"' + "1" * 200_000 + '"\n', ", line 2: not valid CSV: field larger"),
+        ("n,error\n" + "," * 1_000_001 + "\n", ", line 2: has more than 1,000,000 characters"),
+        ("n,error,metric\n4,0.9,accuracy\n", ": metric 'accuracy' must have a unit in which"),
+        (b"\xff\xfen\x00,\x00", ": is not UTF-8 text"),
+        ("n,error\n4,1\n".encode("utf-16-le"), ": looks like UTF-16 or a binary file"),
+        (b"PK\x03\x04\x00\x00", ": looks like UTF-16 or a binary file"),
+        ("[]", ": holds no records"),
+        ("{}", ": must hold a list of records"),
+        ('{"n": [4], "error": [1]}', ": must hold a list of records"),
+        ("[4]", ", record 1: must be a mapping with the keys n and error, got 4"),
+        ('[{"n": 4, "error": 1}, 5]', ", record 2: must be a mapping"),
+        ('[{"n": 4, "mse": 1}]', ": no key 'error', found 'n', 'mse'; did you mean 'mse'?"),
+        ('[{"n": 4, "error": 1}, {"n": 8}]', ", record 2, key 'error': is missing"),
+        ('[{"n": 4, "error": null}]', ", record 1, key 'error': is missing"),
+        ('[{"n": 4, "error": true}]', ", record 1, key 'error': must be a number, got True"),
+        ('[{"n": 4, "error": "0.5"}]', "must be a number, got '0.5'; write it without quotes"),
+        ('[{"n": 4, "error": [0.5]}]', ", record 1, key 'error': must be a number, got [0.5]"),
+        ('[{"n": 4, "error": NaN}]', ", record 1, key 'error', N = 4: error must be above 0"),
+        ('[{"n": 4, "error": -Infinity}]', "got -inf"),
+        ('[{"n": 4, "error": 1, "seed": {}}]', ", record 1: 'seed' must be a printable text"),
+        ('[{"n": 4, "error": 1, "seed": true}]', ", record 1: 'seed' must be a printable text"),
+        ('[{"n": 4, "error": 1, "model": "\\ud800"}]', ", record 1: 'model' must be a printable"),
+        ('[{"n": 4, "error": 1}, {"n": 4, "n": 5}]', ", record 2: key 'n' is there twice"),
+        ('[{"n": 4, "N": 4, "error": 1}]', ", record 1: two keys differ only in case"),
+        ('[{"n": 4,\n "error": 1},]', ", line 2, column 1"),
+        ("[" * 100_000, ": nested too deeply"),
+        ('[{"n": ' + "9" * 5_000 + "}]", ": a number has too many digits"),
+        ('[{"n": ' + "9" * 4_000 + ', "error": 1}]', "from 2 to 10^15, got inf"),
+    ],
+)
+def test_wrong_files_are_refused_in_one_line(
+    tmp_path: Path, content: str | bytes, expected: str
+) -> None:
+    message = refuse(tmp_path / "pilot", content)
+    assert expected in message
+    assert len(message) < 600
+
+
+def test_a_column_that_was_asked_for_must_be_there(tmp_path: Path) -> None:
+    path = tmp_path / "pilot"
+    message = refuse(path, LONG, columns={"seed": "sed"})
+    assert "no column 'sed'" in message
+    assert "did you mean 'seed'?" in message
+    assert "no key 'run'" in refuse(path, '[{"n": 4, "error": 1}]', columns={"seed": "run"})
+
+
+@pytest.mark.parametrize("columns", [{"x": "y"}, {"n": 4}, ["n"]])
+def test_wrong_maps_of_columns(tmp_path: Path, columns: object) -> None:
+    (tmp_path / "pilot").write_text(LONG)
+    with pytest.raises(KoriskError, match=r"^columns"):
+        Curve.read(tmp_path / "pilot", columns=columns)  # type: ignore[arg-type]
+
+
+def test_missing_files_and_folders(tmp_path: Path) -> None:
+    with pytest.raises(KoriskError, match="no such file"):
+        Curve.read(tmp_path / "nowhere.csv")
+    with pytest.raises(KoriskError, match="is a folder"):
+        Curve.read(tmp_path)
+
+
+def test_ten_million_rows_are_refused_without_reading_them(tmp_path: Path) -> None:
+    path = tmp_path / "huge.csv"
+    with path.open("wb") as file:
+        file.write(b"n,error\n")
+        file.truncate(130_000_000)
+    with pytest.raises(KoriskError, match="is larger than 64 MB"):
+        Curve.read(path)
+
+
+def test_too_many_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve_file, "MAX_ROWS", 3)
+    assert read(tmp_path / "pilot", LONG) == KO
+    longer = LONG + "64,0.1,1,KO\n"
+    assert "more than 3 measurements" in refuse(tmp_path / "pilot", longer)
+    assert "more than 3 measurements" in refuse(tmp_path / "pilot", "n,1,2,3,4\n4,1,1,1,1\n")
+    monkeypatch.setattr(curve_file, "MAX_LINES", 4)
+    assert "more than 4 lines" in refuse(tmp_path / "pilot", longer)
+    monkeypatch.setattr(curve_file, "MAX_JSON_BYTES", 10)
+    message = refuse(tmp_path / "pilot", json.dumps(KO.records()))
+    assert "the limit for JSON; a pilot is some tens of rows" in message
+
+
+numbers = st.floats(1e-100, 1e100)
+tables = st.dictionaries(
+    st.tuples(st.integers(2, 10**15), st.integers(0, 20)), numbers, min_size=1, max_size=12
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tables, st.sampled_from(",;\t"), st.text(st.characters(categories=("L", "P")), max_size=9))
+def test_what_is_written_is_read(
+    tmp_path: Path, table: dict[tuple[int, int], float], delimiter: str, model: str
+) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter)
+    writer.writerow(["seed", "error", "model", "n"])
+    writer.writerows([seed, repr(error), model, n] for (n, seed), error in table.items())
+    curve = read(tmp_path / "pilot.csv", text.getvalue())
+    assert len(curve) == len(table)
+    assert set(curve.error.tolist()) == set(table.values())
+    assert curve.model == model.strip()
+    assert read(tmp_path / "pilot.json", json.dumps(curve.records())) == curve
+
+
+def outcome(path: Path, content: str | bytes) -> None:
+    """Read the content: a curve or one line, nothing else."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode(errors="replace"))
+    for reader in (Curve.read, Curve.read_all):
+        message = ""
+        try:
+            reader(path)
+        except KoriskError as error:
+            message = str(error)
+        assert "\n" not in message
+        assert len(message) < len(str(path)) + 700
+
+
+fuzz = settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+table_pieces = ["n", "error", "seed", "model", "64", "0.5", "1e-3", "nan", "-1", "x", '"', "'"]
+json_pieces = ["[", "]", "{", "}", ":", '"n"', '"error"', "null", "true", "NaN", "1e999", "\\u0000"]
+marks = [",", ";", "\t", "\n", "\r", "#", " ", "\ufeff", "\x85", "\u2028", "9" * 50]
+
+
+@fuzz
+@given(
+    st.lists(st.sampled_from(table_pieces + json_pieces + marks), max_size=40).map("".join)
+    | st.text(max_size=80)
+    | st.binary(max_size=80)
+)
+def test_no_input_gives_anything_but_a_curve_or_one_line(
+    tmp_path: Path, content: str | bytes
+) -> None:
+    outcome(tmp_path / "fuzz", content)
+
+
+@fuzz
+@given(
+    st.sampled_from([LONG, "n,1,2\n4,.9,.7\n16,.5,\n", json.dumps(KO.records())]),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.text(max_size=2)), max_size=4),
+)
+def test_damaged_files_give_a_curve_or_one_line(
+    tmp_path: Path, content: str, damages: list[tuple[int, int, str]]
+) -> None:
+    for place, length, text in damages:
+        start = place % (len(content) + 1)
+        content = content[:start] + text + content[start + length :]
+    outcome(tmp_path / "fuzz", content)

@@ -1,0 +1,112 @@
+"""Units: there and back, and which metrics need one."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from korisk.curves.unit import UNITS, Unit, looks_larger_is_better, suggested_unit, unit
+from korisk.errors import KoriskError
+
+errors = st.floats(1e-6, 0.9)
+
+
+@pytest.mark.parametrize("name", UNITS)
+@given(error=errors)
+def test_there_and_back_again(name: str, error: float) -> None:
+    value = UNITS[name].from_error(error)
+    assert UNITS[name].to_error(value) == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", UNITS)
+@given(low=errors, high=errors)
+def test_larger_is_better_means_that_the_error_falls(name: str, low: float, high: float) -> None:
+    if high - low < 1e-9:
+        return
+    values = UNITS[name].from_error([low, high])
+    assert (values[0] > values[1]) == UNITS[name].larger_is_better
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("error", 0.25, 0.25),
+        ("accuracy", 0.93, 0.07),
+        ("percent", 93.0, 7.0),
+        ("psnr", 20.0, 0.01),  # the peak squared is 100 times the mean squared error
+        ("db", 0.0, 1.0),
+        ("rmse", 3.0, 9.0),
+        ("negated", -0.5, 0.5),
+    ],
+)
+def test_closed_forms(name: str, value: float, error: float) -> None:
+    assert unit(name).to_error(value) == pytest.approx(error)
+    assert unit(name).to_error(np.array([value] * 3)) == pytest.approx(np.full(3, error))
+
+
+@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -math.inf, 1e308, -1e308, 1e5, -1e5, 0.0, 5e-324]
+)
+def test_extremes_raise_no_warning(name: str, value: float) -> None:
+    UNITS[name].to_error(value)
+    UNITS[name].from_error(value)
+
+
+def test_a_negative_root_is_no_error() -> None:
+    assert np.isnan(unit("rmse").to_error(-2.0))
+
+
+def test_the_users_word_is_kept() -> None:
+    assert unit("SSIM").name == unit("SSIM").noun == "ssim"
+    assert unit("ssim").law == "complement"
+    assert unit("complement").noun == "score"
+    assert unit(unit("auc")) == UNITS["auc"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("acuracy", "did you mean 'accuracy'?"),
+        ("zzz", "known: error"),
+        ("", "got ''"),
+        (3, "got 3"),
+    ],
+)
+def test_unknown_units_are_refused(wrong: str, expected: str) -> None:
+    with pytest.raises(KoriskError) as caught:
+        unit(wrong)
+    assert expected in str(caught.value)
+    with pytest.raises(KoriskError, match="must be one of error, complement"):
+        Unit("x", "zzz")
+
+
+@pytest.mark.parametrize(
+    ("name", "suggested"),
+    [
+        ("test_accuracy", "accuracy"),
+        ("testAccuracy", "accuracy"),
+        ("Acc", "accuracy"),
+        ("top-1 accuracy", "accuracy"),
+        ("PSNR (dB)", "psnr"),
+        ("MS-SSIM", "ssim"),
+        ("F1-score", "f1"),
+        ("R²", "r2"),
+        ("R^2", "r2"),
+        ("mIoU", "iou"),
+        ("recall", "complement"),
+        ("neg_mean_squared_error", "negated"),
+        ("mse", None),
+        ("dice loss", None),
+        ("1 - SSIM", None),
+        ("accelerated MRI error", None),
+        ("neg_log_likelihood", None),
+        ("", None),
+    ],
+)
+def test_names_of_metrics(name: str, suggested: str | None) -> None:
+    assert suggested_unit(name) == suggested
+    assert looks_larger_is_better(name) == (suggested is not None)
+    assert suggested is None or UNITS[suggested].larger_is_better
