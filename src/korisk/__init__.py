@@ -1,7 +1,13 @@
 """korisk: how much training data a network with known operators needs, and what each one saves."""
 
 from korisk._version import __version__
-from korisk.errors import KoriskError, UnreachableError
+from korisk.curves.calibrate import CURVE_METHODS, Calibration, calibrate
+from korisk.curves.compare import Comparison, Crossover, compare
+from korisk.curves.curve import Curve
+from korisk.curves.forecast import Expectation, Forecast, forecast
+from korisk.curves.plan import Plan, plan
+from korisk.curves.unit import UNITS, Unit
+from korisk.errors import KoriskError, OutOfReachError, UnreachableError
 from korisk.theory import (
     METHODS,
     BarronBound,
@@ -28,11 +34,19 @@ from korisk.theory import (
 )
 
 __all__ = [
+    "CURVE_METHODS",
     "METHODS",
+    "UNITS",
     "BarronBound",
     "Bound",
+    "Calibration",
+    "Comparison",
     "Composition",
+    "Crossover",
+    "Curve",
+    "Expectation",
     "Footprint",
+    "Forecast",
     "HasNorm",
     "Known",
     "KoriskError",
@@ -41,14 +55,21 @@ __all__ = [
     "Method",
     "Network",
     "NormBracket",
+    "OutOfReachError",
+    "Plan",
     "RiskLine",
     "Savings",
     "TwoFactors",
+    "Unit",
     "UnreachableError",
     "__version__",
     "barron_bound",
+    "calibrate",
+    "compare",
     "deep_risk",
+    "forecast",
     "layer_risk",
+    "plan",
     "risk_line",
     "sample_size",
     "structural_factor",

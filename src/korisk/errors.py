@@ -16,16 +16,28 @@ class UnreachableError(KoriskError):
 
     exit_code: ClassVar[int] = 3
 
-    def __init__(self, *, target: float, floor: float, what: str = "the bound") -> None:
+    def __init__(
+        self,
+        *,
+        target: float,
+        floor: float,
+        what: str = "the bound",
+        remedy: str = "lower the approximation and mismatch terms",
+    ) -> None:
         self.target = target
         self.floor = floor
         gap = floor - target
         excess = f"{gap:.3g} above the target" if gap > 0 else "which is the target itself"
         super().__init__(
             f"target {target:.6g} cannot be reached: {what} levels off at {floor:.6g} however many "
-            f"samples there are, {excess}; ask for more than {floor:.6g}, "
-            f"or lower the approximation and mismatch terms"
+            f"samples there are, {excess}; ask for more than {floor:.6g}, or {remedy}"
         )
+
+
+class OutOfReachError(KoriskError):
+    """The question was sound, and a pilot speaks against the target; more data might not."""
+
+    exit_code: ClassVar[int] = 3
 
 
 def shown(value: object, *, limit: int = 60) -> str:

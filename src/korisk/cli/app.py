@@ -11,7 +11,9 @@ import typer
 
 from korisk import __version__
 from korisk.cli.bound import bound
+from korisk.cli.compare import compare
 from korisk.cli.footprint import footprint
+from korisk.cli.plan import plan
 from korisk.cli.published import published
 from korisk.errors import KoriskError
 
@@ -24,6 +26,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command()(plan)
+app.command()(compare)
 app.command()(bound)
 app.command()(footprint)
 app.command()(published)

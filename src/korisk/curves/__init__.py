@@ -1,1 +1,1 @@
-"""Learning curves: measured errors over the number of training samples."""
+"""Learning curves: pilots, what they foretell, and the sample sizes that follow."""

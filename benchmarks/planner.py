@@ -1,0 +1,287 @@
+"""How well a pilot foretells the rest of its learning curve: korisk's estimators and rivals.
+
+The protocol: a pilot is a curve's measurements up to a quarter or an eighth of its largest N, five
+seeds at each. Asked are the error at hidden N, two to eight times the pilot's last, and the N that
+reaches a target at least 3% below the pilot's last mean. The truth is the mean over all splits.
+
+Curves: LCDB 1.0 (its source package from the Python package index, downloaded once into
+benchmarks/.cache) and scikit-learn estimators trained here. Constants of korisk were chosen on
+every other dataset of LCDB (--part tune); what is reported uses the rest (--part report), and the
+scikit-learn curves, which no constant has seen.
+
+    python benchmarks/planner.py [--part report|tune] [--per-dataset 8] [--only posterior,power]
+"""
+
+import argparse
+import math
+import multiprocessing
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parent))
+import planner_curves as curves
+import planner_rivals as rivals
+from korisk.curves.band import pooled_band
+from korisk.curves.calibrate import CURVE_METHODS, calibrate, estimate
+from korisk.curves.forecast import DEFAULT_METHOD, forecast
+from korisk.curves.noise import resampled_means, weights
+from korisk.curves.plan import LEVELS, plan
+from planner_curves import Case
+
+Array = NDArray[np.float64]
+
+FARTHEST = 1e4  # times the pilot; an answer beyond is a refusal
+RESAMPLES = 200
+POOLED = "power with pooled band"  # korisk's band for all methods but the default
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What one estimator said of one case."""
+
+    predicted: Array  # (hidden,)
+    covered: tuple[bool, ...] = ()
+    samples: tuple[float, ...] = ()  # one for each target; infinite for a refusal
+    samples_covered: tuple[bool, ...] = ()
+    endless: tuple[bool, ...] = ()  # whether the interval for N has no upper end
+    safe: tuple[tuple[bool, ...], ...] = ()  # for each target, for each level
+    chances: tuple[tuple[float, bool], ...] = ()  # foretold and true, of meeting a target
+
+
+def ask(name: str, case: Case) -> Asked:
+    """Let one estimator answer one case."""
+    if name == DEFAULT_METHOD:
+        return _ask_default(case)
+    if name == POOLED:
+        return _ask_pooled(case)
+    if name in CURVE_METHODS:
+        return _ask_fit(name, case)
+    return _ask_rival(rivals.RIVALS[name], case)
+
+
+def _ask_default(case: Case) -> Asked:
+    made = forecast(case.curve)
+    low, high = made.band(case.hidden_n)
+    plans = [(plan(case.curve, target), n) for target, n in case.targets]
+    return Asked(
+        made.middle(case.hidden_n),
+        _within(low, case.hidden_error, high),
+        tuple(math.inf if p.samples is None else p.samples for p, _ in plans),
+        tuple(p.lower <= n <= p.upper for p, n in plans),
+        tuple(math.isinf(p.upper) for p, _ in plans),
+        tuple(tuple((p.safe(level) or 0) >= n for level in LEVELS) for p, n in plans),
+        tuple(
+            (
+                float(made.posterior.probability(case.hidden_n[-1:], factor * case.last_error)[0]),
+                bool(case.hidden_error[-1] <= factor * case.last_error),
+            )
+            for factor in (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
+        ),
+    )
+
+
+def _ask_pooled(case: Case) -> Asked:
+    fitted = calibrate(case.curve, "power")
+    band = pooled_band(fitted, resamples=RESAMPLES)
+    return _with_band(case, fitted.predict, lambda n: band.at(n))
+
+
+def _ask_fit(name: str, case: Case) -> Asked:
+    """A fit with a plain bootstrap over seeds: the interval that most tools would offer."""
+    n, weight = case.curve.sizes.astype(float), weights(case.curve)
+    rng = np.random.default_rng(0)
+    means = np.vstack([case.curve.means, resampled_means(case.curve, RESAMPLES, rng)])
+    fits = estimate(name, n, means, weight)
+
+    def band(at: Array) -> tuple[Array, Array]:
+        low, high = np.quantile(fits.predict(at)[1:], [0.05, 0.95], axis=0)
+        return low, high
+
+    return _with_band(case, lambda at: fits.predict(at)[0], band)
+
+
+def _ask_rival(rival: rivals.Rival, case: Case) -> Asked:
+    predict = rival(case.curve.sizes.astype(float), case.curve.means)
+    return Asked(predict(case.hidden_n), samples=_inverted(case, predict))
+
+
+Predict = Callable[[Array], Array]
+
+
+def _with_band(case: Case, predict: Predict, band: Callable[[Array], tuple[Array, Array]]) -> Asked:
+    low, high = band(case.hidden_n)
+    grid = _grid(case)
+    lower, upper = band(grid)
+    first = [(_first(grid, lower, t), n, _first(grid, upper, t)) for t, n in case.targets]
+    return Asked(
+        predict(case.hidden_n),
+        _within(low, case.hidden_error, high),
+        _inverted(case, predict),
+        tuple(a <= n <= b for a, n, b in first),
+        tuple(math.isinf(b) for _, _, b in first),
+    )
+
+
+def _within(low: Array, truth: Array, high: Array) -> tuple[bool, ...]:
+    return tuple(bool(inside) for inside in (low <= truth) & (truth <= high))
+
+
+def _grid(case: Case) -> Array:
+    return np.asarray(case.last * np.geomspace(1, FARTHEST, 400))
+
+
+def _inverted(case: Case, predict: Predict) -> tuple[float, ...]:
+    grid = _grid(case)
+    errors = predict(grid)
+    return tuple(_first(grid, errors, target) for target, _ in case.targets)
+
+
+def _first(grid: Array, errors: Array, target: float) -> float:
+    reached = errors <= target
+    return float(grid[np.argmax(reached)]) if reached.any() else math.inf
+
+
+# --- The table -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Score:
+    """All answers of one estimator."""
+
+    cases: list[Case] = field(default_factory=list)
+    answers: list[Asked] = field(default_factory=list)
+
+    def row(self) -> dict[str, float]:
+        """The figures of the table."""
+        pairs = list(zip(self.cases, self.answers, strict=True))
+        relative = [np.abs(a.predicted / c.hidden_error - 1) for c, a in pairs]
+        false = [a.predicted[-1] < 0.9 * c.hidden_error[-1] for c, a in pairs]
+        asked = [(n, s, n / c.last) for c, a in pairs for (_, n), s in _targets(c, a)]
+        ratio = np.array([s / n for n, s, _ in asked])
+        far = np.array([factor for _, _, factor in asked])
+        right = (ratio >= 0.5) & (ratio <= 2)
+        finite = np.isfinite(ratio)
+        return {
+            "error": float(np.median(np.concatenate(relative))),
+            "refuse": float(np.mean(~finite)),
+            "2x": float(right.mean()),
+            "2x at 2": _mean(right[far < 2.9]),
+            "2x at 4": _mean(right[(far >= 2.9) & (far < 5.7)]),
+            "2x at 8": _mean(right[far >= 5.7]),
+            "safe": _mean(ratio[finite] >= 1),
+            "false": float(np.mean(false)),
+            "cover E": _mean([x for _, a in pairs for x in a.covered]),
+            "cover N": _mean([x for _, a in pairs for x in a.samples_covered]),
+            "endless": _mean([x for _, a in pairs for x in a.endless]),
+        }
+
+    def multiples(self) -> list[float]:
+        """What the point answer must be multiplied by to be safe at each level."""
+        pairs = zip(self.cases, self.answers, strict=True)
+        ratio = np.array([s / n for c, a in pairs for (_, n), s in _targets(c, a)])
+        return [float(1 / np.quantile(ratio[np.isfinite(ratio)], 1 - level)) for level in LEVELS]
+
+
+def _targets(case: Case, answer: Asked) -> Iterator[tuple[tuple[float, float], float]]:
+    return zip(case.targets, answer.samples, strict=True)
+
+
+def _mean(values: Any) -> float:
+    return float(np.mean(values)) if len(values) else math.nan
+
+
+def run(cases: Sequence[Case], names: Sequence[str], processes: int) -> dict[str, Score]:
+    """Ask every estimator about every case."""
+    scores = {name: Score() for name in names}
+    with multiprocessing.Pool(processes) as pool:
+        jobs = ((name, case) for case in cases for name in names)
+        for done, (name, case, answer) in enumerate(pool.imap(_job, jobs, chunksize=4), start=1):
+            scores[name].cases.append(case)
+            scores[name].answers.append(answer)
+            if done % 500 == 0:
+                print(f"\r{done:,} of {len(cases) * len(names):,} answers", end="", file=sys.stderr)
+    print("\r" + " " * 40 + "\r", end="", file=sys.stderr)
+    return scores
+
+
+def _job(work: tuple[str, Case]) -> tuple[str, Case, Asked]:
+    name, case = work
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rivals divide by zero as they like
+        with np.errstate(all="ignore"):
+            return name, case, ask(name, case)
+
+
+def show(title: str, scores: dict[str, Score]) -> None:
+    """Print one table."""
+    first = next(iter(scores.values()))
+    points = sum(len(case.hidden_n) for case in first.cases)
+    targets = sum(len(case.targets) for case in first.cases)
+    print(f"\n{title}: {len(first.cases)} pilots, {points:,} hidden errors, {targets:,} targets")
+    rows = {name: score.row() for name, score in scores.items()}
+    columns = list(next(iter(rows.values())))
+    print(f"{'estimator':32s}" + "".join(f"{column:>8s}" for column in columns))
+    for name, row in rows.items():
+        print(f"{name:32s}" + "".join(_cell(row[column]) for column in columns))
+
+
+def _cell(value: float) -> str:
+    return f"{'-':>8s}" if math.isnan(value) else f"{value:8.3f}"
+
+
+def show_certainty(score: Score) -> None:
+    """Print how often what was called safe sufficed, and whether chances came true."""
+    safe = np.array([levels for answer in score.answers for levels in answer.safe])
+    said = ", ".join(f"{p:.0%}: {x:.3f}" for p, x in zip(LEVELS, safe.mean(axis=0), strict=True))
+    print(f"safe(p) sufficed at {said}")
+    chances = np.array([pair for answer in score.answers for pair in answer.chances])
+    print(f"chance to meet a target by the largest N, Brier score {_brier(chances):.3f}:")
+    for low in np.arange(0.0, 1.0, 0.2):
+        chosen = (chances[:, 0] >= low) & (chances[:, 0] <= low + 0.2)
+        print(
+            f"  foretold {low:.0%} to {low + 0.2:.0%}: {chosen.sum():5d} times, "
+            f"on average {_mean(chances[chosen, 0]):.3f}, true {_mean(chances[chosen, 1]):.3f}"
+        )
+
+
+def _brier(chances: Array) -> float:
+    return float(np.mean((chances[:, 0] - chances[:, 1]) ** 2))
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Run the benchmark and print its tables."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--part", choices=("report", "tune"), default="report")
+    parser.add_argument("--per-dataset", type=int, default=8, help="LCDB pilots taken of each")
+    parser.add_argument("--single", action="store_true", help="train once for each seed")
+    parser.add_argument("--only", help="estimators, with commas between")
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--without-sklearn", action="store_true")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    known = [DEFAULT_METHOD, POOLED, *(m for m in CURVE_METHODS if m != DEFAULT_METHOD)]
+    known += list(rivals.RIVALS)
+    names = [name.strip() for name in options.only.split(",")] if options.only else known
+    title = f"LCDB, {options.part} part" + (", one training a seed" if options.single else "")
+    parts = {title: curves.lcdb(options.part, options.per_dataset, single=options.single)}
+    if options.part == "report" and not options.without_sklearn:
+        parts["scikit-learn"] = curves.scikit_learn()
+    for title, cases in parts.items():
+        scores = run(cases, names, options.processes)
+        show(title, scores)
+        if DEFAULT_METHOD in scores:
+            show_certainty(scores[DEFAULT_METHOD])
+        for name in (DEFAULT_METHOD, POOLED):
+            if name in scores:
+                listed = ", ".join(f"{multiple:.2f}" for multiple in scores[name].multiples())
+                print(f"{name}: multiples of N that are safe at 80, 90, 95%: {listed}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""`korisk compare`: two pilots at one target, such as with and without known operators."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from korisk.cli import pilot
+from korisk.cli.output import cells, console, number, print_json, table, whole
+from korisk.curves.compare import Comparison
+from korisk.curves.compare import compare as make_comparison
+from korisk.curves.curve import Curve
+from korisk.curves.forecast import DEFAULT_METHOD
+from korisk.curves.words import chance
+from korisk.errors import KoriskError, did_you_mean, shown
+
+
+def compare(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PILOT.csv [OTHER.csv]", help="One file with two models, or two."),
+    ],
+    target: pilot.Target = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KO,FC",
+            help="Which two, the one with known operators first. [default: as they stand]",
+        ),
+    ] = None,
+    metric: pilot.MetricOption = None,
+    unit: pilot.UnitOption = "error",
+    column: pilot.ColumnOption = None,
+    method: pilot.MethodOption = DEFAULT_METHOD,
+    plot: pilot.PlotOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """How many more samples does one model need than another, and where do their curves cross?
+
+    Shows the sample sizes of both, their ratio, and the two factors of the paper's Proposition 2.
+    """
+    if target is None:
+        raise KoriskError("compare needs --target; give the value that both are to reach")
+    if len(paths) > 2:
+        raise KoriskError(
+            f"compare takes one file or two, got {len(paths)}; name the two to compare"
+        )
+    found = [c for path in paths for c in pilot.read(path, metric=metric, unit=unit, column=column)]
+    first, second = _two(found, models)
+    comparison = make_comparison(first, second, target, method=method)
+    if as_json:
+        print_json(comparison.to_dict())
+    else:
+        _show(comparison)
+    if plot is not None:
+        from korisk.report.pilot_figure import comparison_figure
+
+        pilot.save_plot(comparison_figure(comparison), plot)
+    comparison.known.require()
+    comparison.dense.require()
+
+
+def _two(found: list[Curve], models: str | None) -> tuple[Curve, Curve]:
+    names = [curve.model for curve in found]
+    if models is not None:
+        wanted = [name.strip() for name in models.split(",")]
+        if len(wanted) != 2:
+            raise KoriskError(f"--models must name two, got {shown(models)}; write --models KO,FC")
+        for name in wanted:
+            if name not in names:
+                raise KoriskError(f"--models: no model {shown(name)}{did_you_mean(name, names)}")
+        return found[names.index(wanted[0])], found[names.index(wanted[1])]
+    if len(found) != 2:
+        listed = ", ".join(name or "one without a name" for name in names)
+        raise KoriskError(
+            f"compare needs two models, got {len(found)} ({listed}); "
+            + ("name two with --models" if len(found) > 2 else "add the other's rows or its file")
+        )
+    return found[0], found[1]
+
+
+def _show(comparison: Comparison) -> None:
+    out = console()
+    out.print(_samples_table(comparison))
+    out.print(_factors_table(comparison))
+    out.print(comparison.explain(), highlight=False, markup=False)
+
+
+def _samples_table(comparison: Comparison) -> Table:
+    shown_table = table(
+        f"Samples for {number(comparison.target)} (method {comparison.known.method})",
+        "model",
+        "N",
+        "90% from",
+        "to",
+        "safe\nat 90%",
+        "chance",
+        "ratio",
+    )
+    pairs = zip(comparison.names, (comparison.known, comparison.dense), strict=True)
+    for position, (name, plan) in enumerate(pairs):
+        safe = plan.safe(0.9)
+        ratio = comparison.ratio if position else 1.0
+        shown_table.add_row(
+            *cells(
+                name,
+                "-" if plan.samples is None else whole(plan.samples),
+                _end(plan.lower),
+                _end(plan.upper),
+                "-" if safe is None else whole(safe),
+                chance(plan.reach),
+                "-" if ratio is None else number(ratio, 3),
+            )
+        )
+    return shown_table
+
+
+def _factors_table(comparison: Comparison) -> Table:
+    shown_table = table(
+        "Proposition 2, from lines floor + sigma log N / N",
+        "calibration",
+        "sigma\nfactor",
+        "floor\nfactor",
+        "ratio of\nN / log N",
+    )
+    for method in ("line", "paper"):
+        try:
+            found = comparison.factors(method)
+        except KoriskError:
+            shown_table.add_row(*cells(method, "-", "-", "-"))
+            continue
+        shown_table.add_row(
+            *cells(
+                method,
+                number(found.structural, 3),
+                number(found.approximation_budget, 3),
+                number(found.product, 3),
+            )
+        )
+    return shown_table
+
+
+def _end(value: float) -> str:
+    return "no end" if math.isinf(value) else whole(int(value))

@@ -1,0 +1,69 @@
+"""What `korisk plan` and `korisk compare` share: how a pilot is named on the command line."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from korisk.curves.calibrate import CURVE_METHODS
+from korisk.curves.curve import Curve
+from korisk.curves.unit import UNITS
+from korisk.errors import KoriskError, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Target = Annotated[
+    float | None, typer.Option(metavar="E", help="The value to reach, in the pilot's own unit.")
+]
+MethodOption = Annotated[
+    str,
+    typer.Option(metavar="METHOD", help=f"How to carry the curve on: {', '.join(CURVE_METHODS)}."),
+]
+UnitOption = Annotated[
+    str,
+    typer.Option(metavar="UNIT", help=f"What the values are: {', '.join(UNITS)}."),
+]
+MetricOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which metric, where the file holds several.")
+]
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="OURS=YOURS",
+        help="Name a column: --column n=train_size --column error=test_mse. Repeatable.",
+    ),
+]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw it: FILE.png, .svg or .pdf (needs korisk[report])."),
+]
+
+
+def columns(options: list[str] | None) -> dict[str, str]:
+    """The --column options as a mapping from our names to the file's."""
+    pairs = {}
+    for option in options or []:
+        ours, separator, theirs = option.partition("=")
+        if not separator or not ours or not theirs:
+            raise KoriskError(
+                f"--column must be OURS=YOURS, got {shown(option)}; "
+                "write --column n=train_size, for example"
+            )
+        pairs[ours.strip()] = theirs.strip()
+    return pairs
+
+
+def read(
+    path: Path, *, metric: str | None, unit: str, column: list[str] | None
+) -> tuple[Curve, ...]:
+    """The curves in one file, one for each model."""
+    return Curve.read_all(path, metric=metric, unit=unit, columns=columns(column))
+
+
+def save_plot(figure: "Figure", path: Path) -> None:
+    """Write a figure and say so on stderr, where it disturbs no machine that reads stdout."""
+    from korisk.report.pilot_figure import save
+
+    save(figure, path)
+    typer.echo(f"korisk: wrote {path}", err=True)

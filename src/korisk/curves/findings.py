@@ -1,0 +1,100 @@
+"""What is odd about a pilot, in words: rises, outlying seeds, too little to go by."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from korisk.curves.curve import Curve
+from korisk.curves.noise import relative_variance
+
+_SURE = 2.0  # standard errors by which a rise must exceed noise
+_RISE_WITHOUT_SEEDS = 0.02
+_OUTLYING = 4.0  # robust deviations from the median of its N
+_OUTLYING_AT_LEAST = math.log(1.5)
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The mean error rises from one N to the next."""
+
+    before: int
+    n: int
+    factor: float
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """One seed lies far from the others of its N."""
+
+    seed: str
+    n: int
+    factor: float
+
+
+def rises(curve: Curve) -> tuple[Rise, ...]:
+    """Where the mean rises with N, by more than the noise of the seeds."""
+    variance = relative_variance(curve)
+    steps = np.diff(np.log(curve.means))
+    if variance is None:
+        least = np.full(len(steps), _RISE_WITHOUT_SEEDS)
+    else:
+        least = _SURE * np.sqrt(variance[1:] + variance[:-1])
+    return tuple(
+        Rise(int(curve.sizes[i]), int(curve.sizes[i + 1]), float(np.exp(steps[i])))
+        for i in np.flatnonzero(steps > np.maximum(least, 1e-9))
+    )
+
+
+def outliers(curve: Curve) -> tuple[Outlier, ...]:
+    """Seeds far from the median of their N, measured by the spread of all; at least four a N."""
+    groups = [np.flatnonzero(curve.n == n) for n in curve.sizes]
+    away = np.zeros(len(curve))
+    for rows in groups:
+        logs = np.log(curve.error[rows])
+        away[rows] = logs - np.median(logs) if len(rows) >= 4 else 0.0
+    judged = np.concatenate([rows for rows in groups if len(rows) >= 4] or [np.array([], int)])
+    if not judged.size:
+        return ()
+    spread = 1.4826 * np.median(np.abs(away[judged]))
+    least = max(_OUTLYING * spread, _OUTLYING_AT_LEAST)
+    return tuple(
+        Outlier(curve.seed[row], int(curve.n[row]), float(np.exp(away[row])))
+        for row in judged
+        if abs(away[row]) > least
+    )
+
+
+def findings(curve: Curve) -> tuple[str, ...]:
+    """Sentences on what a reader of the plan should know of its pilot."""
+    listed = rises(curve)
+    said = [
+        f"This curve is not monotone at N = {rise.n}: the mean error there is "
+        f"{rise.factor - 1:.0%} above that at N = {rise.before}."
+        for rise in listed[:3]
+    ]
+    if len(listed) > 3:
+        said.append(f"It rises at {len(listed) - 3} more N.")
+    odd = outliers(curve)
+    said += [
+        f"Seed {outlier.seed} is an outlier at N = {outlier.n}: {outlier.factor:.2g} times the "
+        "median of the seeds."
+        for outlier in odd[:3]
+    ]
+    if len(odd) > 3:
+        said.append(f"{len(odd) - 3} more measurements are outliers.")
+    if curve.means[-1] >= curve.means[0]:
+        said.append(
+            "The pilot shows no learning: its last mean error is not below its first. If larger "
+            "values are better in this metric, say so with unit= (--unit)."
+        )
+    if relative_variance(curve) is None:
+        said.append("With one seed at every N, the noise is guessed: repeat with other seeds.")
+    elif int(curve.counts.min()) < 3:
+        said.append("Fewer than three seeds at some N say little of the noise: add seeds.")
+    if curve.sizes[-1] < 4 * curve.sizes[0]:
+        said.append(
+            f"The pilot spans a factor of {curve.sizes[-1] / curve.sizes[0]:.2g} in N only; "
+            "its trend is a guess: measure smaller sizes too, they are cheap."
+        )
+    return tuple(said)

@@ -1,0 +1,119 @@
+"""What a pilot says of sizes that were not measured: the error to expect, and how surely."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk.curves.band import PooledBand, pooled_band
+from korisk.curves.calibrate import CURVE_METHODS, LARGEST_N, Calibration, calibrate
+from korisk.curves.curve import Curve
+from korisk.curves.posterior import HORIZON, Posterior, posterior
+from korisk.theory._checks import one_of, real
+
+Array = NDArray[np.float64]
+Reached = Callable[[Array], NDArray[np.bool_]]
+
+DEFAULT_METHOD = "posterior"
+_PER_DOUBLING = 4
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The error to expect at N and its 90% band, in the user's unit; lower <= upper."""
+
+    n: int
+    error: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A pilot, carried on. All errors are in the unit of errors unless said otherwise."""
+
+    curve: Curve
+    method: str
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """The grid posterior; probabilities come from it whatever the method."""
+        return posterior(self.curve)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """The fitted curve."""
+        return calibrate(self.curve, self.method)
+
+    @cached_property
+    def _band(self) -> PooledBand:
+        return pooled_band(self.calibration)
+
+    @property
+    def last(self) -> int:
+        """The largest N of the pilot."""
+        return int(self.curve.sizes[-1])
+
+    @property
+    def horizon(self) -> int:
+        """The largest N of which anything is said."""
+        return min(int(HORIZON * self.last), LARGEST_N)
+
+    def middle(self, n: Array) -> Array:
+        """(M,) the error to expect."""
+        if self.method == DEFAULT_METHOD:
+            return self.posterior.quantile(n, 0.5)
+        return self.calibration.predict(n)
+
+    def band(self, n: Array) -> tuple[Array, Array]:
+        """(M,) the lower and upper end of the 90% band."""
+        if self.method == DEFAULT_METHOD:
+            return self.posterior.quantile(n, 0.05), self.posterior.quantile(n, 0.95)
+        return self._band.at(n)
+
+    def at(self, n: float) -> Expectation:
+        """The error to expect at N, in the user's unit."""
+        count = real("n", n, at_least=2, remedy="count the training samples")
+        where = np.array([count])
+        ends = [self.middle(where)[0], *(end[0] for end in self.band(where))]
+        error, *band = self.curve.unit.from_error(ends).tolist()
+        return Expectation(math.ceil(count), error, min(band), max(band))
+
+    def probability(self, n: float, target: float) -> float:
+        """The probability that an error of `target` is met by N, from the grid posterior."""
+        count = real("n", n, at_least=2, remedy="count the training samples")
+        return float(self.posterior.probability(np.array([count]), target)[0])
+
+    def first(self, reached: Reached, *, up_to: float | None = None) -> int | None:
+        """The smallest N, from the pilot's first to the horizon, at which `reached` holds."""
+        start, end = int(self.curve.sizes[0]), int(up_to or self.horizon)
+        doublings = math.log2(end / start)
+        grid = np.unique(
+            np.round(start * 2.0 ** np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings)))
+        )
+        found = reached(grid)
+        if not found.any():
+            return None
+        position = int(np.argmax(found))
+        if position == 0:
+            return start
+        low, high = int(grid[position - 1]), int(grid[position])
+        while high - low > 1:  # not reached at low, reached at high
+            inner = np.unique(np.linspace(low, high, 18).round())[1:-1]
+            hits = reached(inner)
+            index = int(np.argmax(hits)) if hits.any() else len(inner)
+            low, high = (
+                int(inner[index - 1]) if index else low,
+                int(inner[index]) if index < len(inner) else high,
+            )
+        return high
+
+
+def forecast(curve: Curve, *, method: str = DEFAULT_METHOD) -> Forecast:
+    """Carry a pilot on beyond its largest N, by one of `CURVE_METHODS`."""
+    one_of("method", method, CURVE_METHODS)
+    curve.require(3, "a forecast")
+    return Forecast(curve, method)

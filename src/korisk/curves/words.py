@@ -1,0 +1,179 @@
+"""Plans and comparisons in plain words."""
+
+import math
+from typing import TYPE_CHECKING
+
+from korisk.curves.forecast import DEFAULT_METHOD
+from korisk.errors import KoriskError
+
+if TYPE_CHECKING:
+    from korisk.curves.compare import Comparison
+    from korisk.curves.plan import Plan
+
+
+def explain(plan: "Plan") -> str:
+    """The answer first, then how sure it is, what to do next, and what is odd about the pilot."""
+    return " ".join([*_answer(plan), *_certainty(plan), *_rounds(plan), *plan.findings])
+
+
+def value(number: float) -> str:
+    """An error, short."""
+    return f"{number:.4g}"
+
+
+def chance(p: float) -> str:
+    """A probability, without claiming certainty."""
+    if p < 0.01:
+        return "below 1%"
+    return "above 99%" if p > 0.99 else f"{p:.0%}"
+
+
+def times(factor: float) -> str:
+    """A factor, with two digits where that is few."""
+    return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
+
+
+def count(n: float) -> str:
+    """A number of samples, or words where it has no end."""
+    return f"{n:,.0f}" if math.isfinite(n) else "no end"
+
+
+def _name(plan: "Plan") -> str:
+    return plan.curve.model or "the model"
+
+
+def _start(plan: "Plan") -> str:
+    return plan.curve.model or "The model"
+
+
+def _answer(plan: "Plan") -> list[str]:
+    target, samples = value(plan.target), plan.samples
+    if samples is None:
+        return _out_of_reach(plan)
+    if samples <= plan.curve.sizes[0]:
+        return [
+            f"{_start(plan)} meets the target {target} already at the pilot's smallest "
+            f"N = {samples:,}; ask for a harder one, or measure smaller N."
+        ]
+    if samples <= plan.last:
+        return [f"{_start(plan)} meets the target {target} within the pilot, at N = {samples:,}."]
+    said = [
+        f"To reach {target}, {_name(plan)} needs about {samples:,} samples, "
+        f"{times(samples / plan.last)} times the pilot's largest N of {plan.last:,}."
+    ]
+    if samples > 64 * plan.last:
+        said.append("That is so far beyond the pilot that only its order of magnitude means much.")
+    return said
+
+
+def _out_of_reach(plan: "Plan") -> list[str]:
+    target, floor, far = value(plan.target), value(plan.floor), count(plan.forecast.horizon)
+    odds = f"the chance to meet it by N = {far} is {chance(plan.reach)}"
+    if plan.method == DEFAULT_METHOD:
+        return [
+            f"The target {target} is not reachable according to this pilot: the error of "
+            f"{_name(plan)} levels off at about {floor}, and {odds}."
+        ]
+    said = [f"By method {plan.method!r} the target {target} is not reachable: its curve "]
+    said[0] += f"levels off at {floor}."
+    if plan.method == "paper":
+        said.append(
+            "It always does so at the lowest error seen, whatever the pilot; no target below that "
+            "can have an answer."
+        )
+    return [*said, f"By the default method {odds}."]
+
+
+def _certainty(plan: "Plan") -> list[str]:
+    if plan.samples is None or plan.samples <= plan.last:
+        return []
+    said = []
+    if math.isfinite(plan.upper):
+        said.append(
+            f"With 90% certainty it is between {count(plan.lower)} and {count(plan.upper)}."
+        )
+    else:
+        said.append(
+            f"It may be as few as {count(plan.lower)}, and there is no upper end: the pilot cannot "
+            "rule out that the error levels off above the target. The chance to meet it by "
+            f"N = {count(plan.forecast.horizon)} is {chance(plan.reach)}."
+        )
+    safe = plan.safe(0.9)
+    if safe is not None:
+        condition = "" if math.isfinite(plan.upper) else "If it can be met at all, "
+        said.append(f"{condition}{safe:,} samples suffice with 90% certainty: budget for those.")
+    return said
+
+
+def _rounds(plan: "Plan") -> list[str]:
+    if plan.next_round is None:
+        return []
+    if plan.samples is None:
+        return [
+            f"Before giving up, measure once at N = {plan.next_round:,}: "
+            "one more doubling tells a floor from a slow decline."
+        ]
+    if len(plan.rounds) == 1:
+        return [f"Collect up to N = {plan.next_round:,}, then plan again."]
+    return [
+        f"Do not collect it all at once: go to N = {plan.next_round:,} first, four times the "
+        "pilot, and plan again; farther out the answer is often off by more than a factor of two."
+    ]
+
+
+def explain_comparison(comparison: "Comparison") -> str:
+    """Who needs more, by how much, why, and where the curves cross."""
+    parts = (_needs(comparison), _why(comparison), _crossing(comparison), _oddities(comparison))
+    return " ".join(sentence for part in parts for sentence in part)
+
+
+def _needs(comparison: "Comparison") -> list[str]:
+    first, second = comparison.names
+    target = value(comparison.target)
+    known, dense = comparison.known.samples, comparison.dense.samples
+    if known is not None and dense is not None:
+        said = f"To reach {target}, {first} needs about {known:,} samples and {second} {dense:,}"
+        ratio, ends = dense / known, comparison.ratio_range
+        if ends is None:
+            return [said + "."]
+        return [
+            f"{said}: {times(ratio)} times as many (90%: {times(ends[0])} to {times(ends[1])} "
+            "times, if both can reach it)."
+        ]
+    pairs = ((first, comparison.known), (second, comparison.dense))
+    return [
+        f"{name} reaches {target} with about {plan.samples:,} samples."
+        if plan.samples is not None
+        else f"{name} does not reach {target} according to its pilot (chance {chance(plan.reach)})."
+        for name, plan in pairs
+    ]
+
+
+def _why(comparison: "Comparison") -> list[str]:
+    try:
+        found = comparison.factors()
+    except KoriskError:
+        return [
+            "The two factors of Proposition 2 are not defined at this target: it lies at or below "
+            "the floor of a fitted line, or a line is flat."
+        ]
+    return [
+        f"By lines floor + sigma log N / N, the ratio of N / log N is {times(found.structural)} "
+        f"(sigmas) times {times(found.approximation_budget)} (room above the floors)."
+    ]
+
+
+def _crossing(comparison: "Comparison") -> list[str]:
+    found = comparison.crossover
+    if found is None:
+        return ["The curves do not cross as far as the pilots tell."]
+    where = "within the pilots" if found.measured else "beyond the pilots, by extrapolation"
+    return [
+        f"The curves cross at about N = {found.n:,} ({where}; 90%: {count(found.lower)} to "
+        f"{count(found.upper)}); from there on {found.better_after} is better."
+    ]
+
+
+def _oddities(comparison: "Comparison") -> list[str]:
+    pairs = zip(comparison.names, (comparison.known, comparison.dense), strict=True)
+    return [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
