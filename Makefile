@@ -13,12 +13,12 @@ help: ## show the targets
 	|| grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST)
 
 # The stamp is written last, so an interrupted set-up is simply done again.
-$(READY): pyproject.toml constraints.txt
+$(READY): Makefile pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
 	@echo "setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,dev]'
 	@touch $(READY)
 
 run: $(READY) ## show the paper's CT bound, what it means, and the sample sizes it implies

@@ -21,7 +21,8 @@ Array = NDArray[np.float64]
 # Chosen on the tuning part of benchmarks/planner.py, reported there on the other part.
 NEAR = 64  # times the pilot: futures that meet the target later do not count,
 LATER = 16  # unless even the earliest plausible N times this is later
-LEAST_REACH = 0.05  # below this chance the target is called out of reach
+LEAST_REACH = 0.1  # below this chance the target is called out of reach
+TAIL = 0.05  # left out at each end of an interval
 MIDDLE = 0.6  # share of the futures that count which meet the target by the point answer
 MULTIPLES = {0.8: 1.7, 0.9: 2.2, 0.95: 3.2}  # of a fitted curve's answer, to be safe
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
@@ -96,7 +97,7 @@ class Plan:
         """The 90% range of N among the futures that meet the target; None without an answer."""
         if self.samples is None:
             return None
-        return self._among_those_met(0.05), self._among_those_met(0.95)
+        return self._among_those_met(TAIL), self._among_those_met(1 - TAIL)
 
     def _among_those_met(self, share: float) -> int:
         found = _when(self.forecast, self.goal, share * self._counted)
@@ -198,8 +199,8 @@ def _by_posterior(made: Forecast, goal: float) -> Answer:
     reach = float(made.posterior.probability(_doublings(made), goal).max())
     if reach < LEAST_REACH:
         return None, math.inf, math.inf, reach
-    lower = _when(made, goal, LEAST_REACH)
-    upper = _when(made, goal, 1 - LEAST_REACH) if reach > 1 - LEAST_REACH else None
+    lower = _when(made, goal, TAIL)
+    upper = _when(made, goal, 1 - TAIL) if reach > 1 - TAIL else None
     samples = _when(made, goal, MIDDLE * _futures(made, goal, lower))
     return samples, _or_infinite(lower), _or_infinite(upper), reach
 

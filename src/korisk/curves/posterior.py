@@ -32,7 +32,7 @@ _CELLS = 14  # of the grid, along the rate and along the floor
 _ZOOMS = 8
 _KEPT = 1_500  # grid points kept, the heaviest
 _LEAST_NOISE = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded numbers
-_BISECTIONS = 40
+_BISECTIONS = 28  # to some 1e-7 of an error
 _TINY = 1e-100
 
 

@@ -2,55 +2,85 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.theory._checks import real
 
-# What people mean when a target is far from every measured error, and how they might have said it.
-_OTHERWISE: tuple[tuple[str, Callable[[float], float]], ...] = (
-    ("given in percent", lambda t: t / 100),
-    ("given as a fraction of one", lambda t: t * 100),
-    ("given as a score of which larger is better", lambda t: 1 - t),
-    ("given as a score in percent", lambda t: 1 - t / 100),
-    ("given in decibels", lambda t: 10 ** (-t / 10)),
-    ("given as a root of the metric", lambda t: t * t),
-    ("given as a square of the metric", lambda t: math.sqrt(t)),
+_EASY = 3.0  # times the largest pilot error: nobody asks for that
+_HARD = 0.1  # times the smallest one: few do
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    words: str
+    convert: Callable[[float], float]
+    laws: frozenset[str]  # the units in which it can be meant
+
+
+_ERRORS = frozenset({"error", "squared"})
+_SCORES = frozenset({"complement", "percent"})
+
+# What people mean when a target is far from all that was measured.
+_MEANINGS = (
+    _Meaning("given in percent", lambda t: t / 100, _ERRORS | _SCORES),
+    _Meaning("given as a fraction of one", lambda t: t * 100, _ERRORS | _SCORES),
+    _Meaning("given as a score of which larger is better", lambda t: 1 - t, _ERRORS),
+    _Meaning("given as a score in percent", lambda t: 1 - t / 100, _ERRORS),
+    _Meaning("given in decibels", lambda t: 10 ** (-t / 10), _ERRORS),
+    _Meaning("given as a root of the metric", lambda t: t * t, _ERRORS),
+    _Meaning("given as a square of the metric", lambda t: math.sqrt(t), _ERRORS),
+    _Meaning("given with the sign of an error", lambda t: -t, frozenset({"negated"})),
+    _Meaning("given as an error", lambda t: 1 - t, frozenset({"complement"})),
+    _Meaning("given as an error", lambda t: 100 - t, frozenset({"percent"})),
+    _Meaning("given as an error", lambda t: -10 * math.log10(t), frozenset({"psnr"})),
 )
-_TOO_EASY = 3.0  # times the largest pilot error
-_TOO_HARD = 0.01  # times the smallest one
 
 
 def target_error(curve: Curve, target: object) -> float:
-    """The target as an error, if it can be one and looks like the pilot's unit."""
+    """The target as an error, if it can be one.
+
+    One that is far too easy, and would be a fair one in another unit, is refused; one that is far
+    too hard is a sound question, and `other_unit` speaks of it.
+    """
     value = real("target", target, remedy=f"give the {curve.unit.noun} that you want to reach")
     error = float(curve.unit.to_error(value))
+    hint = other_unit(curve, value)
     if not 0 < error < math.inf:
-        raise KoriskError(f"target: {curve.unit.refusal(value)}")
-    low, high = float(curve.means.min()), float(curve.means.max())
-    if _TOO_HARD * low <= error <= _TOO_EASY * high:
-        return error
-    for meaning, convert in _OTHERWISE:
-        other = _converted(convert, value)
-        if other is None:
-            continue
-        as_error = float(curve.unit.to_error(other))
-        if 0.3 * low <= as_error <= high:
-            measured = " to ".join(f"{end:.4g}" for end in _measured(curve))
-            raise KoriskError(
-                f"target {value:.6g} is far from all that was measured ({measured}); was it "
-                f"{meaning}? then ask for {other:.4g}"
-            )
+        raise KoriskError(f"target: {curve.unit.refusal(value)}" + (f"; {hint}" if hint else ""))
+    if hint and error > curve.means.max():
+        raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
     return error
 
 
-def _converted(convert: Callable[[float], float], value: float) -> float | None:
+def other_unit(curve: Curve, value: float) -> str:
+    """A question that suggests what a target far from the pilot might have meant, or nothing."""
+    low, high = float(curve.means.min()), float(curve.means.max())
+    error = float(curve.unit.to_error(value))
+    if _HARD * low <= error <= high or (error > high and not _too_easy(curve, value, error)):
+        return ""
+    for meaning in _MEANINGS:
+        other = _converted(meaning, value) if curve.unit.law in meaning.laws else None
+        if other is not None and 0.3 * low <= float(curve.unit.to_error(other)) <= high:
+            ends = sorted(curve.unit.from_error([low, high]).tolist())
+            return (
+                f"the pilot runs from {ends[0]:.4g} to {ends[1]:.4g}: was the target "
+                f"{meaning.words}? then ask for {other:.4g}"
+            )
+    return ""
+
+
+def _too_easy(curve: Curve, value: float, error: float) -> bool:
+    if error > _EASY * curve.means.max():
+        return True
+    # A score has an end, so that its error cannot be many times larger; the score itself can be.
+    worst = float(curve.unit.from_error(curve.means.max()))
+    return curve.unit.larger_is_better and value < worst / 10 and worst > 0
+
+
+def _converted(meaning: _Meaning, value: float) -> float | None:
     try:
-        return convert(value)
+        return meaning.convert(value)
     except (ValueError, OverflowError):
         return None
-
-
-def _measured(curve: Curve) -> list[float]:
-    ends = curve.unit.from_error([curve.means.min(), curve.means.max()])
-    return sorted(ends.tolist())

@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from korisk.curves.forecast import DEFAULT_METHOD
+from korisk.curves.target import other_unit
 from korisk.errors import KoriskError
 
 if TYPE_CHECKING:
@@ -57,8 +58,9 @@ def _answer(plan: "Plan") -> list[str]:
         ]
     if samples <= plan.last:
         return [f"{_start(plan)} meets the target {target} within the pilot, at N = {samples:,}."]
+    condition = "" if plan.method != DEFAULT_METHOD or plan.reach > 0.95 else " if it can at all"
     said = [
-        f"To reach {target}, {_name(plan)} needs about {samples:,} samples, "
+        f"To reach {target}, {_name(plan)} needs about {samples:,} samples{condition}, "
         f"{times(samples / plan.last)} times the pilot's largest N of {plan.last:,}."
     ]
     if samples > 64 * plan.last:
@@ -70,10 +72,12 @@ def _out_of_reach(plan: "Plan") -> list[str]:
     target, floor, far = value(plan.target), value(plan.floor), count(plan.forecast.horizon)
     odds = f"the chance to meet it by N = {far} is {chance(plan.reach)}"
     if plan.method == DEFAULT_METHOD:
-        return [
+        said = [
             f"The target {target} is not reachable according to this pilot: the error of "
             f"{_name(plan)} levels off at about {floor}, and {odds}."
         ]
+        hint = other_unit(plan.curve, plan.target)
+        return [*said, f"{hint[0].upper()}{hint[1:]}."] if hint else said
     said = [f"By method {plan.method!r} the target {target} is not reachable: its curve "]
     said[0] += f"levels off at {floor}."
     if plan.method == "paper":
@@ -95,8 +99,9 @@ def _certainty(plan: "Plan") -> list[str]:
     else:
         said.append(
             f"It may be as few as {count(plan.lower)}, and there is no upper end: the pilot cannot "
-            "rule out that the error levels off above the target. The chance to meet it by "
-            f"N = {count(plan.forecast.horizon)} is {chance(plan.reach)}."
+            "rule out that the error levels off above the target. The chance to have met it is "
+            f"{chance(plan.probability(plan.samples))} by then and {chance(plan.reach)} by "
+            f"N = {count(plan.forecast.horizon)}."
         )
     safe = plan.safe(0.9)
     if safe is not None:

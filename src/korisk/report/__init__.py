@@ -1,0 +1,1 @@
+"""Figures and reports, drawn from computed results; each module says which library it needs."""

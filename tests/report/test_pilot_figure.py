@@ -1,0 +1,363 @@
+"""What a figure of a pilot must show, read off its artists and its files."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from korisk.curves.compare import Comparison, compare
+from korisk.curves.curve import Curve
+from korisk.curves.plan import Plan, plan
+from korisk.errors import KoriskError
+from korisk.report.pilot_figure import (
+    NOTE,
+    UNREACHABLE,
+    answer,
+    comparison_figure,
+    plan_figure,
+    save,
+)
+from korisk.report.ticks import MINUS, doubling_ticks, linear_ticks, log_ticks
+
+MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
+
+
+def seeded(rate: float = 0.5, level: float = 1.0, model: str = "net", floor: float = 0.0) -> Curve:
+    rng = np.random.default_rng(3)
+    n = np.repeat([8, 32, 128, 512], 3)
+    error = (floor + level * n**-rate) * np.exp(0.03 * rng.standard_normal(len(n)))
+    return Curve(n, error, [1, 2, 3] * 4, model, "L1 loss")
+
+
+def scored() -> Curve:
+    rows = [(50, 0.62), (100, 0.70), (200, 0.77), (400, 0.82)]
+    records = [{"n": n, "error": value} for n, value in rows]
+    return Curve.from_records(records, metric="accuracy", unit="accuracy")
+
+
+@pytest.fixture(scope="module")
+def planned() -> Plan:
+    return plan(seeded(), 0.02)
+
+
+@pytest.fixture(scope="module")
+def figure(planned: Plan) -> Figure:
+    return plan_figure(planned)
+
+
+@pytest.fixture(scope="module")
+def compared() -> Comparison:
+    return compare(seeded(0.3, 0.3, "known"), seeded(0.8, 2.0, "dense"), 0.03)
+
+
+def unreachable(made: Plan) -> Plan:
+    return replace(made, samples=None, lower=np.inf, upper=np.inf, reach=0.0)
+
+
+def drawn(figure: Figure, gid: str) -> list[Line2D]:
+    return [line for line in figure.axes[0].get_lines() if line.get_gid() == gid]
+
+
+def line(figure: Figure, gid: str) -> Line2D:
+    (found,) = drawn(figure, gid)
+    return found
+
+
+def points(found: Line2D) -> list[tuple[float, float]]:
+    x, y = np.asarray(found.get_xdata(), float), np.asarray(found.get_ydata(), float)
+    return list(zip(x.tolist(), y.tolist(), strict=True))
+
+
+def texts(figure: Figure) -> list[Text]:
+    found: list[Artist] = figure.findobj(Text)
+    return [text for text in found if isinstance(text, Text) and text.get_text()]
+
+
+def written(figure: Figure) -> str:
+    return "\n".join(text.get_text() for text in texts(figure))
+
+
+# --- One plan ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("curve", [seeded(), scored()], ids=["error", "accuracy"])
+def test_every_measurement_and_every_mean_is_drawn_in_the_users_unit(curve: Curve) -> None:
+    figure = plan_figure(plan(curve, curve.unit.from_error(0.04 if curve.model else 0.14).item()))
+    rows = [(row["n"], row["error"]) for row in curve.records()]
+    means = curve.unit.from_error(curve.means)
+    assert points(line(figure, "points")) == rows
+    assert points(line(figure, "means")) == list(zip(curve.sizes, means, strict=True))
+
+
+def test_the_target_is_a_line_across_and_named(planned: Plan, figure: Figure) -> None:
+    assert set(np.asarray(line(figure, "target").get_ydata()).tolist()) == {planned.target}
+    assert "target\n0.02" in written(figure)
+
+
+def test_the_answer_is_marked_on_the_target_and_labelled(planned: Plan, figure: Figure) -> None:
+    assert planned.samples is not None
+    assert points(line(figure, "answer")) == [(planned.samples, planned.target)]
+    left, right = figure.axes[0].get_xlim()
+    assert left < planned.curve.sizes[0] < planned.samples < right
+    assert f"N ≈ {planned.samples:,} (90%: {planned.lower:,.0f} to " in written(figure)
+
+
+def test_the_safe_number_is_within_the_frame(planned: Plan, figure: Figure) -> None:
+    safe = planned.safe(0.9)
+    assert safe is not None
+    assert points(line(figure, "safe")) == [(safe, planned.target)]
+    assert safe < figure.axes[0].get_xlim()[1]
+    assert f"{safe:,}" in written(figure)
+
+
+def test_a_range_without_an_end_runs_to_the_frame(planned: Plan) -> None:
+    endless = replace(planned, upper=np.inf)
+    figure = plan_figure(endless)
+    assert answer(endless).endswith("to ∞)")
+    assert points(line(figure, "range"))[1][0] == figure.axes[0].get_xlim()[1]
+
+
+def test_the_forecast_changes_its_look_where_the_pilot_ends(planned: Plan, figure: Figure) -> None:
+    fitted, extrapolated = line(figure, "fitted"), line(figure, "extrapolated")
+    assert points(fitted)[-1] == points(extrapolated)[0]
+    assert points(fitted)[-1][0] == planned.last
+    assert fitted.get_linestyle() != extrapolated.get_linestyle()
+    assert NOTE in written(figure)
+
+
+def test_a_target_out_of_reach_is_called_so_and_the_floor_is_drawn() -> None:
+    made = unreachable(plan(seeded(0.9, 1.0, floor=0.05), 0.03))
+    figure = plan_figure(made)
+    assert UNREACHABLE in written(figure)
+    assert not drawn(figure, "answer")
+    assert set(np.asarray(line(figure, "floor").get_ydata()).tolist()) == {made.floor}
+
+
+def test_a_target_that_the_pilot_meets_is_marked_within_it() -> None:
+    made = plan(seeded(), 0.1)
+    assert made.samples is not None
+    assert made.samples <= made.last
+    assert points(line(plan_figure(made), "answer")) == [(made.samples, 0.1)]
+
+
+def test_errors_have_a_logarithmic_axis_and_scores_a_linear_one(figure: Figure) -> None:
+    scores = plan_figure(plan(scored(), 0.87))
+    assert (figure.axes[0].get_yscale(), scores.axes[0].get_yscale()) == ("log", "linear")
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "expected"),
+    [
+        ("", "error", "error"),
+        ("test_mse", "error", "test_mse"),
+        ("PSNR", "psnr", "PSNR (dB)"),
+        ("PSNR (dB)", "psnr", "PSNR (dB)"),
+        ("top 1", "accuracy", "top 1 (accuracy)"),
+        ("accuracy", "accuracy", "accuracy"),
+        ("accuracy", "percent", "accuracy (%)"),
+        ("", "psnr", "PSNR (dB)"),
+        ("", "percent", "score (%)"),
+    ],
+)
+def test_the_value_axis_names_metric_and_unit(metric: str, unit: str, expected: str) -> None:
+    curve = Curve([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
+    target = curve.unit.from_error(0.12).item()
+    assert plan_figure(plan(curve, target, method="power")).axes[0].get_ylabel() == expected
+
+
+# --- Words stay on the page ----------------------------------------------------------------------
+
+
+LONG_NAMES = [
+    "a known-operator network whose name takes all of the 80 letters that a model has",
+    "UNET_RESNET34_IMAGENET_PRETRAINED_LR1E-4_BS16_AUGMENTED_FINAL_RUN_0042_SEEDS_5",
+]
+
+
+@pytest.mark.parametrize("target", [0.0475, 0.1, 0.17, 0.01])
+@pytest.mark.parametrize("model", LONG_NAMES)
+def test_all_words_lie_within_the_page(model: str, target: float, tmp_path: Path) -> None:
+    n, errors = np.array([4, 16, 64, 256]) * 10**6, np.array([0.186, 0.138, 0.095, 0.07])
+    seeds = ["1"] * 4 + ["2"] * 4
+    curve = Curve([*n, *n], [*errors, *1.01 * errors], seeds, model, "long words " * 7)
+    figure = plan_figure(plan(curve, target, method="power"))
+    save(figure, tmp_path / "figure.png")  # lays it out
+    page = figure.bbox
+    for text in texts(figure):
+        if text.get_visible():
+            box = text.get_window_extent()
+            assert box.x0 >= -1, text
+            assert box.x1 <= page.x1 + 1, text
+            assert box.y0 >= -1, text
+            assert box.y1 <= page.y1 + 1, text
+            assert float(text.get_fontsize()) >= 8, text
+
+
+@pytest.mark.parametrize("name", ["$x_1", r"\frac{", "_hidden", "模型"])
+def test_names_are_drawn_as_they_are(name: str, tmp_path: Path) -> None:
+    first = seeded(model=name)
+    figure = plan_figure(plan(first, 0.02, method="power"))
+    save(figure, tmp_path / "plan.png")
+    assert figure.axes[0].get_title(loc="left") == name
+    both = comparison_figure(compare(first, seeded(0.7), 0.02, method="power"))
+    save(both, tmp_path / "both.png")
+    assert sum(name in text.get_text() for text in both.legends[0].get_texts()) >= 1
+
+
+# --- Two plans -----------------------------------------------------------------------------------
+
+
+def test_a_comparison_draws_both_pilots_and_both_answers(compared: Comparison) -> None:
+    figure = comparison_figure(compared)
+    for tag, made in (("-1", compared.known), ("-2", compared.dense)):
+        assert len(points(line(figure, f"points{tag}"))) == len(made.curve)
+        assert points(line(figure, f"answer{tag}")) == [(made.samples, made.target)]
+        assert answer(made) in written(figure)
+    first, second = line(figure, "means-1"), line(figure, "means-2")
+    assert first.get_color() != second.get_color()
+    assert first.get_marker() != second.get_marker()
+
+
+def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> None:
+    figure, crossover = comparison_figure(compared), compared.crossover
+    assert crossover is not None
+    ((n, value),) = points(line(figure, "crossover"))
+    assert n == crossover.n
+    for made in (compared.known, compared.dense):
+        assert value == pytest.approx(made.at(n).error, rel=0.1)
+    assert f"cross at N ≈ {crossover.n:,}" in written(figure)
+
+
+def test_curves_that_do_not_cross_have_no_cross() -> None:
+    curve = seeded(0.5, 1.0, "known")
+    worse = Curve(curve.n, 3 * curve.error, curve.seed, "dense", curve.metric)
+    assert not drawn(comparison_figure(compare(curve, worse, 0.05)), "crossover")
+
+
+def test_a_comparison_with_an_unreachable_side_says_so(compared: Comparison) -> None:
+    figure = comparison_figure(Comparison(unreachable(compared.known), compared.dense))
+    assert f"known: {UNREACHABLE}" in written(figure)
+    assert not drawn(figure, "answer-1")
+    assert drawn(figure, "answer-2")
+
+
+# --- Ticks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(0.04, 0.2), (3.8, 16), (0.0021, 0.0089), (1e-9, 1e9), (0.4959, 0.503), (7, 90)],
+)
+def test_an_axis_has_three_to_eight_ticks_all_different(low: float, high: float) -> None:
+    for ticks in (log_ticks(low, high), linear_ticks(low, high)):
+        assert 3 <= len(ticks) <= 8
+        assert all(low <= tick <= high for tick in ticks)
+        assert len(set(ticks.values())) == len(ticks)
+
+
+def test_ticks_are_plain_numbers() -> None:
+    decimal = ["10", "20", "50", "100", "200", "500", "1,000"]
+    assert list(log_ticks(8, 1_500).values()) == decimal
+    assert list(log_ticks(0.04, 0.12).values()) == ["0.05", "0.07", "0.1"]
+    assert list(doubling_ticks(4, 3.5, 9_000).values())[:3] == ["4", "16", "64"]
+    assert list(linear_ticks(-1.1, 1.1).values()) == [
+        f"{MINUS}1.0",
+        f"{MINUS}0.5",
+        "0.0",
+        "0.5",
+        "1.0",
+    ]
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", MAGIC)
+def test_a_file_is_of_its_kind_and_the_same_every_time(
+    kind: str, planned: Plan, figure: Figure, tmp_path: Path
+) -> None:
+    first, second, third = (tmp_path / f"{name}.{kind}" for name in "abc")
+    save(figure, first)
+    save(figure, second)
+    save(plan_figure(planned), third)
+    assert first.read_bytes().startswith(MAGIC[kind])
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
+    assert len(list(tmp_path.iterdir())) == 3  # no temporary file is left
+
+
+def test_a_png_is_wide_enough_for_print(figure: Figure, tmp_path: Path) -> None:
+    save(figure, tmp_path / "figure.PNG")
+    header = (tmp_path / "figure.PNG").read_bytes()[16:24]
+    assert (int.from_bytes(header[:4]), int.from_bytes(header[4:])) == (1260, 800)
+
+
+def test_an_svg_hatches_the_extrapolation_without_filling_it(
+    figure: Figure, tmp_path: Path
+) -> None:
+    save(figure, tmp_path / "figure.svg")  # a filled hatch turns opaque, or is lost in PDF
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    patterns = text.split("<pattern")[1:]
+    assert patterns
+    assert all('fill="none"' in pattern.split("/>")[0] for pattern in patterns)
+
+
+@pytest.mark.parametrize("name", ["figure.jpg", "figure", "figure.svg.gz"])
+def test_other_suffixes_are_refused(name: str, figure: Figure, tmp_path: Path) -> None:
+    with pytest.raises(KoriskError, match=r"\.png, \.svg or \.pdf"):
+        save(figure, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["missing/figure.png", "folder.png", "nu\0ll.png"])
+def test_a_path_that_cannot_be_written_is_refused(
+    name: str, figure: Figure, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(KoriskError, match="cannot be written") as refused:
+        save(figure, tmp_path / name)
+    assert "\n" not in str(refused.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
+
+
+# --- Manners -------------------------------------------------------------------------------------
+
+
+def test_settings_of_the_user_neither_matter_nor_change(planned: Plan, tmp_path: Path) -> None:
+    save(plan_figure(planned), tmp_path / "plain.svg")
+    with matplotlib.rc_context({"font.size": 20.0, "lines.linewidth": 9.0, "axes.grid": True}):
+        before = dict(matplotlib.rcParams)
+        save(plan_figure(planned), tmp_path / "styled.svg")
+        assert dict(matplotlib.rcParams) == before
+    assert (tmp_path / "plain.svg").read_bytes() == (tmp_path / "styled.svg").read_bytes()
+
+
+def test_pyplot_is_never_imported() -> None:
+    code = (
+        "import sys; from korisk.report.pilot_figure import plan_figure, save;"
+        "from korisk.curves.plan import plan; from korisk.curves.curve import Curve;"
+        "import os; made = plan(Curve([4, 16, 64], [0.3, 0.2, 0.14]), 0.1);"
+        "import tempfile; folder = tempfile.mkdtemp(); figure = plan_figure(made);"
+        "[save(figure, os.path.join(folder, 'x.' + kind)) for kind in ('png', 'svg', 'pdf')];"
+        "print('matplotlib.pyplot' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_without_matplotlib_the_remedy_is_named() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from korisk.errors import KoriskError\n"
+        "try:\n    import korisk.report.pilot_figure\n"
+        "except KoriskError as error:\n    print(error)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "a plot needs matplotlib; pip install 'korisk[report]'"
