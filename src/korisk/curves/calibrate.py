@@ -123,7 +123,7 @@ def _averaged(names: tuple[str, ...], n: Array, errors: Array, weight: Array) ->
     fitting = [FAMILIES[name] for name in names if FAMILIES[name].parameters < len(n)]
     parts = tuple(fit(family, n, errors, weight) for family in fitting)
     loss = np.array([part.loss for part in parts])
-    smallest = 1e-20 * weight.sum()  # a perfect fit is one to rounding
+    smallest = 1e-20 * len(n)  # a perfect fit is one to rounding; losses are of unit errors
     parameters = np.array([family.parameters for family in fitting])
     criterion = len(n) * np.log(np.maximum(loss, smallest)) + 2.0 * parameters[:, None]
     shares = np.exp(-0.5 * (criterion - criterion.min(axis=0)))

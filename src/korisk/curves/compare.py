@@ -18,6 +18,7 @@ from korisk.theory import RiskLine, TwoFactors, two_factors
 Array = NDArray[np.float64]
 
 FARTHEST = 64  # times the larger pilot: where a crossover is still looked for
+_STEPS = 64  # of the errors over which two distributions are compared
 _SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
 
 
@@ -112,11 +113,15 @@ class Comparison:
 
         The pilots are taken for independent; seeds that share their data make it more certain.
         """
-        first, second = (
-            np.array([made.forecast.posterior.quantile(n, float(p)) for p in _SHARES[::5]])
-            for made in (self.known, self.dense)
-        )
-        return np.asarray((second[:, None, :] < first[None, :, :]).mean(axis=(0, 1)))
+        pair = [made.forecast.posterior for made in (self.known, self.dense)]
+        ends = np.log([[made.quantile(n, p) for made in pair] for p in (1e-3, 1 - 1e-3)])
+        low, high = ends[0].min(axis=0), ends[1].max(axis=0)
+        logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
+        first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
+        logs = _where_it_rises(logs, first + second)  # the bulk may lie between two steps
+        first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
+        middle = 0.5 * (second[1:] + second[:-1])
+        return np.asarray((np.diff(first, axis=0) * middle).sum(axis=0) + (1 - first[-1]))
 
     @property
     def _range(self) -> Array:
@@ -190,6 +195,16 @@ def _spread(made: Plan) -> Array:
     shares = met / made._counted
     rising, kept = np.unique(np.minimum(shares, 1.0), return_index=True)
     return np.asarray(np.exp(np.interp(_SHARES, rising, np.log(grid[kept]))))
+
+
+def _where_it_rises(logs: Array, rising: Array) -> Array:
+    """(Y, M) abscissas between which each column of `rising` grows by equal amounts."""
+    result = np.empty_like(logs)
+    for column in range(logs.shape[1]):
+        values = rising[:, column]
+        levels = np.linspace(values[0], values[-1], len(values))
+        result[:, column] = np.interp(levels, values, logs[:, column])
+    return result
 
 
 def _first_above(n: Array, odds: Array, level: float, start: int) -> float:

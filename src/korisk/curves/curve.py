@@ -275,12 +275,17 @@ class Curve:
     @cached_property
     def means(self) -> Floats:
         """(K,) the mean error over the seeds at each N."""
-        return _read_only(np.add.reduceat(self.error, self._groups[1]) / self.counts)
+        return _read_only(np.add.reduceat(self._ascending, self._groups[1]) / self.counts)
+
+    @cached_property
+    def _ascending(self) -> Floats:
+        # Sums over each N in this order are the same to the last bit, however seeds are named.
+        return self.error[np.lexsort((self.error, self.n))]
 
     @cached_property
     def deviations(self) -> Floats:
         """(K,) the sample standard deviation over the seeds, nan where there is one seed."""
-        squares = np.square(self.error - np.repeat(self.means, self.counts))
+        squares = np.square(self._ascending - np.repeat(self.means, self.counts))
         sums = np.add.reduceat(squares, self._groups[1])
         freedom = np.where(self.counts > 1, self.counts - 1.0, np.nan)
         return _read_only(np.sqrt(sums / freedom))

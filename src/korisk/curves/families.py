@@ -18,7 +18,9 @@ Array = NDArray[np.float64]
 Basis = Callable[[Array, float, tuple[Array, ...]], Array]
 
 _POINTS = {1: 7, 2: 5}  # of the closing grid, along each axis
-_ROUNDS = {1: 16, 2: 32}
+_ROUNDS = {1: 16, 2: 10}
+_STEPS = 24  # of the descent that follows where two shape parameters trade with each other
+_NUDGE = 1e-6
 _TINY = np.finfo(float).tiny
 _CHUNK = 250  # pilots at a time: their grids then stay in the processor's cache
 
@@ -88,6 +90,8 @@ def _fit(family: Family, n: Array, errors: Array, weights: Array) -> Fits:
     shape = problem.coarse()
     if family.grids:
         shape = problem.closed_in(shape)
+    if len(family.grids) > 1:
+        shape = problem.descended(shape)
     floor, scale, loss = problem.solve(tuple(parameter[:, None] for parameter in shape))
     size = unit[:, 0]
     return Fits(family, last, floor[:, 0] * size, scale[:, 0] * size, shape, loss[:, 0])
@@ -143,6 +147,43 @@ class _Problem:
             inside = np.all([np.abs(axis[best]) < 1.0 for axis in flat], axis=0)
             steps = [np.where(inside, step * 0.4, step) for step in steps]
         return shape
+
+    def descended(self, shape: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Levenberg-Marquardt in the logarithms, each pilot with its own damping.
+
+        Along the valley of two parameters that trade with each other, a grid closes in too early.
+        """
+        at = np.log(np.stack(shape, axis=-1))  # (B, 2)
+        low, high = np.log(np.array(self.family.limits)).T
+        residual = self._residual(at)
+        damping = np.full(len(at), 1e-3)
+        for _ in range(_STEPS):
+            slopes = np.stack(
+                [
+                    (self._residual(at + _NUDGE * axis) - residual) / _NUDGE
+                    for axis in np.eye(at.shape[1])
+                ],
+                axis=-1,
+            )  # (B, K, 2)
+            square = np.swapaxes(slopes, 1, 2) @ slopes
+            diagonal = np.einsum("bii->bi", square)
+            square = square + np.eye(2) * (damping[:, None] * diagonal + _TINY)[:, :, None]
+            step = np.linalg.solve(square, np.swapaxes(slopes, 1, 2) @ residual[:, :, None])
+            tried = np.clip(at - step[:, :, 0], low, high)
+            found = self._residual(tried)
+            better = (found**2).sum(axis=1) < (residual**2).sum(axis=1)
+            at = np.where(better[:, None], tried, at)
+            residual = np.where(better[:, None], found, residual)
+            damping = np.where(better, 0.2 * damping, 5.0 * damping)
+        return tuple(np.exp(at).T)
+
+    def _residual(self, at: Array) -> Array:
+        """(B, K) weighted residuals at the logarithms (B, 2) of the shape parameters."""
+        shape = tuple(np.exp(at).T)
+        floor, scale, _ = self.solve(tuple(parameter[:, None] for parameter in shape))
+        axes = tuple(parameter[:, None] for parameter in shape)
+        basis = _basis(self.family, self.x, self.log_last, axes)
+        return np.asarray(np.sqrt(self.weights) * (floor + scale * basis - self.errors))
 
     def solve(self, shape: tuple[Array, ...]) -> tuple[Array, Array, Array]:
         """Floor, scale and loss, (B, G) each, for shapes (B, G) of each pilot's own."""

@@ -145,9 +145,8 @@ class Posterior:
         mean, calm, surprised = moments
         away = log_error - mean
         chance = self._prior.surprise
-        return np.asarray(
-            self.weight @ ((1 - chance) * ndtr(away / calm) + chance * ndtr(away / surprised))
-        )
+        under = (1 - chance) * ndtr(away / calm) + chance * ndtr(away / surprised)
+        return np.clip(self.weight @ under, 0.0, 1.0)
 
     @cached_property
     def _residuals(self) -> Array:
@@ -165,6 +164,11 @@ class Posterior:
             under = self._under(middle, moments) < p
             low, high = np.where(under, middle, low), np.where(under, high, middle)
         return np.asarray(np.exp(0.5 * (low + high)))
+
+    def cumulative(self, n: Array, errors: Array) -> Array:
+        """(Y, M) the probability to lie at or below each of the errors (Y, M) at each N."""
+        moments = self._moments(n)
+        return np.array([self._under(log_error, moments) for log_error in np.log(errors)])
 
     def probability(self, n: Array, target: float) -> Array:
         """(M,) the probability that the error at each N is at most the target."""

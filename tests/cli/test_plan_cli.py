@@ -1,0 +1,234 @@
+"""`korisk plan` and `korisk compare` as a user meets them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import korisk as kr
+from korisk.cli.app import run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+H8, H128 = str(EXAMPLES / "pilot_h8.csv"), str(EXAMPLES / "pilot_h128.csv")
+GOOD = "n,error,seed\n4,0.4,1\n4,0.42,2\n8,0.3,1\n8,0.31,2\n16,0.22,1\n16,0.23,2\n32,0.17,1\n"
+
+
+def text(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert run(list(arguments)) == code
+    return " ".join(capsys.readouterr().out.split())
+
+
+def content(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
+    assert run([*arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
+    assert run(list(arguments)) == code
+    captured = capsys.readouterr()
+    assert captured.err.startswith("korisk: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_plan_answers_for_every_model(capsys: pytest.CaptureFixture[str]) -> None:
+    out = text(capsys, "plan", H8, "--target", "0.003", "--at", "128")
+    assert "KO meets the target 0.003 within the pilot" in out
+    assert "To reach 0.003, FC needs about" in out
+    assert "Error to expect" in out
+
+
+def test_plan_as_json_is_the_plan_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = content(
+        capsys,
+        *("plan", H8, "--model", "FC", "--target", "0.003", "--at", "128"),
+        *("--probability", "0.85"),
+    )["plans"]
+    plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.003)
+    expected = plan.at(128)
+    assert found["samples"] == plan.samples
+    assert (found["lower"], found["upper"]) == (plan.lower, plan.upper)
+    assert found["safe"]["0.9"] == plan.safe(0.9)
+    assert found["enough"] == {"probability": 0.85, "samples": plan.safe(0.85)}
+    assert found["at"] == [
+        {
+            "n": 128,
+            "error": expected.error,
+            "lower": expected.lower,
+            "upper": expected.upper,
+            "probability_of_target": plan.probability(128),
+        }
+    ]
+
+
+def test_an_endless_upper_end_is_null(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pilot = tmp_path / "pilot.csv"
+    pilot.write_text("n,error\n4,0.18632\n16,0.13768\n64,0.09477\n256,0.0701\n")
+    (found,) = content(capsys, "plan", str(pilot), "--target", "0.0475")["plans"]
+    assert found["upper"] is None
+    assert found["samples"] > 256
+
+
+def test_errors_at_n_need_no_target(capsys: pytest.CaptureFixture[str]) -> None:
+    out = text(capsys, "plan", H128, "--at", "4096", "--at", "100", "--method", "power")
+    assert "4,096" in out
+    assert "chance" not in out
+
+
+@pytest.mark.parametrize("method", kr.CURVE_METHODS)
+def test_every_method_plans(capsys: pytest.CaptureFixture[str], method: str) -> None:
+    out = text(capsys, "plan", H8, "--model", "FC", "--target", "0.006", "--method", method)
+    assert f"(method {method})" in out
+    assert ("bounds the pilot, not the future" in out) == (method == "envelope")
+
+
+def test_out_of_reach_is_exit_code_3_in_words_and_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (found,) = content(capsys, "plan", H128, "--model", "KO", "--target", "0.03", code=3)["plans"]
+    assert found["samples"] is None
+    assert "not reachable according to this pilot" in found["explanation"]
+    line = refused(capsys, "plan", H128, "--model", "KO", "--target", "0.03", code=3)
+    assert "measure at N = 4,096 before giving up" in line
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_plots_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str) -> None:
+    for name, arguments in (
+        ("plan", ("plan", H8, "--model", "FC", "--target", "0.003")),
+        ("compare", ("compare", H8, "--target", "0.003")),
+    ):
+        path = tmp_path / f"{name}.{suffix}"
+        assert run([*arguments, "--plot", str(path)]) == 0
+        assert path.stat().st_size > 5_000
+        assert f"wrote {path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("plan", H8), "give --target E, or --at N"),
+        (("plan", H8, "--at", "9", "--probability", "0.9"), "--probability needs --target"),
+        (("plan", H8, "--target", "0.003", "--plot", "x.png"), "name one of KO, FC with --model"),
+        (("plan", H8, "--at", "9", "--plot", "x.png"), "--plot needs --target"),
+        (("plan", H8, "--target", "0.003", "--model", "FC", "--plot", "x.gif"), "png"),
+        (("plan", H8, "--target", "0.003", "--model", "CNN"), "known: KO, FC"),
+        (("plan", H8, "--target", "0.3"), "in percent? then ask for 0.003"),
+        (("plan", H8, "--target", "-1"), "target"),
+        (("plan", H8, "--target", "nan"), "target"),
+        (("plan", H8, "--target", "0.003", "--at", "1"), "n must be"),
+        (("plan", H8, "--target", "0.003", "--method", "powr"), "did you mean 'power'"),
+        (("plan", H8, "--target", "0.003", "--unit", "kelvin"), "unit must be one of"),
+        (("plan", H8, "--target", "0.003", "--column", "train"), "OURS=YOURS"),
+        (("plan", H8, "--target", "0.003", "--probability", "2"), "0.5 to 0.95"),
+        (("plan", "absent.csv", "--target", "0.1"), "no such file"),
+        (("compare", H8), "needs --target"),
+        (("compare", H8, H128, "--target", "0.05"), "needs two models, got 4"),
+        (("compare", H8, "--target", "0.003", "--models", "KO"), "must name two"),
+        (("compare", H8, "--target", "0.003", "--models", "KO,CNN"), "no model 'CNN'"),
+        (("compare", H8, H8, H8, "--target", "0.003"), "one file or two"),
+    ],
+)
+def test_wrong_questions_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in refused(capsys, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (b"", "the file is empty"),
+        (b"n,error\n", "holds no measurements"),
+        (b"n,error,seed\n4,0.1,1\n4,0.2,2\n", "at least three distinct N, got one (4)"),
+        (GOOD.replace("0.31", "nan").encode(), "line 5"),
+        (GOOD.replace("0.31", "inf").encode(), "line 5"),
+        (GOOD.replace("0.31", "-0.31").encode(), "line 5"),
+        (GOOD.replace("0.31", "0").encode(), "line 5"),
+        (GOOD.replace("8,0.31", "8.5,0.31").encode(), "line 5"),
+        (GOOD.replace("8,0.31", "1,0.31").encode(), "from 2 to"),
+        (GOOD.replace("0.31", "low").encode(), "line 5, column 'error': must be a number"),
+        (GOOD.replace("4,0.42,2", "4,0.42,1").encode(), "seed '1' is given twice at N = 4"),
+        (GOOD.encode("utf-16"), "UTF-8"),
+        (GOOD.encode("utf-16-le"), "UTF-16"),
+        (bytes(range(256)) * 8, "UTF-8"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "UTF-8"),
+        (b"n;mistake\n4;0,4\n", "mistake"),
+    ],
+)
+def test_wrong_pilots_are_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, written: bytes, words: str
+) -> None:
+    pilot = tmp_path / "pilot.csv"
+    pilot.write_bytes(written)
+    assert words in refused(capsys, "plan", str(pilot), "--target", "0.1")
+
+
+def test_ten_million_rows_are_refused_within_bounds(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pilot = tmp_path / "pilot.csv"
+    with pilot.open("w") as file:
+        file.write("n,error\n")
+        for _ in range(100):
+            file.write("64,0.1\n" * 100_000)
+    line = refused(capsys, "plan", str(pilot), "--target", "0.1")
+    assert "larger than 64 MB" in line
+
+
+def test_columns_and_units_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pilot = tmp_path / "pilot.csv"
+    pilot.write_text("size,acc\n16,61.2\n32,70.1\n64,77.3\n128,82.9\n")
+    (found,) = content(
+        capsys,
+        *("plan", str(pilot), "--target", "88", "--unit", "percent"),
+        *("--column", "n=size", "--column", "error=acc", "--at", "256"),
+    )["plans"]
+    assert found["samples"] > 128
+    assert 82.9 < found["at"][0]["error"] < 95
+    assert found["floor"] > 88
+
+
+def test_compare_shows_ratio_factors_and_crossover(capsys: pytest.CaptureFixture[str]) -> None:
+    out = text(capsys, "compare", H128, "--target", "0.06")
+    assert "Proposition 2" in out
+    assert "The curves cross at about N =" in out
+    found = content(capsys, "compare", H128, "--target", "0.06")
+    ko, fc = kr.Curve.read_all(H128)
+    library = kr.compare(ko, fc, 0.06)
+    assert found["ratio"] == library.ratio
+    assert found["crossover"]["n"] == library.crossover.n  # type: ignore[union-attr]
+    swapped = content(capsys, "compare", H128, "--target", "0.06", "--models", "FC,KO")
+    assert swapped["ratio"] == pytest.approx(1 / found["ratio"])
+
+
+def test_compare_takes_two_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = Path(H8).read_text().splitlines()
+    paths = []
+    for model in ("KO", "FC"):
+        path = tmp_path / f"{model}.csv"
+        path.write_text("\n".join([rows[1], *(row for row in rows if f",{model}," in row)]) + "\n")
+        paths.append(str(path))
+    together = content(capsys, "compare", H8, "--target", "0.003")
+    assert content(capsys, "compare", *paths, "--target", "0.003") == together
+
+
+def test_compare_says_when_one_has_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    out = text(capsys, "compare", H128, "--target", "0.042", code=3)
+    assert "KO does not reach 0.042" in out
+
+
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_tables_fit_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([command, H8, "--target", "0.003"]) == 0
+    out = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    for model in ("KO", "FC"):
+        rows = [line for line in out.splitlines() if line.split()[:1] == [model]]
+        assert "chance" in out
+        assert any("%" in row for row in rows)

@@ -1,0 +1,106 @@
+"""Comparisons: the paper's two factors, ratios, and where curves cross."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
+
+import korisk as kr
+
+N = np.array([16, 32, 64, 128, 256, 512])
+RATE = np.log(N) / N
+
+
+def test_two_factors_of_exact_lines_are_those_of_the_theory() -> None:
+    known, dense = kr.RiskLine(0.02, 0.1), kr.RiskLine(0.01, 0.8)
+    first, second = (kr.Curve(N, line.floor + line.slope * RATE) for line in (known, dense))
+    found = kr.compare(first, second, 0.025).factors()
+    expected = kr.two_factors(known, dense, 0.025)
+    assert found.structural == pytest.approx(expected.structural, rel=1e-9)
+    assert found.approximation_budget == pytest.approx(expected.approximation_budget, rel=1e-9)
+
+
+def test_the_papers_factors_from_its_own_sweep() -> None:
+    """Squared means at H = 128: sigma ratio 9.45e-2 / 1.11e-2 of the calibration table."""
+    known, dense = (kr.Curve(N_128, np.square(means)) for means in (KO_128, FC_128))
+    found = kr.compare(known, dense, 0.004).factors("paper")
+    assert found.structural == pytest.approx(9.45e-2 / 1.11e-2, rel=0.01)
+
+
+def test_the_ratio_is_that_of_the_plans_and_inverts_when_swapped() -> None:
+    ko, fc = released_h8("KO"), released_h8("FC")
+    there, back = kr.compare(ko, fc, 0.003), kr.compare(fc, ko, 0.003)
+    assert there.ratio is not None
+    assert back.ratio is not None
+    assert there.ratio == pytest.approx(1 / back.ratio)
+    assert there.ratio_range is not None
+    assert back.ratio_range is not None
+    assert there.ratio_range[0] < there.ratio < there.ratio_range[1]
+    assert there.ratio_range[0] == pytest.approx(1 / back.ratio_range[1], rel=0.02)
+
+
+def test_the_released_sweep_crosses_where_its_means_do() -> None:
+    """KO leads at N = 256 and FC at N = 1024, so the crossover lies between."""
+    known, dense = kr.Curve(N_128, KO_128, model="KO"), kr.Curve(N_128, FC_128, model="FC")
+    found = kr.compare(known, dense, 0.06).crossover
+    assert found is not None
+    assert 256 < found.n < 1024
+    assert found.lower <= found.n <= found.upper
+    assert found.better_after == "FC"
+    assert found.measured
+
+
+@pytest.mark.parametrize("method", ["posterior", "power"])
+def test_exact_curves_cross_where_they_must(method: str) -> None:
+    first, second = kr.Curve(N, 0.5 * N**-0.25), kr.Curve(N, 4.0 * N**-0.5)  # cross at 8^4
+    found = kr.compare(first, second, 0.1, method=method).crossover
+    assert found is not None
+    assert found.n == pytest.approx(4096, rel=0.1)
+    assert not found.measured
+    assert found.better_after == "second"
+
+
+def test_parallel_curves_do_not_cross() -> None:
+    first, second = kr.Curve(N, 0.5 * N**-0.5), kr.Curve(N, 1.5 * N**-0.5)
+    comparison = kr.compare(first, second, 0.05)
+    assert comparison.crossover is None
+    assert "do not cross" in comparison.explain()
+    assert comparison.ratio == pytest.approx(9, rel=0.3)  # N^-1/2: three times the error
+
+
+def test_odds_are_even_for_a_curve_against_itself() -> None:
+    curve = power_pilot()
+    odds = kr.compare(curve, curve, 0.04).odds(np.array([512.0, 4096.0]))
+    assert odds == pytest.approx([0.5, 0.5], abs=0.06)
+
+
+def test_where_one_has_no_answer_the_other_still_has() -> None:
+    comparison = kr.compare(
+        kr.Curve(N_128, KO_128, model="KO"), kr.Curve(N_128, FC_128, model="FC"), 0.042
+    )
+    assert comparison.ratio is None
+    assert comparison.ratio_range is None
+    assert comparison.dense.samples is not None
+    words = comparison.explain()
+    assert "KO does not reach 0.042" in words
+    assert "FC reaches 0.042 with about" in words
+    content = json.loads(json.dumps(comparison.to_dict()))
+    assert content["ratio"] is None
+    assert "unknown" in content["two_factors"]["paper"]
+
+
+def test_like_is_compared_with_like() -> None:
+    mse, mae = (kr.Curve(N, RATE, metric=metric) for metric in ("MSE", "MAE"))
+    with pytest.raises(kr.KoriskError, match="same metric"):
+        kr.compare(mse, mae, 0.01)
+    with pytest.raises(kr.KoriskError, match="same unit"):
+        kr.compare(kr.Curve(N, RATE), kr.Curve(N, RATE, unit="rmse"), 0.01)
+
+
+def test_the_factors_need_lines() -> None:
+    comparison = kr.compare(released_h8("KO"), released_h8("FC"), 0.003)
+    with pytest.raises(kr.KoriskError, match="'line' or 'paper'"):
+        comparison.factors("power")
+    assert math.isfinite(comparison.factors().product)

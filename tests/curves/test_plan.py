@@ -1,0 +1,281 @@
+"""Plans: what they answer, the laws they keep, and the words they use."""
+
+import json
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
+
+import korisk as kr
+from korisk.curves.plan import LEVELS, ROUND, safety_multiple
+
+DENSE = kr.Curve(N_128[:4], FC_128[:4], model="FC")
+
+
+def test_the_dense_pilot_at_h_128_has_an_answer_below_its_best_error() -> None:
+    """The released sweep reached 0.04753 at N = 2048; the pilot stops at 0.0701, N = 256."""
+    plan = kr.plan(DENSE, 0.0475)
+    assert plan.samples is not None
+    assert 1024 <= plan.samples <= 4096
+    assert plan.lower <= 2048 <= plan.upper
+    assert kr.plan(DENSE, 0.0475, method="paper").samples is None
+    assert plan.at(2048).error == pytest.approx(FC_128[-1], rel=0.2)
+
+
+@pytest.mark.parametrize("method", ["posterior", "power", "aic", "line"])
+@pytest.mark.parametrize("factor", [1e-20, 0.37, 1e20])
+def test_scaling_errors_and_target_leaves_n(method: str, factor: float) -> None:
+    curve = released_h8("FC")
+    plain = kr.plan(curve, 0.003, method=method)
+    other = kr.plan(scaled(curve, factor), 0.003 * factor, method=method)
+    for mine, theirs in (
+        (plain.samples, other.samples),
+        (plain.lower, other.lower),
+        (plain.upper, other.upper),
+        (plain.safe(0.9), other.safe(0.9)),
+    ):
+        assert theirs == pytest.approx(mine, rel=0.01, abs=1)
+    assert other.reach == pytest.approx(plain.reach, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["posterior", "power", "aic"])
+def test_permuting_seeds_changes_nothing(method: str) -> None:
+    curve = released_h8("FC")
+    order = np.random.default_rng(0).permutation(len(curve))
+    names = {"1": "5", "2": "1", "3": "4", "4": "2", "5": "3"}
+    other = kr.Curve(
+        curve.n[order],
+        curve.error[order],
+        [names[curve.seed[row]] for row in order],
+        "FC",
+        "MSE",
+    )
+    mine, theirs = (kr.plan(c, 0.003, method=method).to_dict() for c in (curve, other))
+    for content in (mine, theirs):  # these name the outlying seed
+        del content["findings"], content["explanation"]
+    assert mine == theirs
+
+
+def test_more_of_the_same_curve_narrows_the_answer() -> None:
+    """Over twenty noisy pilots the band at N = 8192 is narrower with every size added, on average.
+
+    A single pilot may widen when its new point disagrees with the old ones; that is the noise.
+    """
+    sizes = (16, 32, 64, 128, 256, 512, 1024, 2048)
+    widths = []
+    for draw in range(20):
+        curve = power_pilot(noise=0.05, sizes=sizes, draw=draw)
+        bands = [kr.forecast(curve.up_to(last)).at(8192) for last in (128, 512, 2048)]
+        widths.append([math.log(band.upper / band.lower) for band in bands])
+    first, second, third = np.mean(widths, axis=0)
+    assert first > second > third
+
+
+@pytest.mark.parametrize("method", ["posterior", "power", "log-power", "shifted-power"])
+def test_a_clean_power_law_gives_its_own_sample_size(method: str) -> None:
+    n = np.array([16, 32, 64, 128, 256, 512])
+    curve = kr.Curve(n, 0.02 + 0.5 * n**-0.5)
+    plan = kr.plan(curve, 0.02 + 0.5 * 1000**-0.5, method=method)
+    tolerance = {"posterior": 0.1, "power": 0.002, "shifted-power": 0.01}.get(method, 0.15)
+    assert plan.samples == pytest.approx(1000, rel=tolerance)
+
+
+def test_harder_targets_need_more() -> None:
+    curve = power_pilot()
+    plans = [kr.plan(curve, target) for target in np.linspace(0.09, 0.036, 12)]
+    counts = [plan.samples for plan in plans if plan.samples is not None]
+    assert len(counts) >= 8
+    assert counts == sorted(counts)
+    reach = [plan.reach for plan in plans]
+    assert all(a >= b - 1e-9 for a, b in pairwise(reach))
+
+
+def test_the_parts_of_a_plan_are_in_order() -> None:
+    plan = kr.plan(released_h8("FC"), 0.003)
+    assert plan.samples is not None
+    assert plan.lower <= plan.samples <= plan.upper
+    safe = [plan.safe(level) for level in (0.5, *LEVELS)]
+    assert all(n is not None for n in safe)
+    assert safe == sorted(safe, key=lambda n: n or 0)
+    assert plan.if_met is not None
+    assert plan.if_met[0] <= plan.samples <= plan.if_met[1]
+    chances = [plan.probability(n) for n in (16, 64, 111, 256, 10**5)]
+    assert chances == sorted(chances)
+    assert chances[0] < 0.05
+    assert plan.probability(plan.lower) == pytest.approx(0.05, abs=0.02)
+
+
+def test_rounds_grow_by_four_at_most_and_end_at_the_answer() -> None:
+    plan = kr.plan(DENSE, 0.03)
+    assert plan.samples is not None
+    totals = [plan.last, *plan.rounds]
+    assert totals[-1] == plan.samples
+    assert all(a < b <= ROUND * a for a, b in pairwise(totals))
+    assert plan.next_round == 1024
+
+
+def test_a_target_out_of_reach_is_said_so() -> None:
+    curve = kr.Curve(N_128, KO_128, model="KO")
+    plan = kr.plan(curve, 0.03)
+    assert plan.samples is None
+    assert plan.safe(0.9) is None
+    assert plan.if_met is None
+    assert plan.upper == math.inf
+    assert plan.reach < 0.1
+    assert plan.rounds == (4096,)
+    assert "not reachable according to this pilot" in plan.explain()
+    assert "levels off at about 0.05" in plan.explain()
+    with pytest.raises(kr.OutOfReachError, match="by KO according to this pilot"):
+        plan.require()
+
+
+def test_the_papers_refusal_is_explained() -> None:
+    words = kr.plan(DENSE, 0.0475, method="paper").explain()
+    assert "at the lowest error seen" in words
+    assert "By the default method the chance" in words
+
+
+def test_a_target_met_within_the_pilot() -> None:
+    plan = kr.plan(released_h8("KO"), 0.003)
+    assert plan.samples is not None
+    assert 16 <= plan.samples <= 32  # means 0.00315 at 16 and 0.00252 at 32
+    assert plan.next_round is None
+    assert "KO meets the target 0.003 within the pilot" in plan.explain()
+    easy = kr.plan(released_h8("KO"), 0.02)
+    assert easy.samples == 4
+    assert "already at the pilot's smallest N" in easy.explain()
+
+
+def test_the_words_name_what_the_pilot_cannot_rule_out() -> None:
+    words = kr.plan(DENSE, 0.0475).explain()
+    assert "the pilot cannot rule out that the error levels off above the target" in words
+    assert "Do not collect it all at once: go to N = 1,024 first" in words
+    assert "the noise is guessed" in words
+
+
+def test_rises_and_outliers_are_named() -> None:
+    n = np.repeat([8, 16, 32, 64], 5)
+    errors = np.repeat([0.4, 0.3, 0.5, 0.2], 5) * np.tile([1.0, 1.02, 0.99, 1.01, 0.98], 4)
+    errors[2] = 0.9  # seed 3 at N = 8
+    curve = kr.Curve(n, errors, [1, 2, 3, 4, 5] * 4)
+    words = kr.plan(curve, 0.15).explain()
+    assert "not monotone at N = 32" in words
+    assert "Seed 3 is an outlier at N = 8" in words
+
+
+def test_a_regular_pilot_has_no_findings() -> None:
+    assert kr.plan(power_pilot(), 0.04).findings == ()
+
+
+def test_a_curve_that_grows_is_questioned() -> None:
+    plan = kr.plan(kr.Curve([4, 8, 16, 32], [0.5, 0.6, 0.7, 0.8]), 0.4)
+    assert "shows no learning" in plan.explain()
+    assert "unit=" in plan.explain()
+
+
+@pytest.mark.parametrize(
+    ("target", "suggestion"),
+    [(6, "in percent? then ask for 0.06"), (0.92, "larger is better? then ask for 0.08")],
+)
+def test_a_target_in_another_unit_is_questioned(target: float, suggestion: str) -> None:
+    with pytest.raises(kr.KoriskError, match="worse than all that was measured") as error:
+        kr.plan(DENSE, target)
+    assert suggestion in str(error.value)
+
+
+def test_a_hard_target_in_another_unit_is_answered_and_questioned() -> None:
+    percent = kr.Curve(N_128[:4], 100 * np.array(FC_128[:4]))
+    words = kr.plan(percent, 0.09).explain()
+    assert "not reachable" in words
+    assert "fraction of one? then ask for 9" in words
+
+
+@pytest.mark.parametrize("target", [0, -1, math.nan, math.inf, "low", None, True])
+def test_targets_that_are_none_are_refused(target: object) -> None:
+    with pytest.raises(kr.KoriskError, match="target"):
+        kr.plan(DENSE, target)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("level", [0.4, 0.99, math.nan, "sure"])
+def test_safety_levels_have_limits(level: object) -> None:
+    with pytest.raises(kr.KoriskError, match="p must be"):
+        kr.plan(DENSE, 0.05).safe(level)  # type: ignore[arg-type]
+
+
+def test_safety_multiples_pass_through_those_measured() -> None:
+    multiples = [safety_multiple(p) for p in (0.5, 0.6, 0.8, 0.85, 0.9, 0.95)]
+    assert multiples[0] == 1
+    assert multiples == sorted(multiples)
+    plan = kr.plan(DENSE, 0.0475, method="power")
+    assert plan.samples is not None
+    assert plan.safe(0.9) == math.ceil(plan.samples * safety_multiple(0.9))
+
+
+def test_two_sizes_are_too_few() -> None:
+    with pytest.raises(kr.KoriskError, match="at least three distinct N"):
+        kr.plan(kr.Curve([4, 16], [0.2, 0.1]), 0.05)
+
+
+def test_larger_is_better_is_told_in_the_users_unit() -> None:
+    errors = np.array([0.4, 0.3, 0.22, 0.17])
+    plain = kr.plan(kr.Curve([16, 32, 64, 128], errors), 0.12)
+    accuracy = kr.Curve.from_records(
+        [{"n": n, "error": 1 - e} for n, e in zip([16, 32, 64, 128], errors, strict=True)],
+        unit="accuracy",
+    )
+    plan = kr.plan(accuracy, 0.88)
+    assert plan.samples == pytest.approx(plain.samples, rel=1e-6)
+    expected, mirrored = plan.at(256), plain.at(256)
+    assert expected.error == pytest.approx(1 - mirrored.error, rel=1e-9)
+    assert expected.lower == pytest.approx(1 - mirrored.upper, rel=1e-9)
+    assert expected.lower < expected.error < expected.upper
+    assert plan.floor > 0.88
+    assert "To reach 0.88" in plan.explain()
+
+
+def test_decibels_are_told_in_decibels() -> None:
+    psnr = kr.Curve.from_records(
+        [{"n": n, "error": v} for n, v in ((8, 20.0), (16, 22.0), (32, 23.5), (64, 24.8))],
+        unit="psnr",
+    )
+    plan = kr.plan(psnr, 27.0)
+    assert plan.samples is not None
+    assert plan.samples > 64
+    assert 24.8 < plan.at(128).error < 28
+
+
+@pytest.mark.parametrize("method", kr.CURVE_METHODS)
+def test_every_method_makes_a_whole_plan(method: str) -> None:
+    plan = kr.plan(released_h8("FC"), 0.0048, method=method)
+    content = json.loads(json.dumps(plan.to_dict(), allow_nan=True))
+    assert content["method"] == method
+    assert content["explanation"] == plan.explain()
+    assert plan.at(100).lower <= plan.at(100).error <= plan.at(100).upper
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(2, 10**6), st.floats(1e-90, 1e90), st.integers(0, 3)),
+        min_size=1,
+        max_size=14,
+        unique_by=lambda row: (row[0], row[2]),
+    ),
+    st.floats(1e-90, 1e90),
+    st.sampled_from(["posterior", "power", "no-floor", "paper", "aic"]),
+)
+def test_any_pilot_gives_a_plan_or_a_refusal(
+    rows: list[tuple[int, float, int]], target: float, method: str
+) -> None:
+    n, errors, seeds = zip(*rows, strict=True)
+    try:
+        plan = kr.plan(kr.Curve(n, errors, seeds), target, method=method)
+    except kr.KoriskError:
+        return
+    assert plan.samples is None or plan.samples >= 2
+    assert plan.lower <= plan.upper
+    assert 0 <= plan.reach <= 1
+    assert plan.explain()

@@ -1,0 +1,128 @@
+"""The grid posterior: against a plain numerical integration, and the laws it must keep."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pilots import FC_128, N_128, power_pilot, scaled
+from scipy.stats import beta, norm
+
+import korisk as kr
+from korisk.curves.noise import relative_variance
+from korisk.curves.posterior import Prior, posterior
+
+Array = NDArray[np.float64]
+
+# One step of the walk, no shift, no surprise: few enough parameters to integrate by plain sums.
+PLAIN = Prior(
+    shifts=(0.0,), shift_weights=(1.0,), drifts=(0.05,), drift_weights=(1.0,), surprise=0.0
+)
+
+
+def integrated(curve: kr.Curve, n: float, errors: Array, prior: Prior) -> Array:
+    """P(error at n <= each of errors), by sums over a fine grid of rate, floor and level."""
+    rates = np.exp(np.linspace(np.log(0.02), np.log(2.5), 241))
+    floors = np.append(0.0, np.linspace(0, 1, 402)[1:-1])
+    rate_mass = norm.pdf(np.log(rates), np.log(prior.rate_median), prior.rate_spread)
+    floor_mass = beta.pdf(floors[1:], *prior.floor_shape)
+    floor_mass *= (1 - prior.no_floor) / floor_mass.sum()
+    floor_mass = np.append(prior.no_floor, floor_mass)
+    sizes, last = curve.sizes.astype(float), float(curve.sizes[-1])
+    back = np.log2(last / sizes)
+    variance = relative_variance(curve)
+    assert variance is not None
+    covariance = np.diag(variance) + prior.drifts[0] ** 2 * np.minimum.outer(back, back)
+    precision = np.linalg.inv(covariance)
+    ones = np.ones(len(sizes))
+    total, under = 0.0, np.zeros(len(errors))
+    for b, mass in zip(rates, rate_mass, strict=True):
+        shape = np.log(floors[:, None] + (1 - floors[:, None]) * (sizes / last) ** -b)
+        gap = np.log(curve.means) - shape
+        level = gap @ precision @ ones / (ones @ precision @ ones)
+        rest = gap - level[:, None]
+        weight = mass * floor_mass * np.exp(-0.5 * np.einsum("gi,ij,gj->g", rest, precision, rest))
+        centre = level + np.log(floors + (1 - floors) * (n / last) ** -b)
+        spread = np.sqrt(1 / (ones @ precision @ ones) + prior.drifts[0] ** 2 * np.log2(n / last))
+        total += weight.sum()
+        under += weight @ norm.cdf((np.log(errors)[None, :] - centre[:, None]) / spread)
+    return np.asarray(under / total)
+
+
+@pytest.mark.parametrize("draw", range(3))
+@pytest.mark.parametrize("n", [1024.0, 8192.0])
+def test_the_closing_grid_integrates_as_a_fine_one_does(draw: int, n: float) -> None:
+    curve = power_pilot(draw=draw, noise=0.08)
+    made = posterior(curve, PLAIN)
+    levels = [0.05, 0.5, 0.95]
+    quantiles = np.array([made.quantile(np.array([n]), p)[0] for p in levels])
+    assert integrated(curve, n, quantiles, PLAIN) == pytest.approx(levels, abs=0.012)
+
+
+def test_a_clean_curve_is_carried_on_exactly_enough() -> None:
+    n = np.array([16, 32, 64, 128, 256, 512])
+    far = np.array([1024.0, 4096.0])
+    for floor, scale, rate in ((0.02, 0.5, 0.5), (0.01, 3.0, 1.0), (0.0, 0.4, 0.25)):
+        made = posterior(kr.Curve(n, floor + scale * n**-rate))
+        truth = floor + scale * far**-rate
+        assert made.quantile(far, 0.5) == pytest.approx(truth, rel=0.03)
+
+
+def test_quantiles_and_probabilities_agree() -> None:
+    made = posterior(power_pilot())
+    n = np.array([100.0, 512.0, 700.0, 5000.0])
+    for p in (0.1, 0.5, 0.9):
+        quantile = made.quantile(n, p)
+        found = [made.probability(n[i : i + 1], float(quantile[i]))[0] for i in range(len(n))]
+        assert found == pytest.approx([p] * len(n), abs=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-80, 0.3, 1e80])
+def test_scaling_errors_scales_quantiles(factor: float) -> None:
+    curve, n = power_pilot(), np.array([300.0, 900.0, 9000.0])
+    plain, larger = posterior(curve), posterior(scaled(curve, factor))
+    assert larger.quantile(n, 0.3) == pytest.approx(factor * plain.quantile(n, 0.3), rel=1e-5)
+
+
+def test_bands_widen_with_every_doubling_beyond_the_pilot() -> None:
+    made = posterior(power_pilot())
+    n = 512 * np.array([1.0, 2, 4, 8, 16, 32, 64])
+    width = np.log(made.quantile(n, 0.95) / made.quantile(n, 0.05))
+    assert (np.diff(width) > 0).all()
+
+
+def test_within_the_pilot_the_band_holds_the_means() -> None:
+    curve = power_pilot(seeds=20)
+    made = posterior(curve)
+    n = curve.sizes.astype(float)
+    assert (made.quantile(n, 0.01) < curve.means).all()
+    assert (curve.means < made.quantile(n, 0.99)).all()
+
+
+def test_more_seeds_narrow_the_band() -> None:
+    n = np.array([2048.0])
+
+    def width(seeds: int, draw: int) -> float:
+        made = posterior(power_pilot(seeds=seeds, noise=0.2, draw=draw))
+        return float(np.log(made.quantile(n, 0.95) / made.quantile(n, 0.05))[0])
+
+    few, many = (np.mean([width(seeds, draw) for draw in range(8)]) for seeds in (3, 48))
+    assert many < 0.9 * few
+
+
+def test_one_seed_is_enough_for_an_answer() -> None:
+    made = posterior(kr.Curve(N_128[:4], FC_128[:4]))
+    low, middle, high = (made.quantile(np.array([2048.0]), p)[0] for p in (0.05, 0.5, 0.95))
+    assert low < FC_128[-1] < high
+    assert middle == pytest.approx(FC_128[-1], rel=0.2)
+
+
+def test_bands_cover_curves_of_a_known_law() -> None:
+    """Forty noisy power laws: nine in ten hidden errors lie in the band, give or take."""
+    n = np.array([1024.0, 2048.0, 4096.0])
+    covered = []
+    rng = np.random.default_rng(5)
+    for draw in range(40):
+        floor, rate = rng.uniform(0, 0.03), rng.uniform(0.3, 0.9)
+        made = posterior(power_pilot(floor, 0.5, rate, noise=0.1, draw=draw))
+        truth = floor + 0.5 * n**-rate
+        covered.append((made.quantile(n, 0.05) <= truth) & (truth <= made.quantile(n, 0.95)))
+    assert np.mean(covered) >= 0.85
