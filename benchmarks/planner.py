@@ -9,7 +9,7 @@ benchmarks/.cache) and scikit-learn estimators trained here. Constants of korisk
 every other dataset of LCDB (--part tune); what is reported uses the rest (--part report), and the
 scikit-learn curves, which no constant has seen.
 
-    python benchmarks/planner.py [--part report|tune] [--per-dataset 8] [--only posterior,power]
+    python benchmarks/planner.py [--part report|tune] [--per-dataset 8] [--only "posterior;power"]
 """
 
 import argparse
@@ -39,6 +39,8 @@ Array = NDArray[np.float64]
 
 FARTHEST = 1e4  # times the pilot; an answer beyond is a refusal
 RESAMPLES = 200
+FACTORS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error: targets met or not
+MIDDLE_CURVE = "posterior, middle curve"  # N where the curve over all futures meets the target
 POOLED = "power with pooled band"  # korisk's band for all methods but the default
 
 
@@ -53,12 +55,16 @@ class Asked:
     endless: tuple[bool, ...] = ()  # whether the interval for N has no upper end
     safe: tuple[tuple[bool, ...], ...] = ()  # for each target, for each level
     chances: tuple[tuple[float, bool], ...] = ()  # foretold and true, of meeting a target
+    broken: tuple[bool, ...] = ()  # for targets that the truth never meets: was an N promised?
 
 
 def ask(name: str, case: Case) -> Asked:
     """Let one estimator answer one case."""
     if name == DEFAULT_METHOD:
         return _ask_default(case)
+    if name == MIDDLE_CURVE:
+        made = forecast(case.curve)
+        return _with_band(case, made.middle, made.band)
     if name == POOLED:
         return _ask_pooled(case)
     if name in CURVE_METHODS:
@@ -82,7 +88,10 @@ def _ask_default(case: Case) -> Asked:
                 float(made.posterior.probability(case.hidden_n[-1:], factor * case.last_error)[0]),
                 bool(case.hidden_error[-1] <= factor * case.last_error),
             )
-            for factor in (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
+            for factor in FACTORS
+        ),
+        tuple(
+            (plan(case.curve, t).samples or math.inf) <= case.hidden_n[-1] for t in _missed(case)
         ),
     )
 
@@ -109,7 +118,9 @@ def _ask_fit(name: str, case: Case) -> Asked:
 
 def _ask_rival(rival: rivals.Rival, case: Case) -> Asked:
     predict = rival(case.curve.sizes.astype(float), case.curve.means)
-    return Asked(predict(case.hidden_n), samples=_inverted(case, predict))
+    return Asked(
+        predict(case.hidden_n), samples=_inverted(case, predict), broken=_promised(case, predict)
+    )
 
 
 Predict = Callable[[Array], Array]
@@ -126,7 +137,20 @@ def _with_band(case: Case, predict: Predict, band: Callable[[Array], tuple[Array
         _inverted(case, predict),
         tuple(a <= n <= b for a, n, b in first),
         tuple(math.isinf(b) for _, _, b in first),
+        broken=_promised(case, predict),
     )
+
+
+def _missed(case: Case) -> list[float]:
+    """Targets that the truth does not meet at any hidden N."""
+    targets = [factor * case.last_error for factor in FACTORS]
+    return [target for target in targets if target < case.hidden_error.min()]
+
+
+def _promised(case: Case, predict: Predict) -> tuple[bool, ...]:
+    grid = _grid(case)
+    errors = predict(grid)
+    return tuple(_first(grid, errors, t) <= case.hidden_n[-1] for t in _missed(case))
 
 
 def _within(low: Array, truth: Array, high: Array) -> tuple[bool, ...]:
@@ -177,6 +201,7 @@ class Score:
             "2x at 8": _mean(right[far >= 5.7]),
             "safe": _mean(ratio[finite] >= 1),
             "false": float(np.mean(false)),
+            "broken": _mean([x for _, a in pairs for x in a.broken]),
             "cover E": _mean([x for _, a in pairs for x in a.covered]),
             "cover N": _mean([x for _, a in pairs for x in a.samples_covered]),
             "endless": _mean([x for _, a in pairs for x in a.endless]),
@@ -261,26 +286,42 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--part", choices=("report", "tune"), default="report")
     parser.add_argument("--per-dataset", type=int, default=8, help="LCDB pilots taken of each")
     parser.add_argument("--single", action="store_true", help="train once for each seed")
-    parser.add_argument("--only", help="estimators, with commas between")
+    parser.add_argument("--only", help="estimators, with semicolons between")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
     parser.add_argument("--without-sklearn", action="store_true")
     options = parser.parse_args(None if arguments is None else list(arguments))
-    known = [DEFAULT_METHOD, POOLED, *(m for m in CURVE_METHODS if m != DEFAULT_METHOD)]
+    known = [
+        DEFAULT_METHOD,
+        MIDDLE_CURVE,
+        POOLED,
+        *(m for m in CURVE_METHODS if m != DEFAULT_METHOD),
+    ]
     known += list(rivals.RIVALS)
-    names = [name.strip() for name in options.only.split(",")] if options.only else known
+    names = [name.strip() for name in options.only.split(";")] if options.only else known
     title = f"LCDB, {options.part} part" + (", one training a seed" if options.single else "")
     parts = {title: curves.lcdb(options.part, options.per_dataset, single=options.single)}
     if options.part == "report" and not options.without_sklearn:
         parts["scikit-learn"] = curves.scikit_learn()
+    everything = {name: Score() for name in names}
     for title, cases in parts.items():
         scores = run(cases, names, options.processes)
-        show(title, scores)
-        if DEFAULT_METHOD in scores:
-            show_certainty(scores[DEFAULT_METHOD])
-        for name in (DEFAULT_METHOD, POOLED):
-            if name in scores:
-                listed = ", ".join(f"{multiple:.2f}" for multiple in scores[name].multiples())
-                print(f"{name}: multiples of N that are safe at 80, 90, 95%: {listed}")
+        report(title, scores)
+        for name, score in scores.items():
+            everything[name].cases += score.cases
+            everything[name].answers += score.answers
+    if len(parts) > 1:
+        report("all of these", everything)
+
+
+def report(title: str, scores: dict[str, Score]) -> None:
+    """Print all that is known of one part."""
+    show(title, scores)
+    if DEFAULT_METHOD in scores:
+        show_certainty(scores[DEFAULT_METHOD])
+    for name in (DEFAULT_METHOD, POOLED):
+        if name in scores:
+            listed = ", ".join(f"{multiple:.2f}" for multiple in scores[name].multiples())
+            print(f"{name}: multiples of N that are safe at 80, 90, 95%: {listed}")
 
 
 if __name__ == "__main__":
