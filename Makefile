@@ -21,7 +21,9 @@ $(READY): Makefile pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,dev]'
 	@touch $(READY)
 
-run: $(READY) ## show the paper's CT bound, what it means, and the sample sizes it implies
+run: $(READY) ## plan from the paper's pilots, and show its CT bound and what that implies
+	@$(BIN)/korisk plan examples/pilot_h8.csv --target 0.003 --at 128
+	@$(BIN)/korisk compare examples/pilot_h128.csv --target 0.06
 	@$(BIN)/korisk bound examples/ct_h128_ko.yaml --target 0.006
 	@$(BIN)/korisk bound examples/ct_h128_fc.yaml --target 0.006
 	@$(BIN)/korisk published
@@ -38,8 +40,9 @@ types: $(READY)
 unit: $(READY)
 	@$(BIN)/pytest
 
-bench: $(READY) ## run the benchmarks
-	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+bench: $(READY) ## run the benchmarks (the planner's takes a quarter of an hour)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
+	@for name in import_time fit_speed planner; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
