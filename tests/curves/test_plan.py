@@ -167,6 +167,14 @@ def test_rises_and_outliers_are_named() -> None:
     assert "Seed 3 is an outlier at N = 8" in words
 
 
+@pytest.mark.parametrize("method", ["posterior", "power"])
+def test_a_target_that_a_rise_undoes_is_not_met_before_it(method: str) -> None:
+    curve = kr.Curve([8, 16, 32, 64, 128], [0.5, 0.3, 0.45, 0.25, 0.2])
+    plan = kr.plan(curve, 0.35, method=method)
+    assert plan.samples is not None
+    assert plan.samples >= 32
+
+
 def test_a_regular_pilot_has_no_findings() -> None:
     assert kr.plan(power_pilot(), 0.04).findings == ()
 

@@ -102,10 +102,15 @@ class Comparison:
         where = math.exp(math.log(n[at]) * (1 - part) + math.log(n[at + 1]) * part)
         falls = bool(sign[at] > 0)
         odds = 1 - ahead if falls else ahead
-        ends = [_first_above(n, odds, level, start=0) for level in (0.05, 0.95)]
+        ends = [_first_above(n, odds, level) for level in (0.05, 0.95)]
         last = min(self.known.last, self.dense.last)
+        n_there = max(2, round(where))
         return Crossover(
-            max(2, round(where)), ends[0], ends[1], self.names[0 if falls else 1], where <= last
+            n_there,
+            min(ends[0], n_there),
+            max(ends[1], n_there),
+            self.names[0 if falls else 1],
+            where <= last,
         )
 
     def odds(self, n: Array) -> Array:
@@ -207,6 +212,6 @@ def _where_it_rises(logs: Array, rising: Array) -> Array:
     return result
 
 
-def _first_above(n: Array, odds: Array, level: float, start: int) -> float:
-    above = np.flatnonzero(odds[start:] >= level)
-    return float(round(n[start + above[0]])) if above.size else math.inf
+def _first_above(n: Array, odds: Array, level: float) -> float:
+    above = np.flatnonzero(odds >= level)
+    return float(round(n[above[0]])) if above.size else math.inf

@@ -87,9 +87,9 @@ class Forecast:
         count = real("n", n, at_least=2, remedy="count the training samples")
         return float(self.posterior.probability(np.array([count]), target)[0])
 
-    def first(self, reached: Reached, *, up_to: float | None = None) -> int | None:
-        """The smallest N, from the pilot's first to the horizon, at which `reached` holds."""
-        start, end = int(self.curve.sizes[0]), int(up_to or self.horizon)
+    def first(self, reached: Reached, *, start: int | None = None) -> int | None:
+        """The smallest N, from the pilot's first (or `start`) to the horizon, with `reached`."""
+        start, end = start or int(self.curve.sizes[0]), self.horizon
         doublings = math.log2(end / start)
         grid = np.unique(
             np.round(start * 2.0 ** np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings)))

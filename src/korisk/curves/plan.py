@@ -100,7 +100,8 @@ class Plan:
         return self._among_those_met(TAIL), self._among_those_met(1 - TAIL)
 
     def _among_those_met(self, share: float) -> int:
-        found = _when(self.forecast, self.goal, share * self._counted)
+        start = _missed(self.forecast, self.goal) if share > MIDDLE else None
+        found = _when(self.forecast, self.goal, share * self._counted, start=start)
         return self.forecast.horizon if found is None else found
 
     @cached_property
@@ -201,7 +202,7 @@ def _by_posterior(made: Forecast, goal: float) -> Answer:
         return None, math.inf, math.inf, reach
     lower = _when(made, goal, TAIL)
     upper = _when(made, goal, 1 - TAIL) if reach > 1 - TAIL else None
-    samples = _when(made, goal, MIDDLE * _futures(made, goal, lower))
+    samples = _when(made, goal, MIDDLE * _futures(made, goal, lower), start=_missed(made, goal))
     return samples, _or_infinite(lower), _or_infinite(upper), reach
 
 
@@ -217,14 +218,23 @@ def _futures(made: Forecast, goal: float, earliest: float | None) -> float:
     return float(chance.max())
 
 
-def _when(made: Forecast, goal: float, p: float) -> int | None:
+def _when(made: Forecast, goal: float, p: float, start: int | None = None) -> int | None:
     """The N by which the target is met with probability p."""
-    return made.first(lambda n: made.posterior.probability(n, goal) >= p)
+    return made.first(lambda n: made.posterior.probability(n, goal) >= p, start=start)
+
+
+def _missed(made: Forecast, goal: float) -> int:
+    """The largest measured N whose mean error misses the target: the answer is not before it.
+
+    Where a pilot falls below the target and rises again, the first time does not count.
+    """
+    above = np.flatnonzero(made.curve.means > goal)
+    return int(made.curve.sizes[above[-1] if above.size else 0])
 
 
 def _by_band(made: Forecast, goal: float) -> Answer:
     """Read N off the fitted curve and its band; the chance still comes from the posterior."""
-    samples = made.first(lambda n: made.middle(n) <= goal)
+    samples = made.first(lambda n: made.middle(n) <= goal, start=_missed(made, goal))
     lower = made.first(lambda n: made.band(n)[0] <= goal)
     upper = made.first(lambda n: made.band(n)[1] <= goal)
     reach = float(made.posterior.probability(_doublings(made), goal).max())
