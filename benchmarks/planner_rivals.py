@@ -58,21 +58,25 @@ def lcdb_mmf(n: Array, means: Array) -> Predict:
 
 
 def learning_curves_package(n: Array, means: Array) -> Predict:
-    """PyPI learning-curves 0.2.2: the best of its own families, on scores as it wants them."""
+    """PyPI learning-curves 0.2.2: the best of its own families.
+
+    It is made for scores that grow toward one, so errors are told as parts of the first one.
+    """
     module = _package()
     tool = module.LearningCurve()
     predictors = [p for p in tool.predictors if not p.diverging]
     best, fitted = None, -np.inf
     for predictor in predictors:
         try:
-            tool.fit(predictor, n, 1 - means)
+            tool.fit(predictor, n, 1 - means / (1.25 * means[0]))
         except (RuntimeError, TypeError, ValueError):
             continue
         if predictor.score is not None and predictor.score > fitted:
             best, fitted = predictor, predictor.score
     if best is None:
         return last_value(n, means)
-    return lambda at: np.nan_to_num(1 - np.asarray(best(at)), nan=float(means[-1]))
+    whole = 1.25 * means[0]
+    return lambda at: np.nan_to_num(whole * (1 - np.asarray(best(at))), nan=float(means[-1]))
 
 
 @lru_cache

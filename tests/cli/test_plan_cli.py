@@ -36,7 +36,7 @@ def test_plan_answers_for_every_model(capsys: pytest.CaptureFixture[str]) -> Non
     out = text(capsys, "plan", H8, "--target", "0.003", "--at", "128")
     assert "KO meets the target 0.003 within the pilot" in out
     assert "To reach 0.003, FC needs about" in out
-    assert "Error to expect" in out
+    assert "To expect" in out
 
 
 def test_plan_as_json_is_the_plan_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,6 +122,13 @@ def test_plots_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path, s
         (("plan", H8, "--target", "0.003", "--unit", "kelvin"), "unit must be one of"),
         (("plan", H8, "--target", "0.003", "--column", "train"), "OURS=YOURS"),
         (("plan", H8, "--target", "0.003", "--probability", "2"), "0.5 to 0.95"),
+        (("plan", H8, "--target", "0.003", "--probability", "0"), "0.5 to 0.95"),
+        (("plan", H8, "--target", "0.003", "--at", "1e300"), "n must be a whole number"),
+        (("plan", H8, "--target", "0.003", "--at", "2.5"), "n must be a whole number"),
+        (("plan", H8, "--target", "0"), "target must be an error above 0"),
+        (("plan", H8, "--target", "1e300"), "target"),
+        (("compare", H8, "--target", "0.003", "--plot", "x.gif"), "png"),
+        (("compare", H8, "--target", "0.003", "--plot", "absent/x.png"), "no such folder"),
         (("plan", "absent.csv", "--target", "0.1"), "no such file"),
         (("compare", H8), "needs --target"),
         (("compare", H8, H128, "--target", "0.05"), "needs two models, got 4"),

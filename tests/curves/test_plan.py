@@ -3,6 +3,7 @@
 import json
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,26 +88,53 @@ def test_a_clean_power_law_gives_its_own_sample_size(method: str) -> None:
 def test_harder_targets_need_more() -> None:
     curve = power_pilot()
     plans = [kr.plan(curve, target) for target in np.linspace(0.09, 0.036, 12)]
-    counts = [plan.samples for plan in plans if plan.samples is not None]
-    assert len(counts) >= 8
+    counts = [math.inf if plan.samples is None else plan.samples for plan in plans]
+    assert math.isfinite(counts[7])
     assert counts == sorted(counts)
     reach = [plan.reach for plan in plans]
     assert all(a >= b - 1e-9 for a, b in pairwise(reach))
 
 
-def test_the_parts_of_a_plan_are_in_order() -> None:
-    plan = kr.plan(released_h8("FC"), 0.003)
-    assert plan.samples is not None
-    assert plan.lower <= plan.samples <= plan.upper
-    safe = [plan.safe(level) for level in (0.5, *LEVELS)]
-    assert all(n is not None for n in safe)
-    assert safe == sorted(safe, key=lambda n: n or 0)
-    assert plan.if_met is not None
-    assert plan.if_met[0] <= plan.samples <= plan.if_met[1]
-    chances = [plan.probability(n) for n in (16, 64, 111, 256, 10**5)]
-    assert chances == sorted(chances)
-    assert chances[0] < 0.05
+@pytest.mark.parametrize("method", ["posterior", "power", "paper", "aic-all", "envelope"])
+@pytest.mark.parametrize("model", ["KO", "FC"])
+def test_the_parts_of_a_plan_are_in_order(method: str, model: str) -> None:
+    curve = released_h8(model)
+    for factor in (2.0, 1.2, 0.97, 0.8, 0.6, 0.4):
+        plan = kr.plan(curve, factor * curve.means[-1], method=method)
+        if plan.samples is None:
+            assert plan.safe(0.9) is None
+            continue
+        assert plan.lower <= plan.samples <= plan.upper
+        safe = [plan.safe(level) or 0 for level in (0.5, *LEVELS)]
+        assert plan.samples <= safe[0]
+        assert safe == sorted(safe)
+        if math.isfinite(plan.upper):
+            assert safe[-1] <= plan.upper * 1.01 + 1
+        if plan.if_met is not None:
+            assert plan.if_met[0] <= plan.samples <= plan.if_met[1]
+
+
+@pytest.mark.parametrize("factor", [0.97, 0.8, 0.67])
+def test_what_is_called_certain_is_so_by_the_plans_own_odds(factor: float) -> None:
+    curve = released_h8("FC")
+    plan = kr.plan(curve, factor * curve.means[-1])
+    assert math.isfinite(plan.upper)
+    for level in LEVELS:
+        assert plan.probability(plan.safe(level) or 0) >= level - 1e-6
+    assert plan.safe(0.95) == plan.upper
     assert plan.probability(plan.lower) == pytest.approx(0.05, abs=0.02)
+    chances = [plan.probability(n) for n in (4, 16, 64, 111, 256, 10**5)]
+    assert chances == sorted(chances)
+
+
+def test_a_doubtful_target_leads_with_the_doubt() -> None:
+    curve = released_h8("KO")
+    for target in np.geomspace(0.0022, 0.0003, 30):
+        plan = kr.plan(curve, float(target))
+        words = plan.explain()
+        if plan.samples is not None and plan.samples > plan.last:
+            assert ("probably does not reach" in words) == (plan.reach < 0.5)
+            assert ("budget for those" in words) == (plan.reach >= 0.5)
 
 
 def test_rounds_grow_by_four_at_most_and_end_at_the_answer() -> None:
@@ -172,7 +200,8 @@ def test_a_target_that_a_rise_undoes_is_not_met_before_it(method: str) -> None:
     curve = kr.Curve([8, 16, 32, 64, 128], [0.5, 0.3, 0.45, 0.25, 0.2])
     plan = kr.plan(curve, 0.35, method=method)
     assert plan.samples is not None
-    assert plan.samples >= 32
+    assert plan.samples > 32
+    assert plan.lower > 32
 
 
 def test_a_regular_pilot_has_no_findings() -> None:
@@ -218,14 +247,43 @@ def test_safety_multiples_pass_through_those_measured() -> None:
     multiples = [safety_multiple(p) for p in (0.5, 0.6, 0.8, 0.85, 0.9, 0.95)]
     assert multiples[0] == 1
     assert multiples == sorted(multiples)
-    plan = kr.plan(DENSE, 0.0475, method="power")
-    assert plan.samples is not None
-    assert plan.safe(0.9) == math.ceil(plan.samples * safety_multiple(0.9))
+    assert [multiples[2], *multiples[4:]] == pytest.approx([1.7, 2.2, 3.2])
 
 
-def test_two_sizes_are_too_few() -> None:
+def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:
+    two = kr.Curve([4, 16], [0.2, 0.1])
     with pytest.raises(kr.KoriskError, match="at least three distinct N"):
-        kr.plan(kr.Curve([4, 16], [0.2, 0.1]), 0.05)
+        kr.plan(two, 0.05)
+    assert kr.plan(two, 0.12, method="paper").samples == kr.calibrate(two, "paper").samples(0.12)
+
+
+@pytest.mark.parametrize("n", [2.5, 1, 10**9, math.inf, math.nan, [64], "64"])
+def test_sample_counts_have_limits(n: object) -> None:
+    plan = kr.plan(released_h8("FC"), 0.003)
+    for ask in (plan.at, plan.probability):
+        with pytest.raises(kr.KoriskError, match="n must be a whole number"):
+            ask(n)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("curve", [None, 5, "pilot.csv"])
+def test_what_is_no_curve_is_refused(curve: Any) -> None:
+    for ask in (
+        lambda: kr.plan(curve, 0.1),
+        lambda: kr.calibrate(curve),
+        lambda: kr.forecast(curve),
+        lambda: kr.compare(DENSE, curve, 0.1),
+    ):
+        with pytest.raises(kr.KoriskError, match="must be a Curve"):
+            ask()
+
+
+def test_many_sizes_are_thinned_without_changing_the_answer() -> None:
+    n = np.unique(np.round(np.geomspace(16, 512, 120))).astype(int)
+    few = np.array([16, 32, 64, 128, 256, 512])
+    target = 0.02 + 0.5 * 1500**-0.5
+    many, some = (kr.plan(kr.Curve(sizes, 0.02 + 0.5 * sizes**-0.5), target) for sizes in (n, few))
+    assert many.samples == pytest.approx(1500, rel=0.05)
+    assert some.samples == pytest.approx(1500, rel=0.05)
 
 
 def test_larger_is_better_is_told_in_the_users_unit() -> None:
@@ -283,7 +341,7 @@ def test_any_pilot_gives_a_plan_or_a_refusal(
         plan = kr.plan(kr.Curve(n, errors, seeds), target, method=method)
     except kr.KoriskError:
         return
-    assert plan.samples is None or plan.samples >= 2
+    assert plan.samples is None or plan.lower <= plan.samples <= plan.upper
     assert plan.lower <= plan.upper
     assert 0 <= plan.reach <= 1
     assert plan.explain()

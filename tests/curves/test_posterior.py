@@ -1,5 +1,7 @@
 """The grid posterior: against a plain numerical integration, and the laws it must keep."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -47,23 +49,49 @@ def integrated(curve: kr.Curve, n: float, errors: Array, prior: Prior) -> Array:
     return np.asarray(under / total)
 
 
-@pytest.mark.parametrize("draw", range(3))
+@pytest.mark.parametrize("noise", [0.08, 0.01])
+@pytest.mark.parametrize("drift", [0.05, 0.01])
 @pytest.mark.parametrize("n", [1024.0, 8192.0])
-def test_the_closing_grid_integrates_as_a_fine_one_does(draw: int, n: float) -> None:
-    curve = power_pilot(draw=draw, noise=0.08)
-    made = posterior(curve, PLAIN)
+def test_the_closing_grid_integrates_as_a_fine_one_does(
+    noise: float, drift: float, n: float
+) -> None:
+    curve = power_pilot(noise=noise)
+    prior = replace(PLAIN, drifts=(drift,))
+    made = posterior(curve, prior)
     levels = [0.05, 0.5, 0.95]
     quantiles = np.array([made.quantile(np.array([n]), p)[0] for p in levels])
-    assert integrated(curve, n, quantiles, PLAIN) == pytest.approx(levels, abs=0.012)
+    assert integrated(curve, n, quantiles, prior) == pytest.approx(levels, abs=0.012)
 
 
-def test_a_clean_curve_is_carried_on_exactly_enough() -> None:
+def test_several_steps_of_the_walk_are_mixed_by_their_evidence() -> None:
+    """A finer grid for every walk changes nothing, however much their steps differ."""
+    n = np.array([1024.0, 2048, 4096, 32768])
+    for noise in (0.003, 0.01, 0.05):
+        curve = power_pilot(0.1, 1.0, 0.5, noise=noise)
+        coarse = posterior(curve).probability(n, 0.1 + 3000**-0.5)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("korisk.curves.posterior._CELLS", 40)
+            patch.setattr("korisk.curves.posterior._KEPT", 10**6)
+            fine = posterior(curve).probability(n, 0.1 + 3000**-0.5)
+        assert coarse == pytest.approx(fine, abs=0.006)
+
+
+def test_answers_move_smoothly_with_the_pilot() -> None:
+    n = np.array([10, 20, 40, 80, 160])
+    found = [
+        posterior(kr.Curve(n, 0.1 + n**-b)).probability(np.array([640.0]), 0.1 + 1000**-b)[0]
+        for b in np.linspace(0.48, 0.5, 9)
+    ]
+    assert np.ptp(np.diff(found)) < 0.01
+
+
+def test_a_clean_curve_is_carried_on_exactly() -> None:
     n = np.array([16, 32, 64, 128, 256, 512])
     far = np.array([1024.0, 4096.0])
     for floor, scale, rate in ((0.02, 0.5, 0.5), (0.01, 3.0, 1.0), (0.0, 0.4, 0.25)):
         made = posterior(kr.Curve(n, floor + scale * n**-rate))
         truth = floor + scale * far**-rate
-        assert made.quantile(far, 0.5) == pytest.approx(truth, rel=0.03)
+        assert made.quantile(far, 0.5) == pytest.approx(truth, rel=1e-4)
 
 
 def test_quantiles_and_probabilities_agree() -> None:

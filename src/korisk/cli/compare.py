@@ -1,6 +1,5 @@
 """`korisk compare`: two pilots at one target, such as with and without known operators."""
 
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +46,8 @@ def compare(
         raise KoriskError(
             f"compare takes one file or two, got {len(paths)}; name the two to compare"
         )
+    if plot is not None:
+        pilot.check_plot(plot)
     found = [c for path in paths for c in pilot.read(path, metric=metric, unit=unit, column=column)]
     first, second = _two(found, models)
     comparison = make_comparison(first, second, target, method=method)
@@ -107,8 +108,8 @@ def _samples_table(comparison: Comparison) -> Table:
             *cells(
                 name,
                 "-" if plan.samples is None else whole(plan.samples),
-                _end(plan.lower),
-                _end(plan.upper),
+                pilot.end(plan.lower),
+                pilot.end(plan.upper),
                 "-" if safe is None else whole(safe),
                 chance(plan.reach),
                 "-" if ratio is None else number(ratio, 3),
@@ -140,7 +141,3 @@ def _factors_table(comparison: Comparison) -> Table:
             )
         )
     return shown_table
-
-
-def _end(value: float) -> str:
-    return "no end" if math.isinf(value) else whole(int(value))

@@ -1,10 +1,12 @@
 """What `korisk plan` and `korisk compare` share: how a pilot is named on the command line."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from korisk.cli.output import whole
 from korisk.curves.calibrate import CURVE_METHODS
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
@@ -59,6 +61,18 @@ def read(
 ) -> tuple[Curve, ...]:
     """The curves in one file, one for each model."""
     return Curve.read_all(path, metric=metric, unit=unit, columns=columns(column))
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a plot that could not be written before anything is computed."""
+    from korisk.report.pilot_figure import check
+
+    check(path)
+
+
+def end(value: float) -> str:
+    """The end of an interval of N."""
+    return "no end" if math.isinf(value) else whole(int(value))
 
 
 def save_plot(figure: "Figure", path: Path) -> None:

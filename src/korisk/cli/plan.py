@@ -13,7 +13,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
 from korisk.curves.plan import LEVELS, Plan
 from korisk.curves.plan import plan as make_plan
-from korisk.curves.words import chance
+from korisk.curves.words import chance, quantity
 from korisk.errors import KoriskError
 
 
@@ -60,6 +60,8 @@ def plan(
             if target is None
             else f"--plot draws one model; name one of {names} with --model, or use korisk compare"
         )
+    if plot is not None:
+        pilot.check_plot(plot)
     answers = [_Answer(curve, target, at or [], probability, method) for curve in curves]
     if as_json:
         print_json({"plans": [answer.to_dict() for answer in answers]})
@@ -103,7 +105,7 @@ class _Answer:
             (self.forecast.at(n), self.plan.probability(n) if self.plan else None) for n in at
         ]
         self.probability = probability
-        self.enough = self.plan.safe(probability) if self.plan and probability else None
+        self.enough = self.plan.safe(probability) if self.plan and probability is not None else None
 
     def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {
@@ -157,8 +159,8 @@ def _plan_table(plans: list[Plan]) -> Table:
             *cells(
                 plan.curve.model or "-",
                 _count(plan.samples),
-                _end(plan.lower),
-                _end(plan.upper),
+                pilot.end(plan.lower),
+                pilot.end(plan.upper),
                 *(_count(plan.safe(level)) for level in LEVELS),
                 chance(plan.reach),
                 _count(plan.next_round),
@@ -168,9 +170,9 @@ def _plan_table(plans: list[Plan]) -> Table:
 
 
 def _error_table(answers: list[_Answer]) -> Table:
-    columns = ["model", "N", "error", "90% from", "to"]
+    columns = ["model", "N", quantity(answers[0].curve), "90% from", "to"]
     with_target = any(answer.plan for answer in answers)
-    shown = table("Error to expect", *columns, *(["chance of\nthe target"] if with_target else []))
+    shown = table("To expect", *columns, *(["chance of\nthe target"] if with_target else []))
     for answer in answers:
         for expected, met in answer.expected:
             row = [answer.curve.model or "-", whole(expected.n), number(expected.error)]
@@ -187,8 +189,8 @@ def _words(answer: _Answer, several: bool) -> list[str]:
     said = [name + answer.plan.explain()]
     if answer.probability is not None and answer.enough is not None:
         said.append(
-            f"{whole(answer.enough)} samples suffice with probability {answer.probability:g}, "
-            "if the target can be met at all."
+            f"{whole(answer.enough)} samples suffice with probability {answer.probability:g}"
+            + ("." if math.isfinite(answer.plan.upper) else ", if it is met before long.")
         )
     if answer.forecast.calibration.note:
         said.append(f"The {answer.forecast.method} {answer.forecast.calibration.note}.")
@@ -197,10 +199,6 @@ def _words(answer: _Answer, several: bool) -> list[str]:
 
 def _count(value: int | None) -> str:
     return "-" if value is None else whole(value)
-
-
-def _end(value: float) -> str:
-    return "no end" if math.isinf(value) else whole(int(value))
 
 
 def _leave(answers: list[_Answer]) -> None:

@@ -12,7 +12,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.families import FAMILIES, Fits, fit
 from korisk.curves.noise import weights
 from korisk.curves.posterior import Posterior, posterior
-from korisk.errors import KoriskError, UnreachableError
+from korisk.errors import KoriskError, UnreachableError, shown
 from korisk.theory import RiskLine
 from korisk.theory._checks import one_of, real
 
@@ -34,7 +34,7 @@ FORMULAS: dict[str, str] = {
 }
 CURVE_METHODS = tuple(FORMULAS)
 
-_LEAST_SIZES = {"paper": 2, "line": 2, "inverse-log": 2, "no-floor": 2, "envelope": 2}
+LEAST_SIZES = {"paper": 2, "line": 2, "inverse-log": 2, "no-floor": 2, "envelope": 2}
 
 
 class Estimates(Protocol):
@@ -171,7 +171,8 @@ class Calibration:
 def calibrate(curve: Curve, method: str = "power") -> Calibration:
     """Fit a learning curve to a pilot by one of `CURVE_METHODS`."""
     one_of("method", method, CURVE_METHODS)
-    curve.require(_LEAST_SIZES.get(method, 3), _what(method))
+    check_curve(curve)
+    curve.require(LEAST_SIZES.get(method, 3), _what(method))
     if method == "posterior":
         return _of_posterior(curve, posterior(curve))
     made = estimate(method, curve.sizes.astype(float), curve.means[None, :], weights(curve))
@@ -187,6 +188,14 @@ def calibrate(curve: Curve, method: str = "power") -> Calibration:
         ENVELOPE_NOTE if method == "envelope" else "",
         lambda n: made.predict(n)[0],
     )
+
+
+def check_curve(curve: object) -> None:
+    """Refuse what is no curve, such as the path of one."""
+    if not isinstance(curve, Curve):
+        raise KoriskError(
+            f"curve must be a Curve, got {shown(curve)}; read one with korisk.Curve.read(path)"
+        )
 
 
 def _of_posterior(curve: Curve, made: Posterior) -> Calibration:
@@ -261,8 +270,9 @@ def _sample_counts(n: object) -> Array:
         values = np.asarray(n, dtype=np.float64)
     except (TypeError, ValueError):
         values = np.array([np.nan])
-    if values.ndim > 1 or not values.size or not (values >= 2).all() or (values > 1e300).any():
+    if values.ndim > 1 or not values.size or not (values >= 2).all() or (values > LARGEST_N).any():
         raise KoriskError(
-            f"n must be a number >= 2 or a list of such, got {n!r}; count the training samples"
+            f"n must be a number from 2 to 10^15, or a list of such, got {shown(n)}; "
+            "count the training samples"
         )
     return values

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.calibrate import calibrate
+from korisk.curves.calibrate import calibrate, check_curve
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan, plan
@@ -18,15 +18,17 @@ from korisk.theory import RiskLine, TwoFactors, two_factors
 Array = NDArray[np.float64]
 
 FARTHEST = 64  # times the larger pilot: where a crossover is still looked for
+_CLEAR = 0.75  # odds from which on one curve is clearly the better
 _STEPS = 64  # of the errors over which two distributions are compared
 _SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
 
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where the second curve comes to lie below the first, or the other way round.
+    """Where the curve that is better at first comes to be the worse one.
 
-    `lower` and `upper` bound N where the odds pass from 5% to 95%; infinite where they never do.
+    `lower` and `upper` are where the odds of the other pass 5% and 95%; `upper` is infinite where
+    they never do. Both are nan for methods that give no odds.
     """
 
     n: int
@@ -63,8 +65,11 @@ class Comparison:
 
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
-        """The 90% range of that ratio among the futures in which both meet the target."""
-        if self.ratio is None:
+        """The 90% range of that ratio among the futures in which both meet the target.
+
+        None without a ratio, and for methods that know no futures.
+        """
+        if self.ratio is None or self.known.method != DEFAULT_METHOD:
             return None
         first, second = (np.log(_spread(made)) for made in (self.known, self.dense))
         low, high = np.quantile(np.subtract.outer(second, first), [0.05, 0.95])
@@ -87,31 +92,31 @@ class Comparison:
 
     @cached_property
     def crossover(self) -> Crossover | None:
-        """The first N at which the better of the two changes, as far as the pilots tell."""
+        """The first N at which the better of the two changes, as far as the pilots tell.
+
+        Only a change from odds of three to one for the one to three to one for the other counts;
+        between curves that are hard to tell apart the better one changes all the time.
+        """
         n = self._range
         ahead = self.odds(n)  # that the second is better
-        if self.known.method == DEFAULT_METHOD:
-            sign = ahead - 0.5
-        else:
-            sign = np.log(self.known.forecast.middle(n) / self.dense.forecast.middle(n))
-        changes = np.flatnonzero(np.signbit(sign[1:]) != np.signbit(sign[:-1]))
-        if not changes.size:
+        clear = np.flatnonzero(np.abs(ahead - 0.5) >= _CLEAR - 0.5)
+        if not clear.size:
             return None
-        at = int(changes[0])
-        part = sign[at] / (sign[at] - sign[at + 1]) if sign[at] != sign[at + 1] else 0.5
-        where = math.exp(math.log(n[at]) * (1 - part) + math.log(n[at + 1]) * part)
-        falls = bool(sign[at] > 0)
-        odds = 1 - ahead if falls else ahead
-        ends = [_first_above(n, odds, level) for level in (0.05, 0.95)]
-        last = min(self.known.last, self.dense.last)
-        n_there = max(2, round(where))
-        return Crossover(
-            n_there,
-            min(ends[0], n_there),
-            max(ends[1], n_there),
-            self.names[0 if falls else 1],
-            where <= last,
-        )
+        falls = bool(ahead[clear[0]] > 0.5)
+        odds = 1 - ahead if falls else ahead  # of the one that is behind at first
+        if odds.max() < _CLEAR:
+            return None
+        if self.known.method == DEFAULT_METHOD:
+            where = _first_above(n, odds, 0.5)
+            ends = [_first_above(n, odds, level) for level in (0.05, 0.95)]
+        else:
+            fitted = np.log(self.known.forecast.middle(n) / self.dense.forecast.middle(n))
+            where = _first_above(n, -fitted if falls else fitted, 0.0)
+            ends = [math.nan, math.nan]
+        if math.isinf(where):
+            return None
+        measured = where <= min(self.known.last, self.dense.last)
+        return Crossover(round(where), ends[0], ends[1], self.names[0 if falls else 1], measured)
 
     def odds(self, n: Array) -> Array:
         """(M,) the probability that the second curve lies below the first at each N.
@@ -180,6 +185,8 @@ def compare(
     known: Curve, dense: Curve, target: float, *, method: str = DEFAULT_METHOD
 ) -> Comparison:
     """Compare two pilots, such as those of a known-operator and a dense network, at a target."""
+    check_curve(known)
+    check_curve(dense)
     if known.unit.law != dense.unit.law:
         raise KoriskError(
             f"compared curves must have the same unit, got {known.unit.name!r} and "
@@ -194,12 +201,19 @@ def compare(
 
 
 def _spread(made: Plan) -> Array:
-    """Quantiles of N among the futures that meet the target."""
-    grid = np.unique(np.append(made._grid, float(made.last)))
+    """Quantiles of N among the futures that meet the target before long."""
+    ends = made.if_met
+    if ends is None:
+        raise ValueError("a plan without futures")
+    grid = np.geomspace(max(2.0, 0.5 * ends[0]), 2.0 * ends[1], 200)
     met = np.maximum.accumulate(made.forecast.posterior.probability(grid, made.goal))
-    shares = met / made._counted
-    rising, kept = np.unique(np.minimum(shares, 1.0), return_index=True)
-    return np.asarray(np.exp(np.interp(_SHARES, rising, np.log(grid[kept]))))
+    shares = np.minimum(met / met[-1], 1.0)
+    after = np.clip(np.searchsorted(shares, _SHARES), 1, len(grid) - 1)
+    before = after - 1
+    rise = np.maximum(shares[after] - shares[before], 1e-12)
+    part = np.clip((_SHARES - shares[before]) / rise, 0.0, 1.0)
+    logs = np.log(grid)
+    return np.asarray(np.exp(logs[before] * (1 - part) + logs[after] * part))
 
 
 def _where_it_rises(logs: Array, rising: Array) -> Array:
@@ -212,6 +226,14 @@ def _where_it_rises(logs: Array, rising: Array) -> Array:
     return result
 
 
-def _first_above(n: Array, odds: Array, level: float) -> float:
-    above = np.flatnonzero(odds >= level)
-    return float(round(n[above[0]])) if above.size else math.inf
+def _first_above(n: Array, rising: Array, level: float) -> float:
+    """The first N at which a quantity reaches a level, between the N where it is known."""
+    above = np.flatnonzero(rising >= level)
+    if not above.size:
+        return math.inf
+    index = int(above[0])
+    if index == 0:
+        return float(n[0])
+    before, after = rising[index - 1], rising[index]
+    part = (level - before) / (after - before)
+    return float(np.exp(np.log(n[index - 1]) * (1 - part) + np.log(n[index]) * part))

@@ -65,27 +65,33 @@ def outliers(curve: Curve) -> tuple[Outlier, ...]:
     )
 
 
+def _told(curve: Curve, n: int) -> str:
+    """The mean at N in the user's unit."""
+    mean = curve.means[np.searchsorted(curve.sizes, n)]
+    return f"{float(curve.unit.from_error(mean)):.4g}"
+
+
 def findings(curve: Curve) -> tuple[str, ...]:
     """Sentences on what a reader of the plan should know of its pilot."""
     listed = rises(curve)
     said = [
-        f"This curve is not monotone at N = {rise.n}: the mean error there is "
-        f"{rise.factor - 1:.0%} above that at N = {rise.before}."
+        f"This curve is not monotone at N = {rise.n}: the mean there, {_told(curve, rise.n)}, is "
+        f"worse than {_told(curve, rise.before)} at N = {rise.before}."
         for rise in listed[:3]
     ]
     if len(listed) > 3:
         said.append(f"It rises at {len(listed) - 3} more N.")
     odd = outliers(curve)
     said += [
-        f"Seed {outlier.seed} is an outlier at N = {outlier.n}: {outlier.factor:.2g} times the "
-        "median of the seeds."
+        f"Seed {outlier.seed} is an outlier at N = {outlier.n}: its error is {outlier.factor:.2g} "
+        "times the median of the seeds."
         for outlier in odd[:3]
     ]
     if len(odd) > 3:
         said.append(f"{len(odd) - 3} more measurements are outliers.")
     if curve.means[-1] >= curve.means[0]:
         said.append(
-            "The pilot shows no learning: its last mean error is not below its first. If larger "
+            "The pilot shows no learning: its last mean is no better than its first. If larger "
             "values are better in this metric, say so with unit= (--unit)."
         )
     if relative_variance(curve) is None:

@@ -9,10 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.band import PooledBand, pooled_band
-from korisk.curves.calibrate import CURVE_METHODS, LARGEST_N, Calibration, calibrate
+from korisk.curves.calibrate import (
+    CURVE_METHODS,
+    LARGEST_N,
+    LEAST_SIZES,
+    Calibration,
+    calibrate,
+    check_curve,
+)
 from korisk.curves.curve import Curve
 from korisk.curves.posterior import HORIZON, Posterior, posterior
-from korisk.theory._checks import one_of, real
+from korisk.theory._checks import count, one_of
 
 Array = NDArray[np.float64]
 Reached = Callable[[Array], NDArray[np.bool_]]
@@ -76,16 +83,16 @@ class Forecast:
 
     def at(self, n: float) -> Expectation:
         """The error to expect at N, in the user's unit."""
-        count = real("n", n, at_least=2, remedy="count the training samples")
-        where = np.array([count])
+        count = self.sample_count(n)
+        where = np.array([float(count)])
         ends = [self.middle(where)[0], *(end[0] for end in self.band(where))]
         error, *band = self.curve.unit.from_error(ends).tolist()
-        return Expectation(math.ceil(count), error, min(band), max(band))
+        return Expectation(count, error, min(band), max(band))
 
-    def probability(self, n: float, target: float) -> float:
-        """The probability that an error of `target` is met by N, from the grid posterior."""
-        count = real("n", n, at_least=2, remedy="count the training samples")
-        return float(self.posterior.probability(np.array([count]), target)[0])
+    def sample_count(self, n: object) -> int:
+        """N, if it is a number of samples of which the forecast speaks."""
+        remedy = "a pilot says nothing of N beyond 10,000 times its largest"
+        return count("n", n, at_least=2, at_most=self.horizon, remedy=remedy)
 
     def first(self, reached: Reached, *, start: int | None = None) -> int | None:
         """The smallest N, from the pilot's first (or `start`) to the horizon, with `reached`."""
@@ -115,5 +122,6 @@ class Forecast:
 def forecast(curve: Curve, *, method: str = DEFAULT_METHOD) -> Forecast:
     """Carry a pilot on beyond its largest N, by one of `CURVE_METHODS`."""
     one_of("method", method, CURVE_METHODS)
-    curve.require(3, "a forecast")
+    check_curve(curve)
+    curve.require(LEAST_SIZES.get(method, 3), "a forecast")
     return Forecast(curve, method)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri as norm_quantile
 
 from korisk.curves.calibrate import LARGEST_N
 from korisk.curves.curve import Curve
@@ -21,7 +22,7 @@ Array = NDArray[np.float64]
 # Chosen on the tuning part of benchmarks/planner.py, reported there on the other part.
 NEAR = 64  # times the pilot: futures that meet the target later do not count,
 LATER = 16  # unless even the earliest plausible N times this is later
-LEAST_REACH = 0.1  # below this chance the target is called out of reach
+LEAST_REACH = 0.25  # below this chance the target is called out of reach
 TAIL = 0.05  # left out at each end of an interval
 MIDDLE = 0.6  # share of the futures that count which meet the target by the point answer
 MULTIPLES = {0.8: 1.7, 0.9: 2.2, 0.95: 3.2}  # of a fitted curve's answer, to be safe
@@ -67,8 +68,8 @@ class Plan:
 
     def probability(self, n: float) -> float:
         """The probability that the target is met by N."""
-        count = real("n", n, at_least=2, remedy="count the training samples")
-        up_to = np.unique(np.append(self._grid[self._grid < count], count))
+        count = self.forecast.sample_count(n)
+        up_to = np.unique(np.append(self._grid[self._grid < count], float(count)))
         return float(self.forecast.posterior.probability(up_to, self.goal).max())
 
     @cached_property
@@ -76,10 +77,11 @@ class Plan:
         return _doublings(self.forecast)
 
     def safe(self, p: float = 0.9) -> int | None:
-        """An N that suffices with probability p if the target can be met at all; None without one.
+        """An N to budget for: one that suffices with probability p; None without an answer.
 
-        "At all" means before long: within 64 times the pilot, or 16 times the earliest plausible
-        N where that is more.
+        Where `upper` is finite that is the whole probability, so that `upper` is `safe(0.95)`.
+        Where it is not, N suffices in a share p of the futures that meet the target before long,
+        by N = `before_long`.
         """
         level = real("p", p, remedy="ask for a level from 0.5 to 0.95, such as 0.9")
         if not 0.5 <= level <= 0.95:
@@ -87,27 +89,38 @@ class Plan:
         if self.samples is None:
             return None
         if self.method == DEFAULT_METHOD:
-            return max(self.samples, self._among_those_met(level))
-        if self.samples <= self.last:  # the multiples are for what is foretold, not for this
-            return self.samples
+            return max(self.samples, self._by(level * (1.0 if self._certain else self._counted)))
+        spread = norm_quantile(level) / norm_quantile(1 - TAIL)
+        if self._certain:
+            return math.ceil(self.samples * (self.upper / self.samples) ** spread)
         return min(math.ceil(self.samples * safety_multiple(level)), LARGEST_N)
 
     @property
-    def if_met(self) -> tuple[int, int] | None:
-        """The 90% range of N among the futures that meet the target; None without an answer."""
-        if self.samples is None:
-            return None
-        return self._among_those_met(TAIL), self._among_those_met(1 - TAIL)
+    def _certain(self) -> bool:
+        return math.isfinite(self.upper)
 
-    def _among_those_met(self, share: float) -> int:
-        start = _missed(self.forecast, self.goal) if share > MIDDLE else None
-        found = _when(self.forecast, self.goal, share * self._counted, start=start)
+    @property
+    def before_long(self) -> int:
+        """The N by which futures must meet the target to have a part in the answer."""
+        return _before_long(self.forecast, self.lower)
+
+    @property
+    def if_met(self) -> tuple[int, int] | None:
+        """The 90% range of N among the futures that meet the target before long.
+
+        None without an answer, and for methods that know no futures.
+        """
+        if self.samples is None or self.method != DEFAULT_METHOD:
+            return None
+        return self._by(TAIL * self._counted), self._by((1 - TAIL) * self._counted)
+
+    def _by(self, p: float) -> int:
+        found = _when(self.forecast, self.goal, p, start=_again_missed(self.forecast, self.goal))
         return self.forecast.horizon if found is None else found
 
     @cached_property
     def _counted(self) -> float:
-        earliest = self.lower if math.isfinite(self.lower) else None
-        return _futures(self.forecast, self.goal, earliest)
+        return _futures(self.forecast, self.goal, self.lower)
 
     @property
     def floor(self) -> float:
@@ -124,7 +137,7 @@ class Plan:
     def rounds(self) -> tuple[int, ...]:
         """Totals after each round of collection, none more than four times the one before."""
         if self.samples is None:
-            return (2 * self.last,)
+            return (min(2 * self.last, LARGEST_N),)
         totals, total = [], self.last
         while total < self.samples:
             total = min(ROUND * total, self.samples)
@@ -148,7 +161,7 @@ class Plan:
             raise OutOfReachError(
                 f"target {self.target:.6g} is not reachable by {name} according to this pilot "
                 f"and method {self.method}, which levels off at about {self.floor:.4g}; "
-                f"measure at N = {2 * self.last:,} before giving up, or ask for less"
+                f"measure at N = {self.rounds[0]:,} before giving up, or ask for an easier target"
             )
         return self.samples
 
@@ -200,43 +213,51 @@ def _by_posterior(made: Forecast, goal: float) -> Answer:
     reach = float(made.posterior.probability(_doublings(made), goal).max())
     if reach < LEAST_REACH:
         return None, math.inf, math.inf, reach
-    lower = _when(made, goal, TAIL)
-    upper = _when(made, goal, 1 - TAIL) if reach > 1 - TAIL else None
-    samples = _when(made, goal, MIDDLE * _futures(made, goal, lower), start=_missed(made, goal))
-    return samples, _or_infinite(lower), _or_infinite(upper), reach
+    start = _again_missed(made, goal)
+    lower = _or_infinite(_when(made, goal, TAIL, start))
+    upper = _when(made, goal, 1 - TAIL, start) if reach > 1 - TAIL else None
+    samples = _when(made, goal, MIDDLE * _futures(made, goal, lower), start)
+    return samples, lower, _or_infinite(upper), reach
 
 
-def _futures(made: Forecast, goal: float, earliest: float | None) -> float:
-    """The probability of the futures that count: those that meet the target before long.
+def _before_long(made: Forecast, earliest: float) -> int:
+    """64 times the pilot, or 16 times the earliest plausible N where that is more.
 
-    Before long is within 64 times the pilot, or 16 times the earliest plausible N. Of futures
-    beyond, a pilot says too little for them to have a part in the answer.
+    Of futures that meet the target later, a pilot says too little for them to have a part.
     """
-    until = min(max(NEAR * made.last, LATER * (earliest or 0.0)), made.horizon)
+    later = LATER * earliest if math.isfinite(earliest) else 0
+    return int(min(max(NEAR * made.last, later), made.horizon))
+
+
+def _futures(made: Forecast, goal: float, earliest: float) -> float:
+    """The probability of the futures that meet the target before long."""
+    until = float(_before_long(made, earliest))
     grid = _doublings(made)
-    chance = made.posterior.probability(np.append(grid[grid < until], float(until)), goal)
-    return float(chance.max())
+    return float(made.posterior.probability(np.append(grid[grid < until], until), goal).max())
 
 
-def _when(made: Forecast, goal: float, p: float, start: int | None = None) -> int | None:
+def _when(made: Forecast, goal: float, p: float, start: int | None) -> int | None:
     """The N by which the target is met with probability p."""
     return made.first(lambda n: made.posterior.probability(n, goal) >= p, start=start)
 
 
-def _missed(made: Forecast, goal: float) -> int:
-    """The largest measured N whose mean error misses the target: the answer is not before it.
+def _again_missed(made: Forecast, goal: float) -> int | None:
+    """Where the search must begin, if the pilot meets the target, rises, and misses it again.
 
-    Where a pilot falls below the target and rises again, the first time does not count.
+    The first time does not count then; the answer lies beyond the last measured miss.
     """
-    above = np.flatnonzero(made.curve.means > goal)
-    return int(made.curve.sizes[above[-1] if above.size else 0])
+    missed = made.curve.means > goal
+    if not missed.any() or missed[: np.flatnonzero(missed)[-1]].all():
+        return None
+    return int(made.curve.sizes[np.flatnonzero(missed)[-1]]) + 1
 
 
 def _by_band(made: Forecast, goal: float) -> Answer:
     """Read N off the fitted curve and its band; the chance still comes from the posterior."""
-    samples = made.first(lambda n: made.middle(n) <= goal, start=_missed(made, goal))
-    lower = made.first(lambda n: made.band(n)[0] <= goal)
-    upper = made.first(lambda n: made.band(n)[1] <= goal)
+    start = _again_missed(made, goal)
+    samples = made.first(lambda n: made.middle(n) <= goal, start=start)
+    lower = made.first(lambda n: made.band(n)[0] <= goal, start=start)
+    upper = made.first(lambda n: made.band(n)[1] <= goal, start=start)
     reach = float(made.posterior.probability(_doublings(made), goal).max())
     return samples, _or_infinite(lower), _or_infinite(upper), reach
 

@@ -30,9 +30,12 @@ Array = NDArray[np.float64]
 HORIZON = 1e4  # the posterior speaks of N up to so many times the pilot's last
 _CELLS = 14  # of the grid, along the rate and along the floor
 _ZOOMS = 8
-_KEPT = 1_500  # grid points kept, the heaviest
+_MASS = 0.999  # of the weight is kept, in the heaviest grid points,
+_KEPT = 2_500  # and no more than so many
+_MOST_SIZES = 32  # of a pilot; more are averaged with their neighbours
 _LEAST_NOISE = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded numbers
-_BISECTIONS = 28  # to some 1e-7 of an error
+_CLOSE = 1e-8  # of a logarithm
+_NEWTON = 40  # steps at most; some eight are taken
 _TINY = 1e-100
 
 
@@ -69,14 +72,19 @@ class _Pilot:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """Weights of every combination, and what each says of the level."""
+    """Grid points for one walk: their weights (logarithms), and what each says of the level."""
 
-    weight: Array  # (T, G) over drift and noise, and over the grid
-    level: Array  # (T, G)
-    rate: Array  # (G,)
-    floor: Array  # (G,)
-    shift: Array  # (G,)
-    shape: tuple[int, int, int]  # of the grid: shifts, rates, floors
+    log_weight: Array  # (S, R, 1 + C) over shifts, rates and floors
+    level: Array
+    rate: Array
+    floor: Array
+    shift: Array
+
+    @property
+    def mass(self) -> Array:
+        """Weights, the heaviest point as one."""
+        with np.errstate(under="ignore"):
+            return np.asarray(np.exp(self.log_weight - self.log_weight.max()))
 
 
 @dataclass(frozen=True)
@@ -154,16 +162,36 @@ class Posterior:
         return np.asarray(self._pilot.y - self.level[:, None] - shape)
 
     def quantile(self, n: Array, p: float) -> Array:
-        """(M,) the error at each N that is undercut with probability p."""
+        """(M,) the error at each N that is undercut with probability p.
+
+        Newton's steps, and a bisection where one would leave what is still possible.
+        """
         moments = self._moments(n)
         mean, _, widest = moments
         low = (mean - 9 * widest).min(axis=0)
         high = (mean + 9 * widest).max(axis=0)
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high)
-            under = self._under(middle, moments) < p
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
-        return np.asarray(np.exp(0.5 * (low + high)))
+        at = self.weight @ mean
+        for _ in range(_NEWTON):
+            short = self._under(at, moments) - p
+            low, high = np.where(short < 0, at, low), np.where(short < 0, high, at)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                step = at - short / self._density(at, moments)
+            inside = (step > low) & (step < high)
+            following = np.where(inside, step, 0.5 * (low + high))
+            done = np.abs(following - at).max() < _CLOSE
+            at = following
+            if done:
+                break
+        return np.asarray(np.exp(at))
+
+    def _density(self, log_error: Array, moments: tuple[Array, Array, Array]) -> Array:
+        mean, calm, surprised = moments
+        away = log_error - mean
+        chance = self._prior.surprise
+        with np.errstate(under="ignore"):
+            likely = (1 - chance) * np.exp(-0.5 * (away / calm) ** 2) / calm
+            likely += chance * np.exp(-0.5 * (away / surprised) ** 2) / surprised
+        return np.asarray(self.weight @ likely / np.sqrt(2 * np.pi))
 
     def cumulative(self, n: Array, errors: Array) -> Array:
         """(Y, M) the probability to lie at or below each of the errors (Y, M) at each N."""
@@ -191,28 +219,32 @@ def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
     """Weigh every curve of the grid by the pilot."""
     pilot = _pilot(curve, prior)
     walks = _walks(pilot, prior)
-    rate_edges = np.linspace(*_RATES, _CELLS + 1)
+    return _heaviest([_rates_closed_in(pilot, walk, prior) for walk in walks], pilot, walks, prior)
+
+
+def _rates_closed_in(pilot: _Pilot, walk: _Walk, prior: Prior) -> _Weighed:
+    """Weights for one walk, on a grid of its own: the smaller its step, the finer it must be."""
+    edges = np.linspace(*_RATES, _CELLS + 1)
     for _ in range(_ZOOMS):
-        weighed = _floors_closed_in(pilot, walks, prior, rate_edges)
-        first, last = _heavy(weighed.weight.sum(axis=0).reshape(weighed.shape).sum(axis=(0, 2)))
+        weighed = _floors_closed_in(pilot, walk, prior, edges)
+        first, last = _heavy(weighed.mass.sum(axis=(0, 2)))
         if _gains_little(first, last):
             break
-        rate_edges = np.linspace(rate_edges[first], rate_edges[last], _CELLS + 1)
-    return _heaviest(weighed, pilot, walks, prior)
+        edges = np.linspace(edges[first], edges[last], _CELLS + 1)
+    return weighed
 
 
-def _floors_closed_in(
-    pilot: _Pilot, walks: tuple[_Walk, ...], prior: Prior, rate_edges: Array
-) -> _Weighed:
+def _floors_closed_in(pilot: _Pilot, walk: _Walk, prior: Prior, rate_edges: Array) -> _Weighed:
     """For every shift and rate, its own grid of floors: a rate leaves only few of them possible."""
     steps = np.linspace(0.0, 1.0, _CELLS + 1)
     low = np.zeros((len(prior.shifts), _CELLS, 1))
     high = np.ones_like(low)
     for _ in range(_ZOOMS):
         edges = low + (high - low) * steps
-        weighed = _weigh(pilot, walks, prior, rate_edges, edges)
-        mass = weighed.weight.sum(axis=0).reshape(weighed.shape)[:, :, 1:]
-        first, last = _heavy(mass)
+        weighed = _weigh(pilot, walk, prior, rate_edges, edges)
+        cells = weighed.log_weight[:, :, 1:]
+        with np.errstate(under="ignore"):
+            first, last = _heavy(np.exp(cells - cells.max(axis=-1, keepdims=True)))
         small = _gains_little(first, last)
         if small.all():
             break
@@ -237,13 +269,32 @@ def _gains_little(first: NDArray[np.intp], last: NDArray[np.intp]) -> NDArray[np
 
 def _pilot(curve: Curve, prior: Prior) -> _Pilot:
     n = curve.sizes.astype(float)
-    x = n / n[-1]
+    doublings, logs = np.log2(n[-1] / n), np.log(curve.means)
     variance = relative_variance(curve)
-    if variance is None:
-        noises = tuple(np.full(len(n), noise**2) for noise in prior.noises)
-    else:
-        noises = (np.maximum(variance, _LEAST_NOISE**2),)
-    return _Pilot(float(n[-1]), x, np.log(curve.means), -np.log2(x), noises)
+    relative = np.ones(len(n)) if variance is None else np.maximum(variance, _LEAST_NOISE**2)
+    if len(n) > _MOST_SIZES:
+        doublings, logs, relative = _thinned(doublings, logs, relative)
+    noises = (relative,) if variance is not None else _guessed(relative, prior)
+    return _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
+
+
+def _guessed(relative: Array, prior: Prior) -> tuple[Array, ...]:
+    """Candidates for the variances where seeds tell none."""
+    return tuple(relative * noise**2 for noise in prior.noises)
+
+
+def _thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Array, Array]:
+    """Neighbours averaged, each by its precision, so that few sizes remain; the last alone."""
+    width = doublings[0] / (_MOST_SIZES - 1)
+    group = np.ceil(doublings / width).astype(int)  # the last N has zero doublings and a group
+    kept = np.unique(group)[::-1]
+    weight = 1.0 / variance
+    total = np.array([weight[group == g].sum() for g in kept])
+    means = [
+        np.array([(weight * values)[group == g].sum() for g in kept]) / total
+        for values in (doublings, logs)
+    ]
+    return means[0], means[1], 1.0 / total
 
 
 def _walks(pilot: _Pilot, prior: Prior) -> tuple[_Walk, ...]:
@@ -260,30 +311,23 @@ def _walks(pilot: _Pilot, prior: Prior) -> tuple[_Walk, ...]:
 
 def _weigh(
     pilot: _Pilot,
-    walks: tuple[_Walk, ...],
+    walk: _Walk,
     prior: Prior,
     rate_edges: Array,  # (R + 1,)
     floor_edges: Array,  # (S, R, C + 1)
 ) -> _Weighed:
     cells = 0.5 * (floor_edges[..., 1:] + floor_edges[..., :-1])
-    floors = np.concatenate([np.zeros((*cells.shape[:2], 1)), cells], axis=-1)
+    floor = np.concatenate([np.zeros((*cells.shape[:2], 1)), cells], axis=-1)
     rates = np.exp(0.5 * (rate_edges[1:] + rate_edges[:-1]))
-    rate = np.broadcast_to(rates[None, :, None], floors.shape).ravel()
-    shift = np.broadcast_to(np.array(prior.shifts)[:, None, None], floors.shape).ravel()
-    floor = floors.ravel()
-    believed = _log_prior(prior, rate_edges, floor_edges).ravel()
-    residual = pilot.y - log_shape(rate, floor, shift, pilot.x)  # (G, K)
-    level, log_weight = [], []
-    for walk in walks:
-        white = residual @ walk.inverse.T
-        mean = white @ walk.ones / walk.precision
-        misfit = (white**2).sum(axis=1) - mean**2 * walk.precision
-        level.append(mean)
-        log_weight.append(walk.log_weight + walk.log_determinant - 0.5 * misfit + believed)
-    stacked = np.array(log_weight)
-    with np.errstate(under="ignore"):
-        weight = np.exp(stacked - stacked.max())
-    return _Weighed(weight / weight.sum(), np.array(level), rate, floor, shift, floors.shape)
+    rate = np.broadcast_to(rates[None, :, None], floor.shape)
+    shift = np.broadcast_to(np.array(prior.shifts)[:, None, None], floor.shape)
+    shape = log_shape(rate.ravel(), floor.ravel(), shift.ravel(), pilot.x)
+    white = (pilot.y - shape) @ walk.inverse.T  # (G, K)
+    level = white @ walk.ones / walk.precision
+    misfit = (white**2).sum(axis=1) - level**2 * walk.precision
+    likelihood = (walk.log_weight + walk.log_determinant - 0.5 * misfit).reshape(floor.shape)
+    believed = _log_prior(prior, rate_edges, floor_edges)
+    return _Weighed(likelihood + believed, level.reshape(floor.shape), rate, floor, shift)
 
 
 def _log_prior(prior: Prior, rate_edges: Array, floor_edges: Array) -> Array:
@@ -298,20 +342,27 @@ def _log_prior(prior: Prior, rate_edges: Array, floor_edges: Array) -> Array:
 
 
 def _heaviest(
-    weighed: _Weighed, pilot: _Pilot, walks: tuple[_Walk, ...], prior: Prior
+    weighed: list[_Weighed], pilot: _Pilot, walks: tuple[_Walk, ...], prior: Prior
 ) -> Posterior:
-    walk, point = np.nonzero(weighed.weight > 1e-4 * weighed.weight.max())
-    weight = weighed.weight[walk, point]
-    order = np.argsort(-weight, kind="stable")[:_KEPT]
-    walk, point, weight = walk[order], point[order], weight[order]
+    def together(name: str) -> Array:
+        return np.concatenate([getattr(part, name).ravel() for part in weighed])
+
+    log_weight = together("log_weight")
+    walk = np.repeat(np.arange(len(walks)), weighed[0].level.size)
+    order = np.argsort(-log_weight, kind="stable")[:_KEPT]
+    with np.errstate(under="ignore"):
+        weight = np.exp(log_weight[order] - log_weight.max())
+        total = np.exp(log_weight - log_weight.max()).sum()
+    enough = 1 + int(np.searchsorted(np.cumsum(weight), _MASS * total))
+    order, weight = order[:enough], weight[:enough]
     return Posterior(
         pilot.last,
         weight / weight.sum(),
-        weighed.level[walk, point],
-        weighed.rate[point],
-        weighed.floor[point],
-        weighed.shift[point],
-        walk,
+        together("level")[order],
+        together("rate")[order],
+        together("floor")[order],
+        together("shift")[order],
+        walk[order],
         pilot,
         walks,
         prior,

@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from korisk.curves.calibrate import check_curve
 from korisk.curves.curve import Curve
+from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
 from korisk.errors import KoriskError
 from korisk.theory._checks import real
 
@@ -44,11 +46,15 @@ def target_error(curve: Curve, target: object) -> float:
     One that is far too easy, and would be a fair one in another unit, is refused; one that is far
     too hard is a sound question, and `other_unit` speaks of it.
     """
+    check_curve(curve)
     value = real("target", target, remedy=f"give the {curve.unit.noun} that you want to reach")
     error = float(curve.unit.to_error(value))
     hint = other_unit(curve, value)
-    if not 0 < error < math.inf:
-        raise KoriskError(f"target: {curve.unit.refusal(value)}" + (f"; {hint}" if hint else ""))
+    if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
+        raise KoriskError(
+            f"target must be {_article(curve.unit.noun)} {curve.unit.rule}, got {value:.6g}; "
+            + (hint or "give the one that you want to reach")
+        )
     if hint and error > curve.means.max():
         raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
     return error
@@ -84,3 +90,7 @@ def _converted(meaning: _Meaning, value: float) -> float | None:
         return meaning.convert(value)
     except (ValueError, OverflowError):
         return None
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

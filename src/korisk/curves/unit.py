@@ -114,6 +114,11 @@ class Unit:
         return _LAWS[self.law].larger_is_better
 
     @property
+    def rule(self) -> str:
+        """What values it takes, as in "must be below 1"."""
+        return _LAWS[self.law].rule
+
+    @property
     def noun(self) -> str:
         """What one value in this unit is called in a message."""
         return _NOUNS.get(self.name, self.name)

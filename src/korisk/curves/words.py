@@ -9,6 +9,7 @@ from korisk.errors import KoriskError
 
 if TYPE_CHECKING:
     from korisk.curves.compare import Comparison
+    from korisk.curves.curve import Curve
     from korisk.curves.plan import Plan
 
 
@@ -39,12 +40,21 @@ def count(n: float) -> str:
     return f"{n:,.0f}" if math.isfinite(n) else "no end"
 
 
+def quantity(curve: "Curve") -> str:
+    """What the pilot measures, in the user's word: error, accuracy, PSNR ..."""
+    return curve.unit.noun
+
+
 def _name(plan: "Plan") -> str:
     return plan.curve.model or "the model"
 
 
 def _start(plan: "Plan") -> str:
     return plan.curve.model or "The model"
+
+
+def _side(plan: "Plan") -> str:
+    return "below" if plan.curve.unit.larger_is_better else "above"
 
 
 def _answer(plan: "Plan") -> list[str]:
@@ -57,12 +67,19 @@ def _answer(plan: "Plan") -> list[str]:
             f"N = {samples:,}; ask for a harder one, or measure smaller N."
         ]
     if samples <= plan.last:
-        return [f"{_start(plan)} meets the target {target} within the pilot, at N = {samples:,}."]
-    condition = "" if plan.method != DEFAULT_METHOD or plan.reach > 0.95 else " if it can at all"
-    said = [
-        f"To reach {target}, {_name(plan)} needs about {samples:,} samples{condition}, "
-        f"{times(samples / plan.last)} times the pilot's largest N of {plan.last:,}."
-    ]
+        return [
+            f"{_start(plan)} meets the target {target} within the pilot, at about N = {samples:,}."
+        ]
+    far = f"{times(samples / plan.last)} times the pilot's largest N of {plan.last:,}"
+    if plan.reach < 0.5:
+        said = [
+            f"{_start(plan)} probably does not reach {target}: the chance is {chance(plan.reach)}. "
+            f"If it does, it needs about {samples:,} samples, {far}."
+        ]
+    else:
+        condition = "" if plan.reach > 0.95 else ", if it can reach it at all"
+        said = [f"To reach {target}, {_name(plan)} needs about {samples:,} samples, {far}"]
+        said[0] += f"{condition}."
     if samples > 64 * plan.last:
         said.append("That is so far beyond the pilot that only its order of magnitude means much.")
     return said
@@ -73,8 +90,8 @@ def _out_of_reach(plan: "Plan") -> list[str]:
     odds = f"the chance to meet it by N = {far} is {chance(plan.reach)}"
     if plan.method == DEFAULT_METHOD:
         said = [
-            f"The target {target} is not reachable according to this pilot: the error of "
-            f"{_name(plan)} levels off at about {floor}, and {odds}."
+            f"The target {target} is not reachable according to this pilot: the "
+            f"{quantity(plan.curve)} of {_name(plan)} levels off at about {floor}, and {odds}."
         ]
         hint = other_unit(plan.curve, plan.target)
         return [*said, f"{hint[0].upper()}{hint[1:]}."] if hint else said
@@ -91,22 +108,24 @@ def _out_of_reach(plan: "Plan") -> list[str]:
 def _certainty(plan: "Plan") -> list[str]:
     if plan.samples is None or plan.samples <= plan.last:
         return []
-    said = []
     if math.isfinite(plan.upper):
-        said.append(
-            f"With 90% certainty it is between {count(plan.lower)} and {count(plan.upper)}."
-        )
-    else:
-        said.append(
-            f"It may be as few as {count(plan.lower)}, and there is no upper end: the pilot cannot "
-            "rule out that the error levels off above the target. The chance to have met it is "
-            f"{chance(plan.probability(plan.samples))} by then and {chance(plan.reach)} by "
-            f"N = {count(plan.forecast.horizon)}."
-        )
+        return [
+            f"With 90% certainty it is between {count(plan.lower)} and {count(plan.upper)}; "
+            f"{count(plan.safe(0.9) or plan.upper)} suffice with 90% certainty: budget for those."
+        ]
+    said = [
+        f"It may be as few as {count(plan.lower)}, and there is no upper end: the pilot cannot "
+        f"rule out that the {quantity(plan.curve)} levels off {_side(plan)} the target. The chance "
+        f"to have met it is {chance(plan.probability(plan.samples))} by N = {plan.samples:,} and "
+        f"{chance(plan.reach)} by N = {count(plan.forecast.horizon)}."
+    ]
     safe = plan.safe(0.9)
-    if safe is not None:
-        condition = "" if math.isfinite(plan.upper) else "If it can be met at all, "
-        said.append(f"{condition}{safe:,} samples suffice with 90% certainty: budget for those.")
+    if safe is not None and plan.method == DEFAULT_METHOD:
+        said.append(
+            f"Of the futures that meet it by N = {plan.before_long:,}, nine in ten do with "
+            f"{safe:,} samples"
+            + (": budget for those, knowing the odds." if plan.reach >= 0.5 else ".")
+        )
     return said
 
 
@@ -139,12 +158,10 @@ def _needs(comparison: "Comparison") -> list[str]:
     if known is not None and dense is not None:
         said = f"To reach {target}, {first} needs about {known:,} samples and {second} {dense:,}"
         ratio, ends = dense / known, comparison.ratio_range
-        if ends is None:
-            return [said + "."]
-        return [
-            f"{said}: {times(ratio)} times as many (90%: {times(ends[0])} to {times(ends[1])} "
-            "times, if both can reach it)."
-        ]
+        between = (
+            "" if ends is None else f" (90%: {times(ends[0])} to {times(ends[1])}, if both do)"
+        )
+        return [f"{said}, a ratio of {times(ratio)}{between}."]
     pairs = ((first, comparison.known), (second, comparison.dense))
     return [
         f"{name} reaches {target} with about {plan.samples:,} samples."
@@ -171,11 +188,13 @@ def _why(comparison: "Comparison") -> list[str]:
 def _crossing(comparison: "Comparison") -> list[str]:
     found = comparison.crossover
     if found is None:
-        return ["The curves do not cross as far as the pilots tell."]
+        return ["The curves do not clearly cross as far as the pilots tell."]
     where = "within the pilots" if found.measured else "beyond the pilots, by extrapolation"
+    if not math.isnan(found.lower):
+        where += f"; 90%: {count(found.lower)} to {count(found.upper)}"
     return [
-        f"The curves cross at about N = {found.n:,} ({where}; 90%: {count(found.lower)} to "
-        f"{count(found.upper)}); from there on {found.better_after} is better."
+        f"The curves cross at about N = {found.n:,} ({where}); "
+        f"from there on {found.better_after} is probably better."
     ]
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from korisk.curves.compare import Comparison, Crossover
 from korisk.curves.curve import Curve
+from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan
 from korisk.curves.unit import words
 from korisk.errors import KoriskError
@@ -152,16 +153,25 @@ def answer(plan: Plan) -> str:
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
     """Write a figure as png, svg or pdf, by the file's suffix: whole, or not at all."""
-    kind = Path(path).suffix.removeprefix(".").lower()
-    if kind not in _METADATA:
-        raise KoriskError(
-            f"{path}: the suffix of a figure must be .png, .svg or .pdf, "
-            f"got {Path(path).suffix or 'none'}; rename the file"
-        )
+    kind = check(path)
     content = io.BytesIO()
     with _style():
         figure.savefig(content, format=kind, dpi=DPI, metadata=_METADATA[kind])
     _write(Path(path), content.getvalue())
+
+
+def check(path: str | PathLike[str]) -> str:
+    """The kind of a figure's file, if its suffix names one and its folder is there."""
+    file = Path(path)
+    kind = file.suffix.removeprefix(".").lower()
+    if kind not in _METADATA:
+        raise KoriskError(
+            f"{path}: the suffix of a figure must be .png, .svg or .pdf, "
+            f"got {file.suffix or 'none'}; rename the file"
+        )
+    if "\0" not in str(path) and not file.parent.is_dir():
+        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
+    return kind
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -424,7 +434,12 @@ def _mark_safe(axes: Axes, plan: Plan, frame: Frame) -> list[Entry]:
         return []
     mark = _SECOND.mark("^" if frame.better < 0 else "v", 5.5)
     axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
-    return [(Line2D([], [], **mark), f"safe with 90%, if reachable: N = {safe:,}")]
+    return [(Line2D([], [], **mark), f"{_safe_words(plan)}: N = {safe:,}")]
+
+
+def _safe_words(plan: Plan) -> str:
+    sure = math.isfinite(plan.upper) or plan.method != DEFAULT_METHOD
+    return "suffices with 90%" if sure else f"with 90%, if met by N = {plan.before_long:,}"
 
 
 def _mark_crossover(axes: Axes, crossover: Crossover, frame: Frame) -> Entry:
@@ -434,7 +449,8 @@ def _mark_crossover(axes: Axes, crossover: Crossover, frame: Frame) -> Entry:
     height = float(values(frame.plans[0].curve, np.sqrt(errors.prod(keepdims=True)))[0])
     line: dict[str, Any] = {"color": _DARK, "linestyle": ":", "linewidth": 1.3}
     ends = crossover.lower, crossover.upper
-    _bracket(axes, frame, ends, height, "crossover-range", line | {"zorder": 3.4})
+    if not math.isnan(crossover.lower):
+        _bracket(axes, frame, ends, height, "crossover-range", line | {"zorder": 3.4})
     mark: dict[str, Any] = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
     axes.plot(at, [height], gid="crossover", zorder=3.5, **line | mark)
     after = f"then {_shortened(crossover.better_after)} is ahead"
