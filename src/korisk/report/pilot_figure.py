@@ -23,6 +23,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan
 from korisk.curves.unit import words
+from korisk.curves.words import chance
 from korisk.errors import KoriskError
 from korisk.report.frame import Frame, Track, has_floor, values
 from korisk.report.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks, number
@@ -148,7 +149,8 @@ def answer(plan: Plan) -> str:
     """The number of samples with its range, as a figure writes it."""
     if plan.samples is None:
         return UNREACHABLE
-    return f"N ≈ {plan.samples:,}{_range_words(plan.lower, plan.upper, '90%: ')}"
+    odds = "" if math.isfinite(plan.upper) else f", chance {chance(plan.reach)}"
+    return f"N ≈ {plan.samples:,}{_range_words(plan.lower, plan.upper, '90%: ')}{odds}"
 
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
