@@ -60,7 +60,7 @@ class Asked:
     samples: tuple[float, ...] = ()  # one for each target; infinite for a refusal
     samples_covered: tuple[bool, ...] = ()
     endless: tuple[bool, ...] = ()  # whether the interval for N has no upper end
-    safe: tuple[tuple[bool, ...], ...] = ()  # for each target, for each level
+    safe: tuple[tuple[bool, ...], ...] = ()  # for each target with an answer, for each level
     chances: tuple[tuple[float, bool], ...] = ()  # foretold and true, of meeting a target
     broken: tuple[bool, ...] = ()  # for targets that the truth never meets: was an N promised?
 
@@ -88,7 +88,11 @@ def _ask_default(case: Case) -> Asked:
         tuple(math.inf if p.samples is None else p.samples for p, _ in plans),
         tuple(p.lower <= n <= p.upper for p, n in plans),
         tuple(math.isinf(p.upper) for p, _ in plans),
-        tuple(tuple((p.safe(level) or 0) >= n for level in LEVELS) for p, n in plans),
+        tuple(
+            tuple((p.safe(level) or 0) >= n for level in LEVELS)
+            for p, n in plans
+            if p.samples is not None
+        ),
         tuple(
             (
                 float(made.posterior.probability(case.hidden_n[-1:], factor * case.last_error)[0]),
