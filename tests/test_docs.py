@@ -59,3 +59,40 @@ def test_the_network_file_of_the_docs_is_read(tmp_path: Path) -> None:
     net = kr.Network.read(path)
     assert net.names == ("W", "K", "A^T", "ReLU")
     assert net.amplification("composed")[0] == pytest.approx(0.317**2)
+
+
+def planner_results(title: str) -> dict[str, list[str]]:
+    """The rows of one part of the planner's benchmark, as kept."""
+    text = (ROOT / "benchmarks" / "results" / "planner.txt").read_text()
+    lines = text[text.index(title) :].splitlines()[2:]
+    rows = {}
+    for line in lines[: next(i for i, row in enumerate(lines) if row.startswith("safe(p)"))]:
+        rows[line[:32].strip()] = line[32:].split()
+    return rows
+
+
+def test_the_figures_of_the_planner_are_those_of_the_benchmark() -> None:
+    results = planner_results("all of these")
+    page = (ROOT / "docs" / "planner.md").read_text()
+    for name, row in {
+        "posterior": "| **posterior** (default) |",
+        "power with pooled band": "| power, pooled band |",
+        "aic-all": "| aic-all |",
+        "paper": "| paper |",
+        "PyPI learning-curves": "| PyPI learning-curves |",
+    }.items():
+        line = next(line for line in page.splitlines() if line.startswith(row))
+        printed = re.findall(r"[.\d]+", line.removeprefix(row))
+        kept = [results[name][i] for i in (0, 1, 2, 7, 8, 9, 10) if results[name][i] != "-"]
+        assert [float(value) for value in printed] == [float(value) for value in kept]
+    readme = (ROOT / "README.md").read_text()
+    for name, column in (("posterior", 2), ("power", 2), ("posterior", 1), ("posterior", 9)):
+        assert results[name][column].lstrip("0") in readme
+
+
+def test_the_pilots_of_the_docs_are_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "pilot-file.md").read_text()
+    for content in re.findall(r"```csv\n(.*?)```", page, re.DOTALL):
+        path = tmp_path / "pilot.csv"
+        path.write_text(content)
+        assert kr.Curve.read(path).sizes.tolist() == [4, 16, 64]
