@@ -198,15 +198,15 @@ def test_columns_and_units_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 def test_compare_shows_ratio_factors_and_crossover(capsys: pytest.CaptureFixture[str]) -> None:
-    out = text(capsys, "compare", H128, "--target", "0.06")
+    out = text(capsys, "compare", H8, "--target", "0.003")
     assert "Proposition 2" in out
     assert "The curves cross at about N =" in out
-    found = content(capsys, "compare", H128, "--target", "0.06")
-    ko, fc = kr.Curve.read_all(H128)
-    library = kr.compare(ko, fc, 0.06)
+    found = content(capsys, "compare", H8, "--target", "0.003")
+    ko, fc = kr.Curve.read_all(H8)
+    library = kr.compare(ko, fc, 0.003)
     assert found["ratio"] == library.ratio
     assert found["crossover"]["n"] == library.crossover.n  # type: ignore[union-attr]
-    swapped = content(capsys, "compare", H128, "--target", "0.06", "--models", "FC,KO")
+    swapped = content(capsys, "compare", H8, "--target", "0.003", "--models", "FC,KO")
     assert swapped["ratio"] == pytest.approx(1 / found["ratio"])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
@@ -323,6 +323,7 @@ def test_every_method_makes_a_whole_plan(method: str) -> None:
     assert plan.at(100).lower <= plan.at(100).error <= plan.at(100).upper
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.integers(2, 10**6), st.floats(1e-90, 1e90), st.integers(0, 3)),

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 FARTHEST = 64  # times the larger pilot: where a crossover is still looked for
 _CLEAR = 0.75  # odds from which on one curve is clearly the better
-_STEPS = 64  # of the errors over which two distributions are compared
+_STEPS = 40  # of the errors over which two distributions are compared
 _SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
 
 
@@ -138,7 +138,7 @@ class Comparison:
         start = max(int(made.curve.sizes[0]) for made in (self.known, self.dense))
         end = FARTHEST * max(self.known.last, self.dense.last)
         doublings = math.log2(end / start)
-        return np.asarray(start * 2.0 ** np.linspace(0, doublings, 2 + int(4 * doublings)))
+        return np.asarray(start * 2.0 ** np.linspace(0, doublings, 2 + int(3 * doublings)))
 
     def explain(self) -> str:
         """The comparison as a paragraph of plain words."""
