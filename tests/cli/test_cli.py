@@ -244,6 +244,14 @@ def test_as_a_process_no_traceback_and_quiet_pipes(tmp_path: Path) -> None:
     )
     assert piped.stdout == "{\n"
     assert piped.stderr == ""
+    gone = subprocess.run(
+        f"{sys.executable} -m korisk published | true; exit ${{PIPESTATUS[0]}}",
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+    )
+    assert (gone.returncode, gone.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", ["footprint 8 10 8", "footprint 8 10 8 --json", "--help"])

@@ -12,10 +12,17 @@ from rich.text import Text
 NARROWEST = 110
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to the command, which ends quietly then."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """A console for stdout; wide enough for the tables where there is no terminal to ask."""
-    plain = Console()
-    return plain if plain.is_terminal else Console(width=max(plain.width, NARROWEST))
+    plain = _Console()
+    return plain if plain.is_terminal else _Console(width=max(plain.width, NARROWEST))
 
 
 def table(title: str, *columns: str, text: int = 1) -> Table:
