@@ -40,7 +40,7 @@ types: $(READY)
 unit: $(READY)
 	@$(BIN)/pytest
 
-bench: $(READY) ## run the benchmarks (the planner's takes a quarter of an hour)
+bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
 	@for name in import_time fit_speed planner; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
