@@ -11,6 +11,10 @@ class KoriskError(ValueError):
     exit_code: ClassVar[int] = 2
 
 
+class KoriskWarning(UserWarning):
+    """What was asked for can be done, and its user should know something about it."""
+
+
 class UnreachableError(KoriskError):
     """The question was sound, and the answer is that no amount of data reaches the target."""
 

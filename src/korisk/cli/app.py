@@ -13,6 +13,7 @@ from korisk import __version__
 from korisk.cli.bound import bound
 from korisk.cli.compare import compare
 from korisk.cli.footprint import footprint
+from korisk.cli.operators import operators
 from korisk.cli.plan import plan
 from korisk.cli.published import published
 from korisk.errors import KoriskError
@@ -30,6 +31,7 @@ app.command()(plan)
 app.command()(compare)
 app.command()(bound)
 app.command()(footprint)
+app.command()(operators)
 app.command()(published)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.

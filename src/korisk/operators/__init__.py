@@ -1,0 +1,67 @@
+"""Known operators: differentiable, with exact adjoints and norms that have a direction."""
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    from korisk.errors import KoriskError
+
+    raise KoriskError(
+        "korisk.operators needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+    ) from missing
+
+from korisk.operators.diagonal import Diagonal, Identity, Matrix
+from korisk.operators.diffusion import Diffusion
+from korisk.operators.filter import WINDOWS, RampFilter, Window
+from korisk.operators.filtered import fbp
+from korisk.operators.fourier import Fourier
+from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.linear import (
+    Adjoint,
+    Composed,
+    LinearOperator,
+    Scaled,
+    Stacked,
+    Sum,
+    stack,
+)
+from korisk.operators.projector import PixelBackprojector, Projector
+from korisk.operators.released import (
+    released_fbp,
+    released_geometry,
+    released_projector,
+    released_weights,
+)
+from korisk.operators.tikhonov import Tikhonov
+from korisk.operators.weights import cosine_weights, fbp_weights, parker_weights
+
+__all__ = [
+    "WINDOWS",
+    "Adjoint",
+    "Composed",
+    "Diagonal",
+    "Diffusion",
+    "FanBeam",
+    "Fourier",
+    "Geometry",
+    "Identity",
+    "LinearOperator",
+    "Matrix",
+    "ParallelBeam",
+    "PixelBackprojector",
+    "Projector",
+    "RampFilter",
+    "Scaled",
+    "Stacked",
+    "Sum",
+    "Tikhonov",
+    "Window",
+    "cosine_weights",
+    "fbp",
+    "fbp_weights",
+    "parker_weights",
+    "released_fbp",
+    "released_geometry",
+    "released_projector",
+    "released_weights",
+    "stack",
+]

@@ -1,0 +1,67 @@
+"""Filtered backprojection as a network of visible layers: W, K, A^T."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from korisk.errors import KoriskError
+from korisk.operators.diagonal import Diagonal
+from korisk.operators.engines import Method
+from korisk.operators.filter import RampFilter, Window
+from korisk.operators.geometry import FanBeam, Geometry
+from korisk.operators.linear import Composed, LinearOperator
+from korisk.operators.projector import PixelBackprojector, Projector, checked_geometry
+from korisk.operators.weights import fbp_weights
+from korisk.theory import _checks
+
+Backprojection = Literal["auto", "adjoint", "pixel"]
+BACKPROJECTIONS: tuple[Backprojection, ...] = ("auto", "adjoint", "pixel")
+
+
+def fbp(
+    geometry: Geometry,
+    *,
+    window: Window = "ramp",
+    backprojection: Backprojection = "auto",
+    trainable: bool = False,
+    method: Method = "auto",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Composed:
+    """A^T K W: sinogram (..., views, bins) to image (..., rows, columns).
+
+    W weighs rays (see `fbp_weights`), K is the windowed ramp with the angle between views and all
+    spacings folded in, A^T backprojects: the adjoint of the Joseph projector for a parallel beam,
+    pixel-driven and distance-weighted for a fan. With `trainable` the weights W are parameters:
+    that is the known-operator network without its ReLU.
+    """
+    checked_geometry(geometry)
+    _checks.one_of("backprojection", backprojection, BACKPROJECTIONS)
+    fan = isinstance(geometry, FanBeam)
+    if backprojection == "auto":
+        backprojection = "pixel" if fan else "adjoint"
+    if fan and backprojection == "adjoint":
+        raise KoriskError(
+            "a fan's filtered backprojection weighs pixels by their distance from the source, "
+            "which the adjoint projector does not; use backprojection='pixel'"
+        )
+    place = {"device": device, "dtype": dtype}
+    weights = torch.from_numpy(fbp_weights(geometry)).to(
+        device=device, dtype=dtype or torch.get_default_dtype()
+    )
+    spread = float(geometry.view_weights.mean())
+    back: LinearOperator
+    if backprojection == "adjoint":
+        # Over the bins, the adjoint's weights of a pixel add up to pixel_spacing^2 / bin_spacing.
+        scale = spread / geometry.pixel_spacing**2
+        back = Projector(geometry, method=method, **place).T  # type: ignore[arg-type]
+        back.name = "A^T"
+    else:
+        # The ramp acts in the plane of the centre, where bins lie closer by the magnification.
+        magnification = geometry.magnification if isinstance(geometry, FanBeam) else 1.0
+        scale = spread * magnification / geometry.bin_spacing
+        back = PixelBackprojector(geometry, method=method, **place)  # type: ignore[arg-type]
+    ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, **place)  # type: ignore[arg-type]
+    return Composed([Diagonal(weights, name="W", trainable=trainable), ramp, back], name="FBP")

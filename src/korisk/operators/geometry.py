@@ -1,0 +1,394 @@
+"""Scanner geometries as frozen values in millimetres and radians; NumPy alone, no backend.
+
+The image has `shape` (rows, columns) pixels, centred on the axis of rotation; x runs along the
+columns and y along the rows, both with the index. At angle b the detector runs along
+(cos b, sin b), and bin i sits at (i - (bins - 1) / 2) * bin_spacing + detector_offset.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk.theory import _checks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+FloatArray = NDArray[np.float64]
+
+_TRUNCATION_WORTH_SAYING = 0.005
+_VIEWS_LOOKED_AT = 90  # for how much the detector misses
+_MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
+_AT_MOST = {"at_least": 1, "at_most": 1_000_000}
+
+
+@dataclass(frozen=True, repr=False)
+class Geometry(ABC):
+    """What the beams share: image, views and detector.
+
+    Either `views` angles, equally spaced over `arc` from `start` with the end left out, or
+    explicit `angles` in any order and over any range: limited, sparse or uneven.
+    """
+
+    shape: int | tuple[int, int]  # rows and columns; one number for a square
+    _: KW_ONLY
+    bins: int
+    views: int | None = None
+    angles: tuple[float, ...] = ()
+    start: float = 0.0
+    arc: float | None = None
+    pixel_spacing: float = 1.0
+    bin_spacing: float = 1.0
+    detector_offset: float = 0.0
+
+    _full_arc: ClassVar[float]  # after which rays repeat
+
+    def __post_init__(self) -> None:
+        self._set("shape", _image_shape(self.shape))
+        remedy = "count the detector's bins"
+        self._set("bins", _checks.count("bins", self.bins, **_AT_MOST, remedy=remedy))
+        for name in ("pixel_spacing", "bin_spacing"):
+            remedy = "give it in millimetres"
+            self._set(name, _checks.real(name, getattr(self, name), above=0, remedy=remedy))
+        remedy = "give the shift of the detector's centre in millimetres"
+        offset = _checks.real("detector_offset", self.detector_offset, remedy=remedy)
+        self._set("detector_offset", offset)
+        self._set("start", _checks.real("start", self.start, remedy="give radians"))
+        self._set_angles()
+        self._check_distances()
+        self._warn_of_truncation()
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _set_angles(self) -> None:
+        given: Any = self.angles
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise KoriskError(f"angles must be a sequence of radians, got {shown(given)}")
+        checked = tuple(
+            _checks.real(f"angles[{at}]", _plain(angle), remedy="give radians")
+            for at, angle in enumerate(given)
+        )
+        self._set("angles", checked)
+        if checked:
+            self._check_angles_alone()
+            self._set("views", len(checked))
+            return
+        remedy = "pass views= or angles="
+        if self.views is None:
+            raise KoriskError(f"there must be views, got neither views= nor angles=; {remedy}")
+        self._set("views", _checks.count("views", self.views, **_AT_MOST, remedy=remedy))
+        if self.arc is not None:
+            arc = _checks.real("arc", self.arc, above=0, remedy="give radians, for example math.pi")
+            if arc > 2 * math.pi * (1 + 1e-12):
+                raise KoriskError(
+                    f"arc must be at most a full turn of 2 pi, got {arc:g}; give radians"
+                )
+            self._set("arc", arc)
+
+    def _check_angles_alone(self) -> None:
+        if self.arc is not None or self.start:
+            raise KoriskError("give either angles= or views= with start= and arc=, not both")
+        if self.views is not None and self.views != len(self.angles):
+            raise KoriskError(
+                f"views must be the number of angles, got views={shown(self.views)} and "
+                f"{len(self.angles)} angles; leave views= out"
+            )
+        if len(self.angles) > _AT_MOST["at_most"]:
+            raise KoriskError(f"there may be a million views, got {len(self.angles):,} angles")
+
+    def _check_distances(self) -> None:
+        """Refuse what no scanner can be; geometries with a source override it."""
+        return
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        assert isinstance(self.shape, tuple)
+        return self.shape
+
+    @property
+    def views_count(self) -> int:
+        """The number of views, whichever way they were given."""
+        assert self.views is not None
+        return self.views
+
+    @cached_property
+    def angle_array(self) -> FloatArray:
+        """The angle of each view in radians, (views,)."""
+        if self.angles:
+            return _frozen(np.array(self.angles))
+        arc = self._full_arc if self.arc is None else self.arc
+        return _frozen(self.start + arc * np.arange(self.views_count) / self.views_count)
+
+    @property
+    def sinogram_shape(self) -> tuple[int, int]:
+        """(views, bins)."""
+        return self.views_count, self.bins
+
+    @property
+    def image_size(self) -> tuple[float, float]:
+        """Height and width in millimetres, outer edges."""
+        return self.image_shape[0] * self.pixel_spacing, self.image_shape[1] * self.pixel_spacing
+
+    @cached_property
+    def offsets(self) -> FloatArray:
+        """Where the bins' centres lie along the detector, millimetres, (bins,)."""
+        centred = np.arange(self.bins) - (self.bins - 1) / 2
+        return _frozen(centred * self.bin_spacing + self.detector_offset)
+
+    @cached_property
+    def pixel_centres(self) -> tuple[FloatArray, FloatArray]:
+        """x of the columns and y of the rows, millimetres: (columns,), (rows,)."""
+        rows, columns = self.image_shape
+        x = (np.arange(columns) - (columns - 1) / 2) * self.pixel_spacing
+        y = (np.arange(rows) - (rows - 1) / 2) * self.pixel_spacing
+        return _frozen(x), _frozen(y)
+
+    @abstractmethod
+    def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+        """A point and the unit direction (x, y) of each ray, both (views, bins, 2)."""
+
+    @abstractmethod
+    def detector_position(
+        self, x: FloatArray, y: FloatArray, views: slice = slice(None)
+    ) -> FloatArray:
+        """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
+
+    @cached_property
+    def view_weights(self) -> FloatArray:
+        """The part of the arc that each view stands for, radians, (views,).
+
+        Each view takes half of the gap to either neighbour, on the circle after which rays
+        repeat. One gap far wider than all others is a wedge that was not measured: the views at
+        its edges stand for as much on that side as on the other.
+        """
+        if not self.angles and (self.arc or self._full_arc) <= self._full_arc:
+            arc = self._full_arc if self.arc is None else self.arc
+            return _frozen(np.full(self.views_count, arc / self.views_count))
+        angles, cell, sharers = self._cells
+        if len(angles) == 1:
+            return _frozen(np.full(self.views_count, self._full_arc / self.views_count))
+        gaps, wedge = self._gaps
+        before = np.roll(gaps, 1)
+        left, right = before.copy(), gaps.copy()
+        if wedge is not None:
+            right[wedge] = before[wedge]
+            after = (wedge + 1) % len(gaps)
+            left[after] = gaps[after]
+        return _frozen(((left + right) / 2 / sharers)[cell])
+
+    @cached_property
+    def _cells(self) -> tuple[FloatArray, NDArray[np.intp], NDArray[np.intp]]:
+        """Different angles on the circle, sorted; the cell of each view; how many share it."""
+        # Rounded, so that views which see the same rays (one turn on, or twice) share one cell.
+        period = self._full_arc
+        turned = np.mod(self.angle_array, period)
+        _, chosen, cell, sharers = np.unique(
+            np.round(turned, 9) % round(period, 9),
+            return_index=True,
+            return_inverse=True,
+            return_counts=True,
+        )
+        return turned[chosen], cell, sharers
+
+    @cached_property
+    def _gaps(self) -> tuple[FloatArray, int | None]:
+        """The gap after each cell, and which of them is a wedge that was not measured."""
+        angles = self._cells[0]
+        gaps = np.mod(np.diff(angles, append=angles[0] + self._full_arc), self._full_arc)
+        if len(gaps) < 3:
+            return gaps, None
+        widest = int(np.argmax(gaps))
+        others = np.delete(gaps, widest)
+        return gaps, widest if gaps[widest] > _MISSING_WEDGE * others.max() else None
+
+    @cached_property
+    def coverage(self) -> tuple[float, float]:
+        """First angle and arc that the views stand for, each view for the cell around it."""
+        total = float(self.view_weights.sum())
+        if not self.angles:
+            return self.start - float(self.view_weights[0]) / 2, total
+        cell = self._cells[1]
+        gaps, wedge = self._gaps
+        first = 0 if wedge is None else (wedge + 1) % len(gaps)
+        members = cell == first
+        shown_angle = float(self.angle_array[members].min())
+        return shown_angle - float(self.view_weights[members].sum()) / 2, total
+
+    @cached_property
+    def truncation(self) -> float:
+        """The share of the ellipse inscribed in the image that the detector misses, over views."""
+        # Measured on a coarse grid and some views: the share matters to a digit or two.
+        grid = (np.arange(48) + 0.5) / 24 - 1
+        inside = np.hypot(*np.meshgrid(grid, grid)) <= 1
+        x, y = (part[inside] for part in np.meshgrid(grid, grid))
+        height, width = self.image_size
+        every = -(-self.views_count // _VIEWS_LOOKED_AT)
+        position = self.detector_position(x * width / 2, y * height / 2, slice(None, None, every))
+        beyond = np.abs(position - self.detector_offset) > self.bins * self.bin_spacing / 2
+        return float(np.mean(beyond))
+
+    def _warn_of_truncation(self) -> None:
+        if self.truncation > _TRUNCATION_WORTH_SAYING:
+            width = self.bins * self.bin_spacing
+            warnings.warn(
+                f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of the "
+                "disc inscribed in the image, averaged over views; raise bins= or bin_spacing=, "
+                "or expect truncation artefacts",
+                KoriskWarning,
+                stacklevel=4,
+            )
+
+    def __repr__(self) -> str:
+        rows, columns = self.image_shape
+        parts = [f"{rows}" if rows == columns else f"{self.shape}"]
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in {"shape", "_"} or value == each.default:
+                continue
+            if each.name == "views" and self.angles:
+                continue
+            parts.append(f"{each.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def plot(self, path: Any = None) -> Axes:
+        """Draw the scanner; written to `path` where one is given. Needs the `report` extra."""
+        from korisk.operators.geometry_figure import draw_geometry
+
+        return draw_geometry(self, path)
+
+
+@dataclass(frozen=True, repr=False)
+class ParallelBeam(Geometry):
+    """Parallel rays: at angle b, bin s integrates the line x cos b + y sin b = s.
+
+    >>> ParallelBeam(128, views=60, bins=128)
+    ParallelBeam(128, bins=128, views=60)
+    """
+
+    _full_arc: ClassVar[float] = math.pi
+
+    def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+        """A point and the unit direction (x, y) of each ray, both (views, bins, 2)."""
+        angle = self.angle_array[views][:, None]
+        point = np.stack([np.cos(angle), np.sin(angle)], axis=-1) * self.offsets[None, :, None]
+        direction = np.stack([-np.sin(angle), np.cos(angle)], axis=-1)
+        return point, np.broadcast_to(direction, point.shape)
+
+    def detector_position(
+        self, x: FloatArray, y: FloatArray, views: slice = slice(None)
+    ) -> FloatArray:
+        """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
+        angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
+        return np.cos(angle) * x + np.sin(angle) * y
+
+
+@dataclass(frozen=True, repr=False)
+class FanBeam(Geometry):
+    """A point source opposite a flat detector, both turning about the centre.
+
+    At angle b the source is at R (-sin b, cos b) with R = `source_to_center`, and the detector's
+    centre at D = `source_to_detector` from it, on the other side. A full turn unless `arc` or
+    `angles` say otherwise; `short_scan` is the least arc that sees every ray.
+    """
+
+    _: KW_ONLY
+    source_to_center: float = field(default=math.nan)
+    source_to_detector: float = field(default=math.nan)
+
+    _full_arc: ClassVar[float] = 2 * math.pi
+
+    def _check_distances(self) -> None:
+        for name in ("source_to_center", "source_to_detector"):
+            given = getattr(self, name)
+            remedy = "give millimetres"
+            self._set(name, _checks.real(name, given, above=0, remedy=remedy))
+        reach = self.reach
+        if self.source_to_center <= reach:
+            raise KoriskError(
+                f"source_to_center must keep the source outside the image, which reaches "
+                f"{reach:g} mm towards it, got {self.source_to_center:g}; move the source away or "
+                "lower pixel_spacing="
+            )
+
+    @property
+    def reach(self) -> float:
+        """How far the image reaches towards the source, or away from it, at some view."""
+        height, width = self.image_size
+        angle = self.angle_array
+        return float(np.max(np.abs(np.sin(angle)) * width + np.abs(np.cos(angle)) * height) / 2)
+
+    @property
+    def magnification(self) -> float:
+        """How much larger the detector sees what lies at the centre."""
+        return self.source_to_detector / self.source_to_center
+
+    @cached_property
+    def fan_angles(self) -> FloatArray:
+        """The angle of each bin's ray against the central one, radians, (bins,)."""
+        return _frozen(np.arctan2(self.offsets, self.source_to_detector))
+
+    @property
+    def short_scan(self) -> float:
+        """The least arc that sees every ray at least once: pi + 2 max |fan angle|."""
+        half_bin = math.atan2(self.bin_spacing / 2, self.source_to_detector)
+        return math.pi + 2 * (float(np.abs(self.fan_angles).max()) + half_bin)
+
+    def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+        """A point (the source) and the unit direction (x, y) of each ray, both (views, bins, 2)."""
+        angle = self.angle_array[views][:, None]
+        outward = np.stack([-np.sin(angle), np.cos(angle)], axis=-1)
+        along = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        to_bin = self.offsets[None, :, None] * along - self.source_to_detector * outward
+        direction = to_bin / np.linalg.norm(to_bin, axis=-1, keepdims=True)
+        source = np.broadcast_to(self.source_to_center * outward, direction.shape)
+        return source, direction
+
+    def depth(self, x: FloatArray, y: FloatArray, views: slice = slice(None)) -> FloatArray:
+        """U: how far (x, y) lies from the source along the central ray, (views, *x.shape)."""
+        angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
+        return self.source_to_center + np.sin(angle) * x - np.cos(angle) * y
+
+    def detector_position(
+        self, x: FloatArray, y: FloatArray, views: slice = slice(None)
+    ) -> FloatArray:
+        """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
+        angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
+        across = np.cos(angle) * x + np.sin(angle) * y
+        return self.source_to_detector * across / self.depth(x, y, views)
+
+
+def _image_shape(given: object) -> tuple[int, int]:
+    sides = given if isinstance(given, tuple | list) else (given, given)
+    if len(sides) != 2:
+        raise KoriskError(
+            f"shape must be (rows, columns) or one number for a square, got {shown(given)}"
+        )
+    remedy = "count the image's pixels"
+    rows, columns = (
+        _checks.count("shape", _plain(side), at_least=1, at_most=65536, remedy=remedy)
+        for side in sides
+    )
+    return rows, columns
+
+
+def _frozen(array: NDArray[np.floating]) -> FloatArray:
+    fixed = array.astype(np.float64)
+    fixed.flags.writeable = False
+    return fixed
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's and PyTorch's scalars as Python's."""
+    return value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value

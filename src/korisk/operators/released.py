@@ -1,0 +1,82 @@
+"""The operators of the authors' released code, as they are, so that its numbers can be matched.
+
+They differ from `fbp` in what they leave out: no magnification in the filter, no zero padding,
+a coarse walk along the rays, and views that count pi / V each although both ends are measured.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from korisk.errors import KoriskError
+from korisk.operators.diagonal import Diagonal
+from korisk.operators.engines import Method
+from korisk.operators.filter import RampFilter
+from korisk.operators.geometry import FanBeam, FloatArray
+from korisk.operators.linear import Composed
+from korisk.operators.projector import PixelBackprojector, Projector
+from korisk.operators.weights import cosine_weights, parker
+
+_SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # side: views, bins
+_SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0
+
+
+def released_geometry(side: int) -> FanBeam:
+    """The fan beam of the released sweeps at 128, 256 or 512 pixels a side."""
+    if side not in _SCANS:
+        raise KoriskError(f"the released sweeps have sides {sorted(_SCANS)}, got {side!r}")
+    views, bins = _SCANS[side]
+    # Pixel centres reach from edge to edge of what the detector sees at the centre.
+    reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
+    return FanBeam(
+        side,
+        bins=bins,
+        angles=tuple(np.linspace(0, math.pi, views).tolist()),
+        pixel_spacing=2 * reach / (side - 1),
+        source_to_center=_SOURCE_TO_CENTER,
+        source_to_detector=_SOURCE_TO_DETECTOR,
+    )
+
+
+def released_projector(
+    geometry: FanBeam,
+    *,
+    method: Method = "auto",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Projector:
+    """The forward projector: twice as many points a ray as the image has pixels a side."""
+    return Projector(geometry, kind="sampled", method=method, device=device, dtype=dtype)
+
+
+def released_weights(geometry: FanBeam) -> FloatArray:
+    """W before training, (views, bins): Parker's weights without overscan, times the cosine."""
+    view = geometry.angle_array[:, None]
+    fan = geometry.fan_angles[None, :]
+    return parker(view, fan, margin=0.0) * cosine_weights(geometry)
+
+
+def released_fbp(
+    geometry: FanBeam,
+    *,
+    trainable: bool = False,
+    method: Method = "auto",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Composed:
+    """A^T K W as released: |f| without padding, and pi / V folded into K."""
+    chosen = dtype or torch.get_default_dtype()
+    weights = torch.from_numpy(released_weights(geometry)).to(device=device, dtype=chosen)
+    ramp = RampFilter(
+        geometry.sinogram_shape,
+        window="released",
+        scale=math.pi / geometry.views_count,
+        device=device,
+        dtype=dtype,
+    )
+    back = PixelBackprojector(geometry, method=method, device=device, dtype=dtype)
+    layers = [Diagonal(weights, name="W", trainable=trainable), ramp, back]
+    return Composed(layers, name="FBP as released")

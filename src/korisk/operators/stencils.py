@@ -1,0 +1,267 @@
+"""Which pixel meets which bin with which weight: the discretisations, once for every engine.
+
+A stencil gives its taps view by view. Engines turn them into a sparse matrix or apply them on the
+fly; either way forward and adjoint use the same weights, so the adjoint is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
+
+_NOTHING = 1e-12  # of a pixel: an interpolation weight below it is rounding
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Entries of some views, in arrays that broadcast to (views, elements, taps).
+
+    `pixel` counts over the whole image, `bin` within its view. An entry whose weight is zero
+    lies outside; its indices are valid all the same.
+    """
+
+    pixel: Tensor
+    bin: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class Stencil(ABC):
+    """One way to discretise the line integrals of a geometry."""
+
+    geometry: Geometry
+    # What taps are listed for: the rays of a view, each with its pixels, or the pixels, each with
+    # its bins. Sums over what is listed need no scattering.
+    listed: ClassVar[Literal["rays", "pixels"]]
+
+    @abstractmethod
+    def taps(self, views: slice, device: torch.device) -> Taps:
+        """The entries of some views, float64."""
+
+    @property
+    @abstractmethod
+    def taps_per_view(self) -> int:
+        """How many entries `taps` lists for a view, zeros included."""
+
+    @property
+    def image_shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.geometry.image_shape
+
+    @property
+    def sinogram_shape(self) -> tuple[int, int]:
+        """(views, bins)."""
+        return self.geometry.sinogram_shape
+
+
+@dataclass(frozen=True)
+class Joseph(Stencil):
+    """Line integrals with one sample a row or column, interpolated linearly across (Joseph 1982).
+
+    A ray steps along the axis to which it is nearer, from pixel centre to pixel centre. Each step
+    covers pixel_spacing / |cos| millimetres of the ray.
+    """
+
+    listed = "rays"
+
+    @property
+    def taps_per_view(self) -> int:
+        """How many entries `taps` lists for a view, zeros included."""
+        return self.geometry.bins * 2 * max(self.image_shape)
+
+    def taps(self, views: slice, device: torch.device) -> Taps:
+        """The entries of some views: pixel and weight (views, bins, 2 steps)."""
+        rows, columns = self.image_shape
+        spacing = self.geometry.pixel_spacing
+        # Rays are made on the CPU: their sines and cosines then agree on every device.
+        point, direction = (
+            torch.from_numpy(np.ascontiguousarray(part)).to(device)
+            for part in self.geometry.rays(views)
+        )
+        steps_x = direction[..., 0].abs() >= direction[..., 1].abs()
+        along = torch.where(steps_x, direction[..., 0], direction[..., 1])
+        across = torch.where(steps_x, direction[..., 1], direction[..., 0])
+        slope = (across / along).unsqueeze(-1)
+        along_0 = torch.where(steps_x, point[..., 0], point[..., 1]).unsqueeze(-1)
+        across_0 = torch.where(steps_x, point[..., 1], point[..., 0]).unsqueeze(-1)
+        n_along = torch.where(steps_x, columns, rows).unsqueeze(-1)
+        n_across = torch.where(steps_x, rows, columns).unsqueeze(-1)
+        step = torch.arange(max(rows, columns), device=device)
+        coordinate = (step.double() - (n_along.double() - 1) / 2) * spacing
+        middle = (n_across.double() - 1) / 2
+        position = (across_0 + (coordinate - along_0) * slope) / spacing + middle
+        length = (spacing / along.abs()).unsqueeze(-1) * (step < n_along)
+        below = position.floor()
+        share = position - below
+        index = torch.stack([below, below + 1], dim=-1)
+        weight = torch.stack([1 - share, share], dim=-1)
+        inside = (index >= 0) & (index < n_across.unsqueeze(-1)) & (weight > _NOTHING)
+        weight = torch.where(inside, weight * length.unsqueeze(-1), 0.0)
+        index = index.clamp(
+            torch.zeros_like(index[:1, :1, :1]), (n_across - 1).unsqueeze(-1)
+        ).long()
+        here = torch.minimum(step, n_along - 1).unsqueeze(-1)
+        pixel = torch.where(
+            steps_x[..., None, None], index * columns + here, here * columns + index
+        )
+        bins = torch.arange(self.geometry.bins, device=device)
+        return Taps(pixel.flatten(2), bins[None, :, None], weight.flatten(2))
+
+
+@dataclass(frozen=True)
+class RotateAndSum(Stencil):
+    """The paper's surrogate on the CPU: rotate the image bilinearly, then sum its columns.
+
+    The rotation is that of scipy.ndimage.rotate with order 1 and zeros outside, angles in degrees
+    there; a rotated sample beyond the outermost pixel centres counts as nothing.
+    """
+
+    listed = "rays"
+
+    def __post_init__(self) -> None:
+        geometry = self.geometry
+        plain = (
+            isinstance(geometry, ParallelBeam)
+            and geometry.bins == geometry.image_shape[1]
+            and geometry.bin_spacing == geometry.pixel_spacing
+            and geometry.detector_offset == 0
+        )
+        if not plain:
+            raise KoriskError(
+                "kind='rotate' sums the columns of the rotated image, so it needs a ParallelBeam "
+                "with one bin for each column, bin_spacing equal to pixel_spacing and no "
+                f"detector_offset, got {geometry!r}; use kind='joseph'"
+            )
+
+    @property
+    def taps_per_view(self) -> int:
+        """How many entries `taps` lists for a view, zeros included."""
+        return 4 * math.prod(self.image_shape)
+
+    def taps(self, views: slice, device: torch.device) -> Taps:
+        """The entries of some views: pixel and weight (views, bins, 4 rows)."""
+        rows, columns = self.image_shape
+        degrees = np.rad2deg(self.geometry.angle_array[views])[:, None, None]
+        cosine, sine = special.cosdg(degrees), special.sindg(degrees)
+        centre = np.array([(rows - 1) / 2, (columns - 1) / 2])
+        j, i = np.meshgrid(np.arange(columns), np.arange(rows), indexing="ij")
+        # Shift written as ndimage does, so that edges round the same way.
+        shift_y = centre[0] - (cosine * centre[0] + sine * centre[1])
+        shift_x = centre[1] - (-sine * centre[0] + cosine * centre[1])
+        y = torch.from_numpy(cosine * i + sine * j + shift_y)
+        x = torch.from_numpy(-sine * i + cosine * j + shift_x)
+        hit = (y >= 0) & (y <= rows - 1) & (x >= 0) & (x <= columns - 1)
+        pixel, weight = _bilinear(y, x, rows, columns)
+        weight = torch.where(hit.unsqueeze(-1), weight * self.geometry.pixel_spacing, 0.0)
+        bins = torch.arange(columns, device=device)
+        return Taps(pixel.flatten(2).to(device), bins[None, :, None], weight.flatten(2).to(device))
+
+
+@dataclass(frozen=True)
+class Sampled(Stencil):
+    """The released code's fan projector: `samples` points from source to detector, bilinear.
+
+    The points are spread over the whole way, so few fall into the image: a step is many pixels
+    long where `samples` is small. Each counts for ray length / samples.
+    """
+
+    samples: int
+    listed = "rays"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.geometry, FanBeam):
+            raise KoriskError(
+                "kind='sampled' walks from source to detector, so it needs a FanBeam, got "
+                f"{self.geometry!r}; use kind='joseph'"
+            )
+        behind = self.geometry.source_to_detector - self.geometry.source_to_center
+        if behind < self.geometry.reach:
+            raise KoriskError(
+                f"kind='sampled' ends at the detector, which must lie behind the image: at least "
+                f"{self.geometry.reach:g} mm from the centre, got {behind:g}; raise "
+                "source_to_detector="
+            )
+
+    @property
+    def taps_per_view(self) -> int:
+        """How many entries `taps` lists for a view, zeros included."""
+        return self.geometry.bins * 4 * self.samples
+
+    def taps(self, views: slice, device: torch.device) -> Taps:
+        """The entries of some views: pixel and weight (views, bins, 4 samples)."""
+        geometry = self.geometry
+        assert isinstance(geometry, FanBeam)
+        rows, columns = self.image_shape
+        source, direction = geometry.rays(views)
+        length = np.hypot(geometry.source_to_detector, geometry.offsets)
+        way = np.linspace(0.0, 1.0, self.samples)
+        reach = direction * length[None, :, None]
+        points = source[:, :, None, :] + way[None, None, :, None] * reach[:, :, None, :]
+        x = torch.from_numpy(points[..., 0] / geometry.pixel_spacing + (columns - 1) / 2)
+        y = torch.from_numpy(points[..., 1] / geometry.pixel_spacing + (rows - 1) / 2)
+        pixel, weight = _bilinear(y, x, rows, columns)
+        step = torch.from_numpy(length / self.samples)[None, :, None, None]
+        bins = torch.arange(geometry.bins, device=device)
+        return Taps(
+            pixel.flatten(2).to(device),
+            bins[None, :, None],
+            (weight * step).flatten(2).to(device),
+        )
+
+
+@dataclass(frozen=True)
+class PixelDriven(Stencil):
+    """Each pixel takes from each view what the detector shows where its ray arrives.
+
+    Linear interpolation between bins, nothing beyond them. For a fan the value counts
+    (source_to_center / U)^2, U being the pixel's distance from the source along the central ray.
+    """
+
+    listed = "pixels"
+
+    @property
+    def taps_per_view(self) -> int:
+        """How many entries `taps` lists for a view, zeros included."""
+        return 2 * math.prod(self.image_shape)
+
+    def taps(self, views: slice, device: torch.device) -> Taps:
+        """The entries of some views: bin and weight (views, pixels, 2)."""
+        geometry = self.geometry
+        x, y = (part.ravel() for part in np.meshgrid(*geometry.pixel_centres))
+        arrived = torch.from_numpy(geometry.detector_position(x, y, views)).to(device)
+        position = (arrived - geometry.detector_offset) / geometry.bin_spacing
+        position = position + (geometry.bins - 1) / 2
+        below = position.floor()
+        index = torch.stack([below, below + 1], dim=-1)
+        share = position - below
+        weight = torch.stack([1 - share, share], dim=-1)
+        inside = (index >= 0) & (index < geometry.bins) & (weight > _NOTHING)
+        weight = torch.where(inside, weight, 0.0)
+        if isinstance(geometry, FanBeam):
+            depth = torch.from_numpy(geometry.depth(x, y, views)).to(device)
+            weight = weight * (geometry.source_to_center / depth).square().unsqueeze(-1)
+        pixels = torch.arange(x.size, device=device)
+        return Taps(pixels[None, :, None], index.clamp(0, geometry.bins - 1).long(), weight)
+
+
+def _bilinear(y: Tensor, x: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    """Flat pixel indices and weights of the four neighbours, (..., 4); zero weight outside."""
+    pixels, weights = [], []
+    for down in (0, 1):
+        for right in (0, 1):
+            row, column = y.floor() + down, x.floor() + right
+            weight = (1 - (y - row).abs()) * (1 - (x - column).abs())
+            inside = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+            weights.append(torch.where(inside & (weight > _NOTHING), weight, 0.0))
+            pixels.append(row.clamp(0, rows - 1) * columns + column.clamp(0, columns - 1))
+    return torch.stack(pixels, dim=-1).long(), torch.stack(weights, dim=-1)

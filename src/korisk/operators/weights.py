@@ -1,0 +1,58 @@
+"""Weights of a sinogram before filtering: obliqueness, rays measured twice, uneven views."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk.operators.geometry import FanBeam, Geometry
+
+FloatArray = NDArray[np.float64]
+
+
+def cosine_weights(geometry: FanBeam) -> FloatArray:
+    """cos of each bin's fan angle: D / sqrt(D^2 + s^2), (bins,)."""
+    distance = geometry.source_to_detector
+    return np.asarray(distance / np.hypot(distance, geometry.offsets))
+
+
+def parker_weights(geometry: FanBeam) -> FloatArray:
+    """Smooth weights of a fan scan, (views, bins), that add up to one over each line measured.
+
+    Parker (1982) for the least arc of a short scan; with its margin taken from the arc itself
+    they serve any arc below a full turn, as Silver (2000) showed for longer ones. Below the least
+    arc, rays that were measured once keep the weight one, and those not measured stay missing.
+    A full turn measures everything twice: one half.
+    """
+    first, arc = geometry.coverage
+    if arc >= 2 * math.pi * (1 - 1e-9):
+        return np.full(geometry.sinogram_shape, 0.5)
+    view = np.mod(geometry.angle_array - first, 2 * math.pi)[:, None]
+    fan = geometry.fan_angles[None, :]
+    return parker(view, fan, margin=(arc - math.pi) / 2)
+
+
+def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
+    """The weight at angle `view` from the start of an arc pi + 2 margin, and at angle `fan`.
+
+    The line (b, g) is measured again as (b + pi + 2 g, -g) or (b - pi + 2 g, -g): these weights
+    of the two add up to one.
+    """
+    rise, fall = margin - fan, margin + fan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rising = np.sin(math.pi / 4 * view / rise) ** 2
+        falling = np.sin(math.pi / 4 * (math.pi + 2 * margin - view) / fall) ** 2
+    weight = np.where(view < 2 * rise, rising, np.where(view > math.pi - 2 * fan, falling, 1.0))
+    inside = (view >= 0) & (view <= math.pi + 2 * margin)
+    return np.where(inside, np.nan_to_num(weight, nan=1.0), 0.0)
+
+
+def fbp_weights(geometry: Geometry) -> FloatArray:
+    """What W holds before training, (views, bins): one throughout for an even parallel scan."""
+    uneven = geometry.view_weights / geometry.view_weights.mean()
+    weights = np.repeat(uneven[:, None], geometry.bins, axis=1)
+    if isinstance(geometry, FanBeam):
+        weights = weights * cosine_weights(geometry) * parker_weights(geometry)
+    return weights

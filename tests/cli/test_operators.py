@@ -1,0 +1,197 @@
+"""`korisk operators` as a user meets it: rows, JSON, errors."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korisk.cli.app import run
+
+torch = pytest.importorskip("torch")
+
+SMALL = ("16", "20", "24")
+FAN = ("--fan", "--source-to-center", "100", "--source-to-detector", "130")
+NAMES = ["W", "K", "A", "A^T", "A^T K", "A^T K W"]
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
+    assert run(["operators", *arguments]) == code
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    out, err = call(capsys, *arguments, "--json")
+    assert err == ""
+    return json.loads(out)
+
+
+def rows_of(out: str, name: str) -> list[str]:
+    """The lines that start with this name and go on with a shape."""
+    return [line for line in out.splitlines() if re.match(rf" *{re.escape(name)} +\d", line)]
+
+
+def test_every_operator_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = call(capsys, *SMALL)
+    assert err == ""
+    assert "parallel beam, 16 x 16 pixels, 20 views, 24 bins, ramp window" in out
+    assert "beside CT" in out
+    for name in [*NAMES, "Fourier", "Diffusion"]:
+        assert len(rows_of(out, name)) == 1, name
+    for word in ("operator", "from", "to", "norm lower", "norm upper", "how", "20 x 24", "16 x 16"):
+        assert word in out
+
+
+def test_rows_fit_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
+    monkeypatch.setenv("COLUMNS", "80")
+    out, _ = call(capsys, *SMALL, *FAN)
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert "…" not in out
+    for name in NAMES:
+        (row,) = rows_of(out, name)
+        assert row.count(" x ") == 2  # both shapes on the row's first line
+
+
+def test_norms_are_brackets_of_the_matrices_norms(capsys: pytest.CaptureFixture[str]) -> None:
+    from korisk.operators import ParallelBeam, fbp
+
+    content = found(capsys, *SMALL, "--window", "hann")
+    rows = {row["name"]: row for row in content["operators"]}
+    assert list(rows) == NAMES
+    whole = fbp(ParallelBeam((16, 16), views=20, bins=24), window="hann", dtype=torch.float64)
+    expected = {
+        "W": whole["W"],
+        "K": whole["K"],
+        "A": whole["A^T"].T,
+        "A^T": whole["A^T"],
+        "A^T K": whole["A^T"] @ whole["K"],
+        "A^T K W": whole,
+    }
+    for name, operator in expected.items():
+        norm = float(torch.linalg.matrix_norm(operator.as_matrix(), 2))
+        bracket = rows[name]["norm"]
+        assert bracket["lower"] <= norm * (1 + 1e-9), name
+        assert bracket["upper"] >= norm * (1 - 1e-9), name
+        assert bracket["upper"] <= 1.02 * bracket["lower"], name
+        assert bracket["how"]
+        assert rows[name]["from"] == list(operator.domain)
+        assert rows[name]["to"] == list(operator.range)
+    beside = {row["name"]: row["norm"] for row in content["beside_ct"]}
+    assert beside["Fourier"]["upper"] == pytest.approx(1)
+    assert beside["Diffusion"]["upper"] == pytest.approx(1)
+
+
+def test_the_geometry_is_told_so_that_python_takes_it_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from korisk.operators import FanBeam, ParallelBeam  # noqa: F401 (repr needs them)
+
+    options = ("--arc", "200", "--pixel", "0.5", "--bin", "0.75", "--offset", "0.25")
+    content = found(capsys, *SMALL, *FAN, *options)
+    geometry = eval(content["geometry"])
+    assert isinstance(geometry, FanBeam)
+    assert geometry.shape == (16, 16)
+    assert geometry.sinogram_shape == (20, 24)
+    assert geometry.arc == pytest.approx(3.490658504)
+    assert (geometry.pixel_spacing, geometry.bin_spacing) == (0.5, 0.75)
+    assert geometry.detector_offset == 0.25
+    assert content["window"] == "ramp"
+    assert content["mu"] is None
+    assert content["truncation"] == geometry.truncation
+
+
+def test_a_fan_says_that_its_backprojection_is_no_adjoint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, _ = call(capsys, *SMALL, *FAN)
+    assert "not the adjoint of A" in " ".join(out.split())
+    assert "adjoint" not in call(capsys, *SMALL)[0]
+
+
+def test_mu_adds_the_regularised_inverse(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row["name"]: row for row in found(capsys, *SMALL, "--mu", "0.1")["operators"]}
+    inverse = rows["A^+"]
+    assert (inverse["from"], inverse["to"]) == ([20, 24], [16, 16])
+    assert 0 < inverse["norm"]["upper"] <= 0.5 / 0.1**0.5 * (1 + 1e-9)
+
+
+def test_width_narrows_the_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    def widest(*arguments: str) -> float:
+        norms = [row["norm"] for row in found(capsys, *SMALL, *arguments)["operators"]]
+        return max(float(norm["upper"] / norm["lower"]) for norm in norms)
+
+    assert widest("--width", "0.001") <= 1.0011
+    assert widest("--width", "0.001") <= widest("--width", "0.2") <= 1.21
+
+
+def test_a_short_detector_is_warned_of_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = call(capsys, "16", "20", "8", "--json")
+    assert err.startswith("korisk: warning: the detector is too short: its 8 mm miss")
+    assert err.count("\n") == 1
+    assert json.loads(out)["truncation"] > 0.3
+
+
+def test_plot_draws_the_scanner(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "scanner.svg"
+    out, err = call(capsys, *SMALL, *FAN, "--plot", str(path), "--json")
+    assert err == f"korisk: wrote {path}\n"
+    assert json.loads(out)["operators"]
+    assert b"FanBeam" in path.read_bytes() or path.read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("16", "0", "24"), "views must be a whole number from 1 to 1,000,000, got 0"),
+        (("0", "20", "24"), "shape must be a whole number from 1 to 65,536, got 0"),
+        (("16", "20", "0"), "bins must be a whole number from 1 to 1,000,000, got 0"),
+        (("16", "20"), "Missing argument 'B'"),
+        ((*SMALL, "--pixel", "-1"), "pixel_spacing must be a finite number > 0, got -1.0"),
+        ((*SMALL, "--arc", "0"), "--arc must be a finite number > 0, got 0.0; give degrees"),
+        ((*SMALL, "--arc", "400"), "--arc must be at most 360, got 400"),
+        ((*SMALL, "--window", "han"), "did you mean 'hann'?"),
+        ((*SMALL, "--width", "2"), "width must be from 1e-4 to below 1, got 2.0"),
+        ((*SMALL, "--mu", "0"), "mu must be a finite number > 0, got 0.0"),
+        ((*SMALL, "--fan"), "--fan needs --source-to-center and --source-to-detector"),
+        ((*SMALL, *FAN[1:]), "belong to a fan beam; add --fan"),
+        ((*SMALL, *FAN[:2], "5", *FAN[3:]), "must keep the source outside the image"),
+        ((*SMALL, "--plot", "scanner.jpg"), "must be .png, .svg or .pdf, got .jpg"),
+        ((*SMALL, "--plot", "missing/scanner.png"), "no such folder; make it first"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    out, err = call(capsys, *arguments, code=2)
+    assert out == ""
+    assert err.startswith("korisk: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_without_torch_it_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None;"
+        "from korisk.cli.app import run; sys.exit(run(['operators', '8', '8', '8']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    said = "korisk: korisk operators needs PyTorch; pip install 'korisk[torch]'\n"
+    assert (done.stdout, done.stderr) == ("", said)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from korisk.cli.app import run; run(['operators', '--help']);"
+        "print([name for name in ('torch', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "--source-to-center" in done.stdout
+    assert done.stdout.strip().endswith("[]")

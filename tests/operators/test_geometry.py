@@ -1,0 +1,380 @@
+"""Laws of the scanner geometries, and what is refused."""
+
+import math
+import pickle
+import warnings
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korisk.errors import KoriskError, KoriskWarning
+from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
+
+FAN: dict[str, Any] = {"bins": 64, "source_to_center": 100.0, "source_to_detector": 150.0}
+SQUARE = (32, 32)
+
+
+def parallel(**options: Any) -> ParallelBeam:
+    return ParallelBeam(SQUARE, **{"bins": 64, **options})
+
+
+def fan(**options: Any) -> FanBeam:
+    return FanBeam(SQUARE, **{**FAN, **options})
+
+
+@st.composite
+def geometries(draw: st.DrawFn) -> Geometry:
+    options: dict[str, Any] = {
+        "bins": draw(st.integers(1, 40)),
+        "pixel_spacing": draw(st.floats(0.1, 2)),
+        "bin_spacing": draw(st.floats(0.1, 2)),
+        "detector_offset": draw(st.floats(-5, 5)),
+    }
+    if draw(st.booleans()):
+        angles = st.lists(st.floats(-7, 7), min_size=1, max_size=5)
+        options["angles"] = tuple(draw(angles))
+    else:
+        options["views"] = draw(st.integers(1, 9))
+        options["start"] = draw(st.floats(-7, 7))
+        options["arc"] = draw(st.none() | st.floats(0.01, 6.28))
+    shape = draw(st.tuples(st.integers(1, 20), st.integers(1, 20)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KoriskWarning)
+        if draw(st.booleans()):
+            return ParallelBeam(shape, **options)
+        options["source_to_center"] = draw(st.floats(60, 1e4))
+        options["source_to_detector"] = draw(st.floats(60, 2e4))
+        return FanBeam(shape, **options)
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+@given(geometries())
+@settings(max_examples=40)
+@pytest.mark.filterwarnings("ignore::korisk.errors.KoriskWarning")
+def test_a_geometry_is_a_value_that_its_repr_and_pickle_give_back(geometry: Geometry) -> None:
+    for copy in (eval(repr(geometry)), pickle.loads(pickle.dumps(geometry))):
+        assert type(copy) is type(geometry)
+        assert copy == geometry
+        assert hash(copy) == hash(geometry)
+        np.testing.assert_array_equal(copy.angle_array, geometry.angle_array)
+
+
+def test_pickling_keeps_what_was_computed_out_of_equality() -> None:
+    geometry = fan(views=7)
+    assert geometry.truncation == pickle.loads(pickle.dumps(geometry)).truncation
+    assert geometry == fan(views=7)
+
+
+def test_geometries_that_differ_are_not_equal() -> None:
+    assert parallel(views=7) != parallel(views=8)
+    assert parallel(views=7) != parallel(views=7, detector_offset=0.5)
+    assert fan(views=7) != cast(object, parallel(views=7))
+    assert len({parallel(views=7), parallel(views=7), parallel(views=8)}) == 2
+
+
+def test_arrays_lists_and_tuples_of_angles_are_the_same_value() -> None:
+    angles = (0.0, 0.5, 2.0)
+    for given_as in (list(angles), np.array(angles), angles):
+        made = parallel(angles=given_as)
+        assert made == parallel(angles=angles)
+        assert made.sinogram_shape == (3, 64)
+
+
+def test_one_number_is_a_square_image() -> None:
+    made: Any = ParallelBeam
+    assert made(32, views=3, bins=64) == parallel(views=3)
+    assert repr(parallel(views=3)) == "ParallelBeam(32, bins=64, views=3)"
+    assert "(8, 32)" in repr(ParallelBeam((8, 32), bins=64, views=3))
+
+
+def test_equal_views_leave_the_end_of_the_arc_out() -> None:
+    np.testing.assert_allclose(np.degrees(parallel(views=4).angle_array), [0, 45, 90, 135])
+    np.testing.assert_allclose(np.degrees(fan(views=4).angle_array), [0, 90, 180, 270])
+    limited = parallel(views=3, start=math.radians(10), arc=math.radians(90))
+    np.testing.assert_allclose(np.degrees(limited.angle_array), [10, 40, 70])
+
+
+def test_what_was_computed_cannot_be_changed() -> None:
+    geometry = parallel(views=4)
+    for array in (geometry.angle_array, geometry.offsets, geometry.view_weights):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 7.0
+
+
+def test_pixels_and_bins_are_centred() -> None:
+    geometry = ParallelBeam((2, 3), bins=7, views=1, pixel_spacing=2.0, detector_offset=0.25)
+    x, y = geometry.pixel_centres
+    np.testing.assert_allclose(x, [-2, 0, 2])
+    np.testing.assert_allclose(y, [-1, 1])
+    np.testing.assert_allclose(geometry.offsets, np.arange(-3, 4) + 0.25)
+    assert geometry.image_size == (4.0, 6.0)
+
+
+# --- Weights of views ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("geometry", "arc"),
+    [
+        (parallel(views=1), math.pi),
+        (parallel(views=60), math.pi),
+        (parallel(views=60, start=2.5), math.pi),
+        (parallel(views=60, arc=2 * math.pi), math.pi),
+        (parallel(views=61, arc=2 * math.pi), math.pi),
+        (parallel(views=60, arc=math.pi / 2, start=3.0), math.pi / 2),
+        (fan(views=60), 2 * math.pi),
+        (fan(views=60, arc=4.0, start=1.0), 4.0),
+        (parallel(angles=(0.0, 0.0, math.pi, math.pi / 2)), math.pi),
+        (parallel(angles=(0.1, 0.4, 1.0, 1.5, 2.2, 2.9)), math.pi),
+        (fan(angles=(0.1, 1.0, 2.5, 4.0, 5.0)), 2 * math.pi),
+    ],
+    ids=repr,
+)
+def test_view_weights_add_up_to_the_arc(geometry: Geometry, arc: float) -> None:
+    weights = geometry.view_weights
+    assert weights.shape == (geometry.views_count,)
+    assert np.all(weights > 0)
+    assert weights.sum() == pytest.approx(arc, rel=1e-8)
+
+
+def test_equal_views_weigh_the_same() -> None:
+    for geometry in (parallel(views=60), fan(views=60, arc=3.5), parallel(views=30, arc=1.0)):
+        np.testing.assert_allclose(geometry.view_weights, geometry.view_weights[0], rtol=1e-6)
+
+
+def test_uneven_views_take_half_the_gap_to_either_neighbour() -> None:
+    angles = np.radians([0, 30, 90, 130])  # and back to 180
+    expected = np.radians([(50 + 30) / 2, (30 + 60) / 2, (60 + 40) / 2, (40 + 50) / 2])
+    np.testing.assert_allclose(parallel(angles=angles).view_weights, expected, rtol=1e-7)
+    shuffled = [2, 0, 3, 1]
+    np.testing.assert_allclose(
+        parallel(angles=angles[shuffled]).view_weights, expected[shuffled], rtol=1e-7
+    )
+
+
+def test_views_of_the_same_rays_share_their_part() -> None:
+    third = math.pi / 3
+    weights = parallel(angles=(0.0, math.pi, third, 2 * third)).view_weights
+    np.testing.assert_allclose(weights, [third / 2, third / 2, third, third], rtol=1e-7)
+    opposite = fan(angles=(0.0, math.pi)).view_weights  # a fan's are other rays
+    np.testing.assert_allclose(opposite, [math.pi, math.pi], rtol=1e-7)
+
+
+def test_a_missing_wedge_belongs_to_no_view() -> None:
+    angles = np.radians(np.arange(0, 120, 2))
+    np.testing.assert_allclose(
+        parallel(angles=angles).view_weights, np.full(60, math.radians(2)), rtol=1e-6
+    )
+    across_zero = np.mod(angles - math.radians(30), math.pi)
+    np.testing.assert_allclose(
+        parallel(angles=across_zero).view_weights, np.full(60, math.radians(2)), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("degrees", [150, 170])
+@pytest.mark.parametrize("views", [1, 2, 3, 10])
+def test_an_arc_that_was_given_is_the_arc_that_counts(views: int, degrees: float) -> None:
+    arc = math.radians(degrees)
+    for geometry in (parallel(views=views, arc=arc), fan(views=views, arc=arc)):
+        np.testing.assert_allclose(geometry.view_weights, arc / views, rtol=1e-6)
+
+
+# --- What the views cover ------------------------------------------------------------------------
+
+
+def test_coverage_is_the_arc_of_equal_views() -> None:
+    assert parallel(views=60).coverage[1] == pytest.approx(math.pi)
+    assert fan(views=60).coverage[1] == pytest.approx(2 * math.pi)
+    assert fan(views=60, arc=3.7).coverage[1] == pytest.approx(3.7)
+    assert parallel(views=60, arc=1.2).coverage[1] == pytest.approx(1.2)
+
+
+def test_coverage_of_a_scan_across_zero_is_that_of_the_turned_scan() -> None:
+    angles = np.radians(np.arange(0, 220, 4))
+    turned = np.mod(angles - math.radians(100), 2 * math.pi)
+    assert fan(angles=turned).coverage[1] == pytest.approx(fan(angles=angles).coverage[1])
+
+
+def test_short_scan_is_half_a_turn_and_the_fan() -> None:
+    geometry = fan(views=10)
+    half_fan = math.atan2(geometry.bins * geometry.bin_spacing / 2, 150.0)
+    assert geometry.short_scan == pytest.approx(math.pi + 2 * half_fan, rel=1e-3)
+    assert geometry.short_scan >= math.pi + 2 * half_fan
+
+
+# --- Rays ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        parallel(views=7, start=0.3, detector_offset=1.5),
+        parallel(angles=(-3.0, 0.2, 9.0)),
+        fan(views=7, start=0.3, detector_offset=1.5),
+        fan(angles=(-3.0, 0.2, 9.0), bin_spacing=1.2),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("distance", [0.0, 30.0, 90.0, 130.0])
+def test_points_of_a_ray_meet_the_detector_at_its_bin(geometry: Geometry, distance: float) -> None:
+    point, direction = geometry.rays()
+    assert point.shape == direction.shape == (*geometry.sinogram_shape, 2)
+    np.testing.assert_allclose(np.linalg.norm(direction, axis=-1), 1)
+    if isinstance(geometry, FanBeam) and distance == 0:
+        distance = 1.0  # every ray passes through the source itself
+    at = point + distance * direction
+    for view in range(geometry.views_count):
+        found = geometry.detector_position(at[view, :, 0], at[view, :, 1], slice(view, view + 1))
+        np.testing.assert_allclose(found[0], geometry.offsets, atol=1e-9)
+
+
+@pytest.mark.parametrize("geometry", [parallel(views=5), fan(views=5)], ids=repr)
+def test_a_slice_of_views_is_a_part_of_all(geometry: Geometry) -> None:
+    whole, part = geometry.rays(), geometry.rays(slice(1, 3))
+    for all_views, some in zip(whole, part, strict=True):
+        np.testing.assert_array_equal(all_views[1:3], some)
+    x, y = np.meshgrid(*geometry.pixel_centres)
+    np.testing.assert_array_equal(
+        geometry.detector_position(x, y)[1:3], geometry.detector_position(x, y, slice(1, 3))
+    )
+
+
+def test_the_source_lies_where_the_docstring_says() -> None:
+    source, direction = fan(views=4).rays()
+    np.testing.assert_allclose(source[0, 0], [0, 100], atol=1e-12)
+    np.testing.assert_allclose(source[1, 0], [-100, 0], atol=1e-12)
+    assert direction[0, 0, 1] < 0  # towards the detector, through the image
+    assert direction[0, 0, 0] < 0 < direction[0, -1, 0]  # bins run along (cos b, sin b)
+
+
+def test_depth_is_the_distance_to_the_source_along_the_central_ray() -> None:
+    geometry = fan(views=4)
+    x, y = np.array([0.0, 3.0]), np.array([0.0, 7.0])
+    np.testing.assert_allclose(geometry.depth(x, y)[0], [100, 93])
+    np.testing.assert_allclose(geometry.depth(x, y)[1], [100, 103])
+    assert geometry.magnification == 1.5
+
+
+def test_a_fan_from_far_away_is_a_parallel_beam() -> None:
+    far = 1e8
+    options = {"views": 9, "arc": math.pi, "bins": 64, "start": 0.4}
+    wide = FanBeam(SQUARE, source_to_center=far, source_to_detector=far, **options)  # type: ignore[arg-type]
+    flat = ParallelBeam(SQUARE, **options)  # type: ignore[arg-type]
+    x, y = np.meshgrid(*flat.pixel_centres)
+    np.testing.assert_allclose(
+        wide.detector_position(x, y), flat.detector_position(x, y), atol=1e-4
+    )
+    cosine = np.sum(wide.rays()[1] * flat.rays()[1], axis=-1)
+    np.testing.assert_allclose(np.abs(cosine), 1, atol=1e-9)
+
+
+# --- Truncation ----------------------------------------------------------------------------------
+
+
+def test_a_short_detector_is_said_once_and_in_numbers() -> None:
+    with pytest.warns(KoriskWarning) as caught:
+        geometry = parallel(views=8, bins=16)
+    (warning,) = caught
+    assert str(warning.message) == (
+        f"the detector is too short: its 16 mm miss {geometry.truncation:.1%} of the disc "
+        "inscribed in the image, averaged over views; raise bins= or bin_spacing=, or expect truncation "
+        "artefacts"
+    )
+
+
+def test_the_warning_points_at_the_callers_line() -> None:
+    with pytest.warns(KoriskWarning) as caught:
+        ParallelBeam(SQUARE, views=8, bins=16)
+    assert caught[0].filename == __file__
+
+
+def test_truncation_is_the_part_of_the_disc_outside_a_strip() -> None:
+    with pytest.warns(KoriskWarning, match="too short"):
+        geometry = parallel(views=12, bins=16)
+    t = 0.5  # half the strip over the radius
+    inside = 2 / math.pi * (math.asin(t) + t * math.sqrt(1 - t * t))
+    assert geometry.truncation == pytest.approx(1 - inside, abs=0.01)
+
+
+def test_a_detector_that_sees_the_disc_is_not_warned_of() -> None:
+    assert parallel(views=12, bins=32).truncation == 0
+    assert fan(views=12, bins=64).truncation == 0
+
+
+def test_a_shifted_detector_misses_one_side() -> None:
+    with pytest.warns(KoriskWarning, match="too short"):
+        shifted = parallel(views=12, bins=32, detector_offset=8.0)
+    assert shifted.truncation > 0.1
+
+
+# --- What is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"views": 0},
+            "views must be a whole number from 1 to 1,000,000, got 0; pass views= or angles=",
+        ),
+        ({"views": 2.5}, "views must be a whole number from 1 to 1,000,000, got 2.5"),
+        ({}, "there must be views, got neither views= nor angles="),
+        (
+            {"angles": (0.0, math.nan)},
+            r"angles\[1\] must be a finite number, got nan; give radians",
+        ),
+        ({"angles": "012"}, "angles must be a sequence of radians, got '012'"),
+        ({"angles": (0.0, "a")}, r"angles\[1\] must be a finite number, got 'a'"),
+        ({"angles": (0.0,), "views": 3}, "views must be the number of angles, got views=3 and 1"),
+        ({"angles": (0.0,), "arc": 1.0}, "either angles= or views= with start= and arc=, not both"),
+        ({"angles": (0.0,), "start": 1.0}, "either angles= or views= with start= and arc="),
+        ({"views": 3, "arc": 0.0}, "arc must be a finite number > 0, got 0.0; give radians"),
+        ({"views": 3, "arc": 180.0}, "arc must be at most a full turn of 2 pi, got 180; give rad"),
+        ({"views": 3, "start": math.inf}, "start must be a finite number, got inf; give radians"),
+        (
+            {"views": 3, "bins": 0},
+            "bins must be a whole number from 1 to 1,000,000, got 0; count the detector",
+        ),
+        ({"views": 3, "bin_spacing": -1.0}, "bin_spacing must be a finite number > 0, got -1.0"),
+        ({"views": 3, "pixel_spacing": 0}, "pixel_spacing must be a finite number > 0, got 0; giv"),
+        ({"views": 3, "detector_offset": math.nan}, "detector_offset must be a finite number"),
+    ],
+)
+@pytest.mark.parametrize("make", [parallel, fan])
+def test_wrong_input_is_one_clear_line(make: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(KoriskError, match=message) as caught:
+        make(**options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [0, -4, 1.5, "32", None, (32,), (1, 2, 3), (4, 0), ()])
+def test_wrong_shapes_are_refused(shape: Any) -> None:
+    with pytest.raises(KoriskError, match="shape must be") as caught:
+        ParallelBeam(shape, views=3, bins=64)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source_to_center": 10.0}, "must keep the source outside the image, which reaches 16 mm"),
+        ({"source_to_center": 0.0}, "source_to_center must be a finite number > 0, got 0.0"),
+        ({"source_to_center": math.nan}, "source_to_center must be a finite number > 0, got nan"),
+        ({"source_to_detector": -1.0}, "source_to_detector must be a finite number > 0, got -1.0"),
+    ],
+)
+def test_impossible_distances_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(KoriskError, match=message):
+        fan(views=4, **options)
+
+
+def test_the_source_must_stay_outside_the_corner_that_it_passes() -> None:
+    corner = 16 * math.sqrt(2)
+    with pytest.raises(KoriskError, match="outside the image"):
+        fan(angles=(math.pi / 4,), source_to_center=corner - 0.1)
+    assert fan(angles=(math.pi / 4,), source_to_center=corner + 1.0, bins=4000).views_count == 1

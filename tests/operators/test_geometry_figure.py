@@ -1,0 +1,232 @@
+"""What the picture of a scanner must show, read off its artists and its files."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from korisk.errors import KoriskError
+from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.geometry_figure import draw_geometry
+
+pytestmark = pytest.mark.filterwarnings("ignore::korisk.errors.KoriskWarning")
+
+MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
+NEAR: dict[str, Any] = {"bins": 128, "source_to_center": 100.0, "source_to_detector": 180.0}
+FAR: dict[str, Any] = {
+    "bins": 128,
+    "pixel_spacing": 85 / 128,
+    "source_to_center": 1000.0,
+    "source_to_detector": 1500.0,
+}
+UNEVEN = (0.3, 0.1, 0.5, 1.7, 3.0, 3.1)
+
+
+def cases() -> dict[str, tuple[type[Geometry], Any, dict[str, Any]]]:
+    return {
+        "full": (FanBeam, (64, 64), {"views": 60, **NEAR}),
+        "far": (FanBeam, (128, 128), {"views": 60, **FAR}),
+        "short": (FanBeam, (64, 64), {"views": 60, "arc": 3.9, "start": 0.6, **NEAR}),
+        "limited": (ParallelBeam, (32, 32), {"views": 20, "arc": 2.0, "bins": 64}),
+        "sparse": (FanBeam, (64, 64), {"views": 3, **NEAR}),
+        "uneven": (ParallelBeam, (16, 16), {"angles": UNEVEN, "bins": 24}),
+        "shifted": (FanBeam, (64, 64), {"views": 8, "detector_offset": 20.0, **NEAR}),
+        "one view": (ParallelBeam, (8, 8), {"views": 1, "bins": 8}),
+        "one fan view": (FanBeam, (64, 64), {"views": 1, **NEAR}),
+        "one bin": (ParallelBeam, (1, 1), {"views": 2, "bins": 1}),
+        "not square": (ParallelBeam, (20, 50), {"views": 9, "bins": 50}),
+        "truncated": (ParallelBeam, (64, 64), {"views": 36, "bins": 40}),
+        "truncated fan": (FanBeam, (128, 128), {"views": 60, **FAR, "bins": 70}),
+        "virtual": (FanBeam, (64, 64), {"views": 30, **NEAR, "source_to_detector": 100.0}),
+        "wide": (ParallelBeam, (16, 16), {"views": 5, "bins": 3000}),
+        "twice": (ParallelBeam, (16, 16), {"angles": (0.0, 0.0), "bins": 24}),
+        "very far": (
+            FanBeam,
+            (64, 64),
+            {"views": 9, **NEAR, "source_to_center": 1e6, "source_to_detector": 1.2e6},
+        ),
+    }
+
+
+def made(name: str) -> Geometry:
+    kind, shape, options = cases()[name]
+    return kind(shape, **options)
+
+
+def whole(axes: Axes) -> Figure:
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def named(axes: Axes, gid: str) -> Any:
+    (found,) = axes.findobj(lambda artist: artist.get_gid() == gid)
+    return found
+
+
+def texts(figure: Figure) -> list[str]:
+    found: list[Artist] = figure.findobj(Text)
+    return [text.get_text() for text in found if isinstance(text, Text) and text.get_text()]
+
+
+def drawn(figure: Figure) -> list[Text]:
+    """All words on paper; ticks beyond an axis' ends have labels that are never drawn."""
+    found = [*figure.texts, *figure.legends[0].get_texts()]
+    for axes in figure.axes:
+        found += [axes.title, *axes.texts]
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            ticks = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+            found += [axis.label, axis.get_offset_text(), *(tick.label1 for tick in ticks)]
+    return [text for text in found if text.get_text()]
+
+
+@pytest.mark.parametrize("name", cases())
+def test_every_scanner_can_be_drawn(name: str) -> None:
+    geometry = made(name)
+    axes = draw_geometry(geometry)
+    figure = whole(axes)
+    figure.draw_without_rendering()
+    views = named(axes, "views")
+    assert isinstance(views, Line2D)
+    assert len(np.asarray(views.get_xdata())) == geometry.views_count
+    assert axes.get_aspect() == 1
+    top, bottom = axes.get_ylim()
+    assert top > bottom  # y runs downwards
+    assert any(text.startswith(f"{type(geometry).__name__}: ") for text in texts(figure))
+
+
+@pytest.mark.parametrize("name", cases())
+def test_everything_lies_within_the_frame(name: str) -> None:
+    axes = draw_geometry(made(name))
+    limit = axes.get_xlim()[1]
+    detector = named(axes, "detector").get_xy()
+    views = np.stack(named(axes, "views").get_data())
+    rays = np.concatenate(named(axes, "outer-rays").get_segments())
+    for points in (detector, views, rays):
+        assert np.abs(points).max() <= limit
+
+
+@pytest.mark.parametrize("name", cases())
+def test_words_neither_overlap_nor_leave_the_paper(name: str) -> None:
+    figure = whole(draw_geometry(made(name)))
+    figure.draw_without_rendering()
+    boxes = [(text.get_text(), text.get_window_extent()) for text in drawn(figure)]
+    paper = figure.bbox
+    for at, (word, box) in enumerate(boxes):
+        assert paper.x0 - 1 <= box.x0 <= box.x1 <= paper.x1 + 1, word
+        assert paper.y0 - 1 <= box.y0 <= box.y1 <= paper.y1 + 1, word
+        for other, second in boxes[at + 1 :]:
+            assert not box.overlaps(second), (word, other)
+
+
+def test_the_title_counts() -> None:
+    said = " ".join(" ".join(texts(whole(draw_geometry(made("far"))))).split())
+    title = "FanBeam: 60 views over 360°, 128 bins of 1 mm, 128 x 128 pixels of 0.6641 mm"
+    assert title in said
+    assert "R = 1000 mm from source to centre" in said
+    assert "D = 1500 mm from source to detector" in said
+    assert "1 view at 0°" in " ".join(texts(whole(draw_geometry(made("one view")))))
+
+
+def test_the_first_view_is_drawn_to_scale() -> None:
+    geometry = made("shifted")
+    axes = draw_geometry(geometry)
+    x, y = named(axes, "first-view").get_data()
+    source, direction = geometry.rays(slice(0, 1))
+    np.testing.assert_allclose([x[0], y[0]], source[0, 0], atol=1e-9)
+    corners = named(axes, "detector").get_xy()
+    width = np.linalg.norm(corners[1] - corners[0])
+    assert width == pytest.approx(geometry.bins * geometry.bin_spacing)
+    middle = (corners[0] + corners[1]) / 2  # the shift moves it, along (cos b, sin b)
+    np.testing.assert_allclose(middle, [20.0, -80.0], atol=1e-9)
+    for ray, bin_index in zip(named(axes, "outer-rays").get_segments(), (0, -1), strict=True):
+        along = (ray[1] - ray[0]) / np.linalg.norm(ray[1] - ray[0])
+        assert along @ direction[0, bin_index] == pytest.approx(1, abs=1e-4)  # half a bin apart
+
+
+def test_a_far_source_gets_a_second_panel() -> None:
+    assert len(whole(draw_geometry(made("far"))).axes) == 2
+    assert len(whole(draw_geometry(made("limited"))).axes) == 1
+    close = whole(draw_geometry(made("far"))).axes[1]
+    assert close.get_xlim()[1] < 60
+
+
+def test_what_the_detector_misses_is_shaded_and_said() -> None:
+    axes = draw_geometry(made("truncated"))
+    opacity = np.asarray(named(axes, "missed").get_array())[..., 3]
+    centre, edge = opacity[80, 80], opacity[80, 1]
+    assert centre == 0
+    assert edge > 0.2
+    geometry = made("truncated")
+    assert f"missed by the detector: {geometry.truncation:.1%} of the disc" in texts(whole(axes))
+    assert not draw_geometry(made("full")).findobj(lambda artist: artist.get_gid() == "missed")
+
+
+@pytest.mark.parametrize("kind", MAGIC)
+def test_files_are_written_and_the_same_twice(tmp_path: Path, kind: str) -> None:
+    first, second = tmp_path / f"a.{kind}", tmp_path / f"b.{kind.upper()}"
+    made("far").plot(first)
+    draw_geometry(made("far"), str(second))
+    assert first.read_bytes().startswith(MAGIC[kind])
+    assert first.read_bytes() == second.read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.jpg", "the suffix of a figure must be .png, .svg or .pdf, got .jpg; rename the file"),
+        ("a", "must be .png, .svg or .pdf, got none"),
+        ("missing/a.png", "cannot be written: no such folder; make it first"),
+        ("folder.png", "cannot be written: is a directory"),
+        ("a\0.png", "cannot be written: embedded null byte"),
+    ],
+)
+def test_files_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(KoriskError, match=message):
+        draw_geometry(made("one view"), f"{tmp_path}/{name}")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
+
+
+def test_drawing_leaves_no_global_state() -> None:
+    code = (
+        "import sys; from korisk.operators.geometry import ParallelBeam as P;"
+        "P((8, 8), views=3, bins=8).plot(); print('matplotlib.pyplot' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_without_matplotlib_it_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None;"
+        "from korisk.operators.geometry import ParallelBeam as P\n"
+        "try: P((8, 8), views=3, bins=8).plot()\n"
+        "except ValueError as error: print(type(error).__name__, error)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said = "KoriskError a plot needs matplotlib; pip install 'korisk[report]'"
+    assert found.stdout.strip() == said
+
+
+def test_views_that_were_left_out_leave_the_circle_open() -> None:
+    from korisk.operators.geometry_figure import _arcs
+
+    turn = 2 * math.pi
+    assert _arcs(np.arange(60) * turn / 60) == [(0.0, turn)]
+    assert _arcs(np.zeros(3)) == []
+    ((start, end),) = _arcs(np.radians(np.arange(-30, 100, 5)))
+    assert np.degrees([start, end]) == pytest.approx([330, 455])
+    two = sorted(_arcs(np.radians([*range(0, 50, 5), *range(180, 230, 5)])))
+    assert np.degrees(two) == pytest.approx(np.array([[0, 45], [180, 225]]))

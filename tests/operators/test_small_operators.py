@@ -1,0 +1,482 @@
+"""Diagonal, Matrix, Fourier, Diffusion and Tikhonov against NumPy, SciPy and closed forms."""
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.operators.diagonal import Diagonal, Identity, Matrix
+from korisk.operators.diffusion import Diffusion
+from korisk.operators.fourier import Fourier
+from korisk.operators.linear import LinearOperator
+from korisk.operators.tikhonov import Tikhonov
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def spectral_norm(operator: LinearOperator) -> float:
+    return float(np.linalg.norm(operator.double().as_matrix().numpy(), 2))
+
+
+# Identity, Diagonal, Matrix
+
+
+def test_identity_is_a_copy() -> None:
+    x = draw(2, 3, 4)
+    y = Identity((3, 4), dtype=torch.float64)(x)
+    assert torch.equal(x, y)
+    y += 1
+    assert not torch.equal(x, y)
+
+
+def test_diagonal_is_a_diagonal_matrix() -> None:
+    weights = draw(2, 3)
+    operator = Diagonal(weights)
+    assert torch.equal(operator.as_matrix(), torch.diag(weights.flatten()))
+    assert operator.norm().is_point
+    assert operator.norm().upper == float(weights.abs().max())
+    assert operator.norm().how == "largest |weight|"
+
+
+def test_weights_keep_a_tensors_precision_and_arrays_take_the_default() -> None:
+    assert Diagonal(torch.ones(2, dtype=torch.float64)).dtype == torch.float64
+    assert Diagonal(np.ones(2)).dtype == torch.get_default_dtype()
+    assert Diagonal([1, 2]).dtype == torch.get_default_dtype()
+    assert Diagonal(torch.tensor([1, 2])).dtype == torch.get_default_dtype()
+
+
+def test_weights_are_a_copy() -> None:
+    frozen = np.ones(3)
+    frozen.flags.writeable = False
+    weights = torch.ones(3)
+    for given in (frozen, frozen[::-1], weights):
+        operator = Diagonal(given)
+        operator.weights.mul_(2)
+        assert float(operator.norm().upper) == 2
+    assert torch.equal(weights, torch.ones(3))
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_weights_are_in_the_state_dict(trainable: bool) -> None:
+    operator = Diagonal(draw(3), trainable=trainable)
+    other = Diagonal(torch.zeros(3, dtype=torch.float64), trainable=trainable)
+    other.load_state_dict(operator.state_dict())
+    assert torch.equal(other.weights, operator.weights)
+    assert len(list(operator.parameters())) == trainable
+
+
+def test_gradients_reach_trainable_weights_from_both_sides() -> None:
+    operator = Diagonal(draw(4), trainable=True)
+    x, y = draw(2, 4, seed=1), draw(2, 4, seed=2)
+    for value in ((operator(x) * y).sum(), (operator.adjoint(y) * x).sum()):
+        (gradient,) = torch.autograd.grad(value, operator.weights)
+        torch.testing.assert_close(gradient, (x * y).sum(0))
+
+
+def test_gradients_reach_weights_through_a_composition() -> None:
+    weights = Diagonal(draw(4), trainable=True)
+    whole = Matrix(draw(3, 4)) @ weights @ Matrix(draw(4, 5))
+    assert torch.autograd.gradcheck(
+        lambda w: torch.func.functional_call(whole, {"parts.1.weights": w}, (draw(5, seed=3),)),
+        (weights.weights,),
+    )
+
+
+def test_norm_follows_training() -> None:
+    operator = Diagonal(torch.ones(3), trainable=True)
+    with torch.no_grad():
+        operator.weights[1] = -4
+    assert operator.norm().upper == 4
+    assert not operator.nonnegative
+
+
+def test_nonnegative_weights() -> None:
+    assert Diagonal([0.0, 1.0]).nonnegative
+    assert not Diagonal([-1e-9, 1.0]).nonnegative
+    assert Matrix([[0.0, 1.0]]).nonnegative
+
+
+def test_matrix_with_shapes() -> None:
+    values = draw(6, 8)
+    operator = Matrix(values, domain=(2, 4), range=(3, 2))
+    x, y = draw(5, 2, 4), draw(5, 3, 2)
+    torch.testing.assert_close(operator(x).reshape(5, 6), x.reshape(5, 8) @ values.t())
+    torch.testing.assert_close(operator.adjoint(y).reshape(5, 8), y.reshape(5, 6) @ values)
+    assert torch.equal(operator.as_matrix(), values)
+    assert operator.norm().upper == pytest.approx(np.linalg.norm(values.numpy(), 2), rel=1e-13)
+
+
+def test_large_matrices_are_iterated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korisk.operators.diagonal._LARGEST_DECOMPOSED", 4)
+    values = draw(6, 8)
+    bracket = Matrix(values).norm()
+    assert "Lanczos" in bracket.how
+    assert bracket.lower <= np.linalg.norm(values.numpy(), 2) <= bracket.upper
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Diagonal([1.0, math.nan, math.inf]), "weights must be finite, got 2 of 3 entries"),
+        (lambda: Diagonal(torch.tensor([1j])), "weights must be real"),
+        (lambda: Diagonal(np.array([1j])), "weights must be real"),
+        (lambda: Diagonal([]), "weights must have at least one entry"),
+        (lambda: Diagonal("ramp"), "weights must be a torch tensor or an array"),
+        (lambda: Diagonal([[1], [1, 2]]), "weights must be a torch tensor or an array"),
+        (lambda: Diagonal(torch.ones(2).half()), "float32 or torch.float64"),
+        (lambda: Matrix([1.0, 2.0]), "matrix must have two dimensions"),
+        (lambda: Matrix(torch.ones(2, 3), domain=(2, 2)), "as the matrix has columns, 3, got"),
+        (lambda: Matrix(torch.ones(2, 3), range=3), "as the matrix has rows, 2, got"),
+        (lambda: Identity((3, 0)), "shape must be a whole number >= 1, got 0"),
+        (lambda: Identity(2.5), "shape must be a whole number >= 1, got 2.5"),  # type: ignore[arg-type]
+    ],
+)
+def test_entries_that_are_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        make()
+
+
+# Fourier
+
+
+def complex_of(x: Tensor) -> Any:
+    return x.numpy()[..., 0] + 1j * x.numpy()[..., 1]
+
+
+def numpy_transform(image: Any, dims: int) -> Any:
+    axes = tuple(range(-dims, 0))
+    shifted = np.fft.ifftshift(image, axes=axes)
+    return np.fft.fftshift(np.fft.fftn(shifted, axes=axes, norm="ortho"), axes=axes)
+
+
+@pytest.mark.parametrize("shape", [(7,), (4, 6), (5, 4), (2, 3, 4)])
+def test_fourier_is_numpys_centred_transform(shape: tuple[int, ...]) -> None:
+    operator = Fourier(shape, dtype=torch.float64)
+    x = draw(3, *shape, 2)
+    wanted = numpy_transform(complex_of(x), len(shape))
+    np.testing.assert_allclose(complex_of(operator(x)), wanted, atol=1e-13)
+    torch.testing.assert_close(operator.adjoint(operator(x)), x)
+
+
+def test_fourier_of_a_point_at_the_centre_is_flat() -> None:
+    x = torch.zeros(4, 5)
+    x[2, 2] = 1
+    spectrum = Fourier((4, 5), real=True)(x)
+    torch.testing.assert_close(spectrum[..., 0], torch.full((4, 5), 20**-0.5))
+    assert float(spectrum[..., 1].abs().max()) < 1e-7
+
+
+def test_real_images_are_complex_ones_without_imaginary_part() -> None:
+    mask = draw(4, 6) > 0
+    real = Fourier((4, 6), mask, real=True, dtype=torch.float64)
+    full = Fourier((4, 6), mask, dtype=torch.float64)
+    x, y = draw(4, 6), draw(4, 6, 2)
+    torch.testing.assert_close(real(x), full(torch.stack([x, torch.zeros_like(x)], -1)))
+    torch.testing.assert_close(real.adjoint(y), full.adjoint(y)[..., 0])
+
+
+def test_mask_of_columns_and_its_acceleration() -> None:
+    operator = Fourier((4, 6), [1, 0, 0, 1, 0, 0])
+    samples = operator(draw(4, 6, 2).float())
+    assert torch.equal(samples.abs().sum((0, 2)) > 0, torch.tensor([1, 0, 0, 1, 0, 0]).bool())
+    assert operator.acceleration == 3
+
+
+def test_rows_can_be_kept_as_well() -> None:
+    operator = Fourier((4, 6), np.array([[1], [0], [1], [0]]))
+    assert torch.equal(operator.mask.sum(1), torch.tensor([6, 0, 6, 0]))
+
+
+def test_adjoint_ignores_what_was_not_sampled() -> None:
+    operator = Fourier((4, 6), [1, 0, 0, 1, 0, 0])
+    y = draw(4, 6, 2).float()
+    holes = y.clone()
+    holes[:, [1, 2, 4, 5]] = math.nan
+    assert torch.equal(operator.adjoint(holes), operator.adjoint(y))
+
+
+MASKS: list[tuple[tuple[int, ...], list[Any], float]] = [
+    ((6,), [1, 0, 0, 0, 0, 0], 1.0),  # -n/2 is its own mirror
+    ((6,), [0, 0, 0, 1, 0, 0], 1.0),  # so is the origin
+    ((6,), [0, 0, 0, 0, 1, 1], math.sqrt(0.5)),  # each pair once
+    ((6,), [0, 1, 0, 0, 0, 1], 1.0),  # -2 and 2
+    ((7,), [1, 0, 0, 0, 0, 0, 0], math.sqrt(0.5)),
+    ((7,), [1, 0, 0, 0, 0, 0, 1], 1.0),
+    ((4, 3), [[0, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 1]], 1.0),  # (-1, -1) and (1, 1)
+    ((4, 3), [[0, 0, 0], [1, 0, 0], [0, 0, 0], [1, 0, 0]], math.sqrt(0.5)),
+    ((4, 3), [[0, 0, 1], [0, 0, 0], [0, 0, 0], [0, 0, 0]], math.sqrt(0.5)),
+]
+
+
+@pytest.mark.parametrize(("shape", "mask", "norm"), MASKS)
+def test_norm_for_real_images(shape: tuple[int, ...], mask: list[Any], norm: float) -> None:
+    operator = Fourier(shape, mask, real=True, dtype=torch.float64)
+    assert operator.norm().is_point
+    assert operator.norm().upper == pytest.approx(norm, rel=1e-15)
+    assert spectral_norm(operator) == pytest.approx(norm, rel=1e-13)
+    assert Fourier(shape, mask).norm().upper == 1
+    assert spectral_norm(Fourier(shape, mask, dtype=torch.float64)) == pytest.approx(1, rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Fourier((4, 6), np.zeros(6)), "mask must keep at least one sample"),
+        (lambda: Fourier((4, 6), np.ones(4)), r"mask must have the image's shape \(4, 6\)"),
+        (lambda: Fourier((4, 6), np.ones((2, 4, 6))), "mask must have the image's shape"),
+        (lambda: Fourier((4, 6), 1), "mask must have the image's shape"),
+        (lambda: Fourier((4, 6), np.full(6, 0.5)), "mask must hold 0 and 1 only"),
+        (lambda: Fourier((4, 6), np.full(6, math.nan)), "mask must hold 0 and 1 only"),
+        (lambda: Fourier(()), "shape must have at least one dimension"),
+    ],
+)
+def test_masks_that_are_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        make()
+
+
+# Diffusion
+
+
+def flow(points: int, **changes: float) -> Diffusion:
+    given = {"viscosity": 0.02, "speed": 0.7, "time": 0.3, "length": 1.5, **changes}
+    return Diffusion(points, dtype=torch.float64, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("points", [1, 2, 3, 8, 9])
+def test_diffusion_is_the_exponential_of_its_generator(points: int) -> None:
+    # The generator is F^H (-nu k^2 - i c k) F.
+    k = 2 * np.pi / 1.5 * np.fft.fftfreq(points, 1 / points)
+    transform = np.fft.fft(np.eye(points), norm="ortho")
+    rates = -0.02 * k**2 - 1j * 0.7 * k
+    flowed = scipy.linalg.expm(0.3 * transform.conj().T @ np.diag(rates) @ transform)
+    # The real part is what real data keeps: of the last wave, cos(c k t) exp(-nu k^2 t).
+    np.testing.assert_allclose(flow(points).as_matrix().numpy(), flowed.real, atol=1e-13)
+
+
+@pytest.mark.parametrize("points", [16, 17])
+def test_waves_travel_and_decay(points: int) -> None:
+    x = 1.5 * torch.arange(points, dtype=torch.float64) / points
+    for j in range(points // 2 + 1):
+        k = 2 * math.pi * j / 1.5
+        found = flow(points)(torch.cos(k * x))
+        wanted = math.exp(-0.02 * k**2 * 0.3) * torch.cos(k * (x - 0.7 * 0.3))
+        torch.testing.assert_close(found, wanted, atol=1e-13, rtol=0)
+
+
+def test_diffusion_solves_the_equation_of_finite_differences() -> None:
+    # An outside solver on a fine grid, second order in space: agreement to its own error.
+    points = 256
+    x = 1.5 * np.arange(points) / points
+    h = 1.5 / points
+    start = np.exp(np.sin(2 * np.pi * x / 1.5))
+
+    def rate(_: float, u: Any) -> Any:
+        ahead, behind = np.roll(u, -1), np.roll(u, 1)
+        return 0.02 * (ahead - 2 * u + behind) / h**2 - 0.7 * (ahead - behind) / (2 * h)
+
+    solved = scipy.integrate.solve_ivp(rate, (0, 0.3), start, rtol=1e-8, atol=1e-8).y[:, -1]
+    found = flow(points)(torch.from_numpy(start)).numpy()
+    assert np.abs(found - solved).max() < 1e-3
+
+
+def test_diffusion_keeps_the_mean_and_composes_in_time() -> None:
+    # For odd numbers of points the flow is a semigroup; the mean is kept for all.
+    x = draw(15)
+    torch.testing.assert_close(flow(15, time=0.2)(flow(15, time=0.1)(x)), flow(15)(x))
+    torch.testing.assert_close(flow(16)(draw(16)).mean(), draw(16).mean())
+    torch.testing.assert_close(flow(16, time=0.0)(draw(16)), draw(16))
+
+
+@pytest.mark.parametrize("points", [6, 7])
+def test_norm_of_diffusion(points: int) -> None:
+    assert flow(points).norm().is_point
+    assert flow(points).norm().upper == 1
+    assert spectral_norm(flow(points)) == pytest.approx(1, rel=1e-13)
+
+
+def test_diffusion_is_exact_again_after_single_precision() -> None:
+    x = draw(8)
+    assert torch.equal(flow(8).float().double()(x), flow(8)(x))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"viscosity": -1.0}, "viscosity must be a finite number >= 0, got -1.0"),
+        ({"time": -1.0}, "time must be a finite number >= 0"),
+        ({"length": 0.0}, "length must be a finite number > 0"),
+        ({"speed": math.inf}, "speed must be a finite number"),
+    ],
+)
+def test_flows_that_are_refused(change: dict[str, float], words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        flow(8, **change)
+
+
+def test_a_line_has_points() -> None:
+    with pytest.raises(KoriskError, match="points must be a whole number >= 1"):
+        flow(0)
+
+
+# Tikhonov
+
+SOLVERS = ["factor", "cg"]
+SIDES = [(9, 6), (6, 9), (6, 6)]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("sides", SIDES)
+def test_tikhonov_is_numpys_regularised_solution(sides: tuple[int, int], solver: str) -> None:
+    rows, columns = sides
+    a = draw(rows, columns)
+    operator = Tikhonov(Matrix(a), 0.1, solver=solver)
+    # The definition, as ordinary least squares of the stacked system (A; sqrt(mu) I).
+    stacked = np.vstack([a.numpy(), math.sqrt(0.1) * np.eye(columns)])
+    y = draw(4, rows, seed=1)
+    right = np.hstack([y.numpy(), np.zeros((4, columns))])
+    wanted = np.linalg.lstsq(stacked, right.T, rcond=None)[0].T
+    np.testing.assert_allclose(operator(y).numpy(), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("sides", SIDES)
+def test_tikhonovs_adjoint_and_norm(sides: tuple[int, int], solver: str) -> None:
+    a = draw(*sides)
+    operator = Tikhonov(Matrix(a), 0.1, solver=solver)
+    left, singular, right = np.linalg.svd(a.numpy(), full_matrices=False)
+    filtered = singular / (singular**2 + 0.1)
+    matrix = (right.T * filtered) @ left.T
+    np.testing.assert_allclose(operator.as_matrix().numpy(), matrix, atol=1e-12)
+    x = draw(sides[1], seed=2)
+    np.testing.assert_allclose(operator.adjoint(x).numpy(), matrix.T @ x.numpy(), atol=1e-12)
+    bracket = operator.norm()
+    assert bracket.lower <= filtered.max() * (1 + 1e-12)
+    assert filtered.max() <= bracket.upper * (1 + 1e-12)
+    assert bracket.upper <= bracket.lower * 1.02
+    if solver == "factor":
+        assert bracket.upper <= bracket.lower * (1 + 1e-12)
+        assert bracket.how == "eigenvalues of A^T A"
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-2, 1.0, 1e3])
+def test_norm_of_an_inverse_whose_small_singular_values_are_rounding(mu: float) -> None:
+    # Of rank 2: the other eigenvalues of the Gram matrix are zero but for rounding.
+    a = draw(8, 2) @ draw(2, 7, seed=1)
+    singular = np.linalg.svd(a.numpy(), compute_uv=False)[:2]
+    true = float((singular / (singular**2 + mu)).max())
+    bracket = Tikhonov(Matrix(a), mu).norm()
+    assert bracket.lower <= true * (1 + 1e-12)
+    assert true <= bracket.upper * (1 + 1e-12)
+    assert bracket.upper <= 1 / (2 * math.sqrt(mu)) * (1 + 1e-12)
+
+
+def test_cg_takes_the_closed_form_where_it_is_lower() -> None:
+    operator = Tikhonov(Identity(40, dtype=torch.float64), 1.0, solver="cg")
+    assert operator.norm().upper == pytest.approx(0.5, rel=1e-9)
+    assert operator.norm().upper <= 0.5 * (1 + 1e-15)
+
+
+def test_single_precision_is_factored_in_double() -> None:
+    # Condition 1e6: two triangular solves in float32 would lose most digits.
+    a = draw(8, 8) @ torch.diag(torch.logspace(0, -3, 8, dtype=torch.float64))
+    exact = Tikhonov(Matrix(a), 1e-6)
+    single = Tikhonov(Matrix(a), 1e-6).float()
+    y = draw(8, seed=1)
+    error = (single(y.float()).double() - exact(y)).norm() / (exact.norm().lower * y.norm())
+    assert float(error) < 1e-4
+
+
+def test_factor_is_made_at_first_use_and_neither_pickled_nor_copied() -> None:
+    operator = Tikhonov(Matrix(draw(40, 30)), 0.1)
+    fresh = len(pickle.dumps(operator))
+    operator(draw(40))
+    assert operator._made
+    assert len(pickle.dumps(operator)) == fresh
+    assert not copy.deepcopy(operator)._made
+
+
+def test_factor_follows_the_weights_of_the_operator() -> None:
+    inner = Diagonal(torch.ones(3))
+    operator = Tikhonov(inner, 1.0)
+    ones = torch.ones(3)
+    torch.testing.assert_close(operator(ones), torch.full((3,), 0.5))
+    inner.load_state_dict({"weights": torch.full((3,), 2.0)})
+    torch.testing.assert_close(operator(ones), torch.full((3,), 0.4))
+
+
+def test_cg_items_do_not_depend_on_their_neighbours() -> None:
+    operator = Tikhonov(Matrix(draw(20, 15)), 0.1, solver="cg")
+    y = draw(4, 20, seed=1)
+    y[1], y[2] = 0.0, 1e200 * y[2]
+    y[3, 0] = math.nan
+    found = operator(y)
+    assert torch.equal(found[1], torch.zeros(15, dtype=torch.float64))
+    assert bool(found[3].isnan().all())
+    for item in (0, 2):
+        torch.testing.assert_close(found[item], operator(y[item]), rtol=1e-11, atol=0)
+
+
+def test_cg_keeps_no_graph_of_its_iterations() -> None:
+    operator = Tikhonov(Matrix(draw(20, 15)), 0.1, solver="cg")
+    names = set()
+    todo = [operator(draw(20).requires_grad_()).grad_fn]
+    count = 0
+    while todo:
+        node = todo.pop()
+        if node is not None:
+            count += 1
+            names.add(type(node).__name__)
+            todo.extend(following for following, _ in node.next_functions)
+    assert "_ConjugateGradientsBackward" in names
+    assert count < 10
+
+
+def test_cg_says_when_it_does_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korisk.operators.tikhonov._MOST_STEPS", 3)
+    operator = Tikhonov(Matrix(draw(20, 15)), 1e-6, solver="cg")
+    with pytest.raises(KoriskError, match=r"relative residual of 1e-13 within 3 steps.*raise mu"):
+        operator(draw(20))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Tikhonov(Identity(3), 0.0), "mu must be a finite number > 0, got 0.0"),
+        (lambda: Tikhonov(Identity(3), -1), "mu must be a finite number > 0, got -1"),
+        (lambda: Tikhonov(Identity(3), 1, solver="gc"), "solver must be one of factor, cg"),
+        (lambda: Tikhonov(torch.eye(3), 1), "operator must be a LinearOperator"),  # type: ignore[arg-type]
+        (
+            lambda: Tikhonov(Identity((256, 256)), 1.0),
+            r"at most 20,000 rows, got 65,536 \(32.0 GiB\); use a smaller image or solver='cg'",
+        ),
+        (lambda: Tikhonov(Diagonal([1.0], trainable=True), 1.0), r"requires_grad_\(False\)"),
+    ],
+)
+def test_inverses_that_are_refused(make: Callable[[], Any], words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        make()
+
+
+def test_mu_below_rounding_is_refused() -> None:
+    a = 1e8 * draw(8, 2) @ draw(2, 8, seed=1)
+    with pytest.raises(KoriskError, match="mu must stand above the rounding of A"):
+        Tikhonov(Matrix(a), 1e-6)(draw(8))
+
+
+def test_large_sides_are_left_to_cg() -> None:
+    operator = Tikhonov(Identity((256, 256)), 1.0, solver="cg")
+    x = torch.ones(256, 256)
+    torch.testing.assert_close(operator(x), x / 2)
