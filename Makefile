@@ -6,11 +6,11 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit bench clean
+.PHONY: help run test lint types unit bench bench-operators clean
 
 help: ## show the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
-	|| grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST)
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
+	|| grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
 
 # The stamp is written last, so an interrupted set-up is simply done again.
 $(READY): Makefile pyproject.toml constraints.txt
@@ -27,6 +27,7 @@ run: $(READY) ## plan from the paper's pilots, and show its CT bound and what th
 	@$(BIN)/korisk bound examples/ct_h128_ko.yaml --target 0.006
 	@$(BIN)/korisk bound examples/ct_h128_fc.yaml --target 0.006
 	@$(BIN)/korisk published
+	@$(BIN)/korisk operators 32 40 32
 
 test: lint types unit ## everything that CI checks: style, types, tests
 
@@ -43,6 +44,12 @@ unit: $(READY)
 bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
 	@for name in import_time fit_speed planner; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+bench-operators: $(READY) ## compare the operators with other libraries (half an hour on two cores)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/operators-requirements.txt
+	@$(BIN)/python benchmarks/operators.py --check
+	@$(BIN)/python benchmarks/operators.py --quality
+	@$(BIN)/python benchmarks/operators.py
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -48,32 +48,6 @@ def test_the_script_makes_the_files(script: ModuleType, H: int) -> None:
 
 def test_norms_at_h128_are_the_known_ones(script: ModuleType) -> None:
     found = script.norms(kr.Footprint(128, 60, 128))
-    assert found.filter == pytest.approx(0.0260, rel=0.01)
-    assert found.backprojection == pytest.approx(85.7, rel=0.01)
-    assert found.composed == pytest.approx(0.317, rel=0.01)
-
-
-def test_the_projector_integrates_a_disc(script: ModuleType) -> None:
-    # An independent reference: chords of a disc, 2 sqrt(r^2 - s^2), and its mass in every view.
-    size = kr.Footprint(128, 12, 128)
-    axis = range(128)
-    radius = 40.0
-    import numpy as np
-
-    x, y = np.meshgrid(np.array(axis) - 63.5, np.array(axis) - 63.5)
-    disc = (x**2 + y**2 <= radius**2).astype(float)
-    sinogram = (script.projector(size) @ disc.ravel()).reshape(size.V, size.B)
-    s = np.arange(size.B) - 63.5
-    chords = 2 * np.sqrt(np.maximum(radius**2 - s**2, 0))
-    assert np.abs(sinogram - chords).mean() < 1.0
-    assert sinogram.sum(axis=1) == pytest.approx(disc.sum(), rel=0.01)
-
-
-@pytest.mark.parametrize("row", published.CALIBRATION, ids=lambda row: f"H{row.H}")
-def test_composed_bounds_of_the_examples_are_the_calibrated_lines(
-    row: published.CalibrationRow,
-) -> None:
-    for kind, line in (("ko", row.known), ("fc", row.dense)):
-        found = kr.risk_line(kr.Network.read(EXAMPLES / f"ct_h{row.H}_{kind}.yaml"))
-        assert line.floor <= found.floor <= 1.005 * line.floor
-        assert line.slope <= found.slope <= 1.005 * line.slope
+    assert found.filter.upper == pytest.approx(0.0260, rel=0.01)
+    assert found.backprojection.upper == pytest.approx(85.7, rel=0.01)
+    assert found.composed.upper == pytest.approx(0.317, rel=0.01)

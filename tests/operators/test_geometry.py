@@ -282,8 +282,8 @@ def test_a_short_detector_is_said_once_and_in_numbers() -> None:
     (warning,) = caught
     assert str(warning.message) == (
         f"the detector is too short: its 16 mm miss {geometry.truncation:.1%} of the disc "
-        "inscribed in the image, averaged over views; raise bins= or bin_spacing=, or expect truncation "
-        "artefacts"
+        "inscribed in the image, averaged over views; raise bins= or bin_spacing=, or expect "
+        "truncation artefacts"
     )
 
 

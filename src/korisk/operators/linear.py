@@ -88,12 +88,12 @@ class LinearOperator(nn.Module, ABC):
     def forward(self, x: Tensor) -> Tensor:
         """A x; x has shape (..., *domain)."""
         self._check(x, self.domain, "input")
-        return _in_full_precision(self._map, x)
+        return _applied(self._map, x, self.domain, self.range)
 
     def adjoint(self, y: Tensor) -> Tensor:
         """A^T y; y has shape (..., *range)."""
         self._check(y, self.range, "input of the adjoint")
-        return _in_full_precision(self._map_adjoint, y)
+        return _applied(self._map_adjoint, y, self.range, self.domain)
 
     def _check(self, x: Tensor, shape: Shape, what: str) -> None:
         if not isinstance(x, Tensor):
@@ -223,21 +223,19 @@ class LinearOperator(nn.Module, ABC):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         """The bracket; called on the operator in double precision."""
-        if math.prod(self.domain) <= math.prod(self.range):
-            shape, gram = self.domain, lambda x: self.adjoint(self(x))
-        else:
-            shape, gram = self.range, lambda y: self(self.adjoint(y))
-        if self.nonnegative:
-            return _lanczos.nonnegative_norm(
-                gram, shape, self.device, width=width, fallback=lambda: self._schur_bound()
-            )
-        return _lanczos.random_start_norm(gram, shape, self.device, width=width, seed=seed)
+        inner = math.prod(self.domain) <= math.prod(self.range)
+        there, back = (self, self.adjoint) if inner else (self.adjoint, self)
+        start = _lanczos.start(self.domain if inner else self.range, self.nonnegative, seed)
+        start = start.to(self.device)
+        size = _lanczos.size(there(start))
+        if size == 0:  # so is, almost surely, the image of every other vector
+            return NormBracket(0.0, 0.0, how="every vector is mapped to zero")
 
-    def _schur_bound(self) -> float:
-        """||A||^2 <= max(A 1) max(A^T 1), for matrices without negative entries."""
-        ones = torch.ones(self.domain, dtype=self.dtype, device=self.device)
-        other = torch.ones(self.range, dtype=self.dtype, device=self.device)
-        return math.sqrt(float(self(ones).max()) * float(self.adjoint(other).max()))
+        def gram(x: Tensor) -> Tensor:  # of A / size, whose square neither over- nor underflows
+            return cast(Tensor, back(there(x) / size)) / size
+
+        search = _lanczos.nonnegative_norm if self.nonnegative else _lanczos.random_start_norm
+        return scaled_bracket(search(gram, start, width=width), size)
 
     def in_double(self) -> LinearOperator:
         """This operator in float64; itself where it is so already."""
@@ -531,8 +529,12 @@ def _signed_name(operator: LinearOperator) -> str:
     return f"-{operator.name}" if minus else operator.name
 
 
-def _in_full_precision(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Autocast would round what an exact adjoint needs."""
+def _applied(
+    function: Callable[[Tensor], Tensor], x: Tensor, source: Shape, target: Shape
+) -> Tensor:
+    """The function of x, in x's precision: autocast would round what an exact adjoint needs."""
+    if x.numel() == 0:  # an empty batch, which some libraries refuse; still part of the graph
+        return x.new_zeros((*x.shape[: x.ndim - len(source)], *target)) + x.sum()
     if not torch.is_autocast_enabled(x.device.type):
         return function(x)
     with torch.autocast(x.device.type, enabled=False):

@@ -41,7 +41,7 @@ def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
     of the two add up to one.
     """
     rise, fall = margin - fan, margin + fan
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):  # where a denominator vanishes, the range is empty
         rising = np.sin(math.pi / 4 * view / rise) ** 2
         falling = np.sin(math.pi / 4 * (math.pi + 2 * margin - view) / fall) ** 2
     weight = np.where(view < 2 * rise, rising, np.where(view > math.pi - 2 * fan, falling, 1.0))

@@ -1,0 +1,277 @@
+"""Weights before filtering, and filtered backprojection as a network of visible layers."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import korisk as kr
+from korisk.errors import KoriskError
+from korisk.operators import (
+    FanBeam,
+    Geometry,
+    ParallelBeam,
+    Projector,
+    cosine_weights,
+    fbp,
+    fbp_weights,
+    parker_weights,
+    released_fbp,
+    released_geometry,
+    released_projector,
+    released_weights,
+)
+from korisk.operators.weights import parker
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def wide_fan(views: int = 180, *, arc: float | None = None, start: float = 0.0) -> FanBeam:
+    return FanBeam(
+        64,
+        views=views,
+        arc=arc,
+        start=start,
+        bins=120,
+        bin_spacing=2.0,
+        source_to_center=120,
+        source_to_detector=200,
+    )
+
+
+# Weights
+
+
+@given(
+    margin=st.floats(-0.3, 0.8),
+    fan=st.floats(-0.6, 0.6),
+    part=st.floats(0, 1),
+)
+@settings(max_examples=200)
+def test_weights_of_a_line_measured_twice_add_up_to_one(
+    margin: float, fan: float, part: float
+) -> None:
+    arc = math.pi + 2 * margin
+    view = part * arc
+    once = float(parker(np.array(view), np.array(fan), margin=margin))
+    assert 0 <= once <= 1
+    again = [view + 2 * fan + turn for turn in (-math.pi, math.pi)]
+    inside = [other for other in again if 0 <= other <= arc]
+    total = once + sum(
+        float(parker(np.array(other), np.array(-fan), margin=margin)) for other in inside
+    )
+    if any(math.isclose(other, edge, abs_tol=1e-9) for other in again for edge in (0, arc)):
+        return  # whether the edge of the arc was measured is a matter of rounding
+    assert total == pytest.approx(1.0, abs=1e-9)
+
+
+def test_the_second_ray_is_the_same_line() -> None:
+    # (b, g) and (b + pi + 2 g, -g): the law above is about these.
+    geometry = wide_fan()
+    for view, fan in ((0.3, 0.2), (2.0, -0.4)):
+        lines = []
+        for b, g in ((view, fan), (view + math.pi + 2 * fan, -fan)):
+            source = geometry.source_to_center * np.array([-math.sin(b), math.cos(b)])
+            along = np.array([math.sin(b + g), -math.cos(b + g)])
+            lines.append((source - (source @ along) * along, along))
+        (foot, along), (other_foot, other_along) = lines
+        np.testing.assert_allclose(foot, other_foot, atol=1e-12)
+        np.testing.assert_allclose(along, -other_along, atol=1e-12)
+
+
+def test_a_full_turn_counts_every_ray_half() -> None:
+    np.testing.assert_array_equal(parker_weights(wide_fan()), 0.5)
+
+
+def test_cosines_are_those_of_the_fan_angles() -> None:
+    geometry = wide_fan()
+    np.testing.assert_allclose(cosine_weights(geometry), np.cos(geometry.fan_angles), rtol=1e-14)
+
+
+def test_an_even_parallel_scan_needs_no_weights() -> None:
+    np.testing.assert_array_equal(fbp_weights(ParallelBeam(8, views=7, bins=8)), 1.0)
+
+
+# Reconstructions
+
+
+def disc_error(geometry: Geometry, **options: object) -> float:
+    """How far the middle of a reconstructed disc of height one is from one."""
+    x, y = geometry.pixel_centres
+    radius = np.hypot(x[None, :], y[:, None])
+    reach = min(geometry.image_size) / 2
+    image = torch.from_numpy((radius < 0.7 * reach).astype(np.float64))
+    sinogram = Projector(geometry, dtype=torch.float64)(image)
+    found = fbp(geometry, dtype=torch.float64, **options)(sinogram).numpy()  # type: ignore[arg-type]
+    return float(abs(found[radius < 0.5 * reach].mean() - 1))
+
+
+UNEVEN = tuple(np.sort(np.random.default_rng(0).uniform(0, math.pi, 200)).tolist())
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        pytest.param(ParallelBeam(64, views=90, bins=64), id="parallel"),
+        pytest.param(
+            ParallelBeam(64, views=90, bins=200, pixel_spacing=0.3, bin_spacing=0.1), id="spacings"
+        ),
+        pytest.param(ParallelBeam(64, views=181, bins=64, arc=2 * math.pi), id="two half turns"),
+        pytest.param(ParallelBeam(64, angles=UNEVEN, bins=64), id="uneven angles"),
+        pytest.param(ParallelBeam(64, views=90, bins=80, detector_offset=3.3), id="offset"),
+        pytest.param(wide_fan(), id="fan"),
+        pytest.param(wide_fan(arc=wide_fan().short_scan), id="short scan"),
+        pytest.param(wide_fan(arc=5.5, start=1.0), id="more than a short scan"),
+    ],
+)
+def test_a_disc_comes_back_at_its_height(geometry: Geometry) -> None:
+    assert disc_error(geometry) < 0.01
+
+
+def test_pixel_driven_parallel_backprojection_has_the_same_scale() -> None:
+    geometry = ParallelBeam(64, views=90, bins=160, pixel_spacing=0.5, bin_spacing=0.25)
+    assert disc_error(geometry, backprojection="pixel") < 0.01
+
+
+def test_shepp_logan_is_as_good_as_scikit_images() -> None:
+    # 0.159 is iradon's relative error here: `python benchmarks/operators.py --quality`.
+    place = BENCHMARKS / "shepp_logan.py"
+    spec = importlib.util.spec_from_file_location("shepp_logan", place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    phantom = module.shepp_logan(256)
+    geometry = ParallelBeam(256, views=180, bins=256)
+    found = fbp(geometry)(Projector(geometry)(torch.from_numpy(phantom).float())).numpy()
+    x, y = geometry.pixel_centres
+    seen = np.hypot(x[None, :], y[:, None]) < 128
+    error = np.linalg.norm((found - phantom)[seen]) / np.linalg.norm(phantom[seen])
+    assert error <= 1.05 * 0.159
+
+
+# Layers
+
+
+def test_layers_are_visible_and_compose_to_the_whole() -> None:
+    geometry = ParallelBeam(16, views=12, bins=18)
+    network = fbp(geometry, dtype=torch.float64)
+    assert [layer.name for layer in network] == ["W", "K", "A^T"]
+    y = torch.rand(2, 12, 18, dtype=torch.float64)
+    torch.testing.assert_close(network(y), network["A^T"](network["K"](network["W"](y))))
+    with pytest.raises(KoriskError, match="layers: W, K, A"):
+        network["M"]
+
+
+def test_weights_train_and_stand_in_a_module() -> None:
+    geometry = ParallelBeam(16, views=12, bins=16)
+    network = fbp(geometry, trainable=True)
+    model = nn.Sequential(network, nn.ReLU())
+    (weights,) = model.parameters()
+    assert weights.shape == (12, 16)
+    image = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(0))
+    sinogram = Projector(geometry)(image)
+    optimiser = torch.optim.SGD(model.parameters(), lr=2.0)
+    losses = []
+    for _ in range(60):
+        optimiser.zero_grad()
+        loss = (model(sinogram) - image).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0]
+    other = nn.Sequential(fbp(geometry, trainable=True), nn.ReLU())
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(sinogram), model(sinogram))
+
+
+def test_a_fans_adjoint_does_not_reconstruct() -> None:
+    with pytest.raises(KoriskError, match="use backprojection='pixel'"):
+        fbp(wide_fan(), backprojection="adjoint")
+
+
+# As released
+
+
+def test_released_geometry_is_that_of_the_sweeps() -> None:
+    geometry = released_geometry(128)
+    assert geometry.sinogram_shape == (60, 128)
+    assert geometry.angle_array[-1] == pytest.approx(math.pi)
+    x, _ = geometry.pixel_centres
+    np.testing.assert_allclose(x, np.linspace(-128 / 3, 128 / 3, 128), rtol=1e-12)
+    source, _ = geometry.rays()
+    b = geometry.angle_array
+    np.testing.assert_allclose(
+        source[:, 5], 1000 * np.stack([-np.sin(b), np.cos(b)], axis=1), atol=1e-9
+    )
+    assert eval(repr(geometry)) == geometry
+    with pytest.raises(KoriskError, match=r"sides \[128, 256, 512\], got 64"):
+        released_geometry(64)
+
+
+def test_released_weights_are_parkers_without_overscan() -> None:
+    geometry = released_geometry(128)
+    found = released_weights(geometry)
+    offsets = np.arange(128) - 63.5
+    for at_view, at_bin in ((0, 3), (1, 5), (2, 127), (30, 60), (58, 120), (59, 127), (57, 0)):
+        b = math.pi * at_view / 59
+        g = math.atan(offsets[at_bin] / 1500)
+        if 0 <= b < -2 * g:
+            expected = math.sin(math.pi * b / (4 * -g)) ** 2
+        elif b <= math.pi - 2 * g:
+            expected = 1.0
+        else:
+            expected = math.sin(math.pi * (math.pi - b) / (4 * g)) ** 2
+        expected *= 1500 / math.hypot(1500, offsets[at_bin])
+        assert found[at_view, at_bin] == pytest.approx(expected, abs=1e-12)
+
+
+def test_released_backprojection_is_its_formula() -> None:
+    geometry = released_geometry(128)
+    network = released_fbp(geometry, dtype=torch.float64)
+    y = torch.rand(60, 128, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = network(y)
+    filtered = np.fft.ifft(
+        np.fft.fft(released_weights(geometry) * y.numpy()) * np.abs(np.fft.fftfreq(128))
+    ).real
+    x = np.linspace(-128 / 3, 128 / 3, 128)
+    for row, column in ((30, 40), (64, 64), (90, 50)):
+        total = 0.0
+        for view, b in enumerate(np.linspace(0, math.pi, 60)):
+            depth = 1000 + x[column] * math.sin(b) - x[row] * math.cos(b)
+            offset = 1500 * (x[column] * math.cos(b) + x[row] * math.sin(b)) / depth
+            value = np.interp(offset, np.arange(128) - 63.5, filtered[view], left=0, right=0)
+            total += (1000 / depth) ** 2 * value
+        assert float(found[row, column]) == pytest.approx(math.pi / 60 * total, rel=1e-9)
+
+
+def test_released_projector_takes_twice_as_many_points_as_pixels() -> None:
+    operator = released_projector(released_geometry(128))
+    assert operator.stencil.samples == 256  # type: ignore[attr-defined]
+
+
+# In the theory
+
+
+def test_a_networks_layers_take_operators_and_compose_them() -> None:
+    geometry = ParallelBeam(24, views=20, bins=24)
+    f = fbp(geometry)
+    network = kr.Network(
+        [
+            kr.Learned("W", parameters=20 * 24, lipschitz=f["W"]),
+            kr.Known("K", lipschitz=f["K"]),
+            kr.Known("A^T", lipschitz=f["A^T"]),
+            kr.Known("ReLU", lipschitz=1.0),
+        ]
+    )
+    composed = (f["A^T"] @ f["K"]).norm()
+    product = f["A^T"].norm().upper * f["K"].norm().upper
+    assert network.tails("composed")[0] == pytest.approx(composed.upper, rel=1e-12)
+    assert network.tails("minkowski")[0] == pytest.approx(product, rel=1e-12)
+    assert composed.upper < 0.5 * product

@@ -1,0 +1,121 @@
+"""The algebra of operators, and what every operator promises about itself."""
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.operators import Composed, Diagonal, Identity, Matrix, ParallelBeam, Projector, stack
+from korisk.operators.linear import LinearOperator
+
+
+def matrix(rows: int, columns: int, seed: int = 0) -> Matrix:
+    generator = torch.Generator().manual_seed(seed)
+    return Matrix(torch.randn(rows, columns, dtype=torch.float64, generator=generator))
+
+
+def dense(operator: LinearOperator) -> Tensor:
+    return operator.as_matrix()
+
+
+def test_algebra_is_that_of_matrices() -> None:
+    a, b, c = matrix(4, 5), matrix(5, 3, 1), matrix(4, 5, 2)
+    torch.testing.assert_close(dense(a @ b), dense(a) @ dense(b))
+    torch.testing.assert_close(dense((a @ b).T), dense(b).t() @ dense(a).t())
+    torch.testing.assert_close(dense(2 * a - c / 4), 2 * dense(a) - dense(c) / 4)
+    torch.testing.assert_close(dense(-a), -dense(a))
+    torch.testing.assert_close(dense(sum([a, c])), dense(a) + dense(c))  # type: ignore[arg-type]
+    torch.testing.assert_close(dense(stack(a, c)), torch.cat([dense(a), dense(c)]))
+    assert a.T.T is a
+    x = torch.randn(2, 5, dtype=torch.float64)
+    torch.testing.assert_close(a @ x, a(x))
+
+
+def test_names_say_what_was_combined() -> None:
+    a, b = matrix(4, 5), matrix(4, 5)
+    a.name, b.name = "A", "B"
+    assert (a.T @ b).name == "A^T B"
+    assert (a - b).name == "(A + -B)"
+    assert stack(a, b).name == "[A; B]"
+    assert (2 * a).name == "A"
+
+
+@pytest.mark.parametrize(
+    ("combine", "message"),
+    [
+        (lambda a, b: a @ a, r"M cannot follow M: M gives \(4\), M takes \(5\)"),
+        (lambda a, b: a + b, r"the same shapes only, got M \(5\) -> \(4\) and M \(3\) -> \(5\)"),
+        (lambda a, b: stack(a, b), "share their domain"),
+        (lambda a, b: a @ b.float(), "bring them together with .to"),
+        (lambda a, b: a @ np.zeros(5), "convert arrays with torch.as_tensor"),
+        (lambda a, b: a * float("nan"), "scaled by a finite number, got nan"),
+        (lambda a, b: a * torch.ones((), requires_grad=True), "requires gradients"),
+        (lambda a, b: a / 0, "cannot be divided by zero"),
+        (lambda a, b: Composed([]), "at least one operator"),
+        (lambda a, b: stack(*[a, cast(Any, 3)]), "only LinearOperators can be combined, got 3"),
+        (lambda a, b: a.norm(width=3), "width must be from 1e-4 to below 1, got 3"),
+        (lambda a, b: Identity((3, 0)), "shape must be a whole number >= 1, got 0"),
+        (lambda a, b: Identity(60000).as_matrix(), "would fill 13.4 GiB"),
+    ],
+)
+def test_what_does_not_go_together_is_said(combine: object, message: str) -> None:
+    with pytest.raises(KoriskError, match=message) as caught:
+        combine(matrix(4, 5), matrix(5, 3))  # type: ignore[operator]
+    assert "\n" not in str(caught.value)
+
+
+def test_moving_a_part_moves_what_was_made_of_it() -> None:
+    a = Matrix(torch.randn(3, 3))
+    combined = [a.T, 2 * a, a + Identity(3), stack(a, a), a @ a]
+    a.to(torch.float64)
+    x = torch.randn(3, dtype=torch.float64)
+    for operator in (combined[0], combined[1], combined[3], combined[4]):
+        assert operator.dtype == torch.float64
+        operator(x)
+
+
+def test_half_precision_is_refused_and_changes_nothing() -> None:
+    a = Matrix(torch.randn(3, 3))
+    with pytest.raises(KoriskError, match=r"float32 or torch.float64, got torch.float16"):
+        a.half()
+    assert a.dtype == a.matrix.dtype == torch.float32
+
+
+def test_autocast_does_not_round() -> None:
+    a, x = Matrix(torch.randn(30, 30)), torch.randn(30)
+    exact = a.matrix @ x
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (a.matrix @ x).dtype == torch.bfloat16  # what would happen without care
+        torch.testing.assert_close(a(x), exact)
+
+
+def test_weights_follow_the_precision_from_scratch() -> None:
+    # Converted from float32, the weights of a projector would be wrong in the eighth digit.
+    geometry = ParallelBeam(8, views=5, bins=9, pixel_spacing=1.1)
+    converted = Projector(geometry).to(torch.float64)
+    made = Projector(geometry, dtype=torch.float64)
+    assert torch.equal(converted.as_matrix(), made.as_matrix())
+
+
+def test_second_derivatives_pass() -> None:
+    geometry = ParallelBeam(5, views=4, bins=6)
+    operator = Projector(geometry, dtype=torch.float64)
+    x = torch.randn(5, 5, dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(operator(x).square().sum() / 2, x, create_graph=True)
+    rows = [
+        torch.autograd.grad(entry, x, retain_graph=True)[0].flatten()
+        for entry in gradient.flatten()
+    ]
+    truth = operator.as_matrix().t() @ operator.as_matrix()
+    torch.testing.assert_close(torch.stack(rows), truth)
+
+
+def test_gradients_reach_the_weights_through_both_directions() -> None:
+    w = Diagonal(torch.randn(6, dtype=torch.float64), trainable=True)
+    x, y = torch.randn(2, 6, dtype=torch.float64)
+    for value in ((w(x) * y).sum(), (w.adjoint(y) * x).sum()):
+        (gradient,) = torch.autograd.grad(value, list(w.parameters()))
+        torch.testing.assert_close(gradient, x * y)

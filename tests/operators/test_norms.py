@@ -1,0 +1,121 @@
+"""Norms with a direction: the truth lies in every bracket, and brackets are narrow."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from korisk.errors import KoriskError
+from korisk.operators import Matrix, ParallelBeam, Projector, fbp
+from korisk.operators.linear import LinearOperator
+
+
+def iterated(operator: LinearOperator, width: float = 0.01, seed: int = 0) -> tuple[float, float]:
+    """The bracket that an operator without special knowledge of itself gets."""
+    bracket = LinearOperator._norm(operator.in_double(), width, seed)
+    return bracket.lower, bracket.upper
+
+
+# The paper's geometry
+
+
+def test_norms_of_the_papers_scanner() -> None:
+    f = fbp(ParallelBeam(128, views=60, bins=128))
+    known = {"K": (f["K"], 0.0260), "A^T": (f["A^T"], 85.72), "A^T K": (f["A^T"] @ f["K"], 0.3169)}
+    for name, (operator, truth) in known.items():
+        bracket = operator.norm()
+        assert bracket.lower * (1 - 2e-3) <= truth <= bracket.upper, name
+        assert bracket.upper <= 1.01 * truth * (1 + 1e-3), name
+
+
+def test_brackets_of_the_composed_tail_are_within_two_per_cent() -> None:
+    f = fbp(ParallelBeam(256, views=90, bins=256))
+    bracket = (f["A^T"] @ f["K"]).norm(width=0.015)
+    assert bracket.upper <= 1.02 * bracket.lower
+    assert "probability < 1e-06" in bracket.how
+
+
+# Laws
+
+
+@given(
+    rows=st.integers(1, 30),
+    columns=st.integers(1, 30),
+    seed=st.integers(0, 10**6),
+    exponent=st.sampled_from([-170, -3, 0, 5, 140]),
+    decay=st.floats(0, 3),
+)
+@settings(max_examples=60)
+def test_iterated_brackets_hold_the_largest_singular_value(
+    rows: int, columns: int, seed: int, exponent: int, decay: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.standard_normal((rows, columns)) * np.exp(-decay * np.arange(columns))
+    truth = float(np.linalg.norm(matrix, 2))
+    lower, upper = iterated(Matrix(torch.from_numpy(matrix * 10.0**exponent)), seed=seed)
+    assert lower / 10.0**exponent <= truth * (1 + 1e-9)
+    assert truth <= upper / 10.0**exponent * (1 + 1e-9)
+    assert upper <= lower * 1.011
+
+
+@given(
+    rows=st.integers(1, 25),
+    columns=st.integers(1, 25),
+    seed=st.integers(0, 10**6),
+    empty=st.floats(0, 0.95),
+)
+@settings(max_examples=60)
+def test_brackets_of_nonnegative_matrices_are_certain(
+    rows: int, columns: int, seed: int, empty: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.uniform(size=(rows, columns)) * (rng.uniform(size=(rows, columns)) > empty)
+    truth = float(np.linalg.norm(matrix, 2))
+    operator = Matrix(torch.from_numpy(matrix))
+    assert operator.nonnegative
+    lower, upper = iterated(operator)
+    assert lower <= truth * (1 + 1e-9)
+    assert truth <= upper * (1 + 1e-9)
+    schur = np.sqrt(matrix.sum(1).max() * matrix.sum(0).max())
+    assert upper <= schur * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_brackets_of_projectors_hold_their_norms(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    geometry = ParallelBeam(
+        int(rng.integers(4, 12)),
+        bins=20,
+        angles=tuple(rng.uniform(0, 6, size=6).tolist()),
+        pixel_spacing=float(rng.uniform(0.5, 1.5)),
+    )
+    operator = Projector(geometry)
+    truth = float(np.linalg.norm(operator.sparse_matrix().toarray(), 2))
+    bracket = operator.norm()
+    assert bracket.lower * (1 - 1e-6) <= truth <= bracket.upper * (1 + 1e-6)
+    assert "certified" in bracket.how
+
+
+def test_a_narrower_bracket_can_be_asked_for() -> None:
+    matrix = Matrix(torch.randn(40, 300, generator=torch.Generator().manual_seed(0)))
+    for width in (0.1, 0.01, 0.001):
+        lower, upper = iterated(matrix, width)
+        assert upper <= lower * (1 + width) * (1 + 1e-9)
+
+
+def test_the_zero_operator_has_norm_zero() -> None:
+    assert iterated(Matrix(torch.zeros(3, 4))) == (0.0, 0.0)
+    assert (0 * Matrix(torch.randn(3, 4))).norm().upper == 0.0
+
+
+def test_the_same_seed_gives_the_same_bracket() -> None:
+    operator = Matrix(torch.randn(30, 20, generator=torch.Generator().manual_seed(1)))
+    assert iterated(operator, seed=4) == iterated(operator, seed=4)
+
+
+def test_nan_is_said_and_not_bracketed() -> None:
+    operator = Matrix(torch.eye(3))
+    operator.matrix[0, 0] = float("nan")
+    with pytest.raises(KoriskError, match="gives NaN or infinity"):
+        iterated(operator)
