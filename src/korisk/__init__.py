@@ -1,5 +1,9 @@
 """korisk: how much training data a network with known operators needs, and what each one saves."""
 
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from korisk._version import __version__
 from korisk.curves.calibrate import CURVE_METHODS, Calibration, calibrate
 from korisk.curves.compare import Comparison, Crossover, compare
@@ -32,6 +36,17 @@ from korisk.theory import (
     structural_factor,
     two_factors,
 )
+
+if TYPE_CHECKING:
+    from korisk import operators as operators
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`korisk.operators` without an import of its own; PyTorch is loaded when it is first asked."""
+    if name == "operators":
+        return import_module("korisk.operators")
+    raise AttributeError(f"module 'korisk' has no attribute {name!r}")
+
 
 __all__ = [
     "CURVE_METHODS",

@@ -11,6 +11,10 @@ class KoriskError(ValueError):
     exit_code: ClassVar[int] = 2
 
 
+class MissingExtraError(KoriskError, ImportError):
+    """What was asked for needs a package that is not installed; the message names the extra."""
+
+
 class KoriskWarning(UserWarning):
     """What was asked for can be done, and its user should know something about it."""
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.operators import FanBeam, Geometry, ParallelBeam, PixelBackprojector, Projector, engines
+from korisk.operators._folded import FoldedMatrix, folds
 from korisk.operators.linear import LinearOperator
 from korisk.operators.stencils import Joseph
 
@@ -189,6 +190,32 @@ def test_a_batch_of_any_size_is_its_images_one_by_one(batch: int) -> None:
     torch.testing.assert_close(operator(x), one_by_one, rtol=1e-13, atol=1e-13)
     one_by_one = torch.stack([operator.adjoint(sinogram) for sinogram in y])
     torch.testing.assert_close(operator.adjoint(y), one_by_one, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("views", [2, 4, 6, 8, 10, 60])
+def test_a_scan_folded_in_four_is_the_whole_scan(views: int) -> None:
+    stencil = Joseph(ParallelBeam(9, views=views, bins=13, bin_spacing=0.8))
+    assert folds(stencil)
+    whole, folded = (
+        engines.CpuMatrix(stencil, torch.float64),
+        FoldedMatrix(stencil, torch.float64),
+    )
+    x, y = random(3, 81), random(3, 13 * views)
+    torch.testing.assert_close(folded.project(x), whole.project(x), rtol=1e-12, atol=1e-12)
+    found, truth = folded.backproject(y), whole.backproject(y)
+    torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-12)
+
+
+def test_only_even_scans_fold() -> None:
+    for other in (
+        ParallelBeam(9, views=7, bins=13),
+        ParallelBeam((8, 9), views=8, bins=13),
+        ParallelBeam(9, views=8, bins=13, detector_offset=0.1),
+        ParallelBeam(9, views=8, bins=13, arc=3.0),
+        ParallelBeam(9, views=8, bins=13, start=0.1),
+        ParallelBeam(9, angles=(0.0, 1.0), bins=13),
+    ):
+        assert not folds(Joseph(other))
 
 
 def test_operators_of_one_geometry_share_one_matrix_while_they_live() -> None:

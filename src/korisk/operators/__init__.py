@@ -3,9 +3,9 @@
 try:
     import torch  # noqa: F401
 except ModuleNotFoundError as missing:
-    from korisk.errors import KoriskError
+    from korisk.errors import MissingExtraError
 
-    raise KoriskError(
+    raise MissingExtraError(
         "korisk.operators needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from korisk.operators.engines import DeviceMatrix, Engine, entry_count
 from korisk.operators.geometry import FanBeam
-from korisk.operators.stencils import Joseph
+from korisk.operators.stencils import Joseph, nearer_to_x
 
 _LANES = 32  # images a program works on at once
 _SMALL_MATRIX = 2e7  # entries: 0.3 GB with the transpose
@@ -207,7 +207,7 @@ class TritonJoseph(Engine):
         self._steps: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
         geometry = stencil.geometry
         point, direction = geometry.rays()
-        along_x = np.abs(direction[..., 0]) >= np.abs(direction[..., 1])
+        along_x = nearer_to_x(torch.tensor(direction)).numpy()
         along = np.where(along_x, direction[..., 0], direction[..., 1])
         across = np.where(along_x, direction[..., 1], direction[..., 0])
         along_0 = np.where(along_x, point[..., 0], point[..., 1])
@@ -395,8 +395,12 @@ def _interleaved(
 ) -> Tensor:
     """(batch, rows columns) as (rows, columns, batch) with margins of zeros and whole lanes."""
     batch = len(source)
-    beside = triton.cdiv(batch, lanes) * lanes
     rows, columns = shape
+    if batch == 1:  # already side by side, and one launch fewer
+        down, right = margins
+        padded = torch.nn.functional.pad(source.view(rows, columns), (right, right, down, down))
+        return padded.view(-1, 1)
+    beside = triton.cdiv(batch, lanes) * lanes
     items = (rows + 2 * margins[0]) * (columns + 2 * margins[1])
     target = source.new_empty(items, beside)
     block = 64 if lanes >= 16 else 256
@@ -409,6 +413,8 @@ def _interleaved(
 def _separated(source: Tensor, batch: int) -> Tensor:
     """(items, lanes) as (batch, items)."""
     items, beside = source.shape
+    if beside == 1:
+        return source.view(1, items)
     target = source.new_empty(batch, items)
     lanes = min(_LANES, beside)
     block = 64 if lanes >= 16 else 256

@@ -226,6 +226,12 @@ class Geometry(ABC):
         shown_angle = float(self.angle_array[members].min())
         return shown_angle - float(self.view_weights[members].sum()) / 2, total
 
+    @property
+    def inscribed(self) -> str:
+        """What is inscribed in the image, as messages name it."""
+        rows, columns = self.image_shape
+        return "disc" if rows == columns else "ellipse"
+
     @cached_property
     def truncation(self) -> float:
         """The share of the ellipse inscribed in the image that the detector misses, over views."""
@@ -244,8 +250,8 @@ class Geometry(ABC):
             width = self.bins * self.bin_spacing
             warnings.warn(
                 f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of the "
-                "disc inscribed in the image, averaged over views; raise bins= or bin_spacing=, "
-                "or expect truncation artefacts",
+                f"{self.inscribed} inscribed in the image, averaged over views; raise bins= or "
+                "bin_spacing=, or expect truncation artefacts",
                 KoriskWarning,
                 stacklevel=4,
             )

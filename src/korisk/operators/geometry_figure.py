@@ -30,7 +30,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Circle, Patch, Polygon, Rectangle
+    from matplotlib.patches import Circle, Ellipse, Patch, Polygon, Rectangle
 except ModuleNotFoundError as error:
     raise KoriskError("a plot needs matplotlib; pip install 'korisk[report]'") from error
 
@@ -241,9 +241,8 @@ def _draw_scanner(axes: Axes, scene: _Scene) -> list[Entry]:
     ]
     if scene.geometry.truncation > WORTH_SHADING:
         missed = Patch(facecolor=_MISSED, alpha=0.8)
-        entries.append(
-            (missed, f"missed by the detector: {scene.geometry.truncation:.1%} of the disc")
-        )
+        share = f"{scene.geometry.truncation:.1%} of the {scene.geometry.inscribed}"
+        entries.append((missed, f"missed by the detector: {share}"))
     return entries
 
 
@@ -346,21 +345,28 @@ def _draw_image(axes: Axes, scene: _Scene, *, grid: bool = True) -> None:
     axes.add_patch(
         Rectangle(corner, width, height, fill=False, edgecolor=_DARK, linewidth=0.9, gid="image")
     )
-    radius = min(geometry.image_size) / 2
-    disc = Circle(
-        (0, 0), radius, fill=False, edgecolor=_DISC, linewidth=1.2, linestyle="--", zorder=2.2
+    disc = Ellipse(
+        (0, 0),
+        width,
+        height,
+        fill=False,
+        edgecolor=_DISC,
+        linewidth=1.2,
+        linestyle="--",
+        zorder=2.2,
     )
     axes.add_patch(disc)
     if geometry.truncation > WORTH_SHADING:
-        box = (-radius, radius, radius, -radius)
-        shaded = axes.imshow(_missed(geometry, radius), extent=box, zorder=1.2, gid="missed")
+        box = (-width / 2, width / 2, height / 2, -height / 2)
+        shaded = axes.imshow(_missed(geometry), extent=box, zorder=1.2, gid="missed")
         shaded.set_clip_path(disc)
 
 
-def _missed(geometry: Geometry, radius: float) -> FloatArray:
-    """A picture of the disc's square, as opaque as the share of views that miss each point."""
-    grid = ((np.arange(160) + 0.5) / 80 - 1) * radius
-    x, y = np.meshgrid(grid, grid)
+def _missed(geometry: Geometry) -> FloatArray:
+    """A picture of the image's square, as opaque as the share of views that miss each point."""
+    height, width = geometry.image_size
+    grid = ((np.arange(160) + 0.5) / 80 - 1) / 2
+    x, y = np.meshgrid(grid * width, grid * height)
     chosen = np.unique(np.linspace(0, geometry.views_count - 1, _MOST_VIEWS).astype(int))
     share = np.zeros_like(x)
     for view in chosen:
@@ -463,9 +469,8 @@ def _note(geometry: Geometry) -> str:
 
 def _image_words(geometry: Geometry) -> str:
     step = _grid_step(geometry)
-    return f"disc inscribed in the image; a grid line every {_counted(step, 'pixel')}".replace(
-        "every 1 pixel", "at every pixel"
-    )
+    spaced = "at every pixel" if step == 1 else f"every {_counted(step, 'pixel')}"
+    return f"{geometry.inscribed} inscribed in the image; a grid line {spaced}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -28,12 +28,9 @@ class _Product(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(x: Tensor, operator: _StencilOperator, project: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, operator: _StencilOperator, project: bool) -> Tensor:
+        ctx.operator, ctx.project = operator, project
         return operator._product(x, project)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, ctx.operator, ctx.project = inputs
 
     @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None, None]:
@@ -43,6 +40,21 @@ class _Product(torch.autograd.Function):
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         return _apply(tangents[0], ctx.operator, ctx.project)
 
+
+class _TransformedProduct(torch.autograd.Function):
+    """The same for torch.func, in the form that it asks for, which is slower to call."""
+
+    @staticmethod
+    def forward(x: Tensor, operator: _StencilOperator, project: bool) -> Tensor:
+        return operator._product(x, project)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.operator, ctx.project = inputs
+
+    backward = _Product.backward
+    jvp = _Product.jvp
+
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], x: Tensor, operator: Any, project: bool
@@ -51,8 +63,13 @@ class _Product(torch.autograd.Function):
         return _apply(x.movedim(in_dims[0], 0), operator, project), 0
 
 
+# Inside vmap, jvp or grad of torch.func; a PyTorch that cannot tell gets the slower form.
+_inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
 def _apply(x: Tensor, operator: _StencilOperator, project: bool) -> Tensor:
-    result: Tensor = _Product.apply(x, operator, project)  # type: ignore[no-untyped-call]
+    form: Any = _TransformedProduct if _inside_transform() else _Product
+    result: Tensor = form.apply(x, operator, project)
     return result
 
 

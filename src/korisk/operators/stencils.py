@@ -88,7 +88,7 @@ class Joseph(Stencil):
             torch.from_numpy(np.ascontiguousarray(part)).to(device)
             for part in self.geometry.rays(views)
         )
-        steps_x = direction[..., 0].abs() >= direction[..., 1].abs()
+        steps_x = nearer_to_x(direction)
         along = torch.where(steps_x, direction[..., 0], direction[..., 1])
         across = torch.where(steps_x, direction[..., 1], direction[..., 0])
         slope = (across / along).unsqueeze(-1)
@@ -116,6 +116,12 @@ class Joseph(Stencil):
         )
         bins = torch.arange(self.geometry.bins, device=device)
         return Taps(pixel.flatten(2), bins[None, :, None], weight.flatten(2))
+
+
+def nearer_to_x(direction: Tensor) -> Tensor:
+    """Whether rays of these directions (..., 2) step along x; at 45 degrees, all along y."""
+    # With a margin, so that rounding does not let rays that are mirror images differ.
+    return direction[..., 0].abs() > direction[..., 1].abs() * (1 + 1e-9)
 
 
 @dataclass(frozen=True)
