@@ -62,7 +62,7 @@ SCANS = {scan.size: scan for scan in (Scan(128, 60, 128), Scan(256, 90, 256), Sc
 CPU_BATCHES = "1,32"
 CUDA_BATCHES = "1,32,1024,2048"
 FORWARD_ALONE = 2048  # from this batch on only the forward projection is measured
-BUDGET = 6.0  # seconds for a cell, shared by its settings and rounds
+SECONDS = 6.0  # for a cell, shared by its settings and rounds
 ROUNDS = 2
 ONE_CALL = 3.0  # a call so long is not repeated
 MOST_CALLS = 100
@@ -135,8 +135,8 @@ def copy_bandwidth() -> float:
 # Measuring
 
 
-def measure(scan: Scan, peers: Sequence[Peer], batch: int, device: str) -> list[Cell]:
-    """Every peer on every entry."""
+def measure(scan: Scan, peers: Sequence[Peer], batch: int, device: str, limit: float) -> list[Cell]:
+    """Every peer on every entry, each within `limit` seconds or one call."""
     images, sinograms = _inputs(scan, batch, device)
     entries = ENTRIES if batch < FORWARD_ALONE else ENTRIES[:1]
     cells: list[Cell] = []
@@ -149,7 +149,7 @@ def measure(scan: Scan, peers: Sequence[Peer], batch: int, device: str) -> list[
                 works[peer.name] = peer.works(entry, images, sinograms)
             except Exception as trouble:
                 reasons[peer.name] = _why(trouble, peer.name)
-        measured = _in_rounds(works, batch, device)
+        measured = _in_rounds(works, batch, device, limit)
         for peer in peers:
             blank = Cell(scan.size, batch, entry, peer.name, reason=reasons.get(peer.name, ""))
             cells.append(_filled(blank, measured.get(peer.name, {})))
@@ -157,7 +157,9 @@ def measure(scan: Scan, peers: Sequence[Peer], batch: int, device: str) -> list[
     return cells
 
 
-def _in_rounds(works: dict[str, Works], batch: int, device: str) -> dict[str, dict[str, Measured]]:
+def _in_rounds(
+    works: dict[str, Works], batch: int, device: str, limit: float
+) -> dict[str, dict[str, Measured]]:
     """Milliseconds per image by peer and setting; all take turns, as what else runs here varies."""
     measured: dict[str, dict[str, Measured]] = {who: {} for who in works}
     for turn in range(ROUNDS):
@@ -168,7 +170,7 @@ def _in_rounds(works: dict[str, Works], batch: int, device: str) -> dict[str, di
                     continue
                 _say(f"batch {batch}: {who}, {name}")
                 try:
-                    taken = seconds(work, BUDGET / ROUNDS / len(settings), device)
+                    taken = seconds(work, limit / ROUNDS / len(settings), device)
                     measured[who][name] = min(before, taken / batch * 1e3)
                 except Exception as trouble:
                     measured[who][name] = _why(trouble, who)
@@ -483,22 +485,29 @@ def main(arguments: Iterable[str] | None = None) -> None:
         peers, failed = build(SCANS[size], found, options.device)
         missing |= {f"{name} at H {size}": reason for name, reason in failed.items()}
         for batch in _numbers("--batches", batches):
-            measured = measure(SCANS[size], peers, batch, options.device)
+            measured = measure(SCANS[size], peers, batch, options.device, options.seconds)
             show(measured, bandwidth)
             cells += measured
+            _keep(options, cells, where=where, load_before=load, missing=missing, copied=bandwidth)
     print()
     show_ratios(cells)
-    if options.json:
-        record = {
-            "where": where,
-            "threads": options.threads,
-            "load_before": load,
-            "torch": torch.__version__,
-            "copy_bytes_per_second": bandwidth,
-            "missing": missing,
-            "cells": [asdict(cell) for cell in cells],
-        }
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _keep(
+    options: argparse.Namespace, cells: list[Cell], *, copied: float | None, **about: object
+) -> None:
+    """Write what has been measured so far, so that a run which is cut short is not lost."""
+    if options.json is None:
+        return
+    record = {
+        **about,
+        "threads": options.threads,
+        "seconds": options.seconds,
+        "torch": torch.__version__,
+        "copy_bytes_per_second": copied,
+        "cells": [asdict(cell) for cell in cells],
+    }
+    options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
@@ -507,6 +516,7 @@ def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
     parser.add_argument("--batches", help=f"{CPU_BATCHES}, on CUDA {CUDA_BATCHES}")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each cell, about")
     parser.add_argument("--peers", default="astra,torchtomo,deepinv,skimage")
     parser.add_argument("--method", choices=("auto", "matrix", "on_the_fly"), default="auto")
     parser.add_argument("--json", type=Path, help="write all figures here")

@@ -1,5 +1,7 @@
 """What the documents say against what is there."""
 
+import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -96,3 +98,46 @@ def test_the_pilots_of_the_docs_are_read(tmp_path: Path) -> None:
         path = tmp_path / "pilot.csv"
         path.write_text(content)
         assert kr.Curve.read(path).sizes.tolist() == [4, 16, 64]
+
+
+def test_the_tables_of_the_operators_are_those_of_the_benchmark() -> None:
+    spec = importlib.util.spec_from_file_location(
+        "operator_tables", ROOT / "benchmarks" / "operator_tables.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "operators.md").read_text()
+    made = [line for line in module.tables() if line.startswith("|")]
+    assert len(made) > 20
+    for line in made:
+        assert line in page
+
+
+def test_the_speeds_in_the_readme_are_those_of_the_benchmark() -> None:
+    readme = (ROOT / "README.md").read_text()
+    kept = {
+        name: {
+            (cell["size"], cell["batch"], cell["entry"], cell["who"]): cell["ms"]
+            for cell in json.loads(
+                (ROOT / "benchmarks" / "results" / f"operators_{name}.json").read_text()
+            )["cells"]
+        }
+        for name in ("arm", "h200")
+    }
+    arm, card = kept["arm"], kept["h200"]
+    for entry, words in (("forward", "{:.2f} ms an image to project"), ("fbp", "{:.2f} ms to")):
+        ours = arm[128, 32, entry, "korisk"]
+        peers = min(
+            value
+            for (size, batch, which, who), value in arm.items()
+            if (size, batch, which) == (128, 32, entry) and who != "korisk" and value
+        )
+        assert words.format(ours) in " ".join(readme.split())
+        assert f"{peers / ours:.0f}" in readme
+    ours = card[512, 2048, "forward", "korisk"]
+    ratio = card[512, 2048, "forward", "cuSPARSE"] / ours
+    assert f"takes {1e3 * ours:.0f} µs an image, {ratio:.1f} times less than" in " ".join(
+        readme.split()
+    )
