@@ -3,13 +3,14 @@
 import importlib.util
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 import korisk as kr
 from korisk.errors import KoriskError
@@ -32,10 +33,11 @@ from korisk.operators.weights import parker
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-def wide_fan(views: int = 180, *, arc: float | None = None, start: float = 0.0) -> FanBeam:
+def wide_fan(*, arc: float | None = None, start: float = 0.0, offset: float = 0.0) -> FanBeam:
     return FanBeam(
         64,
-        views=views,
+        views=180,
+        detector_offset=offset,
         arc=arc,
         start=start,
         bins=120,
@@ -101,18 +103,30 @@ def test_an_even_parallel_scan_needs_no_weights() -> None:
 # Reconstructions
 
 
-def disc_error(geometry: Geometry, **options: object) -> float:
-    """How far the middle of a reconstructed disc of height one is from one."""
+def chords(geometry: Geometry, centre: tuple[float, float], radius: float) -> Tensor:
+    """The sinogram of a disc of height one, in closed form."""
+    point, direction = geometry.rays()
+    away = point - np.array(centre)
+    distance = np.abs(away[..., 0] * direction[..., 1] - away[..., 1] * direction[..., 0])
+    return torch.from_numpy(2 * np.sqrt(np.clip(radius**2 - distance**2, 0, None)))
+
+
+def disc_mean_and_spread(geometry: Geometry, **options: Any) -> tuple[float, float, float]:
+    """Of a reconstructed disc away from the centre: mean and spread inside, mean outside."""
+    half = min(geometry.image_size) / 2
+    centre, radius = (0.3 * half, -0.2 * half), 0.4 * half
+    options = {"window": "hann", "dtype": torch.float64, **options}
+    found = fbp(geometry, **options)(chords(geometry, centre, radius)).numpy()
     x, y = geometry.pixel_centres
-    radius = np.hypot(x[None, :], y[:, None])
-    reach = min(geometry.image_size) / 2
-    image = torch.from_numpy((radius < 0.7 * reach).astype(np.float64))
-    sinogram = Projector(geometry, dtype=torch.float64)(image)
-    found = fbp(geometry, dtype=torch.float64, **options)(sinogram).numpy()  # type: ignore[arg-type]
-    return float(abs(found[radius < 0.5 * reach].mean() - 1))
+    away = np.hypot(x[None, :] - centre[0], y[:, None] - centre[1])
+    inside = found[away < 0.6 * radius]
+    seen = np.hypot(x[None, :], y[:, None]) < 0.9 * half
+    outside = found[seen & (away > 1.4 * radius)]
+    return float(inside.mean()), float(inside.std()), float(np.abs(outside).mean())
 
 
-UNEVEN = tuple(np.sort(np.random.default_rng(0).uniform(0, math.pi, 200)).tolist())
+UNEVEN = tuple(np.random.default_rng(0).uniform(0, math.pi, 300).tolist())
+BUNCHED = (*np.linspace(0, 1, 200).tolist(), *np.linspace(1.02, 3.14, 80).tolist())
 
 
 @pytest.mark.parametrize(
@@ -120,23 +134,48 @@ UNEVEN = tuple(np.sort(np.random.default_rng(0).uniform(0, math.pi, 200)).tolist
     [
         pytest.param(ParallelBeam(64, views=90, bins=64), id="parallel"),
         pytest.param(
-            ParallelBeam(64, views=90, bins=200, pixel_spacing=0.3, bin_spacing=0.1), id="spacings"
+            ParallelBeam(64, views=90, bins=200, pixel_spacing=0.3, bin_spacing=0.1), id="fine bins"
         ),
+        pytest.param(ParallelBeam(64, views=90, bins=32, bin_spacing=2.0), id="coarse bins"),
         pytest.param(ParallelBeam(64, views=181, bins=64, arc=2 * math.pi), id="two half turns"),
-        pytest.param(ParallelBeam(64, angles=UNEVEN, bins=64), id="uneven angles"),
+        pytest.param(ParallelBeam(64, angles=UNEVEN, bins=64), id="random angles"),
+        pytest.param(ParallelBeam(64, angles=BUNCHED, bins=64), id="bunched angles"),
         pytest.param(ParallelBeam(64, views=90, bins=80, detector_offset=3.3), id="offset"),
+        pytest.param(ParallelBeam((48, 64), views=90, bins=80), id="not square"),
         pytest.param(wide_fan(), id="fan"),
+        pytest.param(wide_fan(offset=4.0), id="fan, offset"),
         pytest.param(wide_fan(arc=wide_fan().short_scan), id="short scan"),
         pytest.param(wide_fan(arc=5.5, start=1.0), id="more than a short scan"),
     ],
 )
-def test_a_disc_comes_back_at_its_height(geometry: Geometry) -> None:
-    assert disc_error(geometry) < 0.01
+def test_a_disc_comes_back_flat_and_at_its_height(geometry: Geometry) -> None:
+    mean, spread, outside = disc_mean_and_spread(geometry)
+    assert mean == pytest.approx(1, abs=0.01)
+    assert spread < 0.03
+    assert outside < 0.03
 
 
 def test_pixel_driven_parallel_backprojection_has_the_same_scale() -> None:
     geometry = ParallelBeam(64, views=90, bins=160, pixel_spacing=0.5, bin_spacing=0.25)
-    assert disc_error(geometry, backprojection="pixel") < 0.01
+    mean, spread, _ = disc_mean_and_spread(geometry, backprojection="pixel")
+    assert mean == pytest.approx(1, abs=0.005)
+    assert spread < 0.005
+
+
+def test_weights_of_a_fan_are_all_there() -> None:
+    geometry = wide_fan(arc=4.4)
+    uneven = geometry.view_weights[:, None] / geometry.view_weights.mean()
+    whole = uneven * parker_weights(geometry) * cosine_weights(geometry)
+    np.testing.assert_allclose(fbp_weights(geometry), whole, rtol=1e-14)
+    assert parker_weights(geometry).min() < 0.1
+    assert parker_weights(geometry).max() == 1.0
+
+
+def test_weights_of_bunched_angles_are_their_shares_of_the_arc() -> None:
+    weights = fbp_weights(ParallelBeam(8, angles=(0.0, 0.1, 0.2, 1.2, 2.2), bins=9))[:, 0]
+    # Halves of the gaps to both neighbours, the last and the first being pi - 2.2 apart.
+    shares = np.array([0.1 + math.pi - 2.2, 0.2, 1.1, 2.0, 1.0 + math.pi - 2.2]) / 2
+    np.testing.assert_allclose(weights, shares / shares.mean(), rtol=1e-8)
 
 
 def test_shepp_logan_is_as_good_as_scikit_images() -> None:

@@ -2,11 +2,13 @@
 
 import math
 import pickle
+import re
 import warnings
 from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -378,3 +380,46 @@ def test_the_source_must_stay_outside_the_corner_that_it_passes() -> None:
     with pytest.raises(KoriskError, match="outside the image"):
         fan(angles=(math.pi / 4,), source_to_center=corner - 0.1)
     assert fan(angles=(math.pi / 4,), source_to_center=corner + 1.0, bins=4000).views_count == 1
+
+
+# --- Values as users have them -------------------------------------------------------------------
+
+
+def test_scalars_of_numpy_and_torch_are_numbers() -> None:
+    plain = ParallelBeam(8, views=6, bins=9, pixel_spacing=0.5)
+    given = ParallelBeam(
+        np.array([8, 8]),  # type: ignore[arg-type]
+        views=np.int64(6),  # type: ignore[arg-type]
+        bins=torch.tensor(9),  # type: ignore[arg-type]
+        pixel_spacing=torch.tensor(0.5),  # type: ignore[arg-type]
+    )
+    assert given == plain
+    assert repr(given) == repr(plain)
+
+
+def test_the_usual_arc_may_be_given_or_not() -> None:
+    assert ParallelBeam(8, views=6, bins=9, arc=math.pi) == ParallelBeam(8, views=6, bins=9)
+
+
+def test_degrees_are_asked_about() -> None:
+    with pytest.warns(KoriskWarning, match=r"angles go up to 179.*numpy.deg2rad"):
+        ParallelBeam(8, angles=np.arange(180), bins=9)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shape": 65536, "bins": 9, "views": 3}, "fewer than 2^31 elements, got 4,294,967,296"),
+        ({"shape": 8, "bins": 10**6, "views": 10**6}, "1,000,000,000,000 rays (3725 GiB"),
+        ({"shape": 8, "bins": 9, "views": 3, "bin_spacing": 1e300}, "from 1e-9 to 1e9, got 1e+300"),
+        ({"shape": 8, "bins": 9, "angles": np.array(1.0)}, "must be a sequence of radians"),
+    ],
+)
+def test_what_no_machine_can_hold_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(KoriskError, match=re.escape(message)):
+        ParallelBeam(**options)
+
+
+def test_a_fan_without_its_distances_is_asked_for_them() -> None:
+    with pytest.raises(KoriskError, match="source_to_center is missing: a fan beam needs"):
+        FanBeam(8, views=3, bins=9)

@@ -53,6 +53,10 @@ def test_names_say_what_was_combined() -> None:
         (lambda a, b: a @ np.zeros(5), "convert arrays with torch.as_tensor"),
         (lambda a, b: a * float("nan"), "scaled by a finite number, got nan"),
         (lambda a, b: a * torch.ones((), requires_grad=True), "requires gradients"),
+        (lambda a, b: np.zeros(4) @ a, "stands left of what it is applied to"),
+        (lambda a, b: a + 3, "only LinearOperators can be combined, got 3"),
+        (lambda a, b: Composed(a), "must come in a list"),
+        (lambda a, b: a.norm(seed=1.5), "seed must be a whole number"),
         (lambda a, b: a / 0, "cannot be divided by zero"),
         (lambda a, b: Composed([]), "at least one operator"),
         (lambda a, b: stack(*[a, cast(Any, 3)]), "only LinearOperators can be combined, got 3"),
@@ -75,6 +79,15 @@ def test_moving_a_part_moves_what_was_made_of_it() -> None:
     for operator in (combined[0], combined[1], combined[3], combined[4]):
         assert operator.dtype == torch.float64
         operator(x)
+
+
+def test_parts_that_were_moved_apart_are_said() -> None:
+    a, w = Matrix(torch.randn(3, 3)), Diagonal(torch.ones(3))
+    operators = [w @ a, w + a, stack(a, w), 2 * (w @ a), (w @ a).T]
+    a.to(torch.float64)
+    for operator in operators:
+        with pytest.raises(KoriskError, match=r"bring them together with \.to"):
+            operator(torch.zeros(3, dtype=operator.dtype))
 
 
 def test_half_precision_is_refused_and_changes_nothing() -> None:

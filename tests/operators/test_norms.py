@@ -1,5 +1,7 @@
 """Norms with a direction: the truth lies in every bracket, and brackets are narrow."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korisk.errors import KoriskError
-from korisk.operators import Matrix, ParallelBeam, Projector, fbp
+from korisk.operators import Matrix, ParallelBeam, Projector, RampFilter, fbp
 from korisk.operators.linear import LinearOperator
 
 
@@ -57,6 +59,30 @@ def test_iterated_brackets_hold_the_largest_singular_value(
     assert lower / 10.0**exponent <= truth * (1 + 1e-9)
     assert truth <= upper / 10.0**exponent * (1 + 1e-9)
     assert upper <= lower * 1.011
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brackets_hold_where_many_singular_values_crowd_the_top(seed: int) -> None:
+    # Large enough that Lanczos stops before its end, and slow to converge: the top is a crowd.
+    n, width = 400, 0.03
+    rng = np.random.default_rng(seed)
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    singular = 1 - 0.2 * (np.arange(n) / n) ** 2
+    operator = Matrix(torch.from_numpy((left * singular) @ right.T))
+    bracket = LinearOperator._norm(operator, width, seed)
+    assert bracket.lower <= 1 + 1e-9
+    assert bracket.upper >= 1 - 1e-9
+    assert bracket.upper / bracket.lower == pytest.approx(1 + width, rel=1e-3)
+
+
+def test_lanczos_takes_the_steps_that_the_theorem_asks_for() -> None:
+    n, width = 90_000, 0.01
+    operator = RampFilter((1, n), dtype=torch.float64)
+    bracket = LinearOperator._norm(operator, width, 0)
+    (steps,) = (int(word) for word in bracket.how.split() if word.isdigit())
+    eps = 1 - (bracket.lower / bracket.upper) ** 2
+    chance = 1.648 * math.sqrt(n) * math.exp(-math.sqrt(eps) * (2 * steps - 1))
+    assert 1e-7 < chance < 1e-6 * (1 + 1e-4)
 
 
 @given(

@@ -175,6 +175,24 @@ def test_what_is_made_on_the_fly_is_what_the_matrix_gives(make: type[Projector])
 
 
 @pytest.mark.parametrize("make", EVERY)
+def test_a_view_too_large_for_memory_is_made_in_parts(
+    make: type[Projector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = make(method="on_the_fly", dtype=torch.float64)  # type: ignore[call-arg]
+    x, y = random(2, *operator.domain), random(2, *operator.range)
+    whole, back = operator(x), operator.adjoint(y)
+    monkeypatch.setattr(engines, "_CHUNK", operator.stencil.taps_per_view // 3)
+    assert max(taps.weight.numel() for *_, taps in operator._engine()._chunks()) <= engines._CHUNK  # type: ignore[attr-defined]
+    torch.testing.assert_close(operator(x), whole, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(operator.adjoint(y), back, rtol=1e-12, atol=1e-12)
+
+
+def test_a_single_bin_is_a_detector_too() -> None:
+    geometry = ParallelBeam(3, views=5, bins=1, bin_spacing=9)
+    assert Projector(geometry)(torch.ones(3, 3)).shape == (5, 1)
+
+
+@pytest.mark.parametrize("make", EVERY)
 def test_sparse_matrix_is_the_operators_matrix(make: type[Projector]) -> None:
     operator = make(dtype=torch.float64)  # type: ignore[call-arg]
     dense = operator.sparse_matrix().toarray()
@@ -295,6 +313,7 @@ def test_sizes_are_foretold_within_a_tenth() -> None:
         (lambda: Projector(FAN, kind="sampled", samples=1), "samples must be a whole number >= 2"),
         (lambda: Projector(PARALLEL, kind="rotate"), "one bin for each column"),
         (lambda: Projector(wrong((8, 8))), "geometry must be a ParallelBeam or FanBeam"),
+        (lambda: Projector(PARALLEL, device="nowhere"), "device must be one that PyTorch has"),
         (lambda: Projector(PARALLEL, dtype=torch.float16), "torch.float32 or torch.float64"),
         (
             lambda: Projector(
@@ -319,6 +338,7 @@ def test_wrong_projectors_are_refused_in_a_line(make: type[Projector], message: 
         (torch.zeros(14, 11, dtype=torch.float64), "must be torch.float32, got torch.float64"),
         (torch.zeros(14, 11, dtype=torch.int64), r"got torch.int64; .*\.to\(torch.float32\)"),
         (np.zeros((14, 11)), "must be a torch tensor"),
+        (torch.zeros(14, 11).to_sparse(), "must be a dense tensor, got torch.sparse_coo"),
         (torch.zeros(14, 11, device="meta"), "must be on cpu, got one on meta"),
     ],
 )

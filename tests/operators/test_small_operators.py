@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
+from korisk.operators import ParallelBeam, Projector
 from korisk.operators.diagonal import Diagonal, Identity, Matrix
 from korisk.operators.diffusion import Diffusion
 from korisk.operators.fourier import Fourier
@@ -365,7 +366,8 @@ def test_tikhonovs_adjoint_and_norm(sides: tuple[int, int], solver: str) -> None
     bracket = operator.norm()
     assert bracket.lower <= filtered.max() * (1 + 1e-12)
     assert filtered.max() <= bracket.upper * (1 + 1e-12)
-    assert bracket.upper <= bracket.lower * 1.02
+    if solver == "factor":  # with cg only what follows from ||A||
+        assert bracket.upper <= bracket.lower * 1.02
     if solver == "factor":
         assert bracket.upper <= bracket.lower * (1 + 1e-12)
         assert bracket.how == "eigenvalues of A^T A"
@@ -417,6 +419,26 @@ def test_factor_follows_the_weights_of_the_operator() -> None:
     torch.testing.assert_close(operator(ones), torch.full((3,), 0.4))
 
 
+@pytest.mark.parametrize("mu", [1e-2, 1e-5])
+def test_cg_in_single_precision_is_right_to_single_precision(mu: float) -> None:
+    a = Projector(ParallelBeam(12, views=8, bins=14))
+    y = torch.randn(8, 14, generator=torch.Generator().manual_seed(0))
+    matrix = a.in_double().as_matrix().numpy()
+    left, singular, right = np.linalg.svd(matrix, full_matrices=False)
+    truth = right.T @ (singular / (singular**2 + mu) * (left.T @ y.double().numpy().ravel()))
+    found = Tikhonov(a, mu, solver="cg")(y).numpy().ravel()
+    assert np.linalg.norm(found - truth) <= 1e-6 * np.linalg.norm(truth)
+
+
+def test_the_factor_follows_when_the_operator_moves() -> None:
+    a = Matrix(draw(5, 4).float())
+    y = draw(5)
+    inverse = Tikhonov(a, 0.1)
+    single = inverse(y.float())
+    a.to(torch.float64)
+    torch.testing.assert_close(inverse(y), single.double(), rtol=1e-5, atol=1e-5)
+
+
 def test_cg_items_do_not_depend_on_their_neighbours() -> None:
     operator = Tikhonov(Matrix(draw(20, 15)), 0.1, solver="cg")
     y = draw(4, 20, seed=1)
@@ -447,7 +469,7 @@ def test_cg_keeps_no_graph_of_its_iterations() -> None:
 def test_cg_says_when_it_does_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.operators.tikhonov._MOST_STEPS", 3)
     operator = Tikhonov(Matrix(draw(20, 15)), 1e-6, solver="cg")
-    with pytest.raises(KoriskError, match=r"relative residual of 1e-13 within 3 steps.*raise mu"):
+    with pytest.raises(KoriskError, match=r"relative residual of 1e-08 within 3 steps.*raise mu"):
         operator(draw(20))
 
 

@@ -77,6 +77,12 @@ def run(arguments: list[str]) -> int:
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
         return _fail(f"{message.rstrip('.')}; see korisk --help", 2)
+    except (MemoryError, RuntimeError) as error:
+        # PyTorch says with a plain RuntimeError that it could not allocate.
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+            raise
+        what = (str(error).splitlines() or ["it ran out"])[0]
+        return _fail(f"there is not enough memory: {what}; ask for less", 2)
     except OSError as error:
         _drop_output()
         if isinstance(error, BrokenPipeError):  # the reader has gone: `korisk ... | head`

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from korisk.operators import Geometry, LinearOperator
     from korisk.theory.bracket import NormBracket
 
-LARGEST_FACTORED = 8192  # rows of A^T A that are factored; larger ones are solved by iteration
+LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are solved by iteration
 WINDOWS = ("ramp", "shepp-logan", "cosine", "hamming", "hann")
 NOT_ADJOINT = (
     "In a fan beam's filtered backprojection A^T is pixel-driven and weighs pixels by their "

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError, shown
+from korisk.operators import _lanczos
 from korisk.operators.linear import LinearOperator, Shape, checked_shape, shape_text
 from korisk.theory.bracket import NormBracket
 
@@ -74,7 +75,7 @@ class Diagonal(LinearOperator):
         return y * self.weights
 
     def _norm(self, width: float, seed: int) -> NormBracket:
-        largest = float(self.weights.abs().max())
+        largest = _lanczos.size(self.weights)
         return NormBracket(largest, largest, how="largest |weight|")
 
 

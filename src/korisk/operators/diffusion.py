@@ -67,7 +67,7 @@ class Diffusion(LinearOperator):
         n = self.domain[0]
         k = 2 * math.pi / self.length * np.arange(n // 2 + 1)
         waves: np.ndarray[Any, np.dtype[np.complex128]] = np.exp(
-            -(self.viscosity * k**2 + 1j * self.speed * k) * self.time
+            -(self.viscosity * self.time * k**2 + 1j * self.speed * self.time * k)
         )
         if n % 2 == 0:
             # The points see of the last wave only cos(k x). Moved by c t it is cos(k x) cos(k c t)

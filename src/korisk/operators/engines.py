@@ -286,10 +286,10 @@ def sparse_matrix(
     return scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))
 
 
-def view_chunks(stencil: Stencil, limit: int = _CHUNK) -> Iterator[slice]:
-    """Runs of views whose taps fit the limit."""
+def view_chunks(stencil: Stencil) -> Iterator[slice]:
+    """Runs of views whose taps can be listed at once."""
     views = stencil.geometry.views_count
-    step = max(1, limit // stencil.taps_per_view)
+    step = max(1, _CHUNK // stencil.taps_per_view)
     for first in range(0, views, step):
         yield slice(first, min(first + step, views))
 
@@ -384,7 +384,7 @@ def _as_torch(matrix: Any, device: torch.device | str = "cpu") -> Tensor:
 
 
 class OnTheFly(Engine):
-    """Nothing stored: the taps of a few views are made, used in either direction and dropped."""
+    """Nothing stored: the taps of a few views, or of a part of one, are made, used and dropped."""
 
     def __init__(self, stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
         self.stencil, self.device, self.dtype = stencil, device, dtype
@@ -393,34 +393,35 @@ class OnTheFly(Engine):
         """(batch, pixels) -> (batch, views bins)."""
         views, bins = self.stencil.sinogram_shape
         result = images.new_zeros(len(images), views, bins)
-        for part, taps in self._chunks():
-            out = result[:, part]
-            for image, sinogram in zip(images, out, strict=True):
+        for part, elements, taps in self._chunks():
+            for image, sinogram in zip(images, result[:, part], strict=True):
                 if self.stencil.listed == "rays":
-                    sinogram.copy_((image[taps.pixel] * taps.weight).sum(-1))
+                    sinogram[:, elements] = (image[taps.pixel] * taps.weight).sum(-1)
                 else:
-                    values = image[:, None] * taps.weight
-                    flat = sinogram.new_zeros(values.shape[0], bins)
-                    flat.scatter_add_(1, taps.bin.flatten(1), values.flatten(1))
-                    sinogram.copy_(flat)
+                    values = image[elements, None] * taps.weight
+                    sinogram.scatter_add_(1, taps.bin.flatten(1), values.flatten(1))
         return result.flatten(1)
 
     def backproject(self, sinograms: Tensor) -> Tensor:
         """(batch, views bins) -> (batch, pixels)."""
         views, bins = self.stencil.sinogram_shape
         result = sinograms.new_zeros(len(sinograms), math.prod(self.stencil.image_shape))
-        for part, taps in self._chunks():
+        for part, elements, taps in self._chunks():
             piece = sinograms.view(-1, views, bins)[:, part]
             for sinogram, image in zip(piece, result, strict=True):
                 if self.stencil.listed == "rays":
-                    values = sinogram.unsqueeze(-1) * taps.weight
+                    values = sinogram[:, elements].unsqueeze(-1) * taps.weight
                     image.index_add_(0, taps.pixel.flatten(), values.flatten())
                 else:
                     taken = sinogram.gather(1, taps.bin.flatten(1)).view(taps.weight.shape)
-                    image.add_((taken * taps.weight).sum((0, -1)))
+                    image[elements] += (taken * taps.weight).sum((0, -1))
         return result
 
-    def _chunks(self) -> Iterator[tuple[slice, Taps]]:
+    def _chunks(self) -> Iterator[tuple[slice, slice, Taps]]:
+        listed = self.stencil.listed_count
+        step = max(1, listed * _CHUNK // max(self.stencil.taps_per_view, _CHUNK))
         for part in view_chunks(self.stencil):
-            taps = self.stencil.taps(part, self.device)
-            yield part, Taps(taps.pixel, taps.bin, taps.weight.to(self.dtype))
+            for first in range(0, listed, step):
+                elements = slice(first, min(first + step, listed))
+                taps = self.stencil.taps(part, self.device, elements)
+                yield part, elements, Taps(taps.pixel, taps.bin, taps.weight.to(self.dtype))

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk.operators.linear import LinearOperator
+from korisk.errors import KoriskError, shown
+from korisk.operators.linear import LinearOperator, checked_shape
 from korisk.theory import _checks
 from korisk.theory.bracket import NormBracket
 
@@ -52,15 +53,19 @@ def window_response(window: Window, frequency: FloatArray) -> FloatArray:
             return np.ones(len(frequency))
 
 
+def padded_length(bins: int) -> int:
+    """A power of two at least twice the bins, so that a convolution does not wrap."""
+    return int(2 ** math.ceil(math.log2(max(2 * bins, 4))))
+
+
 def filter_response(bins: int, window: Window) -> FloatArray:
     """The frequency response of the unit-spacing filter, for the real FFT of its padded length.
 
-    Padded to a power of two at least twice the bins, so that the convolution does not wrap; the
-    released filter is |f| on the bins alone, and wraps.
+    The released filter is |f| on the bins alone, without padding, and wraps.
     """
     if window == "released":
         return np.asarray(np.abs(np.fft.rfftfreq(bins)), dtype=np.float64)
-    length = 2 ** math.ceil(math.log2(max(2 * bins, 4)))
+    length = padded_length(bins)
     kernel = ramp_kernel(length // 2 + 1)
     around = np.concatenate([kernel, kernel[-2:0:-1]])
     frequency = np.fft.rfftfreq(length).astype(np.float64)
@@ -86,8 +91,10 @@ class RampFilter(LinearOperator):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        remedy = "give (views, bins)"
-        views, bins = (_checks.count("shape", side, at_least=1, remedy=remedy) for side in shape)
+        sides = checked_shape("shape", shape)
+        if len(sides) != 2:
+            raise KoriskError(f"shape must be (views, bins), got {shown(shape)}")
+        views, bins = sides
         _checks.one_of("window", window, WINDOWS)
         super().__init__((views, bins), (views, bins), name=name, device=device, dtype=dtype)
         self.window: Window = window
@@ -100,8 +107,7 @@ class RampFilter(LinearOperator):
 
     @property
     def _length(self) -> int:
-        response = filter_response(self.bins, self.window)
-        return self.bins if self.window == "released" else 2 * (len(response) - 1)
+        return self.bins if self.window == "released" else padded_length(self.bins)
 
     def response(self) -> FloatArray:
         """The frequency response, scaled, for the real FFT of the padded length."""

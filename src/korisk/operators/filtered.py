@@ -10,9 +10,9 @@ from korisk.errors import KoriskError
 from korisk.operators.diagonal import Diagonal
 from korisk.operators.engines import Method
 from korisk.operators.filter import RampFilter, Window
-from korisk.operators.geometry import FanBeam, Geometry
-from korisk.operators.linear import Composed, LinearOperator
-from korisk.operators.projector import PixelBackprojector, Projector, checked_geometry
+from korisk.operators.geometry import FanBeam, Geometry, require_geometry
+from korisk.operators.linear import Composed, LinearOperator, checked_device, checked_dtype
+from korisk.operators.projector import PixelBackprojector, Projector
 from korisk.operators.weights import fbp_weights
 from korisk.theory import _checks
 
@@ -33,15 +33,18 @@ def fbp(
     """A^T K W: sinogram (..., views, bins) to image (..., rows, columns).
 
     W weighs rays (see `fbp_weights`), K is the windowed ramp with the angle between views and all
-    spacings folded in, A^T backprojects: the adjoint of the Joseph projector for a parallel beam,
-    pixel-driven and distance-weighted for a fan. With `trainable` the weights W are parameters:
-    that is the known-operator network without its ReLU.
+    spacings folded in. A^T backprojects: the adjoint of the Joseph projector for a parallel beam
+    whose bins are no wider than pixels, pixel-driven for others and, distance-weighted, for a fan.
+    With `trainable` the weights W are parameters: that is the known-operator network without its
+    ReLU.
     """
-    checked_geometry(geometry)
+    require_geometry(geometry)
     _checks.one_of("backprojection", backprojection, BACKPROJECTIONS)
     fan = isinstance(geometry, FanBeam)
     if backprojection == "auto":
-        backprojection = "pixel" if fan else "adjoint"
+        # Rays that lie further apart than pixels leave gaps in the adjoint, as stripes.
+        coarse = geometry.bin_spacing > geometry.pixel_spacing * (1 + 1e-9)
+        backprojection = "pixel" if fan or coarse else "adjoint"
     if fan and backprojection == "adjoint":
         raise KoriskError(
             "a fan's filtered backprojection weighs pixels by their distance from the source, "
@@ -49,7 +52,7 @@ def fbp(
         )
     place = {"device": device, "dtype": dtype}
     weights = torch.from_numpy(fbp_weights(geometry)).to(
-        device=device, dtype=dtype or torch.get_default_dtype()
+        device=checked_device(device), dtype=checked_dtype(dtype)
     )
     spread = float(geometry.view_weights.mean())
     back: LinearOperator

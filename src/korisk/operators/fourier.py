@@ -101,7 +101,10 @@ def _mirrored(mask: Tensor) -> Tensor:
 def _checked_mask(given: Any, image: Shape) -> Tensor:
     if given is None:
         return torch.ones(image, dtype=torch.bool)
-    mask = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    try:
+        mask = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    except ValueError:
+        raise KoriskError(f"mask must be an array of 0 and 1, got {shown(given)}") from None
     if mask.ndim == 0 or mask.ndim > len(image) or not _broadcasts(mask.shape, image):
         raise KoriskError(
             f"mask must have the image's shape {shape_text(image)} or that of its last "

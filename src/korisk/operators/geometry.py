@@ -29,6 +29,7 @@ FloatArray = NDArray[np.float64]
 _TRUNCATION_WORTH_SAYING = 0.005
 _VIEWS_LOOKED_AT = 90  # for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
+_TURNS_WORTH_ASKING = 3
 _AT_MOST = {"at_least": 1, "at_most": 1_000_000}
 
 
@@ -54,17 +55,24 @@ class Geometry(ABC):
     _full_arc: ClassVar[float]  # after which rays repeat
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.name not in {"shape", "angles"}:
+                self._set(each.name, _plain(getattr(self, each.name)))
         self._set("shape", _image_shape(self.shape))
         remedy = "count the detector's bins"
         self._set("bins", _checks.count("bins", self.bins, **_AT_MOST, remedy=remedy))
         for name in ("pixel_spacing", "bin_spacing"):
             remedy = "give it in millimetres"
-            self._set(name, _checks.real(name, getattr(self, name), above=0, remedy=remedy))
+            spacing = _checks.real(name, getattr(self, name), above=0, remedy=remedy)
+            if not 1e-9 <= spacing <= 1e9:
+                raise KoriskError(f"{name} must be from 1e-9 to 1e9, got {spacing:g}; {remedy}")
+            self._set(name, spacing)
         remedy = "give the shift of the detector's centre in millimetres"
         offset = _checks.real("detector_offset", self.detector_offset, remedy=remedy)
         self._set("detector_offset", offset)
         self._set("start", _checks.real("start", self.start, remedy="give radians"))
         self._set_angles()
+        self._check_size()
         self._check_distances()
         self._warn_of_truncation()
 
@@ -73,7 +81,8 @@ class Geometry(ABC):
 
     def _set_angles(self) -> None:
         given: Any = self.angles
-        if isinstance(given, str) or not isinstance(given, Iterable):
+        scalar = getattr(given, "ndim", 1) == 0
+        if isinstance(given, str) or not isinstance(given, Iterable) or scalar:
             raise KoriskError(f"angles must be a sequence of radians, got {shown(given)}")
         checked = tuple(
             _checks.real(f"angles[{at}]", _plain(angle), remedy="give radians")
@@ -94,18 +103,34 @@ class Geometry(ABC):
                 raise KoriskError(
                     f"arc must be at most a full turn of 2 pi, got {arc:g}; give radians"
                 )
-            self._set("arc", arc)
+            self._set("arc", None if arc == self._full_arc else arc)  # as if it was not given
+
+    def _check_size(self) -> None:
+        pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
+        if max(pixels, rays) >= 2**31:
+            raise KoriskError(
+                f"an image or a sinogram must have fewer than 2^31 elements, got {pixels:,} pixels "
+                f"and {rays:,} rays ({4 * (pixels + rays) / 2**30:.0f} GiB in float32); reduce them"
+            )
 
     def _check_angles_alone(self) -> None:
         if self.arc is not None or self.start:
             raise KoriskError("give either angles= or views= with start= and arc=, not both")
-        if self.views is not None and self.views != len(self.angles):
+        given: Any = self.views
+        if given is not None and not (isinstance(given, int) and given == len(self.angles)):
             raise KoriskError(
                 f"views must be the number of angles, got views={shown(self.views)} and "
                 f"{len(self.angles)} angles; leave views= out"
             )
         if len(self.angles) > _AT_MOST["at_most"]:
             raise KoriskError(f"there may be a million views, got {len(self.angles):,} angles")
+        if max(map(abs, self.angles)) > _TURNS_WORTH_ASKING * 2 * math.pi:
+            warnings.warn(
+                f"angles go up to {max(map(abs, self.angles)):g}, which is many turns in radians; "
+                "convert degrees with numpy.deg2rad",
+                KoriskWarning,
+                stacklevel=6,
+            )
 
     def _check_distances(self) -> None:
         """Refuse what no scanner can be; geometries with a source override it."""
@@ -300,6 +325,9 @@ class ParallelBeam(Geometry):
         return np.cos(angle) * x + np.sin(angle) * y
 
 
+_MISSING: Any = None
+
+
 @dataclass(frozen=True, repr=False)
 class FanBeam(Geometry):
     """A point source opposite a flat detector, both turning about the centre.
@@ -310,8 +338,8 @@ class FanBeam(Geometry):
     """
 
     _: KW_ONLY
-    source_to_center: float = field(default=math.nan)
-    source_to_detector: float = field(default=math.nan)
+    source_to_center: float = field(default=_MISSING)
+    source_to_detector: float = field(default=_MISSING)
 
     _full_arc: ClassVar[float] = 2 * math.pi
 
@@ -319,6 +347,8 @@ class FanBeam(Geometry):
         for name in ("source_to_center", "source_to_detector"):
             given = getattr(self, name)
             remedy = "give millimetres"
+            if given is _MISSING:
+                raise KoriskError(f"{name} is missing: a fan beam needs its distances; {remedy}")
             self._set(name, _checks.real(name, given, above=0, remedy=remedy))
         reach = self.reach
         if self.source_to_center <= reach:
@@ -375,8 +405,21 @@ class FanBeam(Geometry):
         return self.source_to_detector * across / self.depth(x, y, views)
 
 
+def require_geometry(geometry: object) -> None:
+    """Refuse what is not a geometry."""
+    if not isinstance(geometry, Geometry):
+        raise KoriskError(f"geometry must be a ParallelBeam or FanBeam, got {shown(geometry)}")
+
+
+def require_fan(geometry: object, what: str) -> None:
+    """Refuse what is not a fan beam, for what only a fan has."""
+    if not isinstance(geometry, FanBeam):
+        raise KoriskError(f"{what} are for a FanBeam, got {shown(geometry)}")
+
+
 def _image_shape(given: object) -> tuple[int, int]:
-    sides = given if isinstance(given, tuple | list) else (given, given)
+    several = isinstance(given, tuple | list) or getattr(given, "ndim", 0) == 1
+    sides: Any = given if several else (given, given)
     if len(sides) != 2:
         raise KoriskError(
             f"shape must be (rows, columns) or one number for a square, got {shown(given)}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, shown
 from korisk.operators.geometry import FanBeam, FloatArray, Geometry
 
 try:
@@ -90,6 +90,8 @@ def draw_geometry(geometry: Geometry, path: str | PathLike[str] | None = None) -
 
 def check_path(path: str | PathLike[str]) -> str:
     """The kind of a figure's file, if its suffix names one and its folder is there."""
+    if not isinstance(path, str | PathLike):
+        raise KoriskError(f"path must be the name of a picture, got {shown(path)}")
     file = Path(path)
     kind = file.suffix.removeprefix(".").lower()
     if kind not in SUFFIXES:

@@ -35,6 +35,7 @@ class LinearOperator(nn.Module, ABC):
     PyTorch, and `_norm` where it knows more than Lanczos finds out.
     """
 
+    __array_ufunc__ = None  # so that NumPy's arrays leave `array @ A` to us, to be refused
     nonnegative = False  # whether every matrix entry is known to be >= 0
     _anchor: Tensor
 
@@ -52,8 +53,9 @@ class LinearOperator(nn.Module, ABC):
         self.range = checked_shape("range", range)
         self.name = name or type(self).__name__
         self._made: dict[str, Any] = {}
+        place = checked_device(device)
         self.register_buffer(
-            "_anchor", torch.empty(0, device=device, dtype=_checked_dtype(dtype)), persistent=False
+            "_anchor", torch.empty(0, device=place, dtype=checked_dtype(dtype)), persistent=False
         )
 
     @abstractmethod
@@ -111,11 +113,20 @@ class LinearOperator(nn.Module, ABC):
                 f"{self.name}: the {what} must be {self.dtype}, got {x.dtype}; convert it, or the "
                 f"operator with .to({x.dtype if x.dtype in DTYPES else torch.float32})"
             )
+        if x.layout != torch.strided:
+            raise KoriskError(
+                f"{self.name}: the {what} must be a dense tensor, got {x.layout}; use .to_dense()"
+            )
+        self._check_parts()
         if x.device != self.device:
             raise KoriskError(
                 f"{self.name}: the {what} must be on {self.device}, got one on {x.device}; move "
                 f'one of them with .to("{x.device}")'
             )
+
+    def _check_parts(self) -> None:
+        """Refuse parts that were moved apart since they were put together."""
+        return
 
     @property
     def T(self) -> LinearOperator:
@@ -136,7 +147,7 @@ class LinearOperator(nn.Module, ABC):
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         # nn.Module moves and converts everything through this method; a precision in which the
         # adjoint would not be one is refused here, once for .half(), .bfloat16() and .to().
-        _checked_dtype(fn(self._anchor).dtype)
+        checked_dtype(fn(self._anchor).dtype)
         module = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._made = {}
         return cast(Self, module)
@@ -151,6 +162,12 @@ class LinearOperator(nn.Module, ABC):
         raise KoriskError(
             f"{self.name} @ takes a torch tensor or another operator, got {shown(other)}; convert "
             "arrays with torch.as_tensor"
+        )
+
+    def __rmatmul__(self, other: object) -> Any:
+        raise KoriskError(
+            f"{self.name} stands left of what it is applied to, got {shown(other)} @ {self.name}; "
+            "use its adjoint, .T, for the other direction"
         )
 
     def __mul__(self, factor: float) -> LinearOperator:
@@ -168,8 +185,6 @@ class LinearOperator(nn.Module, ABC):
         return Scaled(self, -1.0)
 
     def __add__(self, other: LinearOperator) -> LinearOperator:
-        if not isinstance(other, LinearOperator):
-            return NotImplemented
         return Sum([self, other])
 
     def __radd__(self, other: object) -> LinearOperator:
@@ -178,8 +193,7 @@ class LinearOperator(nn.Module, ABC):
         return NotImplemented
 
     def __sub__(self, other: LinearOperator) -> LinearOperator:
-        if not isinstance(other, LinearOperator):
-            return NotImplemented
+        _checked_operators([other])
         return self + (-other)
 
     def as_matrix(self) -> Tensor:
@@ -218,8 +232,10 @@ class LinearOperator(nn.Module, ABC):
         """
         if not 1e-4 <= _checks.real("width", width, remedy="try 0.01") < 1:
             raise KoriskError(f"width must be from 1e-4 to below 1, got {shown(width)}; try 0.01")
+        remedy = "give a whole number to start from"
+        start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
         with torch.no_grad():
-            return self.in_double()._norm(width, seed)
+            return self.in_double()._norm(width, start)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         """The bracket; called on the operator in double precision."""
@@ -260,6 +276,9 @@ class Adjoint(LinearOperator):
 
     def _first_part(self) -> LinearOperator:
         return self.of
+
+    def _check_parts(self) -> None:
+        self.of._check_parts()
 
     @property
     def nonnegative(self) -> bool:  # type: ignore[override]
@@ -307,6 +326,9 @@ class Composed(LinearOperator):
 
     def _first_part(self) -> LinearOperator:
         return self.layers[0]
+
+    def _check_parts(self) -> None:
+        _same_place(self.layers)
 
     def __iter__(self) -> Iterator[LinearOperator]:
         return iter(self.layers)
@@ -365,6 +387,9 @@ class Scaled(LinearOperator):
     def _first_part(self) -> LinearOperator:
         return self.of
 
+    def _check_parts(self) -> None:
+        self.of._check_parts()
+
     @property
     def nonnegative(self) -> bool:  # type: ignore[override]
         """Whether every matrix entry is known to be >= 0."""
@@ -404,6 +429,9 @@ class Sum(LinearOperator):
 
     def _first_part(self) -> LinearOperator:
         return self.terms[0]
+
+    def _check_parts(self) -> None:
+        _same_place(self.terms)
 
     @property
     def terms(self) -> tuple[LinearOperator, ...]:
@@ -448,6 +476,9 @@ class Stacked(LinearOperator):
 
     def _first_part(self) -> LinearOperator:
         return self.rows[0]
+
+    def _check_parts(self) -> None:
+        _same_place(self.rows)
 
     @property
     def rows(self) -> tuple[LinearOperator, ...]:
@@ -499,7 +530,9 @@ def checked_shape(field: str, given: Any) -> Shape:
     return tuple(_checks.count(field, length, at_least=1, remedy=remedy) for length in lengths)
 
 
-def _checked_operators(given: Sequence[LinearOperator]) -> list[LinearOperator]:
+def _checked_operators(given: Any) -> list[LinearOperator]:
+    if not isinstance(given, Iterable) or isinstance(given, LinearOperator):
+        raise KoriskError(f"operators must come in a list, got {shown(given)}")
     operators = list(given)
     if not operators:
         raise KoriskError("there must be at least one operator, got none")
@@ -562,7 +595,21 @@ def _same_place(operators: Sequence[LinearOperator]) -> None:
             )
 
 
-def _checked_dtype(dtype: torch.dtype | None) -> torch.dtype:
+def checked_device(device: torch.device | str | None) -> torch.device | None:
+    """A device that is there, or None for PyTorch's default."""
+    if device is None:
+        return None
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise KoriskError(
+            f"device must be one that PyTorch has here, got {shown(device)}: {reason}"
+        ) from None
+
+
+def checked_dtype(dtype: torch.dtype | None) -> torch.dtype:
+    """float32 or float64, PyTorch's default where nothing is asked for."""
     chosen = torch.get_default_dtype() if dtype is None else dtype
     if chosen not in DTYPES:
         raise KoriskError(

@@ -8,10 +8,10 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError
 from korisk.operators import engines
 from korisk.operators.engines import Engine, Method
-from korisk.operators.geometry import Geometry
+from korisk.operators.geometry import Geometry, require_geometry
 from korisk.operators.linear import LinearOperator
 from korisk.operators.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
 from korisk.theory import _checks
@@ -158,7 +158,7 @@ class Projector(_StencilOperator):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        checked_geometry(geometry)
+        require_geometry(geometry)
         super().__init__(
             _stencil(geometry, kind, samples),
             backwards=False,
@@ -185,7 +185,7 @@ class PixelBackprojector(_StencilOperator):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        checked_geometry(geometry)
+        require_geometry(geometry)
         super().__init__(
             PixelDriven(geometry),
             backwards=True,
@@ -194,12 +194,6 @@ class PixelBackprojector(_StencilOperator):
             device=device,
             dtype=dtype,
         )
-
-
-def checked_geometry(geometry: object) -> None:
-    """Refuse what is not a geometry."""
-    if not isinstance(geometry, Geometry):
-        raise KoriskError(f"geometry must be a ParallelBeam or FanBeam, got {shown(geometry)}")
 
 
 def _stencil(geometry: Geometry, kind: Kind, samples: int | None) -> Stencil:

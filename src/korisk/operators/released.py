@@ -15,8 +15,8 @@ from korisk.errors import KoriskError
 from korisk.operators.diagonal import Diagonal
 from korisk.operators.engines import Method
 from korisk.operators.filter import RampFilter
-from korisk.operators.geometry import FanBeam, FloatArray
-from korisk.operators.linear import Composed
+from korisk.operators.geometry import FanBeam, FloatArray, require_fan
+from korisk.operators.linear import Composed, checked_device, checked_dtype
 from korisk.operators.projector import PixelBackprojector, Projector
 from korisk.operators.weights import cosine_weights, parker
 
@@ -26,7 +26,7 @@ _SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0
 
 def released_geometry(side: int) -> FanBeam:
     """The fan beam of the released sweeps at 128, 256 or 512 pixels a side."""
-    if side not in _SCANS:
+    if side not in list(_SCANS):
         raise KoriskError(f"the released sweeps have sides {sorted(_SCANS)}, got {side!r}")
     views, bins = _SCANS[side]
     # Pixel centres reach from edge to edge of what the detector sees at the centre.
@@ -54,6 +54,7 @@ def released_projector(
 
 def released_weights(geometry: FanBeam) -> FloatArray:
     """W before training, (views, bins): Parker's weights without overscan, times the cosine."""
+    require_fan(geometry, "the released weights")
     view = geometry.angle_array[:, None]
     fan = geometry.fan_angles[None, :]
     return parker(view, fan, margin=0.0) * cosine_weights(geometry)
@@ -68,8 +69,9 @@ def released_fbp(
     dtype: torch.dtype | None = None,
 ) -> Composed:
     """A^T K W as released: |f| without padding, and pi / V folded into K."""
-    chosen = dtype or torch.get_default_dtype()
-    weights = torch.from_numpy(released_weights(geometry)).to(device=device, dtype=chosen)
+    weights = torch.from_numpy(released_weights(geometry)).to(
+        device=checked_device(device), dtype=checked_dtype(dtype)
+    )
     ramp = RampFilter(
         geometry.sinogram_shape,
         window="released",

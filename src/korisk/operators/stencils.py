@@ -45,13 +45,18 @@ class Stencil(ABC):
     listed: ClassVar[Literal["rays", "pixels"]]
 
     @abstractmethod
-    def taps(self, views: slice, device: torch.device) -> Taps:
-        """The entries of some views, float64."""
+    def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
+        """The entries of some views, and of some of what is listed for them, float64."""
 
     @property
     @abstractmethod
     def taps_per_view(self) -> int:
         """How many entries `taps` lists for a view, zeros included."""
+
+    @property
+    def listed_count(self) -> int:
+        """How many rays, or pixels, are listed for a view."""
+        return self.geometry.bins if self.listed == "rays" else math.prod(self.image_shape)
 
     @property
     def image_shape(self) -> tuple[int, int]:
@@ -79,13 +84,13 @@ class Joseph(Stencil):
         """How many entries `taps` lists for a view, zeros included."""
         return self.geometry.bins * 2 * max(self.image_shape)
 
-    def taps(self, views: slice, device: torch.device) -> Taps:
+    def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: pixel and weight (views, bins, 2 steps)."""
         rows, columns = self.image_shape
         spacing = self.geometry.pixel_spacing
         # Rays are made on the CPU: their sines and cosines then agree on every device.
         point, direction = (
-            torch.from_numpy(np.ascontiguousarray(part)).to(device)
+            torch.from_numpy(np.array(part[:, elements])).to(device)
             for part in self.geometry.rays(views)
         )
         steps_x = nearer_to_x(direction)
@@ -114,7 +119,7 @@ class Joseph(Stencil):
         pixel = torch.where(
             steps_x[..., None, None], index * columns + here, here * columns + index
         )
-        bins = torch.arange(self.geometry.bins, device=device)
+        bins = torch.arange(self.geometry.bins, device=device)[elements]
         return Taps(pixel.flatten(2), bins[None, :, None], weight.flatten(2))
 
 
@@ -154,13 +159,13 @@ class RotateAndSum(Stencil):
         """How many entries `taps` lists for a view, zeros included."""
         return 4 * math.prod(self.image_shape)
 
-    def taps(self, views: slice, device: torch.device) -> Taps:
+    def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: pixel and weight (views, bins, 4 rows)."""
         rows, columns = self.image_shape
         degrees = np.rad2deg(self.geometry.angle_array[views])[:, None, None]
         cosine, sine = special.cosdg(degrees), special.sindg(degrees)
         centre = np.array([(rows - 1) / 2, (columns - 1) / 2])
-        j, i = np.meshgrid(np.arange(columns), np.arange(rows), indexing="ij")
+        j, i = np.meshgrid(np.arange(columns)[elements], np.arange(rows), indexing="ij")
         # Shift written as ndimage does, so that edges round the same way.
         shift_y = centre[0] - (cosine * centre[0] + sine * centre[1])
         shift_x = centre[1] - (-sine * centre[0] + cosine * centre[1])
@@ -169,7 +174,7 @@ class RotateAndSum(Stencil):
         hit = (y >= 0) & (y <= rows - 1) & (x >= 0) & (x <= columns - 1)
         pixel, weight = _bilinear(y, x, rows, columns)
         weight = torch.where(hit.unsqueeze(-1), weight * self.geometry.pixel_spacing, 0.0)
-        bins = torch.arange(columns, device=device)
+        bins = torch.arange(columns, device=device)[elements]
         return Taps(pixel.flatten(2).to(device), bins[None, :, None], weight.flatten(2).to(device))
 
 
@@ -203,13 +208,13 @@ class Sampled(Stencil):
         """How many entries `taps` lists for a view, zeros included."""
         return self.geometry.bins * 4 * self.samples
 
-    def taps(self, views: slice, device: torch.device) -> Taps:
+    def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: pixel and weight (views, bins, 4 samples)."""
         geometry = self.geometry
         assert isinstance(geometry, FanBeam)
         rows, columns = self.image_shape
-        source, direction = geometry.rays(views)
-        length = np.hypot(geometry.source_to_detector, geometry.offsets)
+        source, direction = (part[:, elements] for part in geometry.rays(views))
+        length = np.hypot(geometry.source_to_detector, geometry.offsets[elements])
         way = np.linspace(0.0, 1.0, self.samples)
         reach = direction * length[None, :, None]
         points = source[:, :, None, :] + way[None, None, :, None] * reach[:, :, None, :]
@@ -217,7 +222,7 @@ class Sampled(Stencil):
         y = torch.from_numpy(points[..., 1] / geometry.pixel_spacing + (rows - 1) / 2)
         pixel, weight = _bilinear(y, x, rows, columns)
         step = torch.from_numpy(length / self.samples)[None, :, None, None]
-        bins = torch.arange(geometry.bins, device=device)
+        bins = torch.arange(geometry.bins, device=device)[elements]
         return Taps(
             pixel.flatten(2).to(device),
             bins[None, :, None],
@@ -240,10 +245,13 @@ class PixelDriven(Stencil):
         """How many entries `taps` lists for a view, zeros included."""
         return 2 * math.prod(self.image_shape)
 
-    def taps(self, views: slice, device: torch.device) -> Taps:
+    def taps(self, views: slice, device: torch.device, elements: slice = slice(None)) -> Taps:
         """The entries of some views: bin and weight (views, pixels, 2)."""
         geometry = self.geometry
-        x, y = (part.ravel() for part in np.meshgrid(*geometry.pixel_centres))
+        columns = geometry.image_shape[1]
+        pixels = torch.arange(math.prod(geometry.image_shape))[elements]
+        across, down = geometry.pixel_centres
+        x, y = across[(pixels % columns).numpy()], down[(pixels // columns).numpy()]
         arrived = torch.from_numpy(geometry.detector_position(x, y, views)).to(device)
         position = (arrived - geometry.detector_offset) / geometry.bin_spacing
         position = position + (geometry.bins - 1) / 2
@@ -256,8 +264,9 @@ class PixelDriven(Stencil):
         if isinstance(geometry, FanBeam):
             depth = torch.from_numpy(geometry.depth(x, y, views)).to(device)
             weight = weight * (geometry.source_to_center / depth).square().unsqueeze(-1)
-        pixels = torch.arange(x.size, device=device)
-        return Taps(pixels[None, :, None], index.clamp(0, geometry.bins - 1).long(), weight)
+        return Taps(
+            pixels.to(device)[None, :, None], index.clamp(0, geometry.bins - 1).long(), weight
+        )
 
 
 def _bilinear(y: Tensor, x: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, shown
 from korisk.operators.linear import DTYPES, LinearOperator, Shape, shape_text
 from korisk.theory.bracket import NormBracket
 
@@ -76,6 +76,8 @@ class Report:
 
 def check(operator: LinearOperator, *, seed: int = 0, tolerance: float | None = None) -> Report:
     """Every law in turn; the first that is broken raises an AssertionError."""
+    if not isinstance(operator, LinearOperator):
+        raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
     norm = operator.norm()
     findings = []
     for law, function in _LAWS.items():

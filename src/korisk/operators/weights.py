@@ -7,13 +7,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.operators.geometry import FanBeam, Geometry
+from korisk.operators.geometry import FanBeam, Geometry, require_fan, require_geometry
 
 FloatArray = NDArray[np.float64]
 
 
 def cosine_weights(geometry: FanBeam) -> FloatArray:
     """cos of each bin's fan angle: D / sqrt(D^2 + s^2), (bins,)."""
+    require_fan(geometry, "cosine weights")
     distance = geometry.source_to_detector
     return np.asarray(distance / np.hypot(distance, geometry.offsets))
 
@@ -26,6 +27,7 @@ def parker_weights(geometry: FanBeam) -> FloatArray:
     arc, rays that were measured once keep the weight one, and those not measured stay missing.
     A full turn measures everything twice: one half.
     """
+    require_fan(geometry, "Parker's weights")
     first, arc = geometry.coverage
     if arc >= 2 * math.pi * (1 - 1e-9):
         return np.full(geometry.sinogram_shape, 0.5)
@@ -51,6 +53,7 @@ def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
 
 def fbp_weights(geometry: Geometry) -> FloatArray:
     """What W holds before training, (views, bins): one throughout for an even parallel scan."""
+    require_geometry(geometry)
     uneven = geometry.view_weights / geometry.view_weights.mean()
     weights = np.repeat(uneven[:, None], geometry.bins, axis=1)
     if isinstance(geometry, FanBeam):
