@@ -11,6 +11,7 @@ from korisk.curves.calibrate import CURVE_METHODS
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError, shown
+from korisk.figure_file import figure_kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,9 +66,9 @@ def read(
 
 def check_plot(path: Path) -> None:
     """Refuse a plot that could not be written before anything is computed."""
-    from korisk.report.pilot_figure import check
+    import korisk.report.pilot_figure  # noqa: F401 (says so where matplotlib is missing)
 
-    check(path)
+    figure_kind(path)
 
 
 def end(value: float) -> str:

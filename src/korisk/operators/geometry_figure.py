@@ -6,19 +6,16 @@ index, so the picture shows the image as `imshow` would.
 
 import io
 import math
-import secrets
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError
+from korisk.figure_file import figure_kind, write_figure
 from korisk.operators.geometry import FanBeam, FloatArray, Geometry
 
 try:
@@ -36,7 +33,6 @@ except ModuleNotFoundError as error:
 
 Entry = tuple[Artist, str]  # of the legend
 
-SUFFIXES = ("png", "svg", "pdf")
 DPI = 200
 WORTH_SHADING = 0.005  # share of the disc that the detector misses
 
@@ -67,7 +63,7 @@ def draw_geometry(geometry: Geometry, path: str | PathLike[str] | None = None) -
     A second panel magnifies the image where the source is far away. The Axes of the whole scanner
     is returned; its `figure` holds both.
     """
-    kind = None if path is None else check_path(path)
+    kind = None if path is None else figure_kind(path)
     with matplotlib.style.context(["default", _STYLE]):
         scene = _Scene(geometry)
         panels = 1 if scene.image_share >= _MAGNIFY_BELOW else 2
@@ -84,24 +80,8 @@ def draw_geometry(geometry: Geometry, path: str | PathLike[str] | None = None) -
             _frame(close, 0.62 * max(geometry.image_size), "its image, magnified")
         _head_and_foot(figure, geometry, entries)
         if path is not None and kind is not None:
-            _save(figure, Path(path), kind)
+            _save(figure, path, kind)
     return axes
-
-
-def check_path(path: str | PathLike[str]) -> str:
-    """The kind of a figure's file, if its suffix names one and its folder is there."""
-    if not isinstance(path, str | PathLike):
-        raise KoriskError(f"path must be the name of a picture, got {shown(path)}")
-    file = Path(path)
-    kind = file.suffix.removeprefix(".").lower()
-    if kind not in SUFFIXES:
-        raise KoriskError(
-            f"{path}: the suffix of a figure must be .png, .svg or .pdf, "
-            f"got {file.suffix or 'none'}; rename the file"
-        )
-    if "\0" not in str(path) and not file.parent.is_dir():
-        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
-    return kind
 
 
 # --- Where things are ----------------------------------------------------------------------------
@@ -482,27 +462,7 @@ def _counted(number: int, noun: str) -> str:
 # --- The file ------------------------------------------------------------------------------------
 
 
-def _save(figure: Figure, path: Path, kind: str) -> None:
-    """Write the file whole or not at all."""
+def _save(figure: Figure, path: str | PathLike[str], kind: str) -> None:
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=DPI, metadata=_UNDATED.get(kind, {}))
-    with _refusals(path):
-        temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                file.write(content.getvalue())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
-@contextmanager
-def _refusals(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = str(getattr(error, "strerror", None) or error).lower()
-        raise KoriskError(
-            f"{path}: cannot be written: {reason}; name a file in a folder that you may write to"
-        ) from None
+    write_figure(path, content.getvalue())

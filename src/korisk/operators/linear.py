@@ -300,7 +300,34 @@ class Adjoint(LinearOperator):
         return self.of._norm(width, seed)
 
 
-class Composed(LinearOperator):
+class _Several(LinearOperator):
+    """An operator made of others, its `parts`; subclasses name them as is usual for them."""
+
+    def __init__(
+        self, parts: list[LinearOperator], *, domain: Shape, range: Shape, name: str
+    ) -> None:
+        _same_place(parts)
+        place = {"device": parts[0].device, "dtype": parts[0].dtype}
+        super().__init__(domain, range, name=name, **place)  # type: ignore[arg-type]
+        self.parts = nn.ModuleList(parts)
+
+    @property
+    def _operators(self) -> tuple[LinearOperator, ...]:
+        return tuple(cast(LinearOperator, part) for part in self.parts)
+
+    def _first_part(self) -> LinearOperator:
+        return self._operators[0]
+
+    def _check_parts(self) -> None:
+        _same_place(self._operators)
+
+    @property
+    def nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether every matrix entry is known to be >= 0."""
+        return all(part.nonnegative for part in self._operators)
+
+
+class Composed(_Several):
     """Operators one after the other, the one that takes the input first: `layers`.
 
     `A @ B` is Composed([B, A]). Each layer stays visible: `f.layers`, `f["K"]`, `for layer in f`.
@@ -314,21 +341,12 @@ class Composed(LinearOperator):
                     f"{second.name} cannot follow {first.name}: {first.name} gives "
                     f"{shape_text(first.range)}, {second.name} takes {shape_text(second.domain)}"
                 )
-        _same_place(parts)
         super().__init__(
-            parts[0].domain,
-            parts[-1].range,
+            parts,
+            domain=parts[0].domain,
+            range=parts[-1].range,
             name=name or " ".join(part.name for part in reversed(parts)),
-            device=parts[0].device,
-            dtype=parts[0].dtype,
         )
-        self.parts = nn.ModuleList(parts)
-
-    def _first_part(self) -> LinearOperator:
-        return self.layers[0]
-
-    def _check_parts(self) -> None:
-        _same_place(self.layers)
 
     def __iter__(self) -> Iterator[LinearOperator]:
         return iter(self.layers)
@@ -339,12 +357,7 @@ class Composed(LinearOperator):
     @property
     def layers(self) -> tuple[LinearOperator, ...]:
         """The operators, input side first."""
-        return tuple(cast(LinearOperator, part) for part in self.parts)
-
-    @property
-    def nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether every matrix entry is known to be >= 0."""
-        return all(part.nonnegative for part in self.layers)
+        return self._operators
 
     def __getitem__(self, name: str) -> LinearOperator:
         for part in self.layers:
@@ -405,7 +418,7 @@ class Scaled(LinearOperator):
         return scaled_bracket(self.of._norm(width, seed), abs(self.factor))
 
 
-class Sum(LinearOperator):
+class Sum(_Several):
     """A + B + ..., all between the same shapes."""
 
     def __init__(self, terms: Sequence[LinearOperator]) -> None:
@@ -416,32 +429,17 @@ class Sum(LinearOperator):
                     f"operators can be added between the same shapes only, got {_arrow(parts[0])} "
                     f"and {_arrow(part)}"
                 )
-        _same_place(parts)
-        first = parts[0]
         super().__init__(
-            first.domain,
-            first.range,
+            parts,
+            domain=parts[0].domain,
+            range=parts[0].range,
             name="(" + " + ".join(_signed_name(part) for part in parts) + ")",
-            device=first.device,
-            dtype=first.dtype,
         )
-        self.parts = nn.ModuleList(parts)
-
-    def _first_part(self) -> LinearOperator:
-        return self.terms[0]
-
-    def _check_parts(self) -> None:
-        _same_place(self.terms)
 
     @property
     def terms(self) -> tuple[LinearOperator, ...]:
         """What is added."""
-        return tuple(cast(LinearOperator, part) for part in self.parts)
-
-    @property
-    def nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether every matrix entry is known to be >= 0."""
-        return all(part.nonnegative for part in self.terms)
+        return self._operators
 
     def _map(self, x: Tensor) -> Tensor:
         return _sum([part._map(x) for part in self.terms])
@@ -450,7 +448,7 @@ class Sum(LinearOperator):
         return _sum([part._map_adjoint(y) for part in self.terms])
 
 
-class Stacked(LinearOperator):
+class Stacked(_Several):
     """(A; B; ...): one domain, ranges joined along their first axis, as views of a scan are."""
 
     def __init__(self, parts: Sequence[LinearOperator]) -> None:
@@ -463,32 +461,17 @@ class Stacked(LinearOperator):
                 )
         if not rows[0].range:
             raise KoriskError("operators whose range is a single number cannot be stacked")
-        _same_place(rows)
-        first = rows[0]
         super().__init__(
-            first.domain,
-            (sum(part.range[0] for part in rows), *first.range[1:]),
+            rows,
+            domain=rows[0].domain,
+            range=(sum(part.range[0] for part in rows), *rows[0].range[1:]),
             name="[" + "; ".join(part.name for part in rows) + "]",
-            device=first.device,
-            dtype=first.dtype,
         )
-        self.parts = nn.ModuleList(rows)
-
-    def _first_part(self) -> LinearOperator:
-        return self.rows[0]
-
-    def _check_parts(self) -> None:
-        _same_place(self.rows)
 
     @property
     def rows(self) -> tuple[LinearOperator, ...]:
         """What is stacked, from the top."""
-        return tuple(cast(LinearOperator, part) for part in self.parts)
-
-    @property
-    def nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether every matrix entry is known to be >= 0."""
-        return all(part.nonnegative for part in self.rows)
+        return self._operators
 
     def _map(self, x: Tensor) -> Tensor:
         return torch.cat([part._map(x) for part in self.rows], dim=-len(self.range))

@@ -6,14 +6,12 @@ in the user's unit, errors on a logarithmic axis, scores of which larger is bett
 
 import io
 import math
-import secrets
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from korisk.curves.plan import Plan
 from korisk.curves.unit import words
 from korisk.curves.words import chance
 from korisk.errors import KoriskError
+from korisk.figure_file import figure_kind, write_figure
 from korisk.report.frame import Frame, Track, has_floor, values
 from korisk.report.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks, number
 
@@ -155,42 +154,11 @@ def answer(plan: Plan) -> str:
 
 def save(figure: Figure, path: str | PathLike[str]) -> None:
     """Write a figure as png, svg or pdf, by the file's suffix: whole, or not at all."""
-    kind = check(path)
+    kind = figure_kind(path)
     content = io.BytesIO()
     with _style():
         figure.savefig(content, format=kind, dpi=DPI, metadata=_METADATA[kind])
-    _write(Path(path), content.getvalue())
-
-
-def check(path: str | PathLike[str]) -> str:
-    """The kind of a figure's file, if its suffix names one and its folder is there."""
-    file = Path(path)
-    kind = file.suffix.removeprefix(".").lower()
-    if kind not in _METADATA:
-        raise KoriskError(
-            f"{path}: the suffix of a figure must be .png, .svg or .pdf, "
-            f"got {file.suffix or 'none'}; rename the file"
-        )
-    if "\0" not in str(path) and not file.parent.is_dir():
-        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
-    return kind
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(content)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = str(getattr(error, "strerror", None) or error).lower()
-        raise KoriskError(
-            f"{path}: cannot be written: {reason}; name a file in a folder that you may write to"
-        ) from None
+    write_figure(path, content.getvalue())
 
 
 @contextmanager
