@@ -195,3 +195,40 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--source-to-center" in done.stdout
     assert done.stdout.strip().endswith("[]")
+
+
+@pytest.mark.parametrize(("bin_spacing", "said"), [("1", False), ("2", True)])
+def test_it_says_where_the_backprojection_is_not_the_adjoint(
+    capsys: pytest.CaptureFixture[str], bin_spacing: str, said: bool
+) -> None:
+    out, _ = call(capsys, "16", "20", "24", "--bin", bin_spacing)
+    assert ("not the adjoint of A" in " ".join(out.split())) is said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 7 TiB"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_running_out_of_memory_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("korisk.cli.operators._scanner_operators", fail)
+    out, err = call(capsys, "16", "20", "24", code=2)
+    assert out == ""
+    assert err.startswith("korisk: there is not enough memory: ")
+    assert err.count("\n") == 1
+
+
+def test_other_failures_are_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("korisk.cli.operators._scanner_operators", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        run(["operators", "16", "20", "24"])

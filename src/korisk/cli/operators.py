@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are solved by iteration
 WINDOWS = ("ramp", "shepp-logan", "cosine", "hamming", "hann")
 NOT_ADJOINT = (
-    "In a fan beam's filtered backprojection A^T is pixel-driven and weighs pixels by their "
-    "distance from the source: it is not the adjoint of A, and its norm is another."
+    "The A^T of this filtered backprojection is pixel-driven, as a fan beam and bins wider than "
+    "pixels need: it is not the adjoint of A, and its norm is another."
 )
 
 
@@ -109,14 +109,15 @@ def operators(
         )
     if plot is not None:  # first: it is quick, and a wrong path should not cost the norms
         _draw(geometry, plot)
-    scanner = _rows(_scanner_operators(geometry, window, mu), width)
+    operators = _scanner_operators(geometry, window, mu)
+    scanner = _rows(operators, width)
     beside = _rows(_others(H), width)
     if as_json:
         print_json(_as_json(geometry, window, mu, scanner, beside))
         return
     out = console()
     out.print(_table(_title(geometry, window), scanner))
-    if fan:
+    if not _is_adjoint(operators["A^T"]):
         out.print(NOT_ADJOINT, highlight=False)
         out.print()
     out.print(_table("beside CT", beside))
@@ -183,6 +184,12 @@ def _draw(geometry: Geometry, path: Path) -> None:
 
 
 # --- Its operators -------------------------------------------------------------------------------
+
+
+def _is_adjoint(operator: LinearOperator) -> bool:
+    from korisk.operators import Adjoint
+
+    return isinstance(operator, Adjoint)
 
 
 def _scanner_operators(

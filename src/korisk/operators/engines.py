@@ -209,12 +209,6 @@ class CpuMatrix(Engine):
             target.restore(rows.times_columns(source.columns(part)), out)
         return result
 
-    def natural(self) -> scipy.sparse.csr_array:
-        """The matrix with pixels and rays numbered row by row."""
-        tiled = scipy.sparse.vstack(self.forward.blocks, format="csr")
-        natural = tiled[self.rays.place.numpy()][:, self.pixels.place.numpy()]
-        return scipy.sparse.csr_array(natural)
-
 
 class _Numbering:
     """A grid counted tile by tile: `order` lists flat indices so, `place` finds one in it."""
