@@ -12,10 +12,13 @@ import typer
 from korisk import __version__
 from korisk.cli.bound import bound
 from korisk.cli.compare import compare
+from korisk.cli.export import export
 from korisk.cli.footprint import footprint
 from korisk.cli.operators import operators
 from korisk.cli.plan import plan
 from korisk.cli.published import published
+from korisk.cli.reproduce import reproduce
+from korisk.cli.run import run as run_study
 from korisk.errors import KoriskError
 
 app = typer.Typer(
@@ -33,6 +36,9 @@ app.command()(bound)
 app.command()(footprint)
 app.command()(operators)
 app.command()(published)
+app.command()(reproduce)
+app.command(name="run")(run_study)
+app.command()(export)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

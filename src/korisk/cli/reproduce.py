@@ -1,0 +1,233 @@
+"""`korisk reproduce`: the paper's study, as released and done properly, beside its tables."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from korisk.cli.output import cells, console, number, print_json, table
+from korisk.cli.studying import (
+    Device,
+    Retry,
+    Wait,
+    Workers,
+    chosen_device,
+    numbers,
+    report_failures,
+    run_tasks,
+    summary_json,
+)
+from korisk.curves.compare import Crossover
+from korisk.studies.engine import Summary
+from korisk.studies.reproduction import (
+    NAME,
+    ORIGINS,
+    CalibrationLine,
+    Finding,
+    Sweep,
+    Verdict,
+    calibration,
+    findings,
+    studies,
+    sweeps,
+    verdicts,
+)
+from korisk.studies.store import Store, store_path
+from korisk.studies.study import PROTOCOLS, Protocol
+from korisk.theory import RiskLine, _checks
+
+
+def reproduce(
+    points: Annotated[
+        str | None,
+        typer.Option(
+            metavar="H,H,...",
+            help="Image sides: 8, 16, 32, 128, 256, 512. [default: 8,16,32,128; on a GPU also 256]",
+        ),
+    ] = None,
+    protocol: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="released (as the authors' code), rigorous, or both."),
+    ] = "both",
+    seeds: Annotated[
+        str | None,
+        typer.Option(metavar="S,S,...", help="Seeds. [default: the paper's, 5 small, 3 large]"),
+    ] = None,
+    device: Device = "auto",
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="All five points and the whole grid of N on a CPU too: hours."),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where results go, and are found again.")
+    ] = Path("reproduction"),
+    workers: Workers = None,
+    retry_failed: Retry = False,
+    wait: Wait = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Run the paper's study and set it beside its tables.
+
+    Four origins stand side by side: the paper's table, the authors' released results, our run of
+    their protocol, and our own done properly (fine rays, lambda chosen on images that are not the
+    test's, fits in closed form). Stop it at any moment: the next run goes on.
+    """
+    where = chosen_device(device)
+    planned = studies(
+        points=numbers("--points", points),
+        protocols=_protocols(protocol),
+        seeds=numbers("--seeds", seeds),
+        full=full,
+        on_gpu=where != "cpu",
+    )
+    tasks = [task for study in planned for task in study.tasks]
+    summary = run_tasks(
+        tasks,
+        {"name": NAME},
+        out,
+        device=where,
+        workers=workers,
+        retry=retry_failed,
+        wait=wait,
+        quiet=as_json,
+    )
+    asked = {task.point for task in tasks}
+    with Store.read(store_path(out)) as store:
+        found = sweeps(row for row in store.rows() if row.task.point in asked)
+    if as_json:
+        print_json(_as_json(found, summary, out))
+    elif found:
+        _print(found, out)
+    report_failures(out, summary)
+
+
+def _protocols(given: str) -> tuple[Protocol, ...]:
+    if given == "both":
+        return PROTOCOLS
+    _checks.one_of("--protocol", given, (*PROTOCOLS, "both"))
+    return tuple(each for each in PROTOCOLS if each == given)
+
+
+# --- What is printed -----------------------------------------------------------------------------
+
+
+def _print(found: list[Sweep], out: Path) -> None:
+    screen = console()
+    lines = calibration(found)
+    _print_calibration(screen, lines)
+    if judged := verdicts(found):
+        _print_verdicts(screen, judged)
+    for finding in findings(found):
+        screen.print("- " + _in_words(finding), highlight=False)
+    screen.print(
+        f"\nResults lie in {store_path(out)}; korisk export {out} writes them as a table.",
+        highlight=False,
+    )
+
+
+def _print_calibration(screen: Console, lines: list[CalibrationLine]) -> None:
+    shown = table(
+        "Calibration as in the paper's Table 2: floor / sigma", "point", "model", *ORIGINS, text=2
+    )
+    for line in lines:
+        texts = [_pair(line.by_origin[origin]) for origin in ORIGINS]
+        if line.reduced:
+            texts[-1] += " *"
+        shown.add_row(*cells(f"H = {line.side}, {line.metric}", line.model, *texts))
+    screen.print(shown)
+    screen.print(
+        "Rigorous figures are fitted over the paper's N. They are errors of other images, rays and "
+        "fits: the columns agree where the protocol does."
+        + (" * from a reduced grid of N; --full has them all." if _any_reduced(lines) else ""),
+        highlight=False,
+    )
+    screen.print()
+
+
+def _any_reduced(lines: list[CalibrationLine]) -> bool:
+    return any(line.reduced for line in lines)
+
+
+def _pair(line: RiskLine | None) -> str:
+    return "-" if line is None else f"{_digits(line.floor)} / {_digits(line.slope)}"
+
+
+def _digits(value: float) -> str:
+    mantissa, power = f"{value:.3e}".split("e")
+    return f"{mantissa}e{int(power)}"
+
+
+def _print_verdicts(screen: Console, judged: list[Verdict]) -> None:
+    shown = table(
+        "The paper's outcomes (its Table 3)", "point", "protocol", "holds", "because", text=4
+    )
+    claim = ""
+    for verdict in judged:
+        heading = f"H = {verdict.side}: {verdict.claim}"
+        if heading != claim:
+            shown.add_section()
+            shown.add_row(*cells(heading, "", "", ""))
+            claim = heading
+        says = {True: "yes", False: "no", None: "open"}[verdict.holds]
+        shown.add_row(*cells("", verdict.protocol, says, verdict.evidence))
+    screen.print(shown)
+
+
+def _in_words(finding: Finding) -> str:
+    parts = []
+    if finding.untrained is not None and finding.worst_training is not None:
+        parts.append(
+            f"KO starts at {number(finding.untrained)} untrained, and its mean error is at most "
+            f"{finding.worst_training:.3f} times that at any N"
+        )
+    if finding.passed_floor is not None:
+        n, error, floor = finding.passed_floor
+        parts.append(
+            f"FC reaches {number(error)} at N = {n:,}, below the floor of {number(floor)} that "
+            "the paper's N give"
+        )
+    parts.append(_crossing(finding.crossover, finding.last))
+    return f"H = {finding.side}, rigorous: " + "; ".join(parts) + "."
+
+
+def _crossing(crossover: Crossover | None, last: int) -> str:
+    if crossover is None:
+        return f"no crossover up to N = {last:,}, nor a likely one beyond"
+    upper = "no end" if math.isinf(crossover.upper) else f"{crossover.upper:,.0f}"
+    how = "measured" if crossover.measured else f"foretold from N up to {last:,}"
+    return (
+        f"{crossover.better_after} becomes the better one at N = {crossover.n:,}, with 90% "
+        f"certainty between {crossover.lower:,.0f} and {upper} ({how})"
+    )
+
+
+def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:
+    return {
+        "store": str(store_path(out)),
+        **summary_json(summary),
+        "calibration": [
+            {
+                "side": line.side,
+                "model": line.model,
+                "metric": line.metric,
+                "rigorous_is_reduced": line.reduced,
+                "origins": {
+                    origin: None if pair is None else {"floor": pair.floor, "sigma": pair.slope}
+                    for origin, pair in line.by_origin.items()
+                },
+            }
+            for line in calibration(found)
+        ],
+        "outcomes": [asdict(verdict) for verdict in verdicts(found)],
+        "findings": [asdict(finding) for finding in findings(found)],
+        "curves": [
+            {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}
+            | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
+            for sweep in found
+        ],
+    }

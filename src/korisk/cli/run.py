@@ -1,0 +1,115 @@
+"""`korisk run`: a study of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from korisk.cli.output import cells, console, number, print_json, table
+from korisk.cli.studying import (
+    Device,
+    Retry,
+    Wait,
+    Workers,
+    chosen_device,
+    report_failures,
+    run_tasks,
+    summary_json,
+)
+from korisk.curves.curve import Curve
+from korisk.studies.results import curves
+from korisk.studies.store import Store, store_path
+from korisk.studies.study import Study
+
+
+def run(
+    path: Annotated[
+        Path, typer.Argument(metavar="STUDY.yaml", help="What to run; see docs/study.md.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where results go. [default: named as the file]"),
+    ] = None,
+    device: Device = "auto",
+    workers: Workers = None,
+    retry_failed: Retry = False,
+    wait: Wait = 0.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the cells, and which are there; run nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Run a study, or what is missing of it: every finished cell is stored at once.
+
+    Stop it at any moment: the next run goes on where this one ended.
+    """
+    study = Study.read(path)
+    folder = out if out is not None else Path(path.stem)
+    if dry_run:
+        _show_cells(study, folder, as_json)
+        return
+    summary = run_tasks(
+        study.tasks,
+        study.content,
+        folder,
+        device=chosen_device(device),
+        workers=workers,
+        retry=retry_failed,
+        wait=wait,
+        quiet=as_json,
+    )
+    with Store.read(store_path(folder)) as store:
+        found = curves(store.rows())
+    if as_json:
+        points = {
+            point: {curve.model: curve.records() for curve in models}
+            for point, models in found.items()
+        }
+        print_json({"store": str(store_path(folder)), **summary_json(summary), "points": points})
+    else:
+        _print(found, folder)
+    report_failures(folder, summary)
+
+
+def _show_cells(study: Study, folder: Path, as_json: bool) -> None:
+    there: set[str] = set()
+    if folder.exists():
+        with Store.read(store_path(folder)) as store:
+            there = {cell.task.key for cell in store.results()}
+    if as_json:
+        print_json(
+            {
+                "name": study.name,
+                "cells": [
+                    {"point": t.point, "seed": t.seed, "done": t.key in there, "spec": t.spec}
+                    for t in study.tasks
+                ],
+            }
+        )
+        return
+    shown = table(f"cells of {study.name}", "cell", "models", "sizes", "state", text=4)
+    for task in study.tasks:
+        sizes = ", ".join(map(str, task.spec["sizes"]))
+        state = "done" if task.key in there else "to do"
+        shown.add_row(*cells(task.key, " ".join(task.spec["models"]), sizes, state))
+    console().print(shown)
+
+
+def _print(found: dict[str, list[Curve]], folder: Path) -> None:
+    out = console()
+    for point, models in found.items():
+        names = [f"{curve.model}" for curve in models]
+        shown = table(f"{point}: mean {models[0].metric} over seeds", "N", *names, text=0)
+        for n in sorted({int(size) for curve in models for size in curve.sizes}):
+            shown.add_row(*cells(str(n), *(_mean(curve, n) for curve in models)))
+        out.print(shown)
+    out.print(
+        f"Results lie in {store_path(folder)}; korisk export {folder} writes them as a table."
+    )
+
+
+def _mean(curve: Curve, n: int) -> str:
+    sizes = curve.sizes.tolist()
+    return number(float(curve.means[sizes.index(n)])) if n in sizes else "-"

@@ -1,0 +1,150 @@
+"""What `korisk run` and `korisk reproduce` share: options, and the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from korisk.cli.progress import progress
+from korisk.errors import KoriskError, MissingExtraError
+from korisk.studies.engine import Summary, run
+from korisk.studies.result import Task
+from korisk.studies.store import STORE_NAME, Store
+
+FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
+_LARGE = 64  # pixels a side from which one cell keeps all cores busy by itself
+
+Device = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or auto, which takes a GPU if there is."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        metavar="W",
+        help="Processes; 0 runs cells in this one. [default: one a core for small images, or 1]",
+    ),
+]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Try cells again that have failed.")]
+Wait = Annotated[
+    float, typer.Option(metavar="SECONDS", help="How long to wait for another run on the store.")
+]
+
+
+def chosen_device(name: str) -> str:
+    """The device that an option means, if it is there."""
+    try:
+        import torch
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError(
+            "running a study needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        ) from missing
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = name.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+        raise KoriskError(f"--device must be cpu, cuda, cuda:1 or auto, got {name!r}")
+    if kind == "cuda":
+        count = torch.cuda.device_count()
+        if int(number or 0) >= count:
+            raise KoriskError(f"--device {name} is not there: {count} GPUs found; use --device cpu")
+    return name
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    study: dict[str, Any],
+    out: Path,
+    *,
+    device: str,
+    workers: int | None,
+    retry: bool,
+    wait: float,
+    quiet: bool,
+) -> Summary:
+    """Run what the store in `out` lacks, small images in parallel, large ones one by one."""
+    from korisk.studies.cells import run_cell
+
+    work = partial(run_cell, device=device)
+    path = _store_file(out)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KoriskError(
+            f"{path.parent}: cannot be made: {error.strerror}; choose another --out"
+        ) from None
+    with Store.create_or_open(path, study, tasks=tasks, wait=wait) as store:
+        parts = []
+        for group, default in _groups(tasks, device):
+            with progress(quiet=quiet) as watch:
+                parts.append(
+                    run(
+                        group,
+                        work,
+                        store,
+                        workers=default if workers is None else workers,
+                        retry_failed=retry,
+                        watch=watch,
+                    )
+                )
+    return Summary(
+        done=sum(part.done for part in parts),
+        failed=sum(part.failed for part in parts),
+        skipped=sum(part.skipped for part in parts),
+        failed_before=sum(part.failed_before for part in parts),
+        seconds=sum(part.seconds for part in parts),
+    )
+
+
+def _store_file(out: Path) -> Path:
+    return out if out.suffix == ".db" else out / STORE_NAME
+
+
+def _groups(tasks: Sequence[Task], device: str) -> list[tuple[list[Task], int]]:
+    from korisk.studies.account import cores
+
+    if device != "cpu":
+        return [(list(tasks), 0)]
+    small = [task for task in tasks if task.spec["problem"]["side"] < _LARGE]
+    large = [task for task in tasks if task.spec["problem"]["side"] >= _LARGE]
+    groups = [(small, cores()), (large, 1)]
+    return [(group, workers) for group, workers in groups if group]
+
+
+def report_failures(out: Path, summary: Summary) -> None:
+    """Say which cells failed, on stderr, and leave with the code for that."""
+    if not (summary.failed or summary.failed_before):
+        return
+    with Store.read(_store_file(out)) as store:
+        for failure in store.failures():
+            why = (failure.error.splitlines() or [""])[0]
+            typer.echo(f"korisk: {failure.task.key} failed: {why}", err=True)
+    typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)
+    raise typer.Exit(FAILED_CELLS)
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """What a run did, as plain values."""
+    return {
+        "done": summary.done,
+        "failed": summary.failed + summary.failed_before,
+        "were_there": summary.skipped,
+        "seconds": summary.seconds,
+    }
+
+
+def numbers(option: str, text: str | None) -> list[int] | None:
+    """`1,2,3` as whole numbers."""
+    if text is None:
+        return None
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise KoriskError(
+            f"{option} must be whole numbers with commas between, got {text!r}; write 1,2,3"
+        ) from None
+    return found

@@ -1,0 +1,298 @@
+"""Computed tomography: scanners, and pools of sinograms with the images they belong to."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from korisk.errors import KoriskError, KoriskWarning
+from korisk.operators.filtered import fbp
+from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.linear import LinearOperator, checked_device
+from korisk.operators.projector import Projector
+from korisk.operators.released import released_fbp, released_geometry, released_projector
+from korisk.operators.tikhonov import Tikhonov
+from korisk.problems.noise import Noise, add_noise
+from korisk.problems.phantoms import (
+    Ellipses,
+    random_ellipses,
+    released_ellipses,
+    released_surrogate_ellipses,
+)
+from korisk.theory import _checks
+
+Beam = Literal["surrogate", "parallel", "fan", "released"]
+BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "released")
+Population = Literal["ellipses", "released", "released-surrogate"]
+POPULATIONS: tuple[Population, ...] = ("ellipses", "released", "released-surrogate")
+
+TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
+_SURROGATE_SIDES = (8, 16, 32)
+_SURROGATE_MU = 0.1
+_SURROGATE_POOLS = {"train": 128, "validation": 32, "test": 128}
+_SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0
+_BATCH = 2**24  # pixels that are projected at once
+
+
+class Reconstruction(NamedTuple):
+    """A known reconstruction: rays are multiplied by `weights`, then pass through `tail`."""
+
+    weights: Tensor  # (views, bins): W before training
+    tail: tuple[LinearOperator, ...]  # in order of application; the last one gives the image
+
+
+@dataclass(frozen=True, kw_only=True)
+class CtScanner:
+    """A scanner of square images, and how its sinograms are reconstructed.
+
+    `beam` is "surrogate" (the paper's for small images: rotate and sum, Tikhonov's inverse with
+    mu = 0.1; needs bins = side), "parallel" (Joseph's rays, filtered backprojection), "fan" (the
+    distances, views and field of view of the released sweeps, at any size, with Joseph's rays and
+    the full filtered backprojection) or "released" (operators as the authors' code has them).
+    """
+
+    side: int
+    views: int
+    bins: int
+    beam: Beam
+
+    def __post_init__(self) -> None:
+        _checks.one_of("beam", self.beam, BEAMS)
+        remedy = "count pixels along an edge, views and detector bins"
+        for name, least in (("side", 2), ("views", 1), ("bins", 1)):
+            given = getattr(self, name)
+            number = _checks.count(name, given, at_least=least, at_most=65536, remedy=remedy)
+            object.__setattr__(self, name, number)
+        if self.beam == "surrogate" and self.bins != self.side:
+            raise KoriskError(
+                f"bins must equal side for beam='surrogate', got {self.bins} and {self.side}; it "
+                "sums the columns of the rotated image: use beam='parallel' for other detectors"
+            )
+        if self.beam == "released":
+            self._refuse_unreleased()
+
+    def _refuse_unreleased(self) -> None:
+        views, bins = released_geometry(self.side).sinogram_shape
+        if (self.views, self.bins) != (views, bins):
+            raise KoriskError(
+                f"beam='released' has {views} views and {bins} bins at side {self.side}, got "
+                f"{self.views} and {self.bins}; use beam='fan' for other scans"
+            )
+
+    @staticmethod
+    def released(side: int) -> CtScanner:
+        """What the authors' code computes with: "surrogate" up to 32 pixels, then "released"."""
+        return _of_the_paper(side, "released")
+
+    @staticmethod
+    def of_paper(side: int) -> CtScanner:
+        """The paper's scanners: the same, but with rays sampled finely from 128 pixels on."""
+        return _of_the_paper(side, "fan")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision it is used in unless another is asked for."""
+        return torch.float64 if self.beam == "surrogate" else torch.float32
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Where source, image and detector are."""
+        if self.beam == "released":
+            return released_geometry(self.side)
+        if self.beam == "fan":
+            return _fan(self.side, self.views, self.bins)
+        return ParallelBeam(self.side, views=self.views, bins=self.bins)
+
+    def projector(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> LinearOperator:
+        """A: images (..., side, side) to sinograms (..., views, bins)."""
+        chosen = self.dtype if dtype is None else dtype
+        if isinstance(self.geometry, FanBeam) and self.beam == "released":
+            return released_projector(self.geometry, device=device, dtype=chosen)
+        kind: Literal["rotate", "joseph"] = "rotate" if self.beam == "surrogate" else "joseph"
+        return Projector(self.geometry, kind=kind, device=device, dtype=chosen)
+
+    def reconstruction(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Reconstruction:
+        """W before training and what follows it: (K, A^T), or Tikhonov's inverse."""
+        chosen = self.dtype if dtype is None else dtype
+        if self.beam == "surrogate":
+            inverse = Tikhonov(self.projector(device, chosen), mu=_SURROGATE_MU)
+            ones = torch.ones(self.geometry.sinogram_shape, device=inverse.device, dtype=chosen)
+            return Reconstruction(ones, (inverse,))
+        if isinstance(self.geometry, FanBeam) and self.beam == "released":
+            layers = released_fbp(self.geometry, device=device, dtype=chosen).layers
+        else:
+            layers = fbp(self.geometry, device=device, dtype=chosen).layers
+        weights = layers[0].weights
+        assert isinstance(weights, Tensor)
+        return Reconstruction(weights, layers[1:])
+
+
+class Pairs(NamedTuple):
+    """Sinograms and the images they are of."""
+
+    inputs: Tensor  # (count, views, bins)
+    targets: Tensor  # (count, side, side)
+
+
+class Pools(NamedTuple):
+    """Samples to learn from, to choose by, and to judge with."""
+
+    train: Pairs
+    validation: Pairs
+    test: Pairs
+
+
+def draw_pools(
+    scanner: CtScanner,
+    *,
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    population: Population = "ellipses",
+    fewest: int = 1,
+    most: int = 4,
+    noise: Noise | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Pools:
+    """Pools of phantoms and their sinograms; sample i of a pool is the same for any pool size.
+
+    "ellipses" are ours, with `fewest` to `most` of them in an image: the training and validation
+    pools follow the seed, and all seeds are judged on one test set (`TEST_SEED`), so that seeds
+    differ by what was learned alone. "released" is the population of the released GPU sweeps, 3
+    to 6 ellipses, one test set for all seeds and no validation pool. "released-surrogate" is that
+    of the CPU surrogate: up to 128 + 32 + 128 phantoms from one generator, a test set each seed.
+    """
+    start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
+    counts = {"train": train, "validation": validation, "test": test}
+    for name, number in counts.items():
+        remedy = "count the pool's phantoms"
+        counts[name] = _checks.count(name, number, at_least=0, at_most=2**31, remedy=remedy)
+    phantoms = _phantoms(population, start, counts, fewest, most)
+    projector = scanner.projector(checked_device(device), dtype)
+    one_test_set = population != "released-surrogate"
+    pools = []
+    for stream, ellipses in phantoms.items():
+        seed_of_noise = TEST_SEED if stream == "test" and one_test_set else start
+        pools.append(_pairs(ellipses, scanner, projector, noise, seed_of_noise, stream))
+    return Pools(*pools)
+
+
+def _pairs(
+    ellipses: Ellipses,
+    scanner: CtScanner,
+    projector: LinearOperator,
+    noise: Noise | None,
+    seed: int,
+    stream: str,
+) -> Pairs:
+    device, dtype = projector.device, projector.dtype
+    targets = ellipses.images(scanner.side, device=device, dtype=dtype)
+    inputs = torch.empty((len(targets), *projector.range), device=device, dtype=dtype)
+    width = scanner.geometry.image_size[1]
+    step = max(1, _BATCH // scanner.side**2)
+    for first in range(0, len(targets), step):
+        batch = projector(targets[first : first + step])
+        if noise is not None:
+            name = f"{stream} noise"
+            batch = add_noise(batch, noise, width=width, seed=seed, stream=name, first=first)
+        inputs[first : first + step] = batch
+    return Pairs(inputs, targets)
+
+
+def _phantoms(
+    population: Population, seed: int, counts: dict[str, int], fewest: int, most: int
+) -> dict[str, Ellipses]:
+    """The phantoms of each pool, by the pool's name."""
+    _checks.one_of("population", population, POPULATIONS)
+    if population == "ellipses":
+        return {
+            name: random_ellipses(
+                number,
+                seed=TEST_SEED if name == "test" else seed,
+                stream=name,
+                fewest=fewest,
+                most=most,
+            )
+            for name, number in counts.items()
+        }
+    if (fewest, most) != (1, 4):
+        raise KoriskError(
+            f"fewest= and most= belong to population='ellipses', got {fewest} and {most} with "
+            f"{population!r}, whose numbers are fixed; leave them out"
+        )
+    return _released(seed, counts) if population == "released" else _surrogate(seed, counts)
+
+
+def _released(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
+    if counts["validation"]:
+        raise KoriskError(
+            f"validation must be 0 for population='released', which has no validation pool, got "
+            f"{counts['validation']}; use population='ellipses'"
+        )
+    seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
+    return {
+        name: released_ellipses(torch.Generator().manual_seed(seeds[name]), number)
+        for name, number in counts.items()
+    }
+
+
+def _surrogate(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
+    rng = np.random.default_rng(seed)
+    phantoms = {}
+    for name, number in counts.items():
+        most = _SURROGATE_POOLS[name]
+        if number > most:
+            raise KoriskError(
+                f"{name} must be at most {most} for population='released-surrogate', got {number}; "
+                "use population='ellipses' for larger pools"
+            )
+        # All are drawn: the next pool begins where this one ends, however few are asked for.
+        phantoms[name] = released_surrogate_ellipses(rng, most)[:number]
+    return phantoms
+
+
+def _of_the_paper(side: int, large: Beam) -> CtScanner:
+    if side in _SURROGATE_SIDES:
+        return CtScanner(side=side, views=side + side // 4, bins=side, beam="surrogate")
+    views, bins = _large_scan(side)
+    return CtScanner(side=side, views=views, bins=bins, beam=large)
+
+
+def _large_scan(side: int) -> tuple[int, int]:
+    try:
+        return released_geometry(side).sinogram_shape
+    except KoriskError:
+        raise KoriskError(
+            f"side must be 8, 16, 32, 128, 256 or 512, as in the paper, got {side!r}; give "
+            "CtScanner(side=, views=, bins=, beam=) for other scanners"
+        ) from None
+
+
+def _fan(side: int, views: int, bins: int) -> FanBeam:
+    """The fan of the released sweeps at any size: bins of 1 mm, views over half a turn."""
+    # Pixel centres reach from edge to edge of what the detector sees at the centre.
+    reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
+    with warnings.catch_warnings():
+        # The outer halves of the outermost pixels lie beyond it: more bins would not help.
+        warnings.simplefilter("ignore", KoriskWarning)
+        return FanBeam(
+            side,
+            bins=bins,
+            angles=tuple(np.linspace(0, math.pi, views).tolist()),
+            pixel_spacing=2 * reach / (side - 1),
+            source_to_center=_SOURCE_TO_CENTER,
+            source_to_detector=_SOURCE_TO_DETECTOR,
+        )

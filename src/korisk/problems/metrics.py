@@ -1,0 +1,152 @@
+"""Metrics of reconstructed images, each computed image by image in float64, then averaged."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from korisk.curves.unit import unit
+from korisk.errors import KoriskError, shown
+
+_PIECE = 2**20  # pixels that are looked at once
+_WINDOW, _SIGMA = 11, 1.5
+_LARGEST_BANDED = 64  # pixels a side up to which blurring is a product with matrices
+_K1, _K2 = 0.01, 0.03
+
+
+class Metric(NamedTuple):
+    """What a metric is: its unit (see `korisk.unit`), its direction, and what to call it."""
+
+    unit: str
+    larger_is_better: bool
+    words: str
+
+
+def _metric(name: str, words: str) -> Metric:
+    return Metric(name, unit(name).larger_is_better, words)
+
+
+METRICS: dict[str, Metric] = {
+    "mse": _metric("error", "mean squared error"),
+    "relative": _metric("squared", "||y - p|| / ||y||"),
+    "rmse_over_max": _metric("squared", "RMSE / max(y)"),
+    "psnr": _metric("psnr", "PSNR (dB)"),
+    "ssim": _metric("ssim", "SSIM"),
+}
+
+
+def measure(predictions: Tensor, targets: Tensor) -> dict[str, float]:
+    """The mean over images of every metric in `METRICS`; both are (count, rows, columns).
+
+    An image whose target is zero throughout has no scale, and is left out of all but the mse; a
+    metric for which no image is left is nan.
+    """
+    means = {}
+    for name, each in measure_each(predictions, targets).items():
+        known = each[~each.isnan()]
+        means[name] = float(known.mean()) if len(known) else math.nan
+    return means
+
+
+def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Every metric of every image, (count,) in float64; nan where the target gives no scale.
+
+    Scales are the target's: its norm for "relative", its maximum for "rmse_over_max", "psnr" and
+    "ssim". A perfect image has a PSNR of infinity.
+    """
+    _check(predictions, targets)
+    rows, columns = targets.shape[1:]
+    step = max(1, _PIECE // (rows * columns))
+    pieces = [
+        _measured(prediction.double(), target.double())
+        for prediction, target in zip(
+            torch.split(predictions.detach(), step),
+            torch.split(targets.detach(), step),
+            strict=True,
+        )
+    ]
+    return {name: torch.cat([piece[name] for piece in pieces]) for name in METRICS}
+
+
+def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
+    """Structural similarity of each image, (count,), for targets with values up to `peak`.
+
+    A Gaussian window of 11 x 11 pixels with sigma 1.5, K1 = 0.01, K2 = 0.03, averaged where the
+    window lies inside the image: as scikit-image has it with gaussian_weights=True and
+    use_sample_covariance=False. Along an axis with fewer than 11 pixels the window shrinks to the
+    largest odd number that fits.
+    """
+    scale = peak[:, None, None]
+    c1, c2 = (_K1 * scale) ** 2, (_K2 * scale) ** 2
+    p, y = _blurred(predictions), _blurred(targets)
+    variance = _blurred(predictions**2) + _blurred(targets**2) - p**2 - y**2
+    covariance = _blurred(predictions * targets) - p * y
+    brightness = (2 * p * y + c1) / (p**2 + y**2 + c1)
+    return (brightness * (2 * covariance + c2) / (variance + c2)).mean((1, 2))
+
+
+def _measured(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    mse = ((predictions - targets) ** 2).mean((1, 2))
+    peak, size = targets.amax((1, 2)), (targets**2).mean((1, 2))
+    peak = torch.where(peak > 0, peak, math.nan)
+    size = torch.where(size > 0, size, math.nan)
+    return {
+        "mse": mse,
+        "relative": (mse / size).sqrt(),
+        "rmse_over_max": mse.sqrt() / peak,
+        "psnr": 10 * torch.log10(peak**2 / mse),
+        "ssim": ssim(predictions, targets, peak),
+    }
+
+
+def _blurred(images: Tensor) -> Tensor:
+    """Weighted means over all windows that lie inside, (count, rows - 10, columns - 10)."""
+    if max(images.shape[1:]) <= _LARGEST_BANDED:
+        rows, columns = (_banded(length, images) for length in images.shape[1:])
+        return rows @ images @ columns.T
+    for axis in (1, 2):
+        length = images.shape[axis]
+        width = min(_WINDOW, length - (length + 1) % 2)
+        weights = _window(width)
+        kept = length - width + 1
+        blurred = weights[0] * images.narrow(axis, 0, kept)
+        for at, weight in enumerate(weights[1:], start=1):
+            blurred.add_(images.narrow(axis, at, kept), alpha=weight)
+        images = blurred
+    return images
+
+
+def _banded(length: int, like: Tensor) -> Tensor:
+    """The means along one axis as a matrix: quicker than many passes where it is small."""
+    width = min(_WINDOW, length - (length + 1) % 2)
+    matrix = like.new_zeros(length - width + 1, length)
+    for at, weight in enumerate(_window(width)):
+        matrix.diagonal(at).fill_(weight)
+    return matrix
+
+
+def _window(width: int) -> list[float]:
+    bell = [math.exp(-0.5 * ((at - width // 2) / _SIGMA) ** 2) for at in range(width)]
+    return [height / sum(bell) for height in bell]
+
+
+def _check(predictions: Any, targets: Any) -> None:
+    for name, given in (("predictions", predictions), ("targets", targets)):
+        if not isinstance(given, Tensor) or not given.is_floating_point() or given.ndim != 3:
+            raise KoriskError(
+                f"{name} must be a real floating point tensor (count, rows, columns), got "
+                f"{shown(given)}; reshape it, or take the magnitude of complex images"
+            )
+    if predictions.shape != targets.shape or not targets.numel():
+        raise KoriskError(
+            "predictions and targets must have one shape with at least one image, got "
+            f"{tuple(predictions.shape)} and {tuple(targets.shape)}"
+        )
+    if predictions.device != targets.device:
+        raise KoriskError(
+            f"predictions and targets must be on one device, got {predictions.device} and "
+            f"{targets.device}; move one of them with .to(...)"
+        )

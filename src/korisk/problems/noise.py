@@ -1,0 +1,88 @@
+"""Noise of sinograms: that of sample i depends on a seed, a stream and i alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korisk.errors import KoriskError, shown
+from korisk.problems.phantoms import stream_key
+from korisk.theory import _checks
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """White noise; its standard deviation is `level` times the sinogram's own root mean square."""
+
+    level: float
+
+    def __post_init__(self) -> None:
+        remedy = "0.01 is one per cent of the signal"
+        level = _checks.real("level", self.level, at_least=0, remedy=remedy)
+        object.__setattr__(self, "level", level)
+
+    def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
+        """A noisy copy of one sinogram (views, bins); `width` is not needed."""
+        deviation = self.level * float(np.sqrt(np.mean(clean**2)))
+        return clean + deviation * rng.standard_normal(clean.shape)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Photon noise: counts ~ Poisson(photons exp(-m p)), and p again from their logarithm.
+
+    `photons` is the mean count of a bin without an object. Amplitudes have no unit of their own,
+    so m is chosen: a ray through the whole width of the image at amplitude 1 is attenuated by
+    exp(-attenuation). The default of 4 is that of some 20 cm of water in a medical scanner. A bin
+    that counts nothing is taken to have counted one photon.
+    """
+
+    photons: float
+    attenuation: float = 4.0
+
+    def __post_init__(self) -> None:
+        remedy = "1e4 is a low dose, 1e6 a high one"
+        photons = _checks.real("photons", self.photons, at_least=1, remedy=remedy)
+        if photons > 1e15:
+            raise KoriskError(f"photons must be at most 1e15, got {photons:g}; {remedy}")
+        remedy = "4 is that of 20 cm of water"
+        attenuation = _checks.real("attenuation", self.attenuation, above=0, remedy=remedy)
+        object.__setattr__(self, "photons", photons)
+        object.__setattr__(self, "attenuation", attenuation)
+
+    def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
+        """A noisy copy of one sinogram (views, bins) of an image that is `width` wide."""
+        scale = self.attenuation / width
+        counts = rng.poisson(self.photons * np.exp(-scale * clean))
+        return np.asarray(-np.log(np.maximum(counts, 1) / self.photons) / scale)
+
+
+Noise: TypeAlias = Gaussian | Poisson
+
+
+def add_noise(
+    sinograms: Tensor, noise: Noise, *, width: float, seed: int, stream: str, first: int = 0
+) -> Tensor:
+    """Noisy copies of sinograms (count, views, bins), numbered from `first` in their stream.
+
+    Drawn on the CPU in float64, so that sinograms on any device get the same noise.
+    """
+    if not isinstance(noise, Gaussian | Poisson):
+        raise KoriskError(
+            f"noise must be Gaussian(level) or Poisson(photons), got {shown(noise)}; "
+            "leave it out for none"
+        )
+    key = stream_key(seed, stream)
+    clean = sinograms.detach().to("cpu", torch.float64).numpy()
+    noisy = np.empty_like(clean)
+    for at, each in enumerate(clean):
+        bits = np.random.Philox(key=key, counter=[0, 0, 0, first + at])
+        noisy[at] = noise.sample(each, np.random.Generator(bits), width=width)
+    return torch.from_numpy(noisy).to(sinograms.device, sinograms.dtype)

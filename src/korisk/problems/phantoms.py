@@ -1,0 +1,283 @@
+"""Phantoms: images of ellipses, drawn at random and reproducibly, and turned into pixels fast."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korisk.errors import KoriskError, shown
+from korisk.operators.linear import DTYPES, checked_device, checked_dtype
+from korisk.theory import _checks
+
+_PIECE = 2**22  # pixels that are painted at once; their temporaries stay below 256 MB
+_RELEASED_FEWEST, _RELEASED_MOST = 3, 6
+_SURROGATE_FEWEST, _SURROGATE_MOST = 1, 4
+_NUMBERS = 6  # that an ellipse takes: amplitude, x, y, a, b, angle
+_WORDS = 4  # 64-bit numbers in one step of Philox
+
+
+@dataclass(frozen=True, eq=False)
+class Ellipses:
+    """Phantoms as sums of ellipses: six tensors (count, most), all of one precision, on the CPU.
+
+    Centre (x, y), semi-axes a and b, and the angle of a against the x axis in radians; the image
+    covers [-1, 1] on both axes. Where a phantom has fewer than `most`, the amplitude is 0.
+    """
+
+    amplitude: Tensor
+    x: Tensor
+    y: Tensor
+    a: Tensor
+    b: Tensor
+    angle: Tensor
+
+    def __post_init__(self) -> None:
+        for name, given in self._tensors().items():
+            if not isinstance(given, Tensor) or given.dtype not in DTYPES or given.ndim != 2:
+                raise KoriskError(
+                    f"{name} must be a tensor (count, most) in float32 or float64, got "
+                    f"{shown(given)}; convert it with torch.as_tensor"
+                )
+            if (given.shape, given.dtype) != (self.amplitude.shape, self.amplitude.dtype):
+                raise KoriskError(
+                    f"{name} must have the amplitude's shape {tuple(self.amplitude.shape)} and "
+                    f"{self.amplitude.dtype}, got {tuple(given.shape)} and {given.dtype}; fill up "
+                    "with ellipses of amplitude 0"
+                )
+            if given.device.type != "cpu" or not bool(torch.isfinite(given).all()):
+                raise KoriskError(f"{name} must be finite and on the CPU, got {shown(given)}")
+        if bool((torch.minimum(self.a, self.b) <= 0).any()):
+            raise KoriskError("the semi-axes a and b must be > 0; use amplitude 0 for no ellipse")
+
+    def _tensors(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __len__(self) -> int:
+        return len(self.amplitude)
+
+    def __getitem__(self, part: slice) -> Ellipses:
+        if not isinstance(part, slice):
+            raise KoriskError(f"phantoms are taken by slices, got [{shown(part)}]; use [i : i + 1]")
+        return Ellipses(*(given[part] for given in self._tensors().values()))
+
+    def images(
+        self,
+        side: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        highest: float = 1.5,
+    ) -> Tensor:
+        """The phantoms as pixels, (count, side, side); x runs along the last axis.
+
+        Pixel centres lie at linspace(-1, 1, side). A pixel inside an ellipse, by the inequality
+        of the paper in the precision of the ellipses whatever `dtype` is, gains its amplitude;
+        then values are clipped to [0, highest].
+        """
+        remedy = "count the pixels along an edge"
+        edge = _checks.count("side", side, at_least=2, at_most=65536, remedy=remedy)
+        top = _checks.real("highest", highest, at_least=0, finite=False, remedy="try 1.5")
+        kept = self.amplitude.dtype
+        chosen = checked_dtype(kept if dtype is None else dtype)
+        images = torch.zeros((len(self), edge, edge), device=checked_device(device), dtype=chosen)
+        grid = torch.linspace(-1, 1, edge, dtype=kept).to(images.device)
+        # Lists of rows are as long as lists of pixels where there are many ellipses.
+        step = max(1, _PIECE // (edge * max(edge, 16 * self.amplitude.shape[1])))
+        for start in range(0, len(self), step):
+            part = slice(start, start + step)
+            _paint(images[part], self[part], grid)
+            images[part].clamp_(0, top)
+        return images
+
+
+def released_surrogate_ellipses(rng: np.random.Generator, count: int) -> Ellipses:
+    """Phantoms of the released CPU surrogate, 1 to 4 ellipses, in the order of its draws."""
+    rows: list[list[tuple[float, ...]]] = []
+    for _ in range(_how_many(count)):
+        rows.append([])
+        for _ in range(int(rng.integers(_SURROGATE_FEWEST, _SURROGATE_MOST + 1))):
+            amplitude = rng.uniform(0.2, 1.0)
+            x, y = rng.uniform(-0.5, 0.5, size=2)
+            a, b = rng.uniform(0.08, 0.4, size=2)
+            rows[-1].append((amplitude, x, y, a, b, rng.uniform(0, math.pi)))
+    return _padded(rows, _SURROGATE_MOST, torch.float64)
+
+
+def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
+    """Phantoms of the released GPU sweeps, 3 to 6 ellipses, in float32 as they were drawn.
+
+    The released code draws one number at a time from a generator on the CPU. All of them come
+    from one stream of words, of which `rand` keeps the last 24 bits and `randint(3, 7)` the last
+    two: so one long draw gives the same phantoms, and leaves the generator in the same state.
+    """
+    total = _how_many(count)
+    state = generator.get_state()
+    ahead = torch.rand(total * (1 + _NUMBERS * _RELEASED_MOST), generator=generator)
+    numbers = _RELEASED_FEWEST + (ahead * 2**24).int() % (_RELEASED_MOST - _RELEASED_FEWEST + 1)
+    choices = numbers.tolist()
+    starts, counts = [], []
+    at = 0
+    for _ in range(total):
+        starts.append(at + 1)
+        counts.append(choices[at])
+        at += 1 + _NUMBERS * choices[at]
+    generator.set_state(state)
+    torch.rand(at, generator=generator)
+    slots = torch.arange(_NUMBERS * _RELEASED_MOST)
+    # A phantom with few ellipses reads on into the next ones; what it reads there is blanked.
+    taken = (torch.tensor(starts, dtype=torch.int64)[:, None] + slots).clamp_max(len(ahead) - 1)
+    draws = ahead[taken].reshape(total, _RELEASED_MOST, _NUMBERS)
+    amplitude = draws[..., 0] * 0.8 + 0.2
+    exists = torch.arange(_RELEASED_MOST) < torch.tensor(counts, dtype=torch.int64)[:, None]
+    return Ellipses(
+        torch.where(exists, amplitude, 0.0),
+        draws[..., 1] - 0.5,
+        draws[..., 2] - 0.5,
+        draws[..., 3] * 0.32 + 0.08,
+        draws[..., 4] * 0.32 + 0.08,
+        draws[..., 5] * math.pi,
+    )
+
+
+def random_ellipses(
+    count: int, *, seed: int, stream: str, fewest: int = 1, most: int = 4, first: int = 0
+) -> Ellipses:
+    """Phantoms `first` to `first + count` of a stream without end, with the paper's distribution.
+
+    `fewest` to `most` ellipses; amplitude in [0.2, 1], centre in [-0.5, 0.5]^2, semi-axes in
+    [0.08, 0.4] and angle in [0, pi), all uniform. Phantom i depends on seed, stream, most, fewest
+    and i alone, so the first N of a pool are the same however large it is.
+    """
+    total = _how_many(count)
+    remedy = "count the ellipses of a phantom"
+    low = _checks.count("fewest", fewest, at_least=1, at_most=1000, remedy=remedy)
+    high = _checks.count("most", most, at_least=low, at_most=1000, remedy=remedy)
+    skipped = _checks.count("first", first, at_least=0, at_most=2**40, remedy="try 0")
+    steps = -(-(1 + _NUMBERS * high) // _WORDS)  # of the counter, for one phantom
+    bits = np.random.Philox(key=stream_key(seed, stream))
+    bits.advance(skipped * steps)
+    draws = np.random.Generator(bits).random((total, steps * _WORDS))
+    numbers = low + np.floor(draws[:, 0] * (high - low + 1))
+    uniform = torch.from_numpy(draws[:, 1 : 1 + _NUMBERS * high]).reshape(total, high, _NUMBERS)
+    exists = torch.arange(high) < torch.from_numpy(numbers)[:, None]
+    return Ellipses(
+        torch.where(exists, 0.2 + 0.8 * uniform[..., 0], 0.0),
+        uniform[..., 1] - 0.5,
+        uniform[..., 2] - 0.5,
+        0.08 + 0.32 * uniform[..., 3],
+        0.08 + 0.32 * uniform[..., 4],
+        math.pi * uniform[..., 5],
+    )
+
+
+def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
+    """The key of Philox for a stream: 128 bits of SHA-256 of "korisk/seed/stream".
+
+    Other seeds or other names, other random numbers; the same ones on every machine.
+    """
+    remedy = "give a whole number"
+    number = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
+    name = _checks.name("stream", stream, remedy="say what the numbers are for")
+    digest = hashlib.sha256(f"korisk/{number}/{name}".encode()).digest()
+    return np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
+
+
+def _how_many(count: int) -> int:
+    return _checks.count("count", count, at_least=0, at_most=2**31, remedy="count the phantoms")
+
+
+def _padded(rows: Iterable[Iterable[tuple[float, ...]]], most: int, dtype: torch.dtype) -> Ellipses:
+    """Lists of (amplitude, x, y, a, b, angle), filled up with ellipses that add nothing."""
+    nothing = (0.0, 0.0, 0.0, 1.0, 1.0, 0.0)
+    full = [(list(row) + [nothing] * most)[:most] for row in rows]
+    table = torch.tensor(full, dtype=dtype).reshape(-1, most, _NUMBERS)
+    return Ellipses(*(part.contiguous() for part in table.unbind(-1)))
+
+
+class _Shapes(NamedTuple):
+    """Ellipses where they are painted, (count, most, 1) each."""
+
+    amplitude: Tensor
+    x: Tensor
+    y: Tensor
+    a: Tensor
+    b: Tensor
+    cosine: Tensor
+    sine: Tensor
+
+    @staticmethod
+    def of(ellipses: Ellipses, device: torch.device) -> _Shapes:
+        """Cosines are taken on the CPU: on a GPU they may differ in the last digit."""
+        e = ellipses
+        parts = e.amplitude, e.x, e.y, e.a, e.b, e.angle.cos(), e.angle.sin()
+        return _Shapes(*(part.to(device)[..., None] for part in parts))
+
+    def hold(self, dx: Tensor, dy: Tensor) -> Tensor:
+        """Whether points lie inside, given their distance from the centre: the inequality."""
+        along = self.cosine * dx + self.sine * dy
+        across = -self.sine * dx + self.cosine * dy
+        return (along / self.a) ** 2 + (across / self.b) ** 2 <= 1
+
+
+def _paint(images: Tensor, ellipses: Ellipses, grid: Tensor) -> None:
+    """Add the amplitudes to images (count, side, side), one ellipse of each phantom at a time."""
+    side = len(grid)
+    shapes = _Shapes.of(ellipses, grid.device)
+    first, length = _spans(shapes, grid)
+    begin = torch.arange(len(images) * side, device=grid.device) * side  # of each row of pixels
+    flat = images.view(-1)
+    for slot in range(first.shape[1]):
+        lengths = length[:, slot].reshape(-1)
+        total = int(lengths.sum())
+        row = torch.arange(len(begin), device=grid.device).repeat_interleave(
+            lengths, output_size=total
+        )
+        # Within a row the pixels follow each other, and so do they in the list.
+        shift = begin + first[:, slot].reshape(-1) - (lengths.cumsum(0) - lengths)
+        pixel = shift[row] + torch.arange(total, device=grid.device)
+        amplitude = shapes.amplitude[:, slot].to(images.dtype).expand(-1, side).reshape(-1)
+        flat.index_add_(0, pixel, amplitude[row])  # no pixel twice: the sum has one order
+
+
+def _spans(shapes: _Shapes, grid: Tensor) -> tuple[Tensor, Tensor]:
+    """First pixel and number of pixels inside, for each row of each ellipse: (count, most, side).
+
+    Where a row enters and leaves an ellipse has a closed form. It is right to far less than half a
+    pixel, and the inequality itself decides among the three pixels nearest to either end.
+    """
+    side = len(grid)
+    dy = grid - shapes.y
+    left, right = _crossings(shapes, dy, grid)
+    first = torch.full_like(left, side)
+    last = torch.full_like(left, -1)
+    for step in (1, 0, -1):
+        nearest = (left + step).clamp_(0, side - 1)
+        first = torch.where(shapes.hold(grid[nearest] - shapes.x, dy), nearest, first)
+        nearest = (right - step).clamp_(0, side - 1)
+        last = torch.where(shapes.hold(grid[nearest] - shapes.x, dy), nearest, last)
+    length = (last - first + 1).clamp_min_(0)
+    return first, torch.where(shapes.amplitude == 0, 0, length)
+
+
+def _crossings(shapes: _Shapes, dy: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
+    """The pixels nearest to where rows enter and leave the ellipse; both at the middle if never.
+
+    P dx^2 + 2 Q dx dy + R dy^2 = 1 with P R - Q^2 = 1 / (a b)^2, solved for dx in float64.
+    """
+    _, x, _, a, b, cosine, sine = (part.double() for part in shapes)
+    p = (cosine / a) ** 2 + (sine / b) ** 2
+    q = cosine * sine * (1 / a**2 - 1 / b**2)
+    middle = x - q / p * dy
+    half = (p - (dy / (a * b)) ** 2).clamp_min_(0).sqrt_() / p
+    scale = (len(grid) - 1) / 2
+    ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)
+    left, right = (end.round_().clamp_(-1, len(grid)).long() for end in ends)
+    return left, right

@@ -1,0 +1,1 @@
+"""Studies: many cells, run by an engine, kept in a store."""

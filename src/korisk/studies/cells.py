@@ -1,0 +1,240 @@
+"""What one cell of a study computes: a point and a seed, every model at every training set size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korisk.fitting.dense_ridge import DenseRidge
+from korisk.fitting.diagonal_ridge import DiagonalRidge, gram_fits, tail_gram
+from korisk.fitting.gradient import Recipe, Training, draw_batches, released_generator, train
+from korisk.fitting.refine import refine
+from korisk.fitting.scores import Scorer
+from korisk.networks import KnownOperatorNet
+from korisk.operators import Composed
+from korisk.problems import CtScanner, Gaussian, Poisson, Pools, draw_pools, measure
+from korisk.studies.result import Result, Row, Task
+
+Report = Callable[[float], None]
+
+_PICTURES = 2  # test images whose reconstructions are kept
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What all seeds of a point share: the scanner and its known operators."""
+
+    scanner: CtScanner
+    weights: Tensor  # analytic, (views, bins)
+    tail: Composed
+    gram: Tensor | None  # B^T B of the tail, where it was asked for and fits
+
+
+def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
+    """Fit every model at every size and measure it on the test set."""
+    spec = task.spec
+    bench = _bench(_scanner(spec), device, _needs_gram(spec))
+    pools = _pools(spec, task.seed, bench, device)
+    rows: list[Row] = []
+    arrays: dict[str, NDArray[np.generic]] = {
+        "truth": _picture(pools.test.targets[:_PICTURES]),
+        "sinograms": pools.test.inputs[:_PICTURES].cpu().numpy().astype(np.float32),
+    }
+    done, total = 0.0, float(len(spec["models"]) * sum(spec["sizes"]))
+    for model, settings in spec["models"].items():
+        fits = _FITS[model, settings.get("fit", "ridge")]
+        for row, kept in fits(spec, settings, task.seed, bench, pools):
+            rows.append(row)
+            arrays |= {f"{model}/{row.n}/{name}": array for name, array in kept.items()}
+            done += row.n
+            report(done / total)
+    detail = {"device": _device_name(device), "precision": str(bench.tail.dtype).split(".")[-1]}
+    return Result(rows=tuple(rows), arrays=arrays, detail=detail)
+
+
+# --- What a cell works on ------------------------------------------------------------------------
+
+
+def _scanner(spec: Mapping[str, Any]) -> CtScanner:
+    problem = spec["problem"]
+    return CtScanner(**{name: problem[name] for name in ("side", "views", "bins", "beam")})
+
+
+def _needs_gram(spec: Mapping[str, Any]) -> bool:
+    known = spec["models"].get("KO")
+    return known is not None and known["fit"] == "ridge"
+
+
+@lru_cache(maxsize=1)
+def _bench(scanner: CtScanner, device: str, gram: bool) -> _Bench:
+    weights, tail = scanner.reconstruction(device)
+    composed = Composed(tail)
+    made = tail_gram(composed) if gram and gram_fits(composed) else None
+    return _Bench(scanner, weights, composed, made)
+
+
+def _pools(spec: Mapping[str, Any], seed: int, bench: _Bench, device: str) -> Pools:
+    problem, pools = spec["problem"], spec["pools"]
+    ours = problem["population"] == "ellipses"
+    fewest, most = problem["ellipses"] if ours else (1, 4)  # the released ones have their own
+    return draw_pools(
+        bench.scanner,
+        seed=seed,
+        train=spec["sizes"][-1],
+        validation=pools["validation"],
+        test=pools["test"],
+        population=problem["population"],
+        fewest=fewest,
+        most=most,
+        noise=_noise(problem["noise"]),
+        device=device,
+    )
+
+
+def _noise(entry: Mapping[str, float] | None) -> Gaussian | Poisson | None:
+    if entry is None:
+        return None
+    return Gaussian(entry["gaussian"]) if "gaussian" in entry else Poisson(entry["poisson"])
+
+
+def _device_name(device: str) -> str:
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
+
+
+# --- The models ----------------------------------------------------------------------------------
+
+Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
+
+
+def _known_ridge(
+    spec: Mapping[str, Any], settings: Mapping[str, Any], seed: int, bench: _Bench, pools: Pools
+) -> Iterator[Fitted]:
+    toward = bench.weights if settings["toward"] == "analytic" else None
+    ridge = DiagonalRidge(
+        bench.tail,
+        *pools.train,
+        toward=toward,
+        relu=settings["relu"],
+        gram=bench.gram,
+    )
+    predict = ridge.predict
+    yield _row("KO", 0, lambda inputs: predict(bench.weights, inputs), pools, {}, bench.weights)
+    scorer = Scorer(*(pools.test if settings["select"] == "test" else pools.validation))
+    for n in spec["sizes"]:
+        start = time.perf_counter()
+        weights, detail = _known_fit(ridge, n, scorer, settings)
+        detail["seconds"] = _seconds(start, weights)
+        yield _row("KO", n, lambda inputs, w=weights: predict(w, inputs), pools, detail, weights)  # type: ignore[misc]
+
+
+def _known_fit(
+    ridge: DiagonalRidge, n: int, scorer: Scorer, settings: Mapping[str, Any]
+) -> tuple[Tensor, dict[str, Any]]:
+    """Weights and what is kept beside them; the normal matrix is gone when this returns."""
+    fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
+    if not settings["refine"]:
+        return fit.weights, fit.detail()
+    refined = refine(fit, scorer, steps=settings["refine"])
+    return refined.weights, fit.detail() | refined.detail()
+
+
+def _known_gradient(
+    spec: Mapping[str, Any], settings: Mapping[str, Any], seed: int, bench: _Bench, pools: Pools
+) -> Iterator[Fitted]:
+    """All sizes side by side: the smaller training sets are the beginnings of the largest."""
+    recipe = Recipe(
+        optimiser=settings["optimiser"],
+        rate=settings["rate"],
+        iterations=settings["iterations"],
+        batch=settings["batch"],
+    )
+    start_net = KnownOperatorNet(bench.weights, bench.tail, relu=settings["relu"])
+    yield _row("KO", 0, start_net, pools, {}, bench.weights)
+    for sizes in _equal_batches(spec["sizes"], recipe.batch):
+        start = time.perf_counter()
+        drawn = [
+            draw_batches(n, recipe.batch, recipe.iterations, released_generator(seed))
+            for n in sizes
+        ]
+        several = bench.weights.expand(len(sizes), *bench.weights.shape)
+        network = KnownOperatorNet(several, bench.tail, relu=settings["relu"])
+        made = train(network, *pools.train, recipe, indices=torch.stack(drawn, 1))
+        seconds = _seconds(start, network.weights)
+        for at, n in enumerate(sizes):
+            weights = network.weights.detach()[at]
+            one = KnownOperatorNet(weights, bench.tail, relu=settings["relu"])
+            detail = _convergence(made, at) | {"seconds": seconds / len(sizes)}
+            yield _row("KO", n, one, pools, detail, weights)
+
+
+def _convergence(made: Training, run: int) -> dict[str, Any]:
+    return {
+        "converged": bool(made.converged[run]),
+        "loss": float(made.end.loss[run]),
+        "improvement_in_last_tenth": float(made.improvement[run]),
+        "gradient_left": float(made.gradient_left[run]),
+    }
+
+
+def _equal_batches(sizes: list[int], batch: int) -> Iterator[list[int]]:
+    """Sizes in groups whose batches are of one length; below `batch` samples each has its own."""
+    yield from ([n] for n in sizes if n < batch)
+    if large := [n for n in sizes if n >= batch]:
+        yield large
+
+
+def _dense_ridge(
+    spec: Mapping[str, Any], settings: Mapping[str, Any], seed: int, bench: _Bench, pools: Pools
+) -> Iterator[Fitted]:
+    ridge = DenseRidge(*pools.train, relu=settings["relu"])
+    scorer = None
+    if settings["select"] != "leave-one-out":
+        judges = pools.test if settings["select"] == "test" else pools.validation
+        scorer = Scorer(*judges, by=settings["by"])
+    for n in spec["sizes"]:
+        start = time.perf_counter()
+        fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
+        detail = fit.detail() | {"seconds": _seconds(start, ridge.targets)}
+        yield _row("FC", n, fit.predict, pools, detail, None)
+
+
+_FITS: dict[tuple[str, str], Callable[..., Iterator[Fitted]]] = {
+    ("KO", "ridge"): _known_ridge,
+    ("KO", "gradient"): _known_gradient,
+    ("FC", "ridge"): _dense_ridge,
+}
+
+
+def _row(
+    model: str,
+    n: int,
+    predict: Callable[[Tensor], Tensor],
+    pools: Pools,
+    detail: dict[str, Any],
+    weights: Tensor | None,
+) -> Fitted:
+    with torch.no_grad():
+        predictions = predict(pools.test.inputs)
+    kept: dict[str, NDArray[np.generic]] = {"images": _picture(predictions[:_PICTURES])}
+    if weights is not None:
+        kept["weights"] = weights.detach().cpu().numpy().astype(np.float32)
+    row = Row(model=model, n=n, metrics=measure(predictions, pools.test.targets), detail=detail)
+    return row, kept
+
+
+def _picture(images: Tensor) -> NDArray[np.generic]:
+    return images.detach().cpu().numpy().astype(np.float16)
+
+
+def _seconds(start: float, result: Tensor) -> float:
+    if result.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start

@@ -1,0 +1,41 @@
+"""From stored rows to curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from korisk.curves.curve import Curve
+from korisk.studies.store import FlatRow
+
+
+def curve_of(rows: Iterable[FlatRow], model: str, metric: str) -> Curve | None:
+    """The curve of one model in the rows of one point, None where it has none."""
+    own = [each for each in rows if each.row.model == model and each.row.n > 0]
+    if not own:
+        return None
+    return Curve(
+        [each.row.n for each in own],
+        [each.row.metrics[metric] for each in own],
+        [each.task.seed for each in own],
+        model=model,
+        metric=metric,
+    )
+
+
+def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
+    """Rows of each point, in the order in which points first appear."""
+    groups: dict[str, list[FlatRow]] = {}
+    for row in rows:
+        groups.setdefault(row.task.point, []).append(row)
+    return groups
+
+
+def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
+    """The curves of each point in the metric that its study names, one for each model."""
+    found = {}
+    for point, own in by_point(rows).items():
+        metric = own[0].task.spec["metric"]
+        models = dict.fromkeys(each.row.model for each in own)
+        made = [curve_of(own, model, metric) for model in models]
+        found[point] = [curve for curve in made if curve is not None]
+    return found

@@ -1,0 +1,259 @@
+"""Phantoms against the paper's inequality and the released draw orders, both as plain loops."""
+
+import hashlib
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.problems import (
+    Ellipses,
+    phantoms,
+    random_ellipses,
+    released_ellipses,
+    released_surrogate_ellipses,
+)
+
+Array = NDArray[np.float64]
+
+
+def wrong(value: Any) -> Any:
+    """A value that the types forbid."""
+    return value
+
+
+def painted(ellipses: Ellipses, side: int) -> Tensor:
+    """Every pixel asked whether it is inside, one ellipse after the other."""
+    e = ellipses
+    grid = torch.linspace(-1, 1, side, dtype=e.amplitude.dtype)
+    images = torch.zeros(len(e), side, side, dtype=grid.dtype)
+    for i in range(len(e)):
+        for k in range(e.amplitude.shape[1]):
+            dx, dy = grid[None, :] - e.x[i, k], grid[:, None] - e.y[i, k]
+            cosine, sine = torch.cos(e.angle[i, k]), torch.sin(e.angle[i, k])
+            along = (cosine * dx + sine * dy) / e.a[i, k]
+            across = (-sine * dx + cosine * dy) / e.b[i, k]
+            images[i] += e.amplitude[i, k] * (along**2 + across**2 <= 1)
+    return images.clamp(0, 1.5)
+
+
+def surrogate_images(rng: np.random.Generator, count: int, side: int) -> Array:
+    """The released surrogate's phantoms, written from its description."""
+    y, x = np.meshgrid(np.linspace(-1, 1, side), np.linspace(-1, 1, side), indexing="ij")
+    images = np.zeros((count, side, side))
+    for image in images:
+        for _ in range(rng.integers(1, 5)):
+            amplitude = rng.uniform(0.2, 1.0)
+            x0, y0 = rng.uniform(-0.5, 0.5, size=2)
+            a, b = rng.uniform(0.08, 0.4, size=2)
+            t = rng.uniform(0, np.pi)
+            along = np.cos(t) * (x - x0) + np.sin(t) * (y - y0)
+            across = -np.sin(t) * (x - x0) + np.cos(t) * (y - y0)
+            image[(along / a) ** 2 + (across / b) ** 2 <= 1] += amplitude
+    return np.clip(images, 0, 1.5)
+
+
+def released_draws(generator: torch.Generator, count: int) -> list[list[tuple[Tensor, ...]]]:
+    """The released sweeps' draws, one number at a time."""
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator)
+
+    return [
+        [
+            (
+                uniform() * 0.8 + 0.2,
+                *(uniform(2) - 0.5).unbind(),
+                uniform() * 0.32 + 0.08,
+                uniform() * 0.32 + 0.08,
+                uniform() * math.pi,
+            )
+            for _ in range(int(torch.randint(3, 7, (1,), generator=generator)))
+        ]
+        for _ in range(count)
+    ]
+
+
+def parts(ellipses: Ellipses) -> tuple[Tensor, ...]:
+    e = ellipses
+    return e.amplitude, e.x, e.y, e.a, e.b, e.angle
+
+
+def same(one: Ellipses, other: Ellipses) -> bool:
+    return all(map(torch.equal, parts(one), parts(other)))
+
+
+# Pixels
+
+
+@pytest.mark.parametrize("side", [2, 8, 33, 128])
+def test_pixels_are_those_that_keep_the_inequality(side: int) -> None:
+    ellipses = random_ellipses(60, seed=3, stream="test", most=6)
+    assert torch.equal(ellipses.images(side), painted(ellipses, side))
+
+
+@pytest.mark.parametrize(("side", "count"), [(128, 60), (512, 12)])
+def test_released_pixels_are_exact_in_single_precision(side: int, count: int) -> None:
+    ellipses = released_ellipses(torch.Generator().manual_seed(2), count)
+    images = ellipses.images(side)
+    assert images.dtype == torch.float32
+    assert torch.equal(images, painted(ellipses, side))
+
+
+# Sixteenths put many pixel centres on the border itself, where only the inequality can decide.
+NUMBER = st.one_of(
+    st.floats(-1.5, 1.5),
+    st.sampled_from([0.0, 0.5, -0.5, 1.0]),
+    st.integers(-24, 24).map((16.0).__rtruediv__),
+)
+AXIS = st.one_of(st.floats(0.01, 2), st.integers(1, 32).map(lambda k: k / 16))
+
+
+@given(
+    shape=st.lists(st.tuples(NUMBER, NUMBER, NUMBER, AXIS, AXIS, NUMBER), min_size=1, max_size=3),
+    side=st.sampled_from([2, 3, 5, 9, 16, 33]),
+)
+def test_any_ellipse_is_painted_where_the_inequality_holds(
+    shape: list[tuple[float, ...]], side: int
+) -> None:
+    table = torch.tensor([shape], dtype=torch.float64)
+    ellipses = Ellipses(*table.unbind(-1))
+    assert torch.equal(ellipses.images(side), painted(ellipses, side))
+
+
+def test_an_ellipse_has_its_area() -> None:
+    one = torch.ones(1, 1, dtype=torch.float64)
+    ellipse = Ellipses(0.7 * one, 0.1 * one, -0.2 * one, 0.4 * one, 0.15 * one, 0.6 * one)
+    side = 801
+    area = float(ellipse.images(side).sum()) / 0.7 * (2 / (side - 1)) ** 2
+    assert area == pytest.approx(math.pi * 0.4 * 0.15, rel=2e-3)
+
+
+def test_x_runs_along_the_last_axis() -> None:
+    one = torch.ones(1, 1)
+    image = Ellipses(one, 0.5 * one, -0.25 * one, 0.3 * one, 0.1 * one, 0 * one).images(81)[0]
+    rows, columns = image.nonzero().double().mean(0).tolist()
+    assert rows == pytest.approx(30, abs=0.1)  # y = -1/4; rounding decides on the border
+    assert columns == pytest.approx(60, abs=0.1)  # x = 1/2
+
+
+def test_the_background_is_zero_and_the_top_is_clipped() -> None:
+    images = random_ellipses(200, seed=1, stream="train", fewest=8, most=8).images(32)
+    assert images[:, 0].abs().max() == 0  # centre + semi-axis <= 0.9: the edge stays empty
+    assert images.max() == 1.5
+    assert images.min() == 0
+    high = random_ellipses(200, seed=1, stream="train", fewest=8, most=8).images(32, highest=2.5)
+    assert torch.equal(high.clamp_max(1.5), images)
+    assert high.max() > 2
+
+
+def test_pieces_and_precision_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ellipses = random_ellipses(30, seed=1, stream="train")
+    images = ellipses.images(32)
+    assert torch.equal(ellipses.images(32, dtype=torch.float32) > 0, images > 0)
+    monkeypatch.setattr(phantoms, "_PIECE", 7 * 32 * 64)
+    assert torch.equal(ellipses.images(32), images)
+    assert torch.equal(ellipses[5:9].images(32), images[5:9])
+
+
+# Released draws
+
+
+def test_the_surrogate_draws_as_released() -> None:
+    rng, reference = np.random.default_rng(4), np.random.default_rng(4)
+    for count in (20, 13):  # one after the other from one generator
+        images = released_surrogate_ellipses(rng, count).images(16)
+        assert images.dtype == torch.float64
+        assert np.array_equal(images.numpy(), surrogate_images(reference, count, 16))
+    assert rng.bit_generator.state == reference.bit_generator.state
+
+
+def test_the_sweeps_draw_as_released() -> None:
+    generator, reference = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
+    for count in (1, 150, 0):
+        found = released_ellipses(generator, count)
+        wanted = released_draws(reference, count)
+        assert len(found) == count
+        for i, phantom in enumerate(wanted):
+            for k, numbers in enumerate(phantom):
+                assert [float(part[i, k]) for part in parts(found)] == [float(n) for n in numbers]
+            assert not found.amplitude[i, len(phantom) :].any()
+        assert torch.equal(generator.get_state(), reference.get_state())
+
+
+# Streams
+
+
+def test_a_phantom_does_not_depend_on_the_pool_around_it() -> None:
+    pool = random_ellipses(1000, seed=5, stream="train", most=3)
+    assert same(random_ellipses(7, seed=5, stream="train", most=3), pool[:7])
+    assert same(random_ellipses(50, seed=5, stream="train", most=3, first=431), pool[431:481])
+
+
+def test_a_stream_is_made_as_documented() -> None:
+    # Stored results name phantoms by seed, stream and number: those must stay what they were.
+    key = np.frombuffer(hashlib.sha256(b"korisk/5/train").digest()[:16], "<u8")
+    uniform = np.random.Generator(np.random.Philox(key=key)).random((9, 28))  # 1 + 4 x 6, padded
+    pool = random_ellipses(9, seed=5, stream="train")
+    np.testing.assert_array_equal((pool.amplitude > 0).sum(1), 1 + np.floor(4 * uniform[:, 0]))
+    np.testing.assert_allclose(pool.x, uniform[:, 2:25:6] - 0.5, rtol=1e-15)
+
+
+def test_seeds_and_streams_share_nothing() -> None:
+    keys = [(0, "train"), (1, "train"), (0, "validation"), (0, "test"), (10, "train")]
+    pools = [random_ellipses(500, seed=seed, stream=stream) for seed, stream in keys]
+    x = torch.cat([pool.x.reshape(-1) for pool in pools])
+    assert len(np.unique(x.numpy())) == len(x)
+
+
+def test_the_distributions_are_the_papers() -> None:
+    pool = random_ellipses(4000, seed=11, stream="train", fewest=2, most=5)
+    numbers = (pool.amplitude > 0).sum(1)
+    assert set(numbers.tolist()) == {2, 3, 4, 5}
+    assert scipy.stats.chisquare(numbers.bincount()[2:].numpy()).pvalue > 1e-3
+    exists = pool.amplitude > 0
+    spans = [(0.2, 1), (-0.5, 0.5), (-0.5, 0.5), (0.08, 0.4), (0.08, 0.4), (0, math.pi)]
+    for part, (low, high) in zip(parts(pool), spans, strict=True):
+        uniform = scipy.stats.uniform(low, high - low)
+        assert scipy.stats.kstest(part[exists].numpy(), uniform.cdf).pvalue > 1e-3
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"x": torch.ones(2, 3)}, "x must have the amplitude's shape"),
+        ({"b": torch.ones(2, 2, dtype=torch.float64)}, "b must have the amplitude's shape"),
+        ({"amplitude": [1.0]}, "amplitude must be a tensor"),
+        ({"a": torch.zeros(2, 2)}, "semi-axes a and b must be > 0"),
+        ({"y": torch.full((2, 2), math.nan)}, "y must be finite"),
+    ],
+)
+def test_ellipses_that_cannot_be_are_refused(change: dict[str, Any], words: str) -> None:
+    good: dict[str, Any] = {
+        name: torch.ones(2, 2) for name in ("amplitude", "x", "y", "a", "b", "angle")
+    }
+    with pytest.raises(KoriskError, match=words):
+        Ellipses(**(good | change))
+
+
+def test_wrong_requests_are_refused() -> None:
+    pool = random_ellipses(3, seed=1, stream="train")
+    with pytest.raises(KoriskError, match="side must be a whole number from 2"):
+        pool.images(1)
+    with pytest.raises(KoriskError, match="taken by slices"):
+        pool[wrong(0)]
+    with pytest.raises(KoriskError, match="most must be a whole number from 3"):
+        random_ellipses(3, seed=1, stream="train", fewest=3, most=2)
+    with pytest.raises(KoriskError, match="seed must be a whole number"):
+        random_ellipses(3, seed=-1, stream="train")
