@@ -374,6 +374,7 @@ def _as_torch(matrix: Any, device: torch.device | str = "cpu") -> Tensor:
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
         return torch.sparse_csr_tensor(starts, indices, values, size=matrix.shape)
 
 

@@ -1,0 +1,352 @@
+"""Diagonal layers in front of known operators, by ridge regression in closed form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.fitting.choice import Choice, Score, choose, choose_from
+from korisk.fitting.krylov import Krylov
+from korisk.fitting.scores import Scorer, flat
+from korisk.operators import Composed, LinearOperator, Matrix
+from korisk.operators.engines import free_memory
+
+_ENTRIES = 2**26  # of images and sinograms that are worked on at once
+_FITS = 0.8  # of the free memory, for the normal matrix and what it is made of
+# Relative residuals that count as solved, and how many Lanczos steps are worth taking for them.
+_TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
+_LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
+_MOST_STEPS = 400  # beyond which errors on test images do not change in four digits
+_PROBES = 4
+_WORTH_POLISHING = 512  # weights
+_MOST_POLISHING = 12  # steps in which a factor in float32 must lead to a solution in float64
+
+
+def tail_gram(tail: LinearOperator) -> Tensor:
+    """B^T B of the operators behind the diagonal, (weights, weights), from unit vectors."""
+    only = tail.layers[0] if isinstance(tail, Composed) and len(tail) == 1 else tail
+    if isinstance(only, Matrix):
+        return only.matrix.T @ only.matrix
+    weights = math.prod(tail.domain)
+    place = {"device": tail.device, "dtype": tail.dtype}
+    gram: Tensor = torch.empty(weights, weights, **place)  # type: ignore[call-overload]
+    rows = max(1, _ENTRIES // (weights + math.prod(tail.range)))
+    for first in range(0, weights, rows):
+        last = min(first + rows, weights)
+        unit = torch.zeros(last - first, weights, **place)  # type: ignore[call-overload]
+        unit[torch.arange(last - first), torch.arange(first, last)] = 1
+        images = tail._map(unit.reshape(-1, *tail.domain))
+        gram[first:last] = flat(tail._map_adjoint(images))
+    return gram
+
+
+def gram_fits(tail: LinearOperator) -> bool:
+    """Whether B^T B and a normal matrix of its size have room on the tail's device."""
+    needed = 2 * math.prod(tail.domain) ** 2 * tail.dtype.itemsize
+    return needed <= _FITS * free_memory(tail.device)
+
+
+class DiagonalRidge:
+    """w = argmin sum_i |B (w x_i) - y_i|^2 + lambda |w - toward|^2 for nested training sets.
+
+    B is `tail`, all known operators behind the weights; `toward` is what weights shrink to, the
+    analytic ones, or zero where it is None, as in the released code. The ReLU behind B takes no
+    part in the fit but in every prediction that lambda is chosen by.
+
+    Notes
+    -----
+    With x_i in the rows of X the normal matrix is (B^T B) ∘ (X^T X), entry by entry, and the right
+    side sum_i x_i ∘ B^T y_i. `gram` is B^T B, which belongs to the tail alone and can be shared
+    between pools (see `tail_gram`). Where it is None, products with the normal matrix go through
+    the operators sample by sample, and nothing of its size is stored.
+    """
+
+    def __init__(
+        self,
+        tail: LinearOperator,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        toward: Tensor | None = None,
+        relu: bool = True,
+        gram: Tensor | None = None,
+    ) -> None:
+        if tuple(inputs.shape[1:]) != tail.domain or tuple(targets.shape[1:]) != tail.range:
+            raise KoriskError(
+                f"samples must map {tail.domain} to {tail.range}, got inputs of shape "
+                f"{tuple(inputs.shape[1:])} and targets of {tuple(targets.shape[1:])}"
+            )
+        self.tail, self.inputs, self.targets, self.relu = tail, inputs, targets, relu
+        self.gram = gram
+        start = torch.zeros(tail.domain) if toward is None else toward.detach()
+        self.toward = start.to(device=tail.device, dtype=tail.dtype)
+        self._forms: tuple[Scorer, Tensor, Tensor, float] | None = None
+        # x_i ∘ B^T y_i, from which the right side of every training set is a sum.
+        self._correlations = torch.empty_like(inputs)
+        for part in parts(len(inputs), math.prod(tail.domain) + math.prod(tail.range)):
+            self._correlations[part] = inputs[part] * tail._map_adjoint(targets[part])
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def training(self, n: int) -> DiagonalTraining:
+        """The training set of the first n samples."""
+        if not 1 <= n <= len(self):
+            raise KoriskError(
+                f"n must be from 1 to the {len(self):,} samples of the pool, got {n}; draw more"
+            )
+        return DiagonalTraining(self, n)
+
+    def _quadratic(self, scorer: Scorer) -> Callable[[Tensor], float] | None:
+        """The mean squared error as a quadratic form of the weights, where there is no ReLU."""
+        if self.relu or self.gram is None or scorer.by != "mse" or not self._small:
+            return None
+        if self._forms is None or self._forms[0] is not scorer:
+            inputs, targets = scorer.inputs, scorer.targets
+            rows = flat(inputs)
+            matrix = (rows.T @ rows).mul_(self.gram)
+            back = self.tail._map_adjoint(targets.reshape(-1, *self.tail.range))
+            linear = (rows * flat(back)).sum(0)
+            self._forms = scorer, matrix, linear, float(targets.square().sum())
+        _, matrix, linear, constant = self._forms
+        entries = scorer.targets.numel()
+        return lambda w: float(w @ (matrix @ w) - 2 * (linear @ w) + constant) / entries
+
+    @property
+    def _small(self) -> bool:
+        return math.prod(self.tail.domain) <= _LARGEST_FACTORED
+
+    def predict(self, weights: Tensor, inputs: Tensor) -> Tensor:
+        """The network's images for (samples, ...) inputs."""
+        images = inputs.new_empty(len(inputs), *self.tail.range)
+        for part in parts(len(inputs), math.prod(self.tail.domain) + math.prod(self.tail.range)):
+            images[part] = self.tail._map(inputs[part] * weights)
+        return images.relu_() if self.relu else images
+
+
+class _Normal:
+    """The normal matrix of a training set, stored or not, on its active weights.
+
+    Apart from the training, so that Krylov's basis and the training do not hold each other: a
+    matrix of tens of gigabytes is to go when its training goes.
+    """
+
+    def __init__(self, ridge: DiagonalRidge, n: int) -> None:
+        self.tail, self.inputs = ridge.tail, ridge.inputs[:n]
+        rows = flat(self.inputs)
+        self.active = _active(rows)
+        self.matrix = None if ridge.gram is None else self._stored(rows, ridge.gram)
+
+    def _stored(self, rows: Tensor, gram: Tensor) -> Tensor:
+        if len(self.active) == len(gram):
+            return (rows.T @ rows).mul_(gram)
+        rows = rows[:, self.active]
+        return (rows.T @ rows).mul_(gram[self.active][:, self.active])
+
+    def product(self, vector: Tensor) -> Tensor:
+        """The matrix times (active weights,)."""
+        if self.matrix is not None:
+            return self.matrix @ vector
+        weights = self.spread(vector)
+        total = vector.new_zeros(weights.numel())
+        entries = math.prod(self.tail.domain) + math.prod(self.tail.range)
+        for part in parts(len(self.inputs), entries):
+            inputs = self.inputs[part]
+            back = self.tail._map_adjoint(self.tail._map(inputs * weights))
+            total += (inputs * back).sum(0).flatten()
+        return total[self.active]
+
+    def spread(self, active: Tensor) -> Tensor:
+        """(..., active weights) as (..., views, bins), zero elsewhere."""
+        whole = active.new_zeros(*active.shape[:-1], math.prod(self.tail.domain))
+        whole[..., self.active] = active
+        return whole.reshape(*active.shape[:-1], *self.tail.domain)
+
+    def scale(self) -> float:
+        """The mean of the diagonal, in which lambdas are counted."""
+        if self.matrix is not None:
+            return float(self.matrix.diagonal().mean())
+        # Hutchinson's estimate: signs leave the diagonal and scatter the rest around zero.
+        generator = torch.Generator().manual_seed(0)
+        signs = torch.randint(0, 2, (_PROBES, len(self.active)), generator=generator) * 2 - 1
+        rows = signs.to(self.inputs)
+        return sum(float(row @ self.product(row)) for row in rows) / rows.numel()
+
+
+class DiagonalTraining:
+    """A training set of `DiagonalRidge` with its normal equations."""
+
+    def __init__(self, ridge: DiagonalRidge, n: int) -> None:
+        self.ridge, self.n = ridge, n
+        self.normal = _Normal(ridge, n)
+        active = self.normal.active
+        self.right = ridge._correlations[:n].sum(0).flatten()[active]
+        if bool(ridge.toward.any()):
+            self.right = self.right - self.normal.product(ridge.toward.flatten()[active])
+        self.scale = self.normal.scale()
+        self._krylov = Krylov(self.normal.product, self.right)
+        self._factored: dict[float, Tensor] = {}  # solutions by lambda, of small systems
+
+    def weights(self, penalties: Sequence[float]) -> Tensor:
+        """The minimisers, (penalties, views, bins); at an infinite lambda, what they shrink to."""
+        found = self.ridge.toward.expand(len(penalties), *self.ridge.toward.shape).clone()
+        finite = [at for at, each in enumerate(penalties) if math.isfinite(each)]
+        shifts = [penalties[at] for at in finite]
+        if shifts:
+            found[finite] += self.normal.spread(self._solved(shifts))
+        return found
+
+    def _solved(self, shifts: Sequence[float]) -> Tensor:
+        matrix = self.normal.matrix
+        if matrix is not None and len(self.right) <= _LARGEST_FACTORED:
+            for shift in shifts:
+                if shift not in self._factored:
+                    self._factored[shift] = _by_factor(matrix, shift, self.right)
+            return torch.stack([self._factored[shift] for shift in shifts])
+        tolerance = _TOLERANCE[self.right.dtype]
+        # Large lambdas converge first; small ones are not to hold up the rest.
+        for shift in sorted(shifts, reverse=True):
+            if not self._krylov.converge([shift], tolerance=tolerance, most=_MOST_STEPS):
+                break
+        return self._krylov.solve(shifts)
+
+    def residual(self, weights: Tensor, penalty: float) -> float:
+        """How far weights are from the normal equations, over their right side."""
+        if math.isinf(penalty):
+            return 0.0
+        moved = (weights - self.ridge.toward).flatten()[self.normal.active]
+        off = self.right - self.normal.product(moved) - penalty * moved
+        size = float(torch.linalg.vector_norm(self.right))
+        return float(torch.linalg.vector_norm(off)) / size if size else 0.0
+
+    def scores(self, scorer: Scorer) -> Callable[[Sequence[float]], list[float]]:
+        """Scores of lambdas on other samples, such as a validation set."""
+        quick = self.ridge._quadratic(scorer)
+
+        def score(penalties: Sequence[float]) -> list[float]:
+            made = self.weights(penalties)
+            if quick is not None:
+                return [quick(each.flatten()) for each in made]
+            return [scorer(self.ridge.predict(each, scorer.inputs)) for each in made]
+
+        return score
+
+    def fit(
+        self,
+        *,
+        penalty: float | None = None,
+        scorer: Scorer | None = None,
+        grid: Sequence[float] | None = None,
+    ) -> DiagonalFit:
+        """The fit at a given lambda, or at that with the best score (see `DenseTraining.fit`)."""
+        chosen = None
+        if penalty is None:
+            if scorer is None:
+                raise KoriskError("a diagonal fit needs penalty= or a scorer to choose it by")
+            chosen = self._chosen(self.scores(scorer), grid)
+            penalty = chosen.value
+        return DiagonalFit(self, penalty, chosen, self.weights([penalty])[0])
+
+    def _chosen(self, score: Score, grid: Sequence[float] | None) -> Choice:
+        # Small lambdas need the most steps, so they are tried where larger ones do not suffice.
+        return choose_from(score, grid) if grid else choose(score, scale=self.scale, lowest=1e-2)
+
+
+@dataclass(frozen=True)
+class DiagonalFit:
+    """Weights that were fitted, with the lambda they belong to."""
+
+    training: DiagonalTraining
+    penalty: float
+    choice: Choice | None
+    weights: Tensor  # of the tail's domain
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """The network's images for (samples, ...) inputs."""
+        return self.training.ridge.predict(self.weights, inputs)
+
+    def detail(self) -> dict[str, Any]:
+        """What a study keeps beside the errors."""
+        kept = {"lambda": self.penalty} if self.choice is None else self.choice.as_json()
+        return kept | {
+            "lambda_scale": self.training.scale,
+            "steps": self.training._krylov.steps,
+            "residual": self.training.residual(self.weights, self.penalty),
+        }
+
+
+def _active(inputs: Tensor) -> Tensor:
+    """The rays that met something in the training set; all, where leaving some out saves little.
+
+    The others' weights stay where they shrink to, whatever lambda is. It saves where the matrix is
+    to be factored; where it is large, the copy would cost more.
+    """
+    if inputs.shape[1] > _LARGEST_FACTORED:
+        return torch.arange(inputs.shape[1], device=inputs.device)
+    return inputs.any(0).nonzero()[:, 0]
+
+
+def _by_factor(matrix: Tensor, shift: float, right: Tensor) -> Tensor:
+    """(matrix + shift I)^-1 right, nan where that is no positive matrix in this precision.
+
+    In float64, by conjugate gradients with a factor in float32 in front: three or four steps, and
+    cheaper than a factor in float64, which is made where they do not suffice.
+    """
+    worth = matrix.dtype == torch.float64 and len(right) >= _WORTH_POLISHING
+    if worth and (found := _polished(matrix, shift, right)) is not None:
+        return found
+    factor = _factor(matrix, shift)
+    if factor is None:
+        return torch.full_like(right, math.nan)
+    return torch.cholesky_solve(right[:, None], factor)[:, 0]
+
+
+def _factor(matrix: Tensor, shift: float) -> Tensor | None:
+    shifted = matrix.clone()
+    shifted.diagonal().add_(shift)
+    factor, failed = torch.linalg.cholesky_ex(shifted)
+    return None if int(failed) else factor
+
+
+def _polished(matrix: Tensor, shift: float, right: Tensor) -> Tensor | None:
+    factor = _factor(matrix.float(), shift)
+    if factor is None:
+        return None
+
+    def solved(vector: Tensor) -> Tensor:
+        if factor.is_cpu:  # SciPy's is three times as fast for a single right side
+            pair = factor.numpy(), True
+            found = scipy.linalg.cho_solve(pair, vector.float().numpy(), check_finite=False)
+            return torch.from_numpy(found).double()
+        return torch.cholesky_solve(vector.float()[:, None], factor)[:, 0].double()
+
+    goal = float(torch.linalg.vector_norm(right)) * _TOLERANCE[torch.float64] / 10
+    found, residual = torch.zeros_like(right), right.clone()
+    direction = preconditioned = solved(residual)
+    size = residual @ preconditioned
+    for _ in range(_MOST_POLISHING):
+        product = matrix @ direction + shift * direction
+        length = size / (direction @ product)
+        found += length * direction
+        residual -= length * product
+        if float(torch.linalg.vector_norm(residual)) <= goal:
+            return found
+        preconditioned = solved(residual)
+        new = residual @ preconditioned
+        direction = preconditioned + (new / size) * direction
+        size = new
+    return None
+
+
+def parts(samples: int, entries: int) -> Iterator[slice]:
+    """Samples in pieces, each of which has about as many entries as are worked on at once."""
+    rows = max(1, _ENTRIES // entries)
+    for first in range(0, samples, rows):
+        yield slice(first, min(first + rows, samples))

@@ -1,0 +1,126 @@
+"""Refinement of diagonal weights with the ReLU in the loss, which no closed form has."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from korisk.fitting.diagonal_ridge import DiagonalFit, parts
+from korisk.fitting.scores import Scorer
+
+_MEMORY = 8  # pairs that L-BFGS remembers
+_HALVINGS = 8
+_PATIENCE = 2  # steps without a better score after which it stops
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Weights after the refinement, and how far it went."""
+
+    weights: Tensor
+    steps: int
+    score_before: float
+    score_after: float
+
+    def detail(self) -> dict[str, Any]:
+        """What a study keeps of it."""
+        return {
+            "refinement_steps": self.steps,
+            "score_before_refinement": self.score_before,
+            "score": self.score_after,
+        }
+
+
+def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
+    """Minimise sum_i |ReLU(B (w x_i)) - y_i|^2 + lambda |w - toward|^2 from a ridge fit.
+
+    By L-BFGS with step halving. The weights with the best score are kept, the fit's own among
+    them, so the result is never worse by that score than what it started from.
+    """
+    ridge = fit.training.ridge
+    before = scorer(fit.predict(scorer.inputs))
+    best, best_score = fit.weights, before
+    if not ridge.relu or math.isinf(fit.penalty):
+        return Refined(best, 0, before, before)
+    weights = fit.weights
+    value, slope = _loss(fit, weights)
+    memory: deque[tuple[Tensor, Tensor]] = deque(maxlen=_MEMORY)
+    taken = idle = 0
+    for _ in range(steps):
+        direction = -_inverse_hessian(memory, slope, fit)
+        moved = _search(fit, weights, value, slope, direction)
+        if moved is None:
+            break
+        new, value, new_slope = moved
+        memory.append((new - weights, new_slope - slope))
+        weights, slope, taken = new, new_slope, taken + 1
+        score = scorer(ridge.predict(weights, scorer.inputs))
+        if score < best_score:
+            idle = 0 if score < best_score * (1 - 1e-4) else idle + 1
+            best, best_score = weights, score
+        else:
+            idle += 1
+        if idle >= _PATIENCE:
+            break
+    return Refined(best, taken, before, best_score)
+
+
+def _loss(fit: DiagonalFit, weights: Tensor) -> tuple[float, Tensor]:
+    """The penalised loss over the training set and its gradient, (views, bins)."""
+    training, ridge = fit.training, fit.training.ridge
+    tail = ridge.tail
+    moved = weights - ridge.toward
+    total = torch.zeros((), dtype=torch.float64, device=weights.device)
+    slope = 2 * fit.penalty * moved
+    for part in parts(training.n, math.prod(tail.domain) + math.prod(tail.range)):
+        inputs = ridge.inputs[part]
+        images = tail._map(inputs * weights)
+        # relu(u) - y, and its derivative in u, which is 0 where the ReLU is.
+        off = images.relu() - ridge.targets[part]
+        total += off.double().square().sum()
+        off.mul_(images > 0)
+        slope = slope + 2 * (inputs * tail._map_adjoint(off)).sum(0)
+    return float(total + fit.penalty * moved.double().square().sum()), slope
+
+
+def _inverse_hessian(
+    memory: deque[tuple[Tensor, Tensor]], slope: Tensor, fit: DiagonalFit
+) -> Tensor:
+    """L-BFGS' two loops; without memory, a step by the normal matrix's mean diagonal."""
+    direction = slope.clone()
+    factors = []
+    for step, change in reversed(memory):
+        factor = (step * direction).sum() / (step * change).sum()
+        factors.append(factor)
+        direction = direction - factor * change
+    if memory:
+        step, change = memory[-1]
+        direction = direction * ((step * change).sum() / change.square().sum())
+    else:
+        direction = direction / (2 * (fit.training.scale + fit.penalty))
+    for (step, change), factor in zip(memory, reversed(factors), strict=True):
+        direction = direction + step * (factor - (change * direction).sum() / (step * change).sum())
+    return direction
+
+
+def _search(
+    fit: DiagonalFit, weights: Tensor, value: float, slope: Tensor, direction: Tensor
+) -> tuple[Tensor, float, Tensor] | None:
+    """The first of ever shorter steps that lowers the loss enough and keeps curvature positive."""
+    descent = float((slope * direction).sum())
+    if not descent < 0:
+        return None
+    length = 1.0
+    for _ in range(_HALVINGS):
+        new = weights + length * direction
+        new_value, new_slope = _loss(fit, new)
+        lower = new_value <= value + 1e-4 * length * descent
+        if lower and float(((new_slope - slope) * direction).sum()) > 0:
+            return new, new_value, new_slope
+        length /= 2
+    return None

@@ -1,0 +1,161 @@
+"""KnownOperatorNet: learned weights, known operators behind them, and a ReLU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from korisk.errors import KoriskError, shown
+from korisk.operators.diagonal import Diagonal, own_tensor
+from korisk.operators.linear import Composed, LinearOperator, Shape, parts_of, shape_text
+from korisk.theory import Known, Layer, Learned, Network, _checks
+
+_LONGEST_NAME = 70  # of a layer: longer ones are cut, with room for a number behind
+
+
+class KnownOperatorNet(nn.Module):
+    """ReLU(B W x): (..., *domain) -> (..., *range), W diagonal and learned, B known.
+
+    `weights` has the shape of x, (views, bins), or (runs, views, bins) for several independent
+    trainings side by side, which map (runs, ..., views, bins) to (runs, ..., rows, columns).
+    `tail` is B: an operator, or several in the order in which they are applied, such as K and
+    A^T. The weights are copied into the tail's precision and place; the operators are shared, so
+    that moving the network moves them. `relu=False` leaves out the ReLU.
+    """
+
+    weights: nn.Parameter
+
+    def __init__(
+        self, weights: Any, tail: LinearOperator | Sequence[LinearOperator], *, relu: bool = True
+    ) -> None:
+        super().__init__()
+        self.linear_tail = _composed(tail)
+        self.relu = bool(relu)
+        values = _as_tensor(weights).to(self.linear_tail.device, self.linear_tail.dtype)
+        domain = self.linear_tail.domain
+        if values.shape[-len(domain) :] != domain or values.ndim - len(domain) not in (0, 1):
+            raise KoriskError(
+                f"weights must have shape {shape_text(domain)}, as {self.linear_tail.name} takes, "
+                f"with an axis of runs in front or not, got {shape_text(tuple(values.shape))}"
+            )
+        self.weights = nn.Parameter(values)
+
+    @classmethod
+    def from_fbp(
+        cls, composed: LinearOperator, *, runs: int | None = None, relu: bool = True
+    ) -> Self:
+        """The network of `fbp` or `released_fbp`: W is learned, what follows it is the tail.
+
+        With `runs` that many copies of W are trained side by side.
+        """
+        if not isinstance(composed, Composed) or len(composed) < 2:
+            raise KoriskError(
+                f"from_fbp takes a composition such as fbp(geometry), got {shown(composed)}"
+            )
+        first = composed.layers[0]
+        if not isinstance(first, Diagonal):
+            raise KoriskError(
+                f"the first layer of {composed.name} must be a Diagonal, got {first.name}; use "
+                "KnownOperatorNet(weights, tail)"
+            )
+        weights = first.weights.detach()
+        if runs is not None:
+            remedy = "count the trainings, or leave it out for one without an axis of runs"
+            number = _checks.count("runs", runs, at_least=1, remedy=remedy)
+            weights = weights.expand(number, *weights.shape)
+        return cls(weights, composed.layers[1:], relu=relu)
+
+    @property
+    def domain(self) -> Shape:
+        """The shape of one input, such as (views, bins)."""
+        return self.linear_tail.domain
+
+    @property
+    def range(self) -> Shape:
+        """The shape of one output, such as (rows, columns)."""
+        return self.linear_tail.range
+
+    @property
+    def runs(self) -> int | None:
+        """How many trainings stand side by side; None without an axis for them."""
+        return len(self.weights) if self.weights.ndim > len(self.domain) else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU(B W x); x has shape (..., *domain), or (runs, ..., *domain)."""
+        self.linear_tail._check(x, self.domain, "input")
+        image: Tensor = self.linear_tail(x * self.spread_weights(x))
+        return torch.relu(image) if self.relu else image
+
+    def spread_weights(self, x: Tensor) -> Tensor:
+        """The weights as they multiply x: with axes of length 1 where x has batches."""
+        if self.runs is None:
+            return self.weights
+        if x.ndim <= len(self.domain) or len(x) != self.runs:
+            raise KoriskError(
+                f"the input must have shape {shape_text((self.runs,))[:-1]}, ..., "
+                f"{shape_text(self.domain)[1:]}, a batch for each of the {self.runs} runs, got "
+                f"{shape_text(tuple(x.shape))}; one batch for all is x.expand({self.runs}, ...)"
+            )
+        batches = [1] * (x.ndim - len(self.domain) - 1)
+        return self.weights.reshape(self.runs, *batches, *self.domain)
+
+    def describe(self) -> Network:
+        """The network as the theory takes it: W learned, the operators known by their norms.
+
+        Norms are computed when a bound first needs them, those of compositions too.
+        """
+        layers: list[Layer] = [Learned("W", parameters=math.prod(self.domain))]
+        taken = {"W", "ReLU"}
+        for operator in self.linear_tail.layers:
+            name = _free_name(operator.name, taken)
+            taken.add(name)
+            layers.append(Known(name, lipschitz=operator))
+        if self.relu:
+            layers.append(Known("ReLU", lipschitz=1.0))
+        return Network(layers)
+
+    def extra_repr(self) -> str:
+        """The weights' shape and the ReLU, as nn.Module prints them."""
+        return f"weights {shape_text(tuple(self.weights.shape))}, relu={self.relu}"
+
+
+def _composed(tail: object) -> Composed:
+    given = [tail] if isinstance(tail, LinearOperator) else tail
+    if not isinstance(given, Iterable):
+        raise KoriskError(f"tail must be a LinearOperator or several, got {shown(tail)}")
+    listed = list(given)
+    for operator in listed:
+        if not isinstance(operator, LinearOperator):
+            raise KoriskError(f"tail must hold LinearOperators, got {shown(operator)}")
+        if any(True for _ in operator.parameters()):
+            raise KoriskError(
+                f"tail must be known, but {operator.name} has weights that can be trained; make "
+                "it with trainable=False, or train the whole as an nn.Sequential"
+            )
+    if not listed:
+        raise KoriskError("tail must hold at least one operator, got none; use Identity(shape)")
+    return Composed([part for operator in listed for part in parts_of(operator)])
+
+
+def _as_tensor(weights: Any) -> Tensor:
+    if not isinstance(weights, Tensor):
+        try:  # in float64, so that a tail in float64 loses nothing
+            weights = torch.from_numpy(np.array(weights, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise KoriskError(
+                f"weights must be a torch tensor or an array of numbers, got {shown(weights)}"
+            ) from None
+    return own_tensor("weights", weights)
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    short = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+    number, free = 2, short
+    while free in taken:
+        number, free = number + 1, f"{short} ({number})"
+    return free

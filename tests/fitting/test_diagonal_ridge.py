@@ -1,0 +1,184 @@
+"""The diagonal ridge against least squares on the stacked system, with and without a matrix."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.fitting import diagonal_ridge
+from korisk.fitting.diagonal_ridge import DiagonalRidge, tail_gram
+from korisk.fitting.refine import refine
+from korisk.fitting.scores import Scorer
+from korisk.operators import Composed, Identity, Matrix
+
+DOMAIN, RANGE = (3, 4), (2, 5)
+
+
+def tail(seed: int = 1) -> Matrix:
+    generator = torch.Generator().manual_seed(seed)
+    return Matrix(torch.randn(10, 12, dtype=torch.float64, generator=generator), DOMAIN, RANGE)
+
+
+def true_weights() -> Tensor:
+    return torch.linspace(0.5, 1.5, 12, dtype=torch.float64).reshape(DOMAIN)
+
+
+def pool(samples: int, seed: int = 0, noise: float = 0.5) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.rand(samples, *DOMAIN, dtype=torch.float64, generator=generator)
+    rest = torch.randn(samples, *RANGE, dtype=torch.float64, generator=generator)
+    return inputs, tail()(inputs * true_weights()) + noise * rest
+
+
+def stacked(inputs: Tensor, targets: Tensor, penalty: float, toward: Tensor) -> Tensor:
+    """The minimiser by least squares: one row for each pixel of each sample, and the penalty."""
+    matrix = tail().as_matrix()
+    rows = torch.cat([matrix * x.flatten() for x in inputs])
+    rows = torch.cat([rows, math.sqrt(penalty) * torch.eye(12, dtype=torch.float64)])
+    right = torch.cat([targets.flatten(), math.sqrt(penalty) * toward.flatten()])
+    found = np.linalg.lstsq(rows.numpy(), right.numpy(), rcond=None)[0]
+    return torch.from_numpy(found).reshape(DOMAIN)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("toward", [None, torch.ones(DOMAIN)])
+@pytest.mark.parametrize("penalty", [1e-4, 0.3, 50.0])
+def test_weights_are_the_least_squares_ones(
+    penalty: float, toward: Tensor | None, stored: bool
+) -> None:
+    inputs, targets = pool(9)
+    gram = tail_gram(tail()) if stored else None
+    ridge = DiagonalRidge(tail(), inputs, targets, toward=toward, gram=gram)
+    goal = torch.zeros(DOMAIN) if toward is None else toward
+    for n in (2, 9):
+        fit = ridge.training(n).fit(penalty=penalty)
+        expected = stacked(inputs[:n], targets[:n], penalty, goal.double())
+        assert torch.allclose(fit.weights, expected, rtol=1e-8, atol=1e-9)
+        assert fit.detail()["residual"] < 1e-9
+
+
+def test_a_large_matrix_is_solved_by_lanczos_to_the_same_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs, targets = pool(9)
+    ridge = DiagonalRidge(tail(), inputs, targets, gram=tail_gram(tail()))
+    factored = ridge.training(9).weights([0.01, 1.0, math.inf])
+    monkeypatch.setattr(diagonal_ridge, "_LARGEST_FACTORED", 0)
+    training = ridge.training(9)
+    assert torch.allclose(training.weights([0.01, 1.0, math.inf]), factored, rtol=1e-9, atol=1e-11)
+    assert training.fit(penalty=1.0).detail()["steps"] > 0
+
+
+def test_the_gram_matrix_of_a_tail_is_the_same_from_its_matrix_and_from_its_products() -> None:
+    once, twice = tail(), Composed([tail(), Identity(RANGE, dtype=torch.float64)])
+    matrix = once.as_matrix()
+    assert torch.allclose(tail_gram(once), matrix.T @ matrix, rtol=1e-13)
+    assert torch.allclose(tail_gram(twice), matrix.T @ matrix, rtol=1e-12)
+
+
+def test_without_a_relu_scores_are_a_quadratic_form_of_the_weights() -> None:
+    inputs, targets = pool(9)
+    judge = Scorer(*pool(20, seed=4))
+    ridge = DiagonalRidge(tail(), inputs, targets, relu=False, gram=tail_gram(tail()))
+    training = ridge.training(9)
+    penalties = [1e-3, 1.0, math.inf]
+    expected = [judge(ridge.predict(w, judge.inputs)) for w in training.weights(penalties)]
+    assert training.scores(judge)(penalties) == pytest.approx(expected, rel=1e-11)
+    free = DiagonalRidge(tail(), inputs, targets, relu=False).training(9)
+    assert free.scores(judge)(penalties) == pytest.approx(expected, rel=1e-8)
+
+
+def test_an_infinite_lambda_leaves_the_weights_where_they_shrink_to() -> None:
+    inputs, targets = pool(5)
+    toward = true_weights() + 0.1
+    training = DiagonalRidge(tail(), inputs, targets, toward=toward).training(5)
+    assert torch.equal(training.weights([math.inf])[0], toward)
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_rays_that_met_nothing_keep_their_weights(stored: bool) -> None:
+    inputs, targets = pool(6)
+    inputs[:, 1, 2] = 0
+    gram = tail_gram(tail()) if stored else None
+    toward = torch.full(DOMAIN, 7.0, dtype=torch.float64)
+    ridge = DiagonalRidge(tail(), inputs, targets, toward=toward, gram=gram)
+    weights = ridge.training(6).fit(penalty=0.1).weights
+    assert weights[1, 2] == 7.0
+    expected = stacked(inputs, targets, 0.1, toward)
+    assert torch.allclose(weights, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_lambda_is_chosen_on_the_validation_set_and_never_worse_than_the_start() -> None:
+    judge = Scorer(*pool(200, seed=8))
+    gram = tail_gram(tail())
+    for seed in range(5):
+        inputs, targets = pool(2, seed=seed, noise=5.0)  # far too few and too noisy
+        ridge = DiagonalRidge(tail(), inputs, targets, toward=true_weights(), gram=gram)
+        fit = ridge.training(2).fit(scorer=judge)
+        start = judge(ridge.predict(true_weights(), judge.inputs))
+        assert fit.choice is not None
+        assert fit.choice.score <= start * 1.001
+        assert not fit.choice.at_edge
+
+
+def test_predictions_are_those_of_the_network() -> None:
+    inputs, targets = pool(4)
+    fit = DiagonalRidge(tail(), inputs, targets).training(4).fit(penalty=0.2)
+    assert torch.equal(fit.predict(inputs), tail()(inputs * fit.weights).relu())
+    free = DiagonalRidge(tail(), inputs, targets, relu=False).training(4).fit(penalty=0.2)
+    assert torch.allclose(free.predict(inputs), tail()(inputs * free.weights))
+    assert (free.predict(inputs) < 0).any()
+
+
+# --- Refinement ----------------------------------------------------------------------------------
+
+
+def rectified(samples: int, seed: int) -> tuple[Tensor, Tensor]:
+    inputs, _ = pool(samples, seed=seed)
+    return inputs, tail()(inputs * true_weights()).relu()
+
+
+def test_refinement_lowers_a_loss_that_the_closed_form_cannot_see() -> None:
+    inputs, targets = rectified(60, 0)
+    judge, test = Scorer(*rectified(40, 1)), Scorer(*rectified(300, 2))
+    ridge = DiagonalRidge(tail(), inputs, targets, toward=torch.ones(DOMAIN))
+    fit = ridge.training(60).fit(penalty=1e-6)
+    refined = refine(fit, judge, steps=60)
+    before, after = (test(ridge.predict(w, test.inputs)) for w in (fit.weights, refined.weights))
+    assert after < 0.01 * before  # the true weights fit exactly once the ReLU is in the loss
+    assert torch.allclose(refined.weights, true_weights(), atol=0.02)
+    assert refined.score_after < refined.score_before
+
+
+def test_refinement_is_never_worse_on_the_validation_set() -> None:
+    for seed in range(6):
+        inputs, targets = pool(3, seed=seed, noise=4.0)
+        judge = Scorer(*rectified(30, 50 + seed))
+        ridge = DiagonalRidge(tail(), inputs, targets, toward=true_weights())
+        fit = ridge.training(3).fit(scorer=judge)
+        refined = refine(fit, judge, steps=15)
+        assert judge(ridge.predict(refined.weights, judge.inputs)) <= refined.score_before
+        assert refined.score_after <= refined.score_before
+
+
+def test_there_is_nothing_to_refine_without_a_relu_or_at_an_infinite_lambda() -> None:
+    inputs, targets = pool(5)
+    judge = Scorer(*pool(5, seed=1))
+    linear = DiagonalRidge(tail(), inputs, targets, relu=False).training(5).fit(penalty=0.1)
+    fixed = DiagonalRidge(tail(), inputs, targets).training(5).fit(penalty=math.inf)
+    for fit in (linear, fixed):
+        refined = refine(fit, judge)
+        assert refined.steps == 0
+        assert torch.equal(refined.weights, fit.weights)
+
+
+def test_what_does_not_fit_together_is_refused() -> None:
+    inputs, targets = pool(4)
+    with pytest.raises(KoriskError, match=r"samples must map \(3, 4\) to \(2, 5\)"):
+        DiagonalRidge(tail(), targets, inputs)
+    training = DiagonalRidge(tail(), inputs, targets).training(4)
+    with pytest.raises(KoriskError, match="penalty= or a scorer"):
+        training.fit()

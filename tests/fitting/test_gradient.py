@@ -1,0 +1,626 @@
+"""Training by gradients: against PyTorch's optimisers, alone and together, killed and resumed."""
+
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from korisk.errors import KoriskError
+from korisk.fitting._optimisers import optimiser_for
+from korisk.fitting._steps import Stepper, by_autograd, gradient_of
+from korisk.fitting.gradient import (
+    OptimiserName,
+    Recipe,
+    Training,
+    draw_batches,
+    released_generator,
+    train,
+)
+from korisk.networks import DenseNet, KnownOperatorNet
+from korisk.operators import Matrix, ParallelBeam, fbp
+
+GEOMETRY = ParallelBeam(8, views=6, bins=10)
+SAMPLES = 12
+RATES: dict[OptimiserName, float] = {"adam": 1e-2, "adagrad": 5e-2, "sgd": 2e-1}
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def data(samples: int = SAMPLES) -> tuple[Tensor, Tensor]:
+    return draw(samples, 6, 10, seed=1), draw(samples, 8, 8, seed=2).abs()
+
+
+def net(**options: Any) -> KnownOperatorNet:
+    return KnownOperatorNet.from_fbp(fbp(GEOMETRY, dtype=torch.float64), **options)
+
+
+def recipe(optimiser: OptimiserName = "adagrad", **others: Any) -> Recipe:
+    settings: dict[str, Any] = {"rate": RATES[optimiser], "iterations": 20, "batch": 3, **others}
+    return Recipe(optimiser=optimiser, **settings)
+
+
+def batches(of: Recipe, samples: int = SAMPLES, seed: int = 1) -> Tensor:
+    return draw_batches(samples, of.batch, of.iterations, released_generator(seed))
+
+
+EACH = [recipe("adam"), recipe("adagrad"), recipe("sgd"), recipe("sgd", momentum=0.9)]
+each = pytest.mark.parametrize("by", EACH, ids=lambda by: f"{by.optimiser}-{by.momentum:g}")
+
+
+# Recipes and batches
+
+
+def test_the_released_recipe() -> None:
+    assert Recipe.released(128) == Recipe(optimiser="adagrad", rate=0.02, iterations=5000, batch=4)
+    assert (Recipe.released(256).batch, Recipe.released(256).iterations) == (1, 5000)
+    assert (Recipe.released(512).batch, Recipe.released(512).iterations) == (8, 10000)
+    with pytest.raises(FrozenInstanceError):
+        Recipe.released(128).rate = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("samples", "batch"), [(4, 4), (3, 4), (2048, 4), (1, 1), (7, 1)])
+def test_batches_are_those_of_one_call_an_iteration(samples: int, batch: int) -> None:
+    drawn = draw_batches(samples, batch, 50, released_generator(3))
+    generator = torch.Generator().manual_seed(3001)
+    for row in drawn:
+        alone = torch.randint(0, samples, (min(batch, samples),), generator=generator)
+        assert torch.equal(row, alone)
+    assert drawn.shape == (50, min(batch, samples))
+
+
+# Against PyTorch
+
+
+def reference(network: nn.Module, x: Tensor, y: Tensor, by: Recipe, indices: Tensor) -> Tensor:
+    """A plain loop with PyTorch's own optimiser and gradients."""
+    kinds: dict[str, Any] = {
+        "adam": lambda p: torch.optim.Adam(p, by.rate),
+        "adagrad": lambda p: torch.optim.Adagrad(p, by.rate),
+        "sgd": lambda p: torch.optim.SGD(p, by.rate, momentum=by.momentum),
+    }
+    optimiser = kinds[by.optimiser](network.parameters())
+    losses = []
+    for chosen in indices:
+        optimiser.zero_grad()
+        loss = nn.functional.mse_loss(network(x[chosen]), y[chosen])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+@each
+@pytest.mark.parametrize("relu", [True, False])
+def test_the_known_operator_network_trains_as_with_pytorch(by: Recipe, relu: bool) -> None:
+    ours, theirs, (x, y), indices = net(relu=relu), net(relu=relu), data(), batches(by)
+    expected = reference(theirs, x, y, by, indices)
+    done = train(ours, x, y, by, indices=indices)
+    assert (ours.weights - net().weights).abs().max() > 1e-2
+    torch.testing.assert_close(ours.weights, theirs.weights, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(done.losses, expected, rtol=1e-11, atol=0)
+
+
+@each
+def test_any_network_trains_as_with_pytorch(by: Recipe) -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        layers = nn.Flatten(1), nn.Linear(60, 5), nn.Tanh(), nn.Linear(5, 64)
+        return nn.Sequential(*layers, nn.Unflatten(1, (8, 8))).double()
+
+    ours, theirs, (x, y), indices = build(), build(), data(), batches(by)
+    reference(theirs, x, y, by, indices)
+    train(ours, x, y, by, generator=released_generator(1))
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("runs", [None, 3])
+def test_the_gradient_written_out_is_that_of_autograd(relu: bool, runs: int | None) -> None:
+    network = net(runs=runs, relu=relu)
+    network.weights.data += draw(*network.weights.shape, seed=5)
+    lead = (4,) if runs is None else (runs, 4)
+    x, y = draw(*lead, 6, 10), draw(*lead, 8, 8, seed=1)
+    for factor in (1, 0):  # without weights the image is zero: the corner of the ReLU
+        network.weights.data *= factor
+        losses, (gradient,) = gradient_of(network)(x, y)
+        expected, (recorded,) = by_autograd(network, x, y)
+        torch.testing.assert_close(losses, expected, rtol=1e-13, atol=0)
+        torch.testing.assert_close(gradient, recorded, rtol=1e-12, atol=1e-15)
+        assert not gradient.requires_grad
+
+
+# Runs side by side
+
+
+@each
+def test_each_run_evolves_as_it_would_alone(by: Recipe) -> None:
+    sizes = [3, 5, SAMPLES]
+    x, y = data()
+    columns = [batches(by, samples=size) for size in sizes]
+    weights = draw(3, 6, 10, seed=7)
+    tail = fbp(GEOMETRY, dtype=torch.float64).layers[1:]
+    together = KnownOperatorNet(weights, tail)
+    held_out = draw(5, 6, 10, seed=8), draw(5, 8, 8, seed=9)
+    side_by_side = train(
+        together, x, y, by, indices=torch.stack(columns, 1), every=4, validation=held_out
+    )
+    assert side_by_side.losses.shape == (20, 3)
+    for run, size in enumerate(sizes):
+        alone = KnownOperatorNet(weights[run], tail)
+        own = train(
+            alone, x[:size], y[:size], by, indices=columns[run], every=4, validation=held_out
+        )
+        close: Any = {"rtol": 1e-12, "atol": 1e-12}
+        torch.testing.assert_close(together.weights[run], alone.weights.data, **close)
+        torch.testing.assert_close(side_by_side.losses[:, run], own.losses, **close)
+        for moment in ("start", "late", "end"):
+            ours, theirs = getattr(side_by_side, moment), getattr(own, moment)
+            torch.testing.assert_close(ours.loss[run], theirs.loss, **close)
+            torch.testing.assert_close(ours.gradient[run], theirs.gradient, **close)
+        assert side_by_side.validation is not None
+        assert own.validation is not None
+        torch.testing.assert_close(
+            side_by_side.validation.losses[:, run], own.validation.losses, **close
+        )
+        assert side_by_side.validation.best_iteration[run] == own.validation.best_iteration
+        torch.testing.assert_close(
+            side_by_side.validation.best_weights["weights"][run],
+            own.validation.best_weights["weights"],
+            **close,
+        )
+
+
+# Convergence
+
+
+def convex(iterations: int, rate: float) -> tuple[Training, Tensor, Tensor]:
+    """A least-squares problem of 12 weights: the training, its weights, and the minimiser."""
+    tail, x, y = draw(20, 12) / 4, draw(30, 12, seed=1), draw(30, 20, seed=2)
+    gram = (tail.t() @ tail) * (x.t() @ x)
+    best = torch.linalg.solve(gram, ((y @ tail) * x).sum(0))
+    network = KnownOperatorNet(torch.zeros(12), Matrix(tail), relu=False)
+    everything = torch.arange(30).expand(iterations, 30)
+    by = Recipe(optimiser="sgd", rate=rate, iterations=iterations, batch=30)
+    done = train(network, x, y, by, indices=everything)
+    return done, network.weights.detach(), best
+
+
+def test_a_convex_problem_is_solved_and_called_so() -> None:
+    done, weights, best = convex(1500, rate=4.0)
+    torch.testing.assert_close(weights, best, rtol=1e-8, atol=1e-10)
+    assert bool(done.converged)
+    assert done.explain().startswith("converged: the loss changed by ")
+    assert "over the last 150 of 1500 iterations" in done.explain()
+    assert float(done.gradient_left) < 1e-8
+
+
+def test_a_training_that_still_falls_is_called_so() -> None:
+    done, weights, best = convex(20, rate=0.5)
+    assert (weights - best).abs().max() > 1e-2
+    assert not bool(done.converged)
+    last, whole = done.late.loss - done.end.loss, done.start.loss - done.end.loss
+    assert done.explain() == (
+        f"not converged: the loss still fell by {100 * float(last / done.late.loss):.2g}% over "
+        f"the last 2 of 20 iterations, {100 * float(last / whole):.2g}% of its whole fall; train "
+        "longer or fit in closed form"
+    )
+    # Every batch is the whole pool here, so that mini-batch losses and looks must agree.
+    torch.testing.assert_close(done.losses[0], done.start.loss)
+    torch.testing.assert_close(done.losses[18], done.late.loss)
+    torch.testing.assert_close(done.first_loss, done.losses[:2].mean())
+    torch.testing.assert_close(done.last_loss, done.losses[18:].mean())
+
+
+def test_a_rate_that_is_far_too_low_is_not_called_converged() -> None:
+    done, _, _ = convex(50, rate=1e-7)
+    assert float(done.improvement) < 1e-6
+    assert not bool(done.converged)
+    assert "raise the rate" in done.explain()
+
+
+def test_a_rate_that_moves_nothing_is_not_called_converged() -> None:
+    done, _, _ = convex(10, rate=1e-300)
+    assert not bool(done.converged)
+    assert done.explain() == "not converged: the loss did not fall at all; raise the rate"
+
+
+def test_a_start_at_the_minimum_is_called_converged() -> None:
+    x = data()[0]
+    network = net()
+    by = recipe("sgd")
+    assert bool(train(network, x, network(x).detach(), by, indices=batches(by)).converged)
+    assert torch.equal(network.weights, net().weights)
+
+
+def test_a_loss_that_rose_is_called_so() -> None:
+    done, _, _ = convex(10, rate=60.0)
+    assert not bool(done.converged)
+    assert "lower the rate" in done.explain()
+
+
+def test_the_gradient_norm_is_that_of_the_mean_loss_over_the_samples() -> None:
+    done, weights, _ = convex(5, rate=1.0)
+    tail, x, y = draw(20, 12) / 4, draw(30, 12, seed=1), draw(30, 20, seed=2)
+    for standing, w in ((done.start, torch.zeros(12, dtype=torch.float64)), (done.end, weights)):
+        residual = (x * w) @ tail.t() - y
+        gradient = 2 / residual.numel() * ((residual @ tail) * x).sum(0)
+        torch.testing.assert_close(standing.loss, residual.square().mean())
+        torch.testing.assert_close(standing.gradient, gradient.norm())
+
+
+def test_several_runs_are_explained_by_one_that_did_not_converge() -> None:
+    by, (x, y) = recipe(), data()
+    indices = torch.stack([batches(by)] * 2, 1)
+    done = train(net(runs=2), x, y, by, indices=indices)
+    assert done.converged.tolist() == [False, False]
+    assert done.explain().startswith("2 of 2 runs not converged, among them run 0: the loss")
+
+
+# Validation
+
+
+def test_the_best_weights_are_those_of_the_lowest_validation_loss() -> None:
+    by, (x, y) = recipe("sgd", iterations=40), data()
+    indices = batches(by)
+    halfway = net()  # what this network gives is fitted best after 21 iterations, exactly
+    train(halfway, x, y, recipe("sgd", iterations=21), indices=indices[:21])
+    unseen = draw(40, 6, 10, seed=3)
+    held_out = unseen, halfway(unseen).detach()
+    done = train(net(), x, y, by, indices=indices, every=3, validation=held_out)
+    assert done.validation is not None
+    assert done.best_weights is done.validation.best_weights
+    assert done.validation.iterations == (*range(3, 40, 3), 40)
+    assert int(done.validation.best_iteration) == 21
+    assert torch.equal(done.validation.best_weights["weights"], halfway.weights)
+    last = net()
+    train(last, x, y, by, indices=indices)
+    loss = nn.functional.mse_loss(last(unseen), held_out[1]).detach()
+    torch.testing.assert_close(loss, done.validation.losses[-1])
+
+
+def test_looks_leave_the_mode_and_the_statistics_of_a_network_alone() -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(10, 3), nn.BatchNorm1d(6), nn.Linear(3, 10)).double()
+
+    ours, theirs, by = build(), build(), recipe("sgd")
+    x, y = draw(SAMPLES, 6, 10), draw(SAMPLES, 6, 10, seed=1)
+    reference(theirs, x, y, by, batches(by))
+    train(ours, x, y, by, indices=batches(by), every=1, validation=(x, y))
+    assert all(module.training for module in ours.modules())
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-11, atol=1e-12)
+
+
+# Interrupted and resumed
+
+
+class StopHereError(Exception):
+    pass
+
+
+def stop_at(iteration: int) -> Any:
+    def progress(done: int, loss: Tensor) -> None:
+        assert bool(torch.isfinite(loss).all())
+        if done >= iteration:
+            raise StopHereError
+
+    return progress
+
+
+def same(one: Training, other: Training) -> bool:
+    pairs = [(one.losses, other.losses)]
+    for moment in ("start", "late", "end"):
+        pairs += list(zip(getattr(one, moment), getattr(other, moment), strict=True))
+    if one.validation is not None and other.validation is not None:
+        pairs += [(one.validation.losses, other.validation.losses)]
+        pairs += [(one.validation.best_iteration, other.validation.best_iteration)]
+        best = one.validation.best_weights, other.validation.best_weights
+        pairs += [(best[0][name], best[1][name]) for name in best[0]]
+    return all(torch.equal(*pair) for pair in pairs)
+
+
+@each
+@pytest.mark.parametrize("stopped", [4, 18])
+def test_a_resumed_training_gives_the_same_bits(by: Recipe, stopped: int, tmp_path: Path) -> None:
+    x, y = data()
+    options: dict[str, Any] = {"indices": batches(by), "every": 4, "validation": data(5)}
+    whole = net()
+    expected = train(whole, x, y, by, **options)
+    options["checkpoint"] = tmp_path / "training.pt"
+    with pytest.raises(StopHereError):
+        train(net(), x, y, by, progress=stop_at(stopped), **options)
+    resumed = net()
+    assert same(train(resumed, x, y, by, **options), expected)
+    assert torch.equal(resumed.weights, whole.weights)
+    again = net()  # from a checkpoint of a training that is complete
+    assert same(train(again, x, y, by, **options), expected)
+    assert torch.equal(again.weights, whole.weights)
+    assert [path.name for path in tmp_path.iterdir()] == ["training.pt"]
+
+
+def test_resuming_takes_no_step_twice(tmp_path: Path) -> None:
+    by, (x, y) = recipe("adam"), data()
+    seen: list[int] = []
+    options: dict[str, Any] = {"indices": batches(by), "every": 5, "checkpoint": tmp_path / "c"}
+    with pytest.raises(StopHereError):
+        train(net(), x, y, by, progress=stop_at(10), **options)
+    train(net(), x, y, by, progress=lambda done, loss: seen.append(done), **options)
+    assert seen == [15, 20]
+
+
+def test_statistics_of_a_network_are_resumed_too(tmp_path: Path) -> None:
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(10, 3), nn.BatchNorm1d(6), nn.Linear(3, 10)).double()
+
+    by, x, y = recipe("sgd"), draw(SAMPLES, 6, 10), draw(SAMPLES, 6, 10, seed=1)
+    whole, resumed = build(), build()
+    train(whole, x, y, by, indices=batches(by))
+    options: dict[str, Any] = {"indices": batches(by), "every": 5, "checkpoint": tmp_path / "c"}
+    with pytest.raises(StopHereError):
+        train(build(), x, y, by, progress=stop_at(10), **options)
+    train(resumed, x, y, by, **options)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name])
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+sys.path.insert(0, {folder!r})
+from test_gradient import *
+from korisk.operators import RampFilter
+
+calls, filtered = 0, RampFilter._map
+def deadly(self, x):
+    global calls
+    calls += 1
+    if calls == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return filtered(self, x)
+RampFilter._map = deadly
+by = recipe("adam")
+train(net(), *data(), by, indices=batches(by), every=4, checkpoint=Path({path!r}))
+"""
+
+
+def test_a_killed_training_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
+    path = tmp_path / "training.pt"
+    code = KILLED.format(folder=str(Path(__file__).parent), path=str(path))
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    held = torch.load(path, weights_only=True)
+    assert 0 < held["iteration"] < 20
+    by, whole, resumed = recipe("adam"), net(), net()
+    expected = train(whole, *data(), by, indices=batches(by))
+    found = train(resumed, *data(), by, indices=batches(by), every=4, checkpoint=path)
+    assert same(found, expected)
+    assert torch.equal(resumed.weights, whole.weights)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    by, path = recipe(), tmp_path / "training.pt"
+    train(net(), *data(), by, indices=batches(by), checkpoint=path)
+    return path
+
+
+def resume(path: Path, by: Recipe | None = None, **changed: Any) -> Training:
+    by = by or recipe()
+    network = changed.pop("network", None) or net()
+    x, y = changed.pop("pool", None) or data()
+    options = {"indices": batches(by), "checkpoint": path, **changed}
+    return train(network, x, y, by, **options)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"by": recipe(rate=0.1)}, "rate is 0.05 and here it is 0.1"),
+        ({"by": recipe("sgd", rate=5e-2)}, "optimiser is 'adagrad'"),
+        ({"by": recipe(iterations=30)}, "iterations is 20"),
+        ({"indices": batches(recipe(), seed=2)}, "order of samples"),
+        ({"pool": data(SAMPLES + 1)}, "number of samples is 12"),
+        ({"pool": (data()[0], data()[1] * 2)}, "data"),
+        ({"network": net(relu=False)}, "network"),
+        ({"network": net(runs=1), "indices": batches(recipe())[:, None]}, "weights is"),
+        ({"validation": data(3)}, "validation samples is 0"),
+    ],
+)
+def test_the_checkpoint_of_another_training_is_refused(
+    changed: dict[str, Any], says: str, saved: Path
+) -> None:
+    resume(saved)
+    with pytest.raises(KoriskError, match=says) as caught:
+        resume(saved, **changed)
+    assert str(saved) in str(caught.value)
+    assert "delete the file" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9, 0.999])
+def test_a_truncated_checkpoint_is_refused_in_one_line(kept: float, saved: Path) -> None:
+    whole = saved.read_bytes()
+    saved.write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(KoriskError, match=r"training\.pt.*delete the file") as caught:
+        resume(saved)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["text", {"weights": torch.ones(3)}, [1, 2], nn.Linear(1, 1)])
+def test_a_foreign_file_is_refused_in_one_line(content: Any, saved: Path) -> None:
+    if content == "text":
+        saved.write_text("n,error\n1,2\n" * 100)
+    else:
+        torch.save(content, saved)
+    with pytest.raises(KoriskError, match=r"training\.pt.*delete the file") as caught:
+        resume(saved)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_lacks_something_is_refused(saved: Path) -> None:
+    content = torch.load(saved, weights_only=True)
+    del content["state"]
+    torch.save(content, saved)
+    with pytest.raises(KoriskError, match="damaged"):
+        resume(saved)
+
+
+def test_a_folder_that_is_not_there_is_named() -> None:
+    with pytest.raises(KoriskError, match="cannot be written: No such file"):
+        resume(Path("/nowhere/training.pt"))
+
+
+# What is refused
+
+
+def test_divergence_names_the_iteration_and_the_remedy(tmp_path: Path) -> None:
+    by, (x, y), path = recipe("sgd", rate=1e40), data(), tmp_path / "c"
+    losses = reference(net(relu=False), x, y, by, batches(by))
+    first = int((~torch.isfinite(losses)).nonzero()[0]) + 1
+    assert first > 4
+    says = rf"not finite at iteration {first} of 20; lower the rate, now 1e\+40"
+    with pytest.raises(KoriskError, match=says):
+        train(net(relu=False), x, y, by, indices=batches(by), every=2, checkpoint=path)
+    assert torch.load(path, weights_only=True)["iteration"] == 2 * ((first - 1) // 2)
+
+
+def test_weights_that_diverge_in_the_last_step_before_a_checkpoint_are_found(
+    tmp_path: Path,
+) -> None:
+    by, (x, y), path = recipe("sgd", iterations=40, rate=1e308), data(), tmp_path / "c"
+    with pytest.raises(KoriskError, match="at iteration 1 of 40"):
+        train(net(), x * 1e3, y, by, indices=batches(by), every=1, checkpoint=path)
+    assert not path.exists()
+
+
+def trained(**changed: Any) -> Training:
+    x, y = data()
+    by = changed.pop("by", recipe())
+    arguments = {"network": net(), "inputs": x, "targets": y, "recipe": by, **changed}
+    if "generator" not in changed and "indices" not in changed:
+        arguments["indices"] = batches(by)
+    return train(**arguments)
+
+
+NAN = torch.full((SAMPLES, 6, 10), math.nan, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (
+            lambda: Recipe(optimiser="adamw", rate=1, iterations=1, batch=1),  # type: ignore[arg-type]
+            "optimiser must be one of adam, adagrad, sgd, got 'adamw'",
+        ),
+        (lambda: recipe(rate=0), "rate"),
+        (lambda: recipe(iterations=0), "iterations"),
+        (lambda: recipe(batch=1.5), "batch"),
+        (lambda: recipe("sgd", momentum=1), "below 1"),
+        (lambda: recipe("adam", momentum=0.5), "belongs to optimiser='sgd'"),
+        (lambda: Recipe.released(64), r"\[128, 256, 512\], got 64"),
+        (lambda: draw_batches(0, 1, 1, torch.Generator()), "samples"),
+        (lambda: draw_batches(1, 1, 1, 3), "torch.Generator"),  # type: ignore[arg-type]
+        (lambda: released_generator(-1), "seed"),
+        (lambda: trained(indices=None), "got neither"),
+        (lambda: trained(indices=batches(recipe()), generator=torch.Generator()), "got both"),
+        (lambda: trained(indices=batches(recipe())[:5]), r"shape \(20, 3\)"),
+        (lambda: trained(indices=batches(recipe()) + 10), "from 0 to 11"),
+        (lambda: trained(indices=batches(recipe()) - 10), "from 0 to 11"),
+        (lambda: trained(indices=batches(recipe()).float()), "int64"),
+        (lambda: trained(network=net(runs=2)), r"shape \(20, 2, 3\)"),
+        (lambda: trained(network=net(runs=2), generator=torch.Generator()), "draw_batches"),
+        (lambda: trained(network=net().requires_grad_(False)), "no weights to train"),
+        (lambda: trained(network=3), "nn.Module"),
+        (lambda: trained(inputs=data()[0].float()), "float64"),
+        (lambda: trained(inputs=data()[0][:5]), "5 and 12"),
+        (lambda: trained(inputs=NAN), "720 of 720"),
+        (lambda: trained(targets=data()[1][:, :1]), r"\(\.\.\., 8, 8\), got \(12, 1, 8\)"),
+        (lambda: trained(targets=3), "targets must be a tensor"),
+        (lambda: trained(validation=data()[0]), "pair"),
+        (lambda: trained(validation=(data()[0], data()[0])), "validation targets"),
+        (lambda: trained(every=0), "every"),
+    ],
+)
+def test_refused_in_one_line(make: Any, says: str) -> None:
+    with pytest.raises(KoriskError, match=says) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_factors_have_nothing_to_train() -> None:
+    factored = DenseNet.factored(draw(64, 2), draw(2, 60), (6, 10), (8, 8))
+    with pytest.raises(KoriskError, match="no weights to train"):
+        trained(network=factored)
+
+
+# On a GPU
+
+
+class Replay:
+    """Stands in for a captured step: it takes one whenever it is replayed."""
+
+    def __init__(self, stepper: Stepper) -> None:
+        self.stepper, self.count = stepper, 0
+
+    def replay(self) -> None:
+        self.count += 1
+        self.stepper._step()
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_eager_and_replayed_steps_make_up_the_whole(
+    captures: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by, (x, y) = recipe("adam"), data()
+    network, plain = net(), net()
+    optimiser = optimiser_for([network.weights.detach()], by)
+    stepper = Stepper(network, (x, y), batches(by), optimiser, graphed=True)
+    assert not stepper.graphed  # there is nothing to capture on a CPU
+    stepper.graphed = True
+    replay = Replay(stepper)
+    monkeypatch.setattr(stepper, "_take_aside", stepper._take)
+    monkeypatch.setattr(stepper, "_captured", lambda: replay if captures else None)
+    for steps in (2, 7, 11):
+        stepper._replay(steps)
+    assert stepper.graphed is captures
+    assert int(stepper.iteration) == 20
+    assert replay.count == (20 - 5 if captures else 0)
+    done = train(plain, x, y, by, indices=batches(by))
+    assert torch.equal(stepper.losses, done.losses)
+    assert torch.equal(network.weights, plain.weights)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@each
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_captured_step_is_the_step(by: Recipe, dense: bool, tmp_path: Path) -> None:
+    x, y = (part.cuda() for part in data())
+    indices = batches(by)
+
+    def build() -> nn.Module:
+        made = DenseNet((6, 10), (8, 8), dtype=torch.float64, relu=False) if dense else net()
+        return made.cuda()
+
+    replayed, launched, resumed = build(), build(), build()
+    first = train(replayed, x, y, by, indices=indices, every=4)
+    second = train(launched, x, y, by, indices=indices, every=4, graphed=False)
+    assert same(first, second)
+    options: dict[str, Any] = {"indices": indices, "every": 4, "checkpoint": tmp_path / "c"}
+    with pytest.raises(StopHereError):
+        train(build(), x, y, by, progress=stop_at(8), **options)
+    assert same(train(resumed, x, y, by, **options), first)
+    for one, other in zip(replayed.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(one, other)
