@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,12 +20,13 @@ from korisk.fitting.gradient import Recipe, Training, draw_batches, released_gen
 from korisk.fitting.refine import refine
 from korisk.fitting.scores import Scorer
 from korisk.networks import KnownOperatorNet
-from korisk.operators import Composed
+from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.problems import CtScanner, Gaussian, Poisson, Pools, draw_pools, measure
 from korisk.studies.result import Result, Row, Task
 
 Report = Callable[[float], None]
 
+_LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix
 _PICTURES = 2  # test images whose reconstructions are kept
 
 
@@ -33,6 +35,7 @@ class _Bench:
     """What all seeds of a point share: the scanner and its known operators."""
 
     scanner: CtScanner
+    projector: LinearOperator  # kept, so that all pools share what it has built
     weights: Tensor  # analytic, (views, bins)
     tail: Composed
     gram: Tensor | None  # B^T B of the tail, where it was asked for and fits
@@ -76,9 +79,19 @@ def _needs_gram(spec: Mapping[str, Any]) -> bool:
 @lru_cache(maxsize=1)
 def _bench(scanner: CtScanner, device: str, gram: bool) -> _Bench:
     weights, tail = scanner.reconstruction(device)
-    composed = Composed(tail)
+    composed = Composed([_made_dense(operator) for operator in tail])
     made = tail_gram(composed) if gram and gram_fits(composed) else None
-    return _Bench(scanner, weights, composed, made)
+    projector = scanner.projector(device)
+    projector(torch.zeros(projector.domain, device=projector.device, dtype=projector.dtype))
+    return _Bench(scanner, projector, weights, composed, made)
+
+
+def _made_dense(operator: LinearOperator) -> LinearOperator:
+    """Small inverses as one matrix: the same map, without a sparse product in front of it."""
+    entries = math.prod(operator.domain) * math.prod(operator.range)
+    if not isinstance(operator, Tikhonov) or entries > _LARGEST_DENSE:
+        return operator
+    return Matrix(operator.as_matrix(), operator.domain, operator.range, name=operator.name)
 
 
 def _pools(spec: Mapping[str, Any], seed: int, bench: _Bench, device: str) -> Pools:
