@@ -38,13 +38,19 @@ from korisk.theory import (
 )
 
 if TYPE_CHECKING:
+    from korisk import fitting as fitting
+    from korisk import networks as networks
     from korisk import operators as operators
+    from korisk import problems as problems
+    from korisk import studies as studies
+
+_ROOMS = ("fitting", "networks", "operators", "problems", "studies")
 
 
 def __getattr__(name: str) -> ModuleType:
-    """`korisk.operators` without an import of its own; PyTorch is loaded when it is first asked."""
-    if name == "operators":
-        return import_module("korisk.operators")
+    """`korisk.operators` and others without an import of their own, loaded when first asked for."""
+    if name in _ROOMS:
+        return import_module(f"korisk.{name}")
     raise AttributeError(f"module 'korisk' has no attribute {name!r}")
 
 

@@ -122,8 +122,10 @@ def _print(found: list[Sweep], out: Path) -> None:
     _print_calibration(screen, lines)
     if judged := verdicts(found):
         _print_verdicts(screen, judged)
-    for finding in findings(found):
-        screen.print("- " + _in_words(finding), highlight=False)
+    if beyond := findings(found):
+        screen.print("Beyond the paper's tables", style="bold")
+    for finding in beyond:
+        screen.print(" " + _in_words(finding), highlight=False)
     screen.print(
         f"\nResults lie in {store_path(out)}; korisk export {out} writes them as a table.",
         highlight=False,
@@ -163,19 +165,16 @@ def _digits(value: float) -> str:
 
 
 def _print_verdicts(screen: Console, judged: list[Verdict]) -> None:
-    shown = table(
-        "The paper's outcomes (its Table 3)", "point", "protocol", "holds", "because", text=4
-    )
+    screen.print("The paper's outcomes (its Table 3)", style="bold")
     claim = ""
     for verdict in judged:
-        heading = f"H = {verdict.side}: {verdict.claim}"
+        heading = f" H = {verdict.side}: {verdict.claim}"
         if heading != claim:
-            shown.add_section()
-            shown.add_row(*cells(heading, "", "", ""))
+            screen.print(heading, highlight=False)
             claim = heading
-        says = {True: "yes", False: "no", None: "open"}[verdict.holds]
-        shown.add_row(*cells("", verdict.protocol, says, verdict.evidence))
-    screen.print(shown)
+        says = {True: "holds:", False: "does not hold:", None: "open:"}[verdict.holds]
+        screen.print(f"   {verdict.protocol}: {says} {verdict.evidence}", highlight=False)
+    screen.print()
 
 
 def _in_words(finding: Finding) -> str:

@@ -100,8 +100,9 @@ def _show_cells(study: Study, folder: Path, as_json: bool) -> None:
 def _print(found: dict[str, list[Curve]], folder: Path) -> None:
     out = console()
     for point, models in found.items():
-        names = [f"{curve.model}" for curve in models]
-        shown = table(f"{point}: mean {models[0].metric} over seeds", "N", *names, text=0)
+        out.print(f"{point}: mean {models[0].metric} over seeds", style="bold", highlight=False)
+        shown = table("", "N", *(curve.model for curve in models), text=0)
+        shown.title = None
         for n in sorted({int(size) for curve in models for size in curve.sizes}):
             shown.add_row(*cells(str(n), *(_mean(curve, n) for curve in models)))
         out.print(shown)

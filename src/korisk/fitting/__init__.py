@@ -1,1 +1,35 @@
 """Fits: dense layers in dual form, diagonal layers in closed form, anything by gradients."""
+
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    from korisk.errors import MissingExtraError
+
+    raise MissingExtraError(
+        "korisk.fitting needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+    ) from missing
+
+from korisk.fitting.choice import Choice
+from korisk.fitting.dense_ridge import DenseFit, DenseRidge, DenseTraining
+from korisk.fitting.diagonal_ridge import DiagonalFit, DiagonalRidge, DiagonalTraining, tail_gram
+from korisk.fitting.gradient import Recipe, Training, draw_batches, train
+from korisk.fitting.refine import Refined, refine
+from korisk.fitting.scores import Scorer
+
+__all__ = [
+    "Choice",
+    "DenseFit",
+    "DenseRidge",
+    "DenseTraining",
+    "DiagonalFit",
+    "DiagonalRidge",
+    "DiagonalTraining",
+    "Recipe",
+    "Refined",
+    "Scorer",
+    "Training",
+    "draw_batches",
+    "refine",
+    "tail_gram",
+    "train",
+]

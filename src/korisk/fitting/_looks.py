@@ -55,7 +55,7 @@ class Check:
         weights = list(trainable(self.network).values())
         total = self.shares.new_zeros(self.shares.shape[:-1])
         gradients = [torch.zeros_like(weight) for weight in weights]
-        pieces = self.samples.split(_PIECE, -1), self.shares.split(_PIECE, -1)
+        pieces = (torch.split(each, _PIECE, -1) for each in (self.samples, self.shares))
         with evaluating(self.network), torch.enable_grad():
             for samples, shares in zip(*pieces, strict=True):
                 losses = self._losses(samples, shares)
@@ -68,7 +68,8 @@ class Check:
     def _losses(self, samples: Tensor, shares: Tensor) -> Tensor:
         x, y = gather(self.inputs, samples), gather(self.targets, samples)
         each = (self.network(x) - y).square().flatten(samples.ndim).mean(-1)
-        return (each * shares).sum(-1)
+        found: Tensor = (each * shares).sum(-1)
+        return found
 
     def _norms(self, gradients: list[Tensor]) -> Tensor:
         lead = self.shares.ndim - 1
@@ -112,7 +113,7 @@ class Validator:
         runs = runs_of(self.network)
         lead = () if runs is None else (runs,)
         total = self.inputs.new_zeros(lead)
-        pieces = self.inputs.split(_PIECE), self.targets.split(_PIECE)
+        pieces = torch.split(self.inputs, _PIECE), torch.split(self.targets, _PIECE)
         with evaluating(self.network):
             for x, y in zip(*pieces, strict=True):
                 images = self.network(x.expand(*lead, *x.shape))

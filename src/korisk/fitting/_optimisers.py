@@ -7,7 +7,7 @@ iteration is a tensor on the device, and a state is a list of tensors that a che
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -89,7 +89,11 @@ class Adam(Optimiser):
             parameter.sub_((mean / size).mul_(rate))
 
 
-_KINDS = {"adam": Adam, "adagrad": Adagrad, "sgd": Sgd}
+_KINDS: dict[str, Callable[[Sequence[Tensor], Recipe], Optimiser]] = {
+    "adam": Adam,
+    "adagrad": Adagrad,
+    "sgd": Sgd,
+}
 
 
 def optimiser_for(parameters: Sequence[Tensor], recipe: Recipe) -> Optimiser:

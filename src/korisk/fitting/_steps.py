@@ -127,7 +127,8 @@ class Stepper:
 
     def _take_aside(self, steps: int) -> None:
         """Take steps on a stream of their own, as is required before a capture."""
-        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        here = torch.cuda.current_stream()
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
             self._take(steps)

@@ -80,7 +80,8 @@ def draw_batches(
     samples = _checks.count("samples", samples, at_least=1, remedy=remedy)
     batch = _checks.count("batch", batch, at_least=1, remedy=remedy)
     iterations = _checks.count("iterations", iterations, at_least=1, remedy=remedy)
-    if not isinstance(generator, torch.Generator) or generator.device.type != "cpu":
+    place = getattr(generator, "device", None)  # None for what is no generator at all
+    if place is None or place.type != "cpu":
         raise KoriskError(
             f"generator must be a torch.Generator on the CPU, got {shown(generator)}; batches are "
             "to be the same on every device"

@@ -1,1 +1,24 @@
-"""Studies: many cells, run by an engine, kept in a store."""
+"""Studies: problems at several points, run cell by cell into a store, and read from it again."""
+
+from korisk.studies.engine import Event, Summary, run
+from korisk.studies.result import Result, Row, Task
+from korisk.studies.results import curves
+from korisk.studies.store import STORE_NAME, Cell, Failure, FlatRow, Store, store_path
+from korisk.studies.study import Study
+
+__all__ = [
+    "STORE_NAME",
+    "Cell",
+    "Event",
+    "Failure",
+    "FlatRow",
+    "Result",
+    "Row",
+    "Store",
+    "Study",
+    "Summary",
+    "Task",
+    "curves",
+    "run",
+    "store_path",
+]

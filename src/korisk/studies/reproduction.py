@@ -163,7 +163,7 @@ def calibration(found: Sequence[Sweep]) -> list[CalibrationLine]:
     """The paper's Table 2 from four origins, for the points that were run."""
     lines = []
     for side in sorted({sweep.side for sweep in found}):
-        best = {sweep.protocol: sweep for sweep in _best_first(found, side)}
+        best = {sweep.protocol: sweep for sweep in _best(found, side)}
         for model in MODELS:
             by_origin: dict[Origin, RiskLine | None] = {
                 "paper": _printed(published.CALIBRATION, side, model),
@@ -177,9 +177,11 @@ def calibration(found: Sequence[Sweep]) -> list[CalibrationLine]:
     return lines
 
 
-def _best_first(found: Sequence[Sweep], side: int) -> list[Sweep]:
-    """A point's sweeps, reduced ones first, so that in a dict the full ones prevail."""
-    return sorted((s for s in found if s.side == side), key=lambda s: not s.reduced)
+def _best(found: Sequence[Sweep], side: int) -> list[Sweep]:
+    """A point's sweep under each protocol; where there are two, the one that is not reduced."""
+    full_last = sorted((each for each in found if each.side == side), key=lambda s: not s.reduced)
+    best = {each.protocol: each for each in full_last}
+    return [best[protocol] for protocol in ("released", "rigorous") if protocol in best]
 
 
 def _line(sweep: Sweep | None, model: str) -> RiskLine | None:
@@ -216,11 +218,7 @@ class Verdict:
 def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
     """The outcomes of the paper's Table 3, judged on each sweep of their point."""
     claims = {row.size.H: row.outcome for row in published.OUTCOMES}
-    return [
-        _verdict(sweep, claims[side])
-        for side in _OF_PAPER
-        for sweep in {each.protocol: each for each in _best_first(found, side)}.values()
-    ]
+    return [_verdict(sweep, claims[side]) for side in _OF_PAPER for sweep in _best(found, side)]
 
 
 def _verdict(sweep: Sweep, claim: str) -> Verdict:
@@ -267,7 +265,9 @@ class Finding:
 
 def findings(found: Sequence[Sweep]) -> list[Finding]:
     """What the rigorous sweeps show beyond the paper's tables."""
-    return [_finding(sweep) for sweep in found if sweep.protocol == "rigorous"]
+    sides = sorted({each.side for each in found})
+    best = [sweep for side in sides for sweep in _best(found, side)]
+    return [_finding(sweep) for sweep in best if sweep.protocol == "rigorous"]
 
 
 def _finding(sweep: Sweep) -> Finding:

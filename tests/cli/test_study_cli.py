@@ -1,0 +1,173 @@
+"""The commands that run studies, as a user types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korisk.cli import app
+from korisk.curves.curve import Curve
+from korisk.studies.store import Store
+
+STUDY = """
+name: tiny
+problem: {beam: surrogate}
+points:
+  - {side: 8, sizes: [4, 8, 16]}
+seeds: [1, 2, 3]
+pools: {validation: 8, test: 8}
+"""
+
+
+def korisk(*arguments: object) -> int:
+    return app.run([str(each) for each in arguments])
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def errors(store: Path) -> dict[tuple[str, int, str, int], float]:
+    with Store.read(store) as opened:
+        return {
+            (each.task.point, each.task.seed, each.row.model, each.row.n): each.row.metrics["mse"]
+            for each in opened.rows()
+        }
+
+
+def test_a_study_is_run_continued_and_exported(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["done"], said["were_there"], said["failed"]) == (3, 0, 0)
+    assert len(said["points"]["rigorous-8"]["FC"]) == 9
+    first = errors(out / "study.db")
+
+    study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
+    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
+    assert "rigorous-8: mean mse over seeds" in capsys.readouterr().out
+    assert first.items() <= errors(out / "study.db").items()
+
+    pilot = tmp_path / "pilot.csv"
+    assert korisk("export", out, "--metric", "mse", "--output", pilot) == 0
+    assert len(Curve.read(pilot, model="FC")) == 12
+
+    study.write_text(STUDY.replace("16]", "32]"))
+    assert korisk("run", study, "--out", out, "--device", "cpu") == 2
+    assert "sizes" in capsys.readouterr().err
+    assert first.items() <= errors(out / "study.db").items()
+
+
+def test_a_dry_run_lists_the_cells_and_runs_none(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert korisk("run", study, "--out", out, "--dry-run") == 0
+    assert capsys.readouterr().out.count("to do") == 3
+    assert not out.exists()
+    assert korisk("run", study, "--out", out, "--dry-run", "--json") == 0
+    assert [cell["seed"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [1, 2, 3]
+
+
+def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -> None:
+    study.write_text(STUDY.replace("[4, 8, 16]", "[4, 64, 256]"))
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    command = [sys.executable, "-m", "korisk", "run", str(study), "--device", "cpu"]
+    command += ["--workers", "1", "--json", "--out"]
+    process = subprocess.Popen(
+        [*command, str(killed)], start_new_session=True, stdout=subprocess.DEVNULL
+    )
+    store = killed / "study.db"
+    while not (store.exists() and errors(store)):  # until one cell is stored
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    there = errors(store)
+    ended = subprocess.run([*command, str(killed)], capture_output=True, text=True, check=True)
+    assert json.loads(ended.stdout)["were_there"] == len(there) / 7  # rows of a cell
+    assert korisk("run", study, "--out", whole, "--device", "cpu", "--workers", "0", "--json") == 0
+    assert errors(store) == pytest.approx(errors(whole / "study.db"), rel=1e-9)
+    assert there.items() <= errors(store).items()
+
+
+def reproduced(tmp_path: Path, *more: object) -> list[object]:
+    return ["reproduce", "--points", "8", "--out", tmp_path / "r", "--device", "cpu", *more]
+
+
+def test_reproduce_prints_four_origins_and_the_outcome(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert korisk(*reproduced(tmp_path, "--workers", "0", "--protocol", "released")) == 0
+    capsys.readouterr()
+    assert korisk(*reproduced(tmp_path, "--workers", "0", "--seeds", "1,2")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for figure in ("2.480e-3 / 8.510e-3", "4.500e-3 / 7.533e-2"):  # the paper's, the released
+        assert figure in said
+    assert said.count("2.340e-3 / 9.986e-3") == 2  # released, and ours under its protocol
+    assert "KO dominates FC at every N" in said
+    assert "FC becomes the better one at N =" in said
+
+    assert (
+        korisk(*reproduced(tmp_path, "--seeds", "1,2", "--json")) == 0
+    )  # from the store, without a fit
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (found["done"], found["were_there"]) == (0, 4)
+    assert [each["holds"] for each in found["outcomes"]] == [True, True]
+    (finding,) = found["findings"]
+    assert finding["worst_training"] <= 1.01
+
+
+WRONG = [
+    (["--points", "9"], "points must be among"),
+    (["--points", "eight"], "--points must be whole numbers"),
+    (["--protocol", "sloppy"], "--protocol must be"),
+    (["--seeds", "1,1"], "seeds must differ"),
+    (["--seeds", "-1"], "seeds must be"),
+    (["--device", "tpu"], "--device must be"),
+    (["--device", "cuda:99"], "is not there"),
+    (["--workers", "-1"], "workers must be"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_what_is_wrong_is_said_in_one_line(
+    options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = korisk(
+        "reproduce", "--out", tmp_path / "r", "--device", "cpu", "--points", "8", *options
+    )
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert words in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_a_store_that_is_none_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r"
+    out.mkdir()
+    (out / "study.db").write_text("my notes")
+    assert korisk(*reproduced(tmp_path)) == 2
+    assert (out / "study.db").read_text() == "my notes"
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "r").write_text("a file")
+    assert korisk(*reproduced(tmp_path)) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

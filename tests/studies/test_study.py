@@ -1,0 +1,128 @@
+"""Study files: what they may say, and the cells they mean."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korisk.errors import KoriskError
+from korisk.studies.reproduction import studies
+from korisk.studies.study import Study
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "problem": {"beam": "parallel", "noise": {"gaussian": 0.02}},
+    "points": [{"side": 8, "views": 6, "bins": 9}, {"side": 16, "sizes": [2, 4]}],
+    "sizes": [4, 8],
+    "seeds": [1, 5],
+}
+
+
+def test_a_study_is_its_points_times_its_seeds() -> None:
+    tasks = Study(SMALL).tasks
+    assert [task.key for task in tasks] == [
+        "rigorous-8, seed 1",
+        "rigorous-8, seed 5",
+        "rigorous-16, seed 1",
+        "rigorous-16, seed 5",
+    ]
+    first, other = tasks[0].spec, tasks[2].spec
+    assert first["sizes"] == [4, 8]
+    assert other["sizes"] == [2, 4]
+    assert (first["problem"]["views"], first["problem"]["bins"]) == (6, 9)
+    assert (other["problem"]["views"], other["problem"]["bins"]) == (20, 16)  # the paper's
+    assert first["problem"]["noise"] == {"gaussian": 0.02}
+    assert tasks[0].spec_hash == tasks[1].spec_hash != tasks[2].spec_hash
+
+
+def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("name: x\npoints:\n  - {side: 8}\nseeds: [3]\n")
+    (task,) = Study.read(path).tasks
+    assert (task.point, task.seed) == ("rigorous-8", 3)
+    assert set(task.spec["models"]) == {"KO", "FC"}
+
+
+def test_every_example_study_is_one() -> None:
+    found = sorted((Path(__file__).parents[2] / "examples").glob("crossover*.yaml"))
+    assert found
+    for path in found:
+        assert Study.read(path).tasks
+
+
+WRONG = [
+    ({"points": []}, "at least one operating point"),
+    ({"points": [{"side": 8}, {"side": 8}]}, "twice"),
+    ({"points": [{"side": 20}]}, "needs views and bins"),
+    ({"points": [{"side": 1}]}, "side must be a whole number from 2"),
+    ({"sizes": [8, 4]}, "sizes must rise"),
+    ({"sizes": [0, 4]}, "sizes must be a whole number from 1"),
+    ({"seeds": [1, 1]}, "seeds must differ"),
+    ({"seeds": []}, "seeds must be from 1"),
+    ({"problem": {"noise": {"gaussian": 0.1, "poisson": 1e5}}}, "exactly one of the keys"),
+    ({"problem": {"noise": {"gaussian": -1.0}}}, "noise.gaussian must be"),
+    ({"problem": {"ellipses": [4, 1]}}, "fewest and the most"),
+    ({"problem": {"beam": "cone"}}, "beam"),
+    ({"models": {}}, "models must name KO, FC or both"),
+    ({"models": {"FC": {"select": "luck"}}}, "select"),
+    ({"models": {"KO": {"refine": -1}}}, "refine must be >= 0"),
+    ({"pools": {"validation": 0}}, "pools.validation is 0"),
+    ({"pools": {"test": 0}}, "pools.test must be"),
+    ({"metric": "psnr"}, "metric"),
+    ({"nmae": "typo"}, "nmae"),
+    ({"protocol": "released"}, "fixes problem, models, pools and metric"),
+    ({"name": ""}, "name must be a printable text"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), WRONG, ids=[words for _, words in WRONG])
+def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(KoriskError, match=words) as caught:
+        Study({**SMALL, **change}, source="mine.yaml")
+    assert str(caught.value).startswith("mine.yaml")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_released_protocol_is_the_authors_and_takes_no_settings() -> None:
+    (task,) = Study(
+        {"name": "x", "protocol": "released", "points": [{"side": 128}], "seeds": [1]}
+    ).tasks
+    assert task.spec["models"]["KO"]["optimiser"] == "adagrad"
+    assert task.spec["models"]["FC"]["select"] == "test"
+    assert task.spec["problem"]["beam"] == "released"
+    with pytest.raises(KoriskError, match="the paper's views and bins"):
+        Study({"name": "x", "protocol": "released", "points": [{"side": 128, "views": 61}]})
+
+
+# --- Which cells a reproduction has --------------------------------------------------------------
+
+
+def points(**options: Any) -> set[str]:
+    return {task.point for study in studies(**options) for task in study.tasks}
+
+
+def test_a_reproduction_on_a_cpu_is_the_small_scales_and_a_reduced_128() -> None:
+    small = {f"{protocol}-{side}" for protocol in ("released", "rigorous") for side in (8, 16, 32)}
+    assert points() == small | {"rigorous-128-reduced"}
+    assert points(full=True) == small | {
+        f"{protocol}-{side}" for protocol in ("released", "rigorous") for side in (128, 256)
+    }
+    assert points(on_gpu=True) == points(full=True)
+    assert points(points=[512], full=True) == {"rigorous-512"}
+    assert points(points=[128], protocols=["released"]) == {"released-128"}
+
+
+def test_a_reproduction_has_the_papers_seeds_unless_told() -> None:
+    tasks = [task for study in studies(full=True) for task in study.tasks]
+    seeds = {task.point: [t.seed for t in tasks if t.point == task.point] for task in tasks}
+    assert seeds["released-8"] == [1, 2, 3, 4, 5]
+    assert seeds["rigorous-256"] == [1, 2, 3]
+    asked = [task.seed for study in studies(seeds=[7]) for task in study.tasks]
+    assert set(asked) == {7}
+
+
+def test_points_that_the_paper_has_not_are_refused() -> None:
+    with pytest.raises(KoriskError, match="points must be among 8, 16, 32, 128, 256, 512, got 64"):
+        studies(points=[64])
+    with pytest.raises(KoriskError, match="no point at 512"):
+        studies(points=[512], protocols=["released"])
