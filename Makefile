@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit bench bench-operators clean
+.PHONY: help run test lint types unit bench bench-operators bench-study clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
@@ -21,13 +21,8 @@ $(READY): Makefile pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,torch,dev]'
 	@touch $(READY)
 
-run: $(READY) ## plan from the paper's pilots, and show its CT bound and what that implies
-	@$(BIN)/korisk plan examples/pilot_h8.csv --target 0.003 --at 128
-	@$(BIN)/korisk compare examples/pilot_h128.csv --target 0.06
-	@$(BIN)/korisk bound examples/ct_h128_ko.yaml --target 0.006
-	@$(BIN)/korisk bound examples/ct_h128_fc.yaml --target 0.006
-	@$(BIN)/korisk published
-	@$(BIN)/korisk operators 32 40 32
+run: $(READY) ## reproduce the paper's study and set it beside its tables (two minutes)
+	@$(BIN)/korisk reproduce --out build/reproduction
 
 test: lint types unit ## everything that CI checks: style, types, tests
 
@@ -38,8 +33,9 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
+# One process a core, each with one thread.
 unit: $(READY)
-	@$(BIN)/pytest
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
 
 bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
@@ -50,6 +46,10 @@ bench-operators: $(READY) ## compare the operators with other libraries (half an
 	@$(BIN)/python benchmarks/operators.py --check
 	@$(BIN)/python benchmarks/operators.py --quality
 	@$(BIN)/python benchmarks/operators.py
+
+bench-study: $(READY) ## compare the paper's study with a straightforward one (five minutes)
+	@$(BIN)/python benchmarks/study.py
+	@$(BIN)/python benchmarks/study.py --memory
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

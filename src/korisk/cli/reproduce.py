@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,12 +16,12 @@ from korisk.cli.studying import (
     Wait,
     Workers,
     chosen_device,
+    crossing,
     numbers,
     report_failures,
     run_tasks,
     summary_json,
 )
-from korisk.curves.compare import Crossover
 from korisk.studies.engine import Summary
 from korisk.studies.reproduction import (
     NAME,
@@ -140,11 +139,11 @@ def _print_calibration(screen: Console, lines: list[CalibrationLine]) -> None:
         texts = [_pair(line.by_origin[origin]) for origin in ORIGINS]
         if line.reduced:
             texts[-1] += " *"
-        shown.add_row(*cells(f"H = {line.side}, {line.metric}", line.model, *texts))
+        shown.add_row(*cells(f"H = {line.side}", line.model, *texts))
     screen.print(shown)
     screen.print(
-        "Rigorous figures are fitted over the paper's N. They are errors of other images, rays and "
-        "fits: the columns agree where the protocol does."
+        "Errors are MSE up to H = 32, and the square of the mean RMSE / max beyond. Rigorous "
+        "figures are of other images, rays and fits, over the paper's N."
         + (" * from a reduced grid of N; --full has them all." if _any_reduced(lines) else ""),
         highlight=False,
     )
@@ -172,8 +171,8 @@ def _print_verdicts(screen: Console, judged: list[Verdict]) -> None:
         if heading != claim:
             screen.print(heading, highlight=False)
             claim = heading
-        says = {True: "holds:", False: "does not hold:", None: "open:"}[verdict.holds]
-        screen.print(f"   {verdict.protocol}: {says} {verdict.evidence}", highlight=False)
+        says = {True: "it holds", False: "it does not hold", None: "it is open"}[verdict.holds]
+        screen.print(f"   {verdict.protocol}: {says}; {verdict.evidence}", highlight=False)
     screen.print()
 
 
@@ -190,19 +189,8 @@ def _in_words(finding: Finding) -> str:
             f"FC reaches {number(error)} at N = {n:,}, below the floor of {number(floor)} that "
             "the paper's N give"
         )
-    parts.append(_crossing(finding.crossover, finding.last))
+    parts.append(crossing(finding.crossover, finding.last))
     return f"H = {finding.side}, rigorous: " + "; ".join(parts) + "."
-
-
-def _crossing(crossover: Crossover | None, last: int) -> str:
-    if crossover is None:
-        return f"no crossover up to N = {last:,}, nor a likely one beyond"
-    upper = "no end" if math.isinf(crossover.upper) else f"{crossover.upper:,.0f}"
-    how = "measured" if crossover.measured else f"foretold from N up to {last:,}"
-    return (
-        f"{crossover.better_after} becomes the better one at N = {crossover.n:,}, with 90% "
-        f"certainty between {crossover.lower:,.0f} and {upper} ({how})"
-    )
 
 
 def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,12 +15,13 @@ from korisk.cli.studying import (
     Wait,
     Workers,
     chosen_device,
+    crossing,
     report_failures,
     run_tasks,
     summary_json,
 )
 from korisk.curves.curve import Curve
-from korisk.studies.results import curves
+from korisk.studies.results import crossover, curves
 from korisk.studies.store import Store, store_path
 from korisk.studies.study import Study
 
@@ -63,14 +65,19 @@ def run(
     with Store.read(store_path(folder)) as store:
         found = curves(store.rows())
     if as_json:
-        points = {
-            point: {curve.model: curve.records() for curve in models}
-            for point, models in found.items()
-        }
+        points = {point: _point_json(models) for point, models in found.items()}
         print_json({"store": str(store_path(folder)), **summary_json(summary), "points": points})
     else:
         _print(found, folder)
     report_failures(folder, summary)
+
+
+def _point_json(models: list[Curve]) -> dict[str, Any]:
+    content: dict[str, Any] = {curve.model: curve.records() for curve in models}
+    if len(models) == 2:
+        found = crossover(*models)
+        content["crossover"] = None if found is None else asdict(found)
+    return content
 
 
 def _show_cells(study: Study, folder: Path, as_json: bool) -> None:
@@ -106,6 +113,10 @@ def _print(found: dict[str, list[Curve]], folder: Path) -> None:
         for n in sorted({int(size) for curve in models for size in curve.sizes}):
             shown.add_row(*cells(str(n), *(_mean(curve, n) for curve in models)))
         out.print(shown)
+        if len(models) == 2:
+            last = min(int(curve.sizes[-1]) for curve in models)
+            words = crossing(crossover(*models), last)
+            out.print(f"{words[0].upper()}{words[1:]}.\n", highlight=False)
     out.print(
         f"Results lie in {store_path(folder)}; korisk export {folder} writes them as a table."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from korisk.cli.progress import progress
+from korisk.curves.compare import Crossover
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies.engine import Summary, run
 from korisk.studies.result import Task
@@ -148,3 +150,15 @@ def numbers(option: str, text: str | None) -> list[int] | None:
             f"{option} must be whole numbers with commas between, got {text!r}; write 1,2,3"
         ) from None
     return found
+
+
+def crossing(crossover: Crossover | None, last: int) -> str:
+    """Where the better of two models changes, in words; `last` is the largest N measured."""
+    if crossover is None:
+        return f"no crossover up to N = {last:,}, nor a likely one beyond"
+    upper = "no end" if math.isinf(crossover.upper) else f"{crossover.upper:,.0f}"
+    how = "measured" if crossover.measured else f"foretold from N up to {last:,}"
+    return (
+        f"{crossover.better_after} becomes the better one at N = {crossover.n:,}, with 90% "
+        f"certainty between {crossover.lower:,.0f} and {upper} ({how})"
+    )

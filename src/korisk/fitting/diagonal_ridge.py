@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import scipy.linalg
 import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.fitting.choice import Choice, Score, choose, choose_from
+from korisk.fitting.factored import FactoredSystem
 from korisk.fitting.krylov import Krylov
 from korisk.fitting.scores import Scorer, flat
 from korisk.operators import Composed, LinearOperator, Matrix
@@ -25,8 +25,6 @@ _TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 _LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
 _MOST_STEPS = 400  # beyond which errors on test images do not change in four digits
 _PROBES = 4
-_WORTH_POLISHING = 512  # weights
-_MOST_POLISHING = 12  # steps in which a factor in float32 must lead to a solution in float64
 
 
 def tail_gram(tail: LinearOperator) -> Tensor:
@@ -192,24 +190,25 @@ class DiagonalTraining:
             self.right = self.right - self.normal.product(ridge.toward.flatten()[active])
         self.scale = self.normal.scale()
         self._krylov = Krylov(self.normal.product, self.right)
-        self._factored: dict[float, Tensor] = {}  # solutions by lambda, of small systems
+        self._system = self._factored_system()
 
-    def weights(self, penalties: Sequence[float]) -> Tensor:
+    def _factored_system(self) -> FactoredSystem | None:
+        matrix = self.normal.matrix
+        small = len(self.right) <= _LARGEST_FACTORED
+        return FactoredSystem(matrix, self.right) if matrix is not None and small else None
+
+    def weights(self, penalties: Sequence[float], *, rough: bool = False) -> Tensor:
         """The minimisers, (penalties, views, bins); at an infinite lambda, what they shrink to."""
         found = self.ridge.toward.expand(len(penalties), *self.ridge.toward.shape).clone()
         finite = [at for at, each in enumerate(penalties) if math.isfinite(each)]
         shifts = [penalties[at] for at in finite]
         if shifts:
-            found[finite] += self.normal.spread(self._solved(shifts))
+            found[finite] += self.normal.spread(self._solved(shifts, rough))
         return found
 
-    def _solved(self, shifts: Sequence[float]) -> Tensor:
-        matrix = self.normal.matrix
-        if matrix is not None and len(self.right) <= _LARGEST_FACTORED:
-            for shift in shifts:
-                if shift not in self._factored:
-                    self._factored[shift] = _by_factor(matrix, shift, self.right)
-            return torch.stack([self._factored[shift] for shift in shifts])
+    def _solved(self, shifts: Sequence[float], rough: bool) -> Tensor:
+        if self._system is not None:
+            return torch.stack([self._system.solve(shift, rough=rough) for shift in shifts])
         tolerance = _TOLERANCE[self.right.dtype]
         # Large lambdas converge first; small ones are not to hold up the rest.
         for shift in sorted(shifts, reverse=True):
@@ -231,7 +230,7 @@ class DiagonalTraining:
         quick = self.ridge._quadratic(scorer)
 
         def score(penalties: Sequence[float]) -> list[float]:
-            made = self.weights(penalties)
+            made = self.weights(penalties, rough=True)
             if quick is not None:
                 return [quick(each.flatten()) for each in made]
             return [scorer(self.ridge.predict(each, scorer.inputs)) for each in made]
@@ -291,58 +290,6 @@ def _active(inputs: Tensor) -> Tensor:
     if inputs.shape[1] > _LARGEST_FACTORED:
         return torch.arange(inputs.shape[1], device=inputs.device)
     return inputs.any(0).nonzero()[:, 0]
-
-
-def _by_factor(matrix: Tensor, shift: float, right: Tensor) -> Tensor:
-    """(matrix + shift I)^-1 right, nan where that is no positive matrix in this precision.
-
-    In float64, by conjugate gradients with a factor in float32 in front: three or four steps, and
-    cheaper than a factor in float64, which is made where they do not suffice.
-    """
-    worth = matrix.dtype == torch.float64 and len(right) >= _WORTH_POLISHING
-    if worth and (found := _polished(matrix, shift, right)) is not None:
-        return found
-    factor = _factor(matrix, shift)
-    if factor is None:
-        return torch.full_like(right, math.nan)
-    return torch.cholesky_solve(right[:, None], factor)[:, 0]
-
-
-def _factor(matrix: Tensor, shift: float) -> Tensor | None:
-    shifted = matrix.clone()
-    shifted.diagonal().add_(shift)
-    factor, failed = torch.linalg.cholesky_ex(shifted)
-    return None if int(failed) else factor
-
-
-def _polished(matrix: Tensor, shift: float, right: Tensor) -> Tensor | None:
-    factor = _factor(matrix.float(), shift)
-    if factor is None:
-        return None
-
-    def solved(vector: Tensor) -> Tensor:
-        if factor.is_cpu:  # SciPy's is three times as fast for a single right side
-            pair = factor.numpy(), True
-            found = scipy.linalg.cho_solve(pair, vector.float().numpy(), check_finite=False)
-            return torch.from_numpy(found).double()
-        return torch.cholesky_solve(vector.float()[:, None], factor)[:, 0].double()
-
-    goal = float(torch.linalg.vector_norm(right)) * _TOLERANCE[torch.float64] / 10
-    found, residual = torch.zeros_like(right), right.clone()
-    direction = preconditioned = solved(residual)
-    size = residual @ preconditioned
-    for _ in range(_MOST_POLISHING):
-        product = matrix @ direction + shift * direction
-        length = size / (direction @ product)
-        found += length * direction
-        residual -= length * product
-        if float(torch.linalg.vector_norm(residual)) <= goal:
-            return found
-        preconditioned = solved(residual)
-        new = residual @ preconditioned
-        direction = preconditioned + (new / size) * direction
-        size = new
-    return None
 
 
 def parts(samples: int, entries: int) -> Iterator[slice]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -250,7 +250,6 @@ def _released(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
 
 
 def _surrogate(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
-    rng = np.random.default_rng(seed)
     phantoms = {}
     for name, number in counts.items():
         most = _SURROGATE_POOLS[name]
@@ -259,9 +258,17 @@ def _surrogate(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
                 f"{name} must be at most {most} for population='released-surrogate', got {number}; "
                 "use population='ellipses' for larger pools"
             )
-        # All are drawn: the next pool begins where this one ends, however few are asked for.
-        phantoms[name] = released_surrogate_ellipses(rng, most)[:number]
+        phantoms[name] = _surrogate_draws(seed)[name][:number]
     return phantoms
+
+
+@lru_cache(maxsize=8)
+def _surrogate_draws(seed: int) -> dict[str, Ellipses]:
+    """Whole pools: each begins where the last one ends, and they are the same at every size."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: released_surrogate_ellipses(rng, number) for name, number in _SURROGATE_POOLS.items()
+    }
 
 
 def _of_the_paper(side: int, large: Beam) -> CtScanner:

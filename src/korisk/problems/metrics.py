@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -81,9 +82,10 @@ def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
     """
     scale = peak[:, None, None]
     c1, c2 = (_K1 * scale) ** 2, (_K2 * scale) ** 2
-    p, y = _blurred(predictions), _blurred(targets)
-    variance = _blurred(predictions**2) + _blurred(targets**2) - p**2 - y**2
-    covariance = _blurred(predictions * targets) - p * y
+    images = predictions, targets, predictions**2 + targets**2, predictions * targets
+    p, y, squares, products = _blurred(torch.cat(images)).chunk(4)
+    variance = squares - p**2 - y**2
+    covariance = products - p * y
     brightness = (2 * p * y + c1) / (p**2 + y**2 + c1)
     return (brightness * (2 * covariance + c2) / (variance + c2)).mean((1, 2))
 
@@ -105,7 +107,8 @@ def _measured(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
 def _blurred(images: Tensor) -> Tensor:
     """Weighted means over all windows that lie inside, (count, rows - 10, columns - 10)."""
     if max(images.shape[1:]) <= _LARGEST_BANDED:
-        rows, columns = (_banded(length, images) for length in images.shape[1:])
+        place = images.device, images.dtype
+        rows, columns = (_banded(length, *place) for length in images.shape[1:])
         return rows @ images @ columns.T
     for axis in (1, 2):
         length = images.shape[axis]
@@ -119,10 +122,11 @@ def _blurred(images: Tensor) -> Tensor:
     return images
 
 
-def _banded(length: int, like: Tensor) -> Tensor:
+@cache
+def _banded(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """The means along one axis as a matrix: quicker than many passes where it is small."""
     width = min(_WINDOW, length - (length + 1) % 2)
-    matrix = like.new_zeros(length - width + 1, length)
+    matrix = torch.zeros(length - width + 1, length, device=device, dtype=dtype)
     for at, weight in enumerate(_window(width)):
         matrix.diagonal(at).fill_(weight)
     return matrix

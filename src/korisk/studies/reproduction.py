@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from korisk import published
 from korisk.curves.calibrate import calibrate
-from korisk.curves.compare import Crossover, compare
+from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.studies.results import by_point, curve_of
+from korisk.studies.results import by_point, crossover, curve_of
 from korisk.studies.store import FlatRow
 from korisk.studies.study import PROTOCOLS, Protocol, Study
 from korisk.theory import RiskLine
@@ -279,12 +278,11 @@ def _finding(sweep: Sweep) -> Finding:
     if lowest < floor * (1 - _RELATIVE):
         at = int(sweep.dense.sizes[sweep.dense.means.argmin()])
         passed = (at, lowest, floor)
-    return Finding(sweep.side, start, worst, passed, _crossover(sweep), int(sweep.dense.sizes[-1]))
-
-
-def _crossover(sweep: Sweep) -> Crossover | None:
-    """Where FC comes to be better than KO, measured or foretold, by the planner's odds."""
-    if len(sweep.known.sizes) < 3 or len(sweep.dense.sizes) < 3:
-        return None
-    target = math.sqrt(float(min(sweep.known.means)) * float(min(sweep.dense.means)))
-    return compare(sweep.known, sweep.dense, target).crossover
+    return Finding(
+        sweep.side,
+        start,
+        worst,
+        passed,
+        crossover(sweep.known, sweep.dense),
+        int(sweep.dense.sizes[-1]),
+    )

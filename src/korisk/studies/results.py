@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
+from korisk.curves.compare import Crossover, compare
 from korisk.curves.curve import Curve
 from korisk.studies.store import FlatRow
 
@@ -39,3 +41,12 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
         made = [curve_of(own, model, metric) for model in models]
         found[point] = [curve for curve in made if curve is not None]
     return found
+
+
+def crossover(first: Curve, second: Curve) -> Crossover | None:
+    """Where the better of two models changes, measured or foretold, by the planner's odds."""
+    if len(first.sizes) < 3 or len(second.sizes) < 3:
+        return None
+    # Any target will do: the crossover does not depend on it.
+    target = math.sqrt(float(min(first.means)) * float(min(second.means)))
+    return compare(first, second, target).crossover

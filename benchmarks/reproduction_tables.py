@@ -1,0 +1,113 @@
+"""The tables of docs/study.md, from what `korisk reproduce` and `korisk run` print as JSON.
+
+korisk reproduce --device cuda --json > reproduction.json
+korisk reproduce --device cuda --points 512 --out reproduction --json > reproduction_512.json
+korisk run examples/crossover_h128.yaml --device cuda --json > crossover_h128.json
+python benchmarks/reproduction_tables.py reproduction.json crossover_h128.json ...
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+Content = dict[str, Any]
+
+
+def tables(kept: Content) -> Iterator[str]:
+    """Whatever a file holds, as Markdown, a line at a time."""
+    if "calibration" in kept:
+        yield from calibration(kept)
+        yield ""
+        yield from outcomes(kept)
+        yield ""
+        yield from errors(kept)
+    else:
+        yield from crossovers(kept)
+    yield ""
+
+
+def calibration(kept: Content) -> Iterator[str]:
+    """Floor / sigma by origin."""
+    origins = list(kept["calibration"][0]["origins"])
+    yield from _header("H", "model", *origins)
+    for line in kept["calibration"]:
+        pairs = [line["origins"][origin] for origin in origins]
+        yield _line(line["side"], line["model"], *(_pair(pair) for pair in pairs))
+
+
+def _pair(pair: dict[str, float] | None) -> str:
+    return "-" if pair is None else f"{_number(pair['floor'])} / {_number(pair['sigma'])}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3e}".replace("e-0", "e-").replace("e+00", "")
+
+
+def outcomes(kept: Content) -> Iterator[str]:
+    """Whether each outcome of the paper's Table 3 holds, and by what."""
+    yield from _header("H", "the paper's outcome", "protocol", "holds", "because")
+    for each in kept["outcomes"]:
+        says = {True: "yes", False: "**no**", None: "open"}[each["holds"]]
+        yield _line(each["side"], each["claim"], each["protocol"], says, each["evidence"])
+
+
+def errors(kept: Content) -> Iterator[str]:
+    """Mean errors of the rigorous sweeps at every N: MSE up to H = 32, RMSE / max from 128 on."""
+    found = {
+        (sweep["side"], model): _means(sweep[model])
+        for sweep in kept["curves"]
+        for model in ("KO", "FC")
+        if sweep["protocol"] == "rigorous"
+    }
+    untrained = {each["side"]: each["untrained"] for each in kept["findings"]}
+    sizes = sorted({n for means in found.values() for n in means})
+    yield from _header("H", "model", "untrained", *(f"N = {n}" for n in sizes))
+    for (side, model), means in found.items():
+        start = f"{untrained[side]:.3g}" if model == "KO" else "-"
+        cells = (f"{means[n]:.3g}" if n in means else "" for n in sizes)
+        yield _line(side, model, start, *cells)
+
+
+def crossovers(kept: Content) -> Iterator[str]:
+    """Errors of both models and where they cross, a line for each point."""
+    yield from _header("rays and images", "N", "KO", "FC", "FC becomes better at N (90%)")
+    for point, content in kept["points"].items():
+        known, dense = _means(content["KO"]), _means(content["FC"])
+        last = max(known)
+        shown = [n for n in (256, 1024, 2048, last) if n in known]
+        for n in dict.fromkeys(shown):
+            where = _crossing(content["crossover"]) if n == last else ""
+            yield _line(point, n, f"{known[n]:.4f}", f"{dense[n]:.4f}", where)
+
+
+def _crossing(found: Content | None) -> str:
+    if found is None:
+        return "not in sight"
+    upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
+    how = "measured" if found["measured"] else "foretold"
+    return f"{found['n']:,} ({found['lower']:,.0f} to {upper}), {how}"
+
+
+def _means(records: list[Content]) -> dict[int, float]:
+    groups = defaultdict(list)
+    for record in records:
+        groups[record["n"]].append(record["error"])
+    return {n: mean(values) for n, values in sorted(groups.items())}
+
+
+def _header(*heads: str) -> Iterator[str]:
+    yield _line(*heads)
+    yield _line(*("---" for _ in heads))
+
+
+def _line(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print("\n".join(tables(json.loads(Path(name).read_text(encoding="utf-8")))))

@@ -1,0 +1,98 @@
+"""The benchmark of studies: what korisk is compared with is right, and so is the comparison."""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from korisk.studies.cells import run_cell
+from korisk.studies.study import Study
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SEED = 3
+# (test MSE, lambda) at H = 8 by N, from the authors' released results of seed 3.
+RELEASED = {
+    "KO": {
+        4: (0.014425637428845105, 1e-4),
+        8: (0.003801669692615437, 1e-2),
+        16: (0.003126921160468581, 1e-2),
+        32: (0.002495547695884264, 1e-2),
+        64: (0.0023657311606144404, 1e-2),
+    },
+    "FC": {
+        4: (0.03692918798012878, 1.0),
+        8: (0.02491467149712281, 1.0),
+        16: (0.01709652061884518, 1.0),
+        32: (0.008151435344191863, 1.0),
+        64: (0.004462070611272219, 1.0),
+    },
+}
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("study")
+
+
+def test_reference_and_korisk_both_give_the_released_results(benchmark: Any) -> None:
+    released = [
+        [8, model, n, SEED, *chosen]
+        for model, by_size in RELEASED.items()
+        for n, chosen in by_size.items()
+    ]
+    reference = importlib.import_module("study_reference").run([8], [SEED])
+    points = [{"side": 8}]
+    study = Study({"name": "test", "protocol": "released", "points": points, "seeds": [SEED]})
+    ours = [
+        [8, row.model, row.n, SEED, row.metrics["mse"], row.detail["lambda"]]
+        for row in run_cell(study.tasks[0], lambda fraction: None).rows
+        if row.n
+    ]
+    for found in ([[*key, *chosen] for key, chosen in reference.items()], ours):
+        agreement = benchmark.agreement_of(released, found)
+        assert agreement["compared"] == 10
+        assert agreement["lambdas_agree"]
+        assert agreement["largest_difference"] < 1e-9
+
+
+def test_differences_are_told(benchmark: Any) -> None:
+    one, other = [[8, "KO", 4, 1, 0.5, 1.0]], [[8, "KO", 4, 1, 0.6, 100.0]]
+    agreement = benchmark.agreement_of(one, other)
+    assert agreement["largest_difference"] == pytest.approx(0.2)
+    assert not agreement["lambdas_agree"]
+    with pytest.raises(SystemExit, match="same networks"):
+        benchmark.agreement_of(one, [])
+
+
+def test_kept_figures_make_room_for_their_own_kind_alone(benchmark: Any, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    first = {"side": 128, "protocol": "rigorous", "where": "cpu", "seconds": 2}
+    benchmark._keep(path, {"memory": {"side": 256}, "sweeps": [first]})
+    benchmark._keep(path, {"sweeps": [first | {"seconds": 1}, first | {"side": 256}]})
+    kept = json.loads(path.read_text())
+    assert kept["memory"] == {"side": 256}
+    assert [(each["side"], each["seconds"]) for each in kept["sweeps"]] == [(128, 1), (256, 2)]
+
+
+def test_ratios_are_of_medians(benchmark: Any) -> None:
+    rounds = [
+        {
+            "reference": {"import": 0.1, "cpu": {"8": 4.0 * times, "16": 8.0 * times}},
+            "korisk": {"import": 0.2, "cpu": {"8": 2.0 * times, "16": 1.0 * times}},
+        }
+        for times in (1, 1, 50)
+    ]
+    kept = {
+        "machine": {"processor": "abacus", "cores": 1},
+        "load_before": 0.0,
+        "rounds": rounds,
+        "compared": 100,
+        "largest_difference": 1e-9,
+        "lambdas_agree": True,
+    }
+    lines = list(benchmark.study_tables.tables({"speed": kept}))
+    assert "| 8 | 4.00 | 2.00 | 2.0 |" in lines
+    assert "| all | 12.00 | 3.00 | 4.0 |" in lines
