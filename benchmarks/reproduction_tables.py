@@ -14,6 +14,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from study_tables import header, line
+
 Content = dict[str, Any]
 
 
@@ -33,10 +36,10 @@ def tables(kept: Content) -> Iterator[str]:
 def calibration(kept: Content) -> Iterator[str]:
     """Floor / sigma by origin."""
     origins = list(kept["calibration"][0]["origins"])
-    yield from _header("H", "model", *origins)
-    for line in kept["calibration"]:
-        pairs = [line["origins"][origin] for origin in origins]
-        yield _line(line["side"], line["model"], *(_pair(pair) for pair in pairs))
+    yield from header("H", "model", *origins)
+    for row in kept["calibration"]:
+        pairs = [row["origins"][origin] for origin in origins]
+        yield line(row["side"], row["model"], *(_pair(pair) for pair in pairs))
 
 
 def _pair(pair: dict[str, float] | None) -> str:
@@ -49,10 +52,10 @@ def _number(value: float) -> str:
 
 def outcomes(kept: Content) -> Iterator[str]:
     """Whether each outcome of the paper's Table 3 holds, and by what."""
-    yield from _header("H", "the paper's outcome", "protocol", "holds", "because")
+    yield from header("H", "the paper's outcome", "protocol", "holds", "because")
     for each in kept["outcomes"]:
         says = {True: "yes", False: "**no**", None: "open"}[each["holds"]]
-        yield _line(each["side"], each["claim"], each["protocol"], says, each["evidence"])
+        yield line(each["side"], each["claim"], each["protocol"], says, each["evidence"])
 
 
 def errors(kept: Content) -> Iterator[str]:
@@ -65,23 +68,23 @@ def errors(kept: Content) -> Iterator[str]:
     }
     untrained = {each["side"]: each["untrained"] for each in kept["findings"]}
     sizes = sorted({n for means in found.values() for n in means})
-    yield from _header("H", "model", "untrained", *(f"N = {n}" for n in sizes))
+    yield from header("H", "model", "untrained", *(f"N = {n}" for n in sizes))
     for (side, model), means in found.items():
         start = f"{untrained[side]:.3g}" if model == "KO" else "-"
         cells = (f"{means[n]:.3g}" if n in means else "" for n in sizes)
-        yield _line(side, model, start, *cells)
+        yield line(side, model, start, *cells)
 
 
 def crossovers(kept: Content) -> Iterator[str]:
     """Errors of both models and where they cross, a line for each point."""
-    yield from _header("rays and images", "N", "KO", "FC", "FC becomes better at N (90%)")
+    yield from header("rays and images", "N", "KO", "FC", "FC becomes better at N (90%)")
     for point, content in kept["points"].items():
         known, dense = _means(content["KO"]), _means(content["FC"])
         last = max(known)
         shown = [n for n in (256, 1024, 2048, last) if n in known]
         for n in dict.fromkeys(shown):
             where = _crossing(content["crossover"]) if n == last else ""
-            yield _line(point, n, f"{known[n]:.4f}", f"{dense[n]:.4f}", where)
+            yield line(point, n, f"{known[n]:.4f}", f"{dense[n]:.4f}", where)
 
 
 def _crossing(found: Content | None) -> str:
@@ -97,15 +100,6 @@ def _means(records: list[Content]) -> dict[int, float]:
     for record in records:
         groups[record["n"]].append(record["error"])
     return {n: mean(values) for n, values in sorted(groups.items())}
-
-
-def _header(*heads: str) -> Iterator[str]:
-    yield _line(*heads)
-    yield _line(*("---" for _ in heads))
-
-
-def _line(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
 
 
 if __name__ == "__main__":

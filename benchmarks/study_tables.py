@@ -40,11 +40,11 @@ def speed(kept: dict[str, Any]) -> Iterator[str]:
         f"protocol, {times}"
     )
     yield ""
-    yield from _header("H", "reference CPU s", "korisk CPU s", "ratio")
+    yield from header("H", "reference CPU s", "korisk CPU s", "ratio")
     for side in sides:
-        yield _line(side, *_compared(taken["reference"][side], taken["korisk"][side]))
+        yield line(side, *_compared(taken["reference"][side], taken["korisk"][side]))
     total = {who: sum(by_side.values()) for who, by_side in taken.items()}
-    yield _line("all", *_compared(total["reference"], total["korisk"]))
+    yield line("all", *_compared(total["reference"], total["korisk"]))
     yield ""
     imports = {who: median(each[who]["import"] for each in rounds) for who in taken}
     yield (
@@ -66,13 +66,13 @@ def sweeps(kept: list[dict[str, Any]]) -> Iterator[str]:
     """Time, memory and errors of whole sweeps, a line each."""
     yield "Sweeps, each in a process of its own:"
     yield ""
-    yield from _header(
+    yield from header(
         *("H", "protocol", "where", "cells", "s in cells", "s in all", "memory GiB"),
         *("device GiB", "N", "KO RMSE / max", "FC RMSE / max"),
     )
     for each in kept:
         errors = each["rmse_over_max"]
-        yield _line(
+        yield line(
             each["side"],
             each["protocol"],
             _where(each),
@@ -96,10 +96,10 @@ def memory(kept: dict[str, Any]) -> Iterator[str]:
         f"{kept['rmse_over_max']['FC']:.4f}"
     )
     yield ""
-    yield from _header("", "GiB")
-    yield _line("peak memory of the process", f"{kept['peak_memory'] / GIB:.2f}")
-    yield _line("of which before the study", f"{kept['memory_before'] / GIB:.2f}")
-    yield _line(
+    yield from header("", "GiB")
+    yield line("peak memory of the process", f"{kept['peak_memory'] / GIB:.2f}")
+    yield line("of which before the study", f"{kept['memory_before'] / GIB:.2f}")
+    yield line(
         f"the dense matrix alone, {rows:,} x {columns:,} in float32",
         f"{kept['matrix']['bytes'] / GIB:.2f}",
     )
@@ -113,12 +113,14 @@ def _where(kept: dict[str, Any]) -> str:
     return machine if "threads" not in kept else f"{machine}, {kept['threads']} threads"
 
 
-def _header(*heads: str) -> Iterator[str]:
-    yield _line(*heads)
-    yield _line(*("---" for _ in heads))
+def header(*heads: str) -> Iterator[str]:
+    """A row of headings and the rule below it."""
+    yield line(*heads)
+    yield line(*("---" for _ in heads))
 
 
-def _line(*cells: object) -> str:
+def line(*cells: object) -> str:
+    """A row of a Markdown table."""
     return f"| {' | '.join(map(str, cells))} |"
 
 

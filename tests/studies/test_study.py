@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from korisk.errors import KoriskError
+from korisk.fitting import Recipe
 from korisk.studies.reproduction import studies
 from korisk.studies.study import Study
 
+RECIPE = ("optimiser", "rate", "iterations", "batch")
 SMALL: dict[str, Any] = {
     "name": "small",
     "problem": {"beam": "parallel", "noise": {"gaussian": 0.02}},
@@ -88,6 +90,12 @@ def test_the_released_protocol_is_the_authors_and_takes_no_settings() -> None:
         {"name": "x", "protocol": "released", "points": [{"side": 128}], "seeds": [1]}
     ).tasks
     assert task.spec["models"]["KO"]["optimiser"] == "adagrad"
+    for side in (128, 256, 512):
+        (other,) = Study(
+            {"name": "x", "protocol": "released", "points": [{"side": side}], "seeds": [1]}
+        ).tasks
+        settings = {name: other.spec["models"]["KO"][name] for name in RECIPE}
+        assert Recipe(**settings) == Recipe.released(side)
     assert task.spec["models"]["FC"]["select"] == "test"
     assert task.spec["problem"]["beam"] == "released"
     with pytest.raises(KoriskError, match="the paper's views and bins"):

@@ -24,7 +24,8 @@ from korisk.errors import KoriskError
 app = typer.Typer(
     name="korisk",
     help="How much training data a network with known operators needs, and what each one saves.",
-    epilog="Exit codes: 0 done, 2 the input was wrong, 3 the target cannot be reached.",
+    epilog="Exit codes: 0 done, 1 cells of a study failed, 2 the input was wrong, 3 the target "
+    "cannot be reached, 130 interrupted.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,

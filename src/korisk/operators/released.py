@@ -28,7 +28,11 @@ def released_geometry(side: int) -> FanBeam:
     """The fan beam of the released sweeps at 128, 256 or 512 pixels a side."""
     if side not in list(_SCANS):
         raise KoriskError(f"the released sweeps have sides {sorted(_SCANS)}, got {side!r}")
-    views, bins = _SCANS[side]
+    return fan_of_released(side, *_SCANS[side])
+
+
+def fan_of_released(side: int, views: int, bins: int) -> FanBeam:
+    """The same fan at any size: bins of 1 mm, views over half a turn with both ends."""
     # Pixel centres reach from edge to edge of what the detector sees at the centre.
     reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
     return FanBeam(

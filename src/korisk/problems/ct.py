@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,7 +16,12 @@ from korisk.operators.filtered import fbp
 from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.projector import Projector
-from korisk.operators.released import released_fbp, released_geometry, released_projector
+from korisk.operators.released import (
+    fan_of_released,
+    released_fbp,
+    released_geometry,
+    released_projector,
+)
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Noise, add_noise
 from korisk.problems.phantoms import (
@@ -37,7 +41,6 @@ TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
 _SURROGATE_SIDES = (8, 16, 32)
 _SURROGATE_MU = 0.1
 _SURROGATE_POOLS = {"train": 128, "validation": 32, "test": 128}
-_SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0
 _BATCH = 2**24  # pixels that are projected at once
 
 
@@ -290,16 +293,7 @@ def _large_scan(side: int) -> tuple[int, int]:
 
 def _fan(side: int, views: int, bins: int) -> FanBeam:
     """The fan of the released sweeps at any size: bins of 1 mm, views over half a turn."""
-    # Pixel centres reach from edge to edge of what the detector sees at the centre.
-    reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
     with warnings.catch_warnings():
         # The outer halves of the outermost pixels lie beyond it: more bins would not help.
         warnings.simplefilter("ignore", KoriskWarning)
-        return FanBeam(
-            side,
-            bins=bins,
-            angles=tuple(np.linspace(0, math.pi, views).tolist()),
-            pixel_spacing=2 * reach / (side - 1),
-            source_to_center=_SOURCE_TO_CENTER,
-            source_to_detector=_SOURCE_TO_DETECTOR,
-        )
+        return fan_of_released(side, views, bins)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from korisk import published
 from korisk.errors import KoriskError
 from korisk.files import Spec, parse, read_yaml
 from korisk.studies.result import Task
@@ -17,11 +18,7 @@ Protocol = Literal["rigorous", "released"]
 PROTOCOLS: tuple[Protocol, ...] = ("rigorous", "released")
 
 _SURROGATE = (8, 16, 32)
-_SCANS = {side: (side + side // 4, side) for side in _SURROGATE} | {
-    128: (60, 128),
-    256: (90, 256),
-    512: (180, 512),
-}
+_SCANS = {row.size.H: (row.size.V, row.size.B) for row in published.FOOTPRINT}
 _SIZES_OF_PAPER = {"CPU": [4, 8, 16, 32, 64], "GPU": [4, 16, 64, 256, 1024, 2048]}
 _RELEASED_GRIDS = {"CPU": [1e-6, 1e-4, 1e-2, 1.0, 1e2], "GPU": [1e-4, 1e-2, 1.0, 1e2, 1e4]}
 _MOST_SEEDS = 10_000
