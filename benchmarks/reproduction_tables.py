@@ -77,22 +77,22 @@ def errors(kept: Content) -> Iterator[str]:
 
 def crossovers(kept: Content) -> Iterator[str]:
     """Errors of both models and where they cross, a line for each point."""
-    yield from header("rays and images", "N", "KO", "FC", "FC becomes better at N (90%)")
+    yield from header("rays and images", "N", "KO", "FC", "the better one changes at N (90%)")
     for point, content in kept["points"].items():
         known, dense = _means(content["KO"]), _means(content["FC"])
         last = max(known)
         shown = [n for n in (256, 1024, 2048, last) if n in known]
         for n in dict.fromkeys(shown):
-            where = _crossing(content["crossover"]) if n == last else ""
+            where = _crossing(content["crossing"]["found"]) if n == last else ""
             yield line(point, n, f"{known[n]:.4f}", f"{dense[n]:.4f}", where)
 
 
 def _crossing(found: Content | None) -> str:
     if found is None:
-        return "not in sight"
+        return "cannot be told"
     upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
     how = "measured" if found["measured"] else "foretold"
-    return f"{found['n']:,} ({found['lower']:,.0f} to {upper}), {how}"
+    return f"{found['n']:,}, to {found['better_after']} ({found['lower']:,.0f} to {upper}), {how}"
 
 
 def _means(records: list[Content]) -> dict[int, float]:

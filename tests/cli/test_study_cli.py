@@ -78,6 +78,16 @@ def test_a_dry_run_lists_the_cells_and_runs_none(
     assert not out.exists()
     assert korisk("run", study, "--out", out, "--dry-run", "--json") == 0
     assert [cell["seed"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [1, 2, 3]
+    out.mkdir()  # a folder without a store is one that a run would fill
+    assert korisk("run", study, "--out", out, "--dry-run") == 0
+    capsys.readouterr()
+    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
+    study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
+    assert korisk("run", study, "--out", out, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert (said.count("done"), said.count("to do")) == (3, 1)
+    study.write_text(STUDY.replace("16]", "32]"))
+    assert korisk("run", study, "--out", out, "--dry-run") == 2
 
 
 def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -> None:
@@ -110,13 +120,15 @@ def test_reproduce_prints_four_origins_and_the_outcome(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert korisk(*reproduced(tmp_path, "--workers", "0", "--protocol", "released")) == 0
-    capsys.readouterr()
-    assert korisk(*reproduced(tmp_path, "--workers", "0", "--seeds", "1,2")) == 0
     said = " ".join(capsys.readouterr().out.split())
     for figure in ("2.480e-3 / 8.510e-3", "4.500e-3 / 7.533e-2"):  # the paper's, the released
         assert figure in said
     assert said.count("2.340e-3 / 9.986e-3") == 2  # released, and ours under its protocol
     assert "KO dominates FC at every N" in said
+    assert korisk(*reproduced(tmp_path, "--workers", "0", "--seeds", "1,2")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2.340e-3 / 9.986e-3" in said  # the released figures; ours are of two seeds now
+    assert "least at N = 64); 2 seeds" in said
     assert "FC becomes the better one at N =" in said
 
     assert (
@@ -137,7 +149,10 @@ WRONG = [
     (["--seeds", "-1"], "seeds must be"),
     (["--device", "tpu"], "--device must be"),
     (["--device", "cuda:99"], "is not there"),
+    (["--device", "cpu:99"], "--device must be"),
     (["--workers", "-1"], "workers must be"),
+    (["--workers", "100000"], "workers must be"),
+    (["--wait", "nan"], "--wait must be"),
 ]
 
 
@@ -152,6 +167,18 @@ def test_what_is_wrong_is_said_in_one_line(
     assert (code, said.out) == (2, "")
     assert words in said.err
     assert len(said.err.splitlines()) == 1
+    assert not (tmp_path / "r").exists()
+
+
+def test_names_and_paths_are_shown_as_they_are(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study.write_text(STUDY.replace("{side: 8,", "{side: 8, name: '[red]x[/bold]',"))
+    out = tmp_path / "out[v2]"
+    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
+    said = capsys.readouterr().out
+    assert "[red]x[/bold]: mean mse over seeds" in said
+    assert "out[v2]" in said
 
 
 def test_a_store_that_is_none_is_left_alone(

@@ -85,6 +85,27 @@ def test_a_fixed_grid_takes_the_first_of_the_best_and_knows_its_edges() -> None:
     assert (edge.value, edge.at_edge) == (1e4, True)
 
 
+def test_a_fixed_grid_passes_over_what_has_no_score() -> None:
+    made = choose_from(lambda values: [math.nan, 2.0, 1.0], [1.0, 2.0, 3.0])
+    assert made.value == 3.0
+    with pytest.raises(KoriskError, match="no lambda gives a finite score"):
+        choose_from(lambda values: [math.nan for _ in values], [1.0, 2.0])
+
+
+def test_the_smallest_lambda_that_has_a_score_is_an_edge() -> None:
+    made = choose(
+        lambda values: [math.nan if v < 1e-5 else v if v < math.inf else 9.0 for v in values],
+        scale=1,
+        lowest=1e-2,
+    )
+    assert made.value < 1e-4
+    assert made.at_edge
+    beside_zero = choose(
+        lambda values: [v if v < math.inf else 9.0 for v in values], scale=1, lowest=1, zero=True
+    )
+    assert not beside_zero.at_edge
+
+
 @pytest.mark.parametrize("scale", [0.0, math.nan, math.inf])
 def test_a_scale_that_is_none_is_refused(scale: float) -> None:
     with pytest.raises(KoriskError, match="are all inputs zero"):

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
+from korisk.fitting import dense_ridge
 from korisk.fitting.dense_ridge import DenseRidge, kernel
-from korisk.fitting.scores import Scorer
+from korisk.fitting.scores import By, Scorer
+from korisk.problems import measure
 
 DOMAIN, RANGE = (4, 5), (3, 6)
 
@@ -86,6 +88,32 @@ def test_without_noise_the_dense_layer_learns_the_map_itself_and_lambda_goes_to_
     assert fit.choice is not None
     assert not fit.choice.at_edge
     assert fit.choice.score < 1e-20
+
+
+def test_small_singular_values_are_not_taken_for_rounding() -> None:
+    inputs, _ = pool(30, noise=0.0)
+    inputs = inputs * torch.logspace(0, -4.5, 20, dtype=torch.float64).reshape(DOMAIN)
+    targets = inputs.flatten(1)[:, :18].reshape(-1, *RANGE) * 1e3
+    fit = DenseRidge(inputs, targets, relu=False).training(30).fit(penalty=0.0)
+    new = inputs.flip(0) * 0.5
+    expected = new.flatten(1)[:, :18].reshape(-1, *RANGE) * 1e3
+    assert torch.allclose(fit.predict(new), expected, rtol=1e-3, atol=1e-6)
+
+
+def test_too_many_samples_for_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense_ridge, "free_memory", lambda device: 1000)
+    with pytest.raises(KoriskError, match="GiB for its kernel"):
+        DenseRidge(*pool(6))
+
+
+@pytest.mark.parametrize("by", ["mse", "rmse_over_max"])
+def test_scores_are_the_metrics_of_their_name(by: By) -> None:
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.rand(5, 12, 12, dtype=torch.float64, generator=generator) * 3
+    targets[2] = 0  # an ellipse between the pixels
+    predictions = targets + 0.1 * torch.rand(5, 12, 12, dtype=torch.float64, generator=generator)
+    scorer = Scorer(targets, targets, by=by)
+    assert scorer(predictions) == pytest.approx(measure(predictions, targets)[by], rel=1e-12)
 
 
 def test_a_fixed_grid_is_taken_as_it_stands() -> None:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.fitting import diagonal_ridge
-from korisk.fitting.diagonal_ridge import DiagonalRidge, tail_gram
-from korisk.fitting.refine import refine
+from korisk.fitting import diagonal_ridge, refinement
+from korisk.fitting.diagonal_ridge import DiagonalFit, DiagonalRidge, tail_gram
+from korisk.fitting.factored import FactoredSystem
+from korisk.fitting.refinement import refine
 from korisk.fitting.scores import Scorer
 from korisk.operators import Composed, Identity, Matrix
 
@@ -151,6 +152,102 @@ def test_refinement_lowers_a_loss_that_the_closed_form_cannot_see() -> None:
     assert after < 0.01 * before  # the true weights fit exactly once the ReLU is in the loss
     assert torch.allclose(refined.weights, true_weights(), atol=0.02)
     assert refined.score_after < refined.score_before
+
+
+def penalised(fit: DiagonalFit, weights: Tensor) -> Tensor:
+    ridge = fit.training.ridge
+    images = tail()(ridge.inputs * weights).relu()
+    moved: Tensor = (weights - ridge.toward).square().sum()
+    loss: Tensor = (images - ridge.targets).square().sum() + fit.penalty * moved
+    return loss
+
+
+def test_the_gradient_of_the_refinement_is_that_of_autograd() -> None:
+    inputs, targets = pool(7)
+    ridge = DiagonalRidge(tail(), inputs, targets, toward=torch.ones(DOMAIN))
+    fit = ridge.training(7).fit(penalty=3.0)
+    weights = (true_weights() * 0.8).requires_grad_()
+    value, slope = refinement._loss(fit, weights.detach())
+    loss = penalised(fit, weights)
+    (expected,) = torch.autograd.grad(loss, weights)
+    assert value == pytest.approx(float(loss.detach()), rel=1e-12)
+    assert torch.allclose(slope, expected, rtol=1e-10)
+
+
+def test_refinement_comes_to_rest_where_the_penalised_loss_is_least() -> None:
+    inputs, targets = pool(12, noise=0.3)
+    ridge = DiagonalRidge(tail(), inputs, targets.relu(), toward=torch.ones(DOMAIN))
+    fit = ridge.training(12).fit(penalty=0.5)
+    judge = Scorer(inputs, targets.relu())  # the training set itself, so that no step is refused
+    start = fit.weights.clone().requires_grad_()
+    descent = torch.optim.LBFGS([start], max_iter=300, tolerance_grad=1e-10, history_size=20)
+
+    def closure() -> float:
+        descent.zero_grad()
+        loss = penalised(fit, start)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss)
+
+    descent.step(closure)  # type: ignore[no-untyped-call]
+    least = float(penalised(fit, start.detach()))
+    before = float(penalised(fit, fit.weights))
+    after = float(penalised(fit, refine(fit, judge, steps=100).weights))
+    assert after - least < 0.2 * (before - least)
+
+
+def test_where_every_step_is_worse_on_the_validation_set_the_start_is_kept() -> None:
+    inputs, targets = pool(2, noise=8.0)
+    ridge = DiagonalRidge(tail(), inputs, targets.relu(), toward=true_weights())
+    training = ridge.training(2)
+    start = DiagonalFit(training, 1e-3, None, true_weights())
+    judge = Scorer(*rectified(50, 9))  # which the true weights fit exactly
+    refined = refine(start, judge, steps=10)
+    assert refined.steps > 0
+    assert torch.equal(refined.weights, true_weights())
+    assert refined.score_after == refined.score_before < 1e-20
+
+
+# --- Systems of some size ------------------------------------------------------------------------
+
+
+def large_system(condition: float) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    basis, _ = torch.linalg.qr(torch.randn(600, 600, dtype=torch.float64, generator=generator))
+    values = torch.logspace(0, -math.log10(condition), 600, dtype=torch.float64)
+    return basis * values @ basis.T, torch.randn(600, dtype=torch.float64, generator=generator)
+
+
+@pytest.mark.parametrize("shift", [1e-4, 1e-2, 1.0])
+def test_a_factor_in_single_precision_leads_to_double(shift: float) -> None:
+    matrix, right = large_system(1e6)
+    system = FactoredSystem(matrix, right)
+    assert system._single is not None
+    for rough, tolerance in ((True, 1e-7), (False, 1e-12)):
+        found = system.solve(shift, rough=rough)
+        off = torch.linalg.vector_norm(right - matrix @ found - shift * found)
+        assert off <= tolerance * torch.linalg.vector_norm(right)
+    assert system._polished(shift, lambda x: x, 1e-13) is None  # without a factor it takes more
+
+
+def test_a_system_that_is_not_positive_in_single_precision_is_factored_in_double() -> None:
+    matrix, right = large_system(1e6)
+    below = matrix - (1e-6 - 1e-9) * torch.eye(600, dtype=torch.float64)  # the smallest is 1e-9
+    found = FactoredSystem(below, right).solve(1e-9)
+    exact = torch.linalg.solve(below + 1e-9 * torch.eye(600, dtype=torch.float64), right)
+    assert torch.linalg.vector_norm(found - exact) <= 1e-6 * torch.linalg.vector_norm(exact)
+    wrong = matrix - torch.eye(600, dtype=torch.float64)
+    assert torch.isnan(FactoredSystem(wrong, right).solve(1e-9)).all()
+
+
+def test_the_weights_that_are_kept_are_solved_exactly_though_scores_are_rough() -> None:
+    generator = torch.Generator().manual_seed(3)
+    wide = Matrix(torch.randn(40, 600, dtype=torch.float64, generator=generator))
+    inputs = torch.rand(30, 600, dtype=torch.float64, generator=generator)
+    targets = wide(inputs) + torch.randn(30, 40, dtype=torch.float64, generator=generator)
+    ridge = DiagonalRidge(wide, inputs, targets, gram=tail_gram(wide))
+    fit = ridge.training(20).fit(scorer=Scorer(inputs[20:], targets[20:]), grid=[0.1, 1.0, 10.0])
+    assert fit.detail()["residual"] < 1e-12
+    assert fit.detail()["solved"]
 
 
 def test_refinement_is_never_worse_on_the_validation_set() -> None:

@@ -26,6 +26,16 @@ def test_every_lambda_is_solved(size: int, rank: int) -> None:
         assert torch.linalg.vector_norm(found - exact) <= 1e-9 * torch.linalg.vector_norm(exact)
 
 
+def test_directions_that_hardly_show_are_found_too() -> None:
+    values = torch.logspace(-8, 0, 30, dtype=torch.float64)
+    right = torch.ones(30, dtype=torch.float64)
+    space = Krylov(lambda x: values * x, right)
+    space.converge([1e-9], tolerance=1e-13, most=60)
+    exact = right / (values + 1e-9)
+    (found,) = space.solve([1e-9])
+    assert torch.linalg.vector_norm(found - exact) <= 1e-5 * torch.linalg.vector_norm(exact)
+
+
 def test_residuals_are_true_before_convergence() -> None:
     matrix, right = system(80, 120)
     space = Krylov(lambda x: matrix @ x, right)

@@ -322,3 +322,30 @@ def test_without_torch_the_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     line = "korisk.problems needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     assert done.stdout.strip() == line
+
+
+@pytest.mark.parametrize("noise", [Gaussian(0.1), Poisson(1e4)])
+def test_no_two_pools_share_their_noise(noise: Gaussian | Poisson) -> None:
+    scanner = CtScanner(side=16, views=40, bins=24, beam="parallel")
+    pools = {
+        name: draw_pools(scanner, seed=3, train=2, validation=2, test=2, noise=added)
+        for name, added in (("clean", None), ("noisy", noise))
+    }
+    fields = [
+        ((noisy.inputs - clean.inputs) / (clean.inputs.abs() + 1)).flatten(1)
+        for clean, noisy in zip(pools["clean"], pools["noisy"], strict=True)
+    ]
+    correlations = torch.corrcoef(torch.cat(fields))
+    assert (correlations - torch.eye(6)).abs().max() < 0.2
+
+
+def test_the_released_test_set_cannot_be_trained_on() -> None:
+    with pytest.raises(KoriskError, match="would train on the test set"):
+        draw_pools(
+            CtScanner.released(128),
+            seed=10000,
+            train=2,
+            validation=0,
+            test=2,
+            population="released",
+        )

@@ -11,6 +11,7 @@ import torch
 
 from korisk import published
 from korisk.curves.curve import Curve
+from korisk.errors import KoriskError
 from korisk.fitting.dense_ridge import DenseRidge
 from korisk.fitting.scores import Scorer
 from korisk.problems import CtScanner, draw_pools, measure
@@ -163,6 +164,42 @@ def test_noise_costs_something(beam: str, noise: dict[str, float]) -> None:
     noisy = run_cell(small(problem={"beam": beam, "noise": noise}), ignore)
     for without, with_noise in zip(clean.rows[:1], noisy.rows[:1], strict=True):
         assert with_noise.metrics["mse"] > 1.02 * without.metrics["mse"]
+
+
+def test_lambda_is_chosen_by_what_the_study_names() -> None:
+    for by in ("mse", "rmse_over_max"):
+        dense = {"select": "test", "by": by, "grid": [1e-2, 1.0, 1e2]}
+        result = run_cell(small(models={"FC": dense}), ignore)
+        for row in result.rows:
+            assert row.detail["score"] == pytest.approx(row.metrics[by], rel=1e-5)
+
+
+def test_batches_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def recorded(seed: int) -> torch.Generator:
+        asked.append(seed)
+        return torch.Generator().manual_seed(seed)
+
+    monkeypatch.setattr("korisk.studies.cells.released_generator", recorded)
+    gradient = {"fit": "gradient", "iterations": 2, "batch": 2}
+    run_cell(small(models={"KO": gradient}, seeds=[4]), ignore)
+    assert asked == [4, 4]  # one for each training set
+
+
+def test_progress_rises_to_the_end() -> None:
+    both: dict[str, Any] = {"KO": {}, "FC": {}}
+    for models in (both, {"KO": {"fit": "gradient", "iterations": 2}}):
+        seen: list[float] = []
+        run_cell(small(models=models), seen.append)
+        assert seen == sorted(seen)
+        assert seen[-1] == pytest.approx(1)
+
+
+def test_pools_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korisk.studies.cells.free_memory", lambda device: 1000)
+    with pytest.raises(KoriskError, match="use fewer samples or smaller images"):
+        run_cell(small(), ignore)
 
 
 def test_fits_can_be_chosen_model_by_model() -> None:

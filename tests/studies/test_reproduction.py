@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from korisk import published
+from korisk.cli.studying import in_words
+from korisk.curves.curve import Curve
 from korisk.studies.reproduction import (
     Sweep,
     calibration,
@@ -15,6 +17,7 @@ from korisk.studies.reproduction import (
     verdicts,
 )
 from korisk.studies.result import Row
+from korisk.studies.results import crossing
 from korisk.studies.store import FlatRow
 from korisk.studies.study import Protocol
 
@@ -111,9 +114,12 @@ def test_what_lies_beyond_the_papers_n_does_not_count_against_its_outcome() -> N
     assert finding.passed_floor is not None
     assert finding.passed_floor[0] in (128, 256, 512, 1024)
     assert finding.passed_floor[1] < 1e-4 < finding.passed_floor[2]
-    assert finding.crossover is not None
-    assert 64 <= finding.crossover.n <= 256
-    assert finding.crossover.better_after == "FC"
+    assert finding.crossing is not None
+    assert finding.crossing.means == (64, 128)
+    found = finding.crossing.found
+    assert found is not None
+    assert 64 <= found.n <= 256
+    assert found.better_after == finding.crossing.better == "FC"
 
 
 def test_the_crossover_at_128_is_judged_at_2048_and_open_where_that_was_not_run() -> None:
@@ -121,6 +127,10 @@ def test_the_crossover_at_128_is_judged_at_2048_and_open_where_that_was_not_run(
     assert met.holds is True
     (missed,) = verdicts([only(stored("rigorous", 128, flat(0.02), falling(0.3, 0.25)))])
     assert missed.holds is False
+    never = stored("released", 128, flat(0.055), lambda n: 0.05)
+    assert verdicts([only(never)])[0].holds is False  # FC has to begin above KO
+    nearly = stored("released", 128, flat(0.055), lambda n: 0.3 if n < 2048 else 0.0551)
+    assert verdicts([only(nearly)])[0].holds is True
     short = stored("rigorous", 128, flat(0.02), falling(0.3, 0.25), full=False)
     (unknown,) = verdicts([only(short)])
     assert unknown.holds is None
@@ -131,6 +141,43 @@ def test_training_is_held_against_the_untrained_network() -> None:
     (finding,) = findings([only(stored("rigorous", 32, flat(2e-4), falling(1, 0.5)))])
     assert finding.untrained == pytest.approx(2.04e-4)
     assert finding.worst_training == pytest.approx(1 / 1.02, rel=1e-3)
+    rising = stored("rigorous", 32, lambda n: 2e-4 if n > 8 else 3e-4, flat(1))
+    (worse,) = findings([only(rising)])
+    assert worse.worst_training == pytest.approx(1.5 / 1.02, rel=1e-3)
+
+
+def curve(model: str, errors: Errors, sizes: list[int]) -> Curve:
+    return Curve(
+        [n for n in sizes for _ in range(3)],
+        [errors(n) * (1 + 1e-3 * seed) for n in sizes for seed in range(3)],
+        [seed for _ in sizes for seed in range(3)],
+        model=model,
+    )
+
+
+@pytest.mark.parametrize("sizes", [[4, 1024], [4, 64, 1024]])
+def test_a_change_that_was_measured_is_never_denied(sizes: list[int]) -> None:
+    known, dense = curve("KO", flat(1e-3), sizes), curve("FC", falling(1, 1.2), sizes)
+    found = crossing(known, dense)
+    assert found is not None
+    assert found.means == (sizes[-2], 1024)
+    assert found.better == "FC"
+    said = in_words(found)
+    assert "every N measured" not in said
+    assert (found.found is not None) == (len(sizes) == 3)
+
+
+def test_without_a_change_the_words_say_how_far_was_looked() -> None:
+    known, dense = curve("KO", flat(1e-3), [4, 8]), curve("FC", flat(0.1), [4, 8])
+    found = crossing(known, dense)
+    assert found is not None
+    assert in_words(found) == (
+        "KO is the better one at every N measured, up to 8; 3 sizes are needed to look beyond"
+    )
+    longer = crossing(curve("KO", flat(1e-3), [4, 8, 16]), curve("FC", flat(0.1), [4, 8, 16]))
+    assert longer is not None
+    assert "cannot be told" in in_words(longer)
+    assert crossing(known, curve("FC", flat(1), [16])) is None
 
 
 def test_half_of_a_sweep_is_no_sweep() -> None:

@@ -37,6 +37,21 @@ def test_a_study_is_its_points_times_its_seeds() -> None:
     assert tasks[0].spec_hash == tasks[1].spec_hash != tasks[2].spec_hash
 
 
+def test_a_point_has_its_own_noise_ellipses_and_beam() -> None:
+    own = {"side": 16, "noise": {"poisson": 1e5}, "ellipses": [2, 3], "beam": "fan"}
+    first, second = Study({**SMALL, "points": [{"side": 8}, own], "seeds": [1]}).tasks
+    assert first.spec["problem"]["noise"] == {"gaussian": 0.02}
+    assert first.spec["problem"]["ellipses"] == [1, 4]
+    assert second.spec["problem"]["noise"] == {"poisson": 1e5}
+    assert second.spec["problem"]["ellipses"] == [2, 3]
+    assert second.spec["problem"]["beam"] == "fan"
+
+
+def test_the_released_pools_are_not_exceeded() -> None:
+    with pytest.raises(KoriskError, match="at most 128 under the released protocol"):
+        Study({"name": "x", "protocol": "released", "points": [{"side": 8, "sizes": [200]}]})
+
+
 def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("name: x\npoints:\n  - {side: 8}\nseeds: [3]\n")
@@ -58,7 +73,22 @@ WRONG = [
     ({"points": [{"side": 20}]}, "needs views and bins"),
     ({"points": [{"side": 1}]}, "side must be a whole number from 2"),
     ({"sizes": [8, 4]}, "sizes must rise"),
-    ({"sizes": [0, 4]}, "sizes must be a whole number from 1"),
+    ({"sizes": [1, 4]}, "sizes must be a whole number from 2"),
+    ({"sizes": []}, "sizes must rise"),
+    ({"points": [{"side": 8, "views": 0}]}, "views must be"),
+    ({"points": [{"side": 8, "sizes": []}]}, "sizes must rise"),
+    ({"points": [{"side": 8, "ellipses": []}]}, "fewest and the most"),
+    ({"points": [{"side": 8, "beam": "surrogate", "bins": 9}]}, "bins must equal side"),
+    ({"models": {"FC": {"grid": []}}}, "grid must list lambdas"),
+    (
+        {"models": {"KO": {"fit": "gradient", "grid": [1.0]}}},
+        "grid does not belong to fit: gradient",
+    ),
+    ({"models": {"KO": {"rate": 0.1}}}, "rate does not belong to fit: ridge"),
+    ({"models": {"KO": {"fit": "gradient", "iterations": 0}}}, "iterations must be"),
+    ({"models": {"KO": {"fit": "gradient", "iterations": 10**12}}}, "at most 10,000,000"),
+    ({"models": {"KO": {"fit": "gradient", "rate": -1.0}}}, "rate must be"),
+    ({"problem": {"noise": {"poisson": 0.5}}}, "photons must be"),
     ({"seeds": [1, 1]}, "seeds must differ"),
     ({"seeds": []}, "seeds must be from 1"),
     ({"problem": {"noise": {"gaussian": 0.1, "poisson": 1e5}}}, "exactly one of the keys"),
@@ -132,5 +162,7 @@ def test_a_reproduction_has_the_papers_seeds_unless_told() -> None:
 def test_points_that_the_paper_has_not_are_refused() -> None:
     with pytest.raises(KoriskError, match="points must be among 8, 16, 32, 128, 256, 512, got 64"):
         studies(points=[64])
+    with pytest.raises(KoriskError, match="points must differ"):
+        studies(points=[8, 8])
     with pytest.raises(KoriskError, match="no point at 512"):
         studies(points=[512], protocols=["released"])

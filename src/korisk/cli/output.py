@@ -21,8 +21,10 @@ class _Console(Console):
 
 def console() -> Console:
     """A console for stdout; wide enough for the tables where there is no terminal to ask."""
-    plain = _Console()
-    return plain if plain.is_terminal else _Console(width=max(plain.width, NARROWEST))
+    plain = _Console(markup=False, emoji=False)  # names and paths are shown as they are
+    if plain.is_terminal:
+        return plain
+    return _Console(markup=False, emoji=False, width=max(plain.width, NARROWEST))
 
 
 def table(title: str, *columns: str, text: int = 1) -> Table:

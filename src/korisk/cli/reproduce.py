@@ -16,7 +16,7 @@ from korisk.cli.studying import (
     Wait,
     Workers,
     chosen_device,
-    crossing,
+    in_words,
     numbers,
     report_failures,
     run_tasks,
@@ -95,9 +95,9 @@ def reproduce(
         wait=wait,
         quiet=as_json,
     )
-    asked = {task.point for task in tasks}
+    asked = {task.key for task in tasks}
     with Store.read(store_path(out)) as store:
-        found = sweeps(row for row in store.rows() if row.task.point in asked)
+        found = sweeps(row for row in store.rows() if row.task.key in asked)
     if as_json:
         print_json(_as_json(found, summary, out))
     elif found:
@@ -189,7 +189,8 @@ def _in_words(finding: Finding) -> str:
             f"FC reaches {number(error)} at N = {n:,}, below the floor of {number(floor)} that "
             "the paper's N give"
         )
-    parts.append(crossing(finding.crossover, finding.last))
+    if finding.crossing is not None:
+        parts.append(in_words(finding.crossing))
     return f"H = {finding.side}, rigorous: " + "; ".join(parts) + "."
 
 

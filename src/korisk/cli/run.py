@@ -15,14 +15,14 @@ from korisk.cli.studying import (
     Wait,
     Workers,
     chosen_device,
-    crossing,
+    in_words,
     report_failures,
     run_tasks,
     summary_json,
 )
 from korisk.curves.curve import Curve
-from korisk.studies.results import crossover, curves
-from korisk.studies.store import Store, store_path
+from korisk.studies.results import crossing, curves
+from korisk.studies.store import Store, store_path, store_to_write
 from korisk.studies.study import Study
 
 
@@ -63,7 +63,8 @@ def run(
         quiet=as_json,
     )
     with Store.read(store_path(folder)) as store:
-        found = curves(store.rows())
+        asked = {task.key for task in study.tasks}
+        found = curves(row for row in store.rows() if row.task.key in asked)
     if as_json:
         points = {point: _point_json(models) for point, models in found.items()}
         print_json({"store": str(store_path(folder)), **summary_json(summary), "points": points})
@@ -75,22 +76,24 @@ def run(
 def _point_json(models: list[Curve]) -> dict[str, Any]:
     content: dict[str, Any] = {curve.model: curve.records() for curve in models}
     if len(models) == 2:
-        found = crossover(*models)
-        content["crossover"] = None if found is None else asdict(found)
+        found = crossing(*models)
+        content["crossing"] = None if found is None else asdict(found)
     return content
 
 
+def _crossing_words(models: list[Curve]) -> str:
+    found = crossing(*models)
+    return "the two were measured at no N in common" if found is None else in_words(found)
+
+
 def _show_cells(study: Study, folder: Path, as_json: bool) -> None:
-    there: set[str] = set()
-    if folder.exists():
-        with Store.read(store_path(folder)) as store:
-            there = {cell.task.key for cell in store.results()}
+    states = _states(study, folder)
     if as_json:
         print_json(
             {
                 "name": study.name,
                 "cells": [
-                    {"point": t.point, "seed": t.seed, "done": t.key in there, "spec": t.spec}
+                    {"point": t.point, "seed": t.seed, "state": states[t.key], "spec": t.spec}
                     for t in study.tasks
                 ],
             }
@@ -99,9 +102,24 @@ def _show_cells(study: Study, folder: Path, as_json: bool) -> None:
     shown = table(f"cells of {study.name}", "cell", "models", "sizes", "state", text=4)
     for task in study.tasks:
         sizes = ", ".join(map(str, task.spec["sizes"]))
-        state = "done" if task.key in there else "to do"
-        shown.add_row(*cells(task.key, " ".join(task.spec["models"]), sizes, state))
+        shown.add_row(*cells(task.key, " ".join(task.spec["models"]), sizes, states[task.key]))
     console().print(shown)
+
+
+def _states(study: Study, folder: Path) -> dict[str, str]:
+    """What there is of each cell; a store of another study is refused as a run would."""
+    path = store_to_write(folder)
+    states = {task.key: "to do" for task in study.tasks}
+    if not path.exists():
+        return states
+    with Store.read(path) as store:
+        store.check(study.tasks)
+        for task in study.tasks:
+            if store.finished(task):
+                states[task.key] = "done"
+            elif store.failed(task):
+                states[task.key] = "failed"
+    return states
 
 
 def _print(found: dict[str, list[Curve]], folder: Path) -> None:
@@ -114,8 +132,7 @@ def _print(found: dict[str, list[Curve]], folder: Path) -> None:
             shown.add_row(*cells(str(n), *(_mean(curve, n) for curve in models)))
         out.print(shown)
         if len(models) == 2:
-            last = min(int(curve.sizes[-1]) for curve in models)
-            words = crossing(crossover(*models), last)
+            words = _crossing_words(models)
             out.print(f"{words[0].upper()}{words[1:]}.\n", highlight=False)
     out.print(
         f"Results lie in {store_path(folder)}; korisk export {folder} writes them as a table."

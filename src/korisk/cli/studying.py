@@ -11,14 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from korisk.cli.progress import progress
-from korisk.curves.compare import Crossover
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies.engine import Summary, run
 from korisk.studies.result import Task
-from korisk.studies.store import STORE_NAME, Store
+from korisk.studies.results import LEAST_SIZES, Crossing
+from korisk.studies.store import Store, store_to_write
+from korisk.theory import _checks
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
-_LARGE = 64  # pixels a side from which one cell keeps all cores busy by itself
+_LARGE, _MANY = 64, 4096  # pixels a side and rays from which a cell keeps all cores busy itself
+_MOST_WORKERS = 512
 
 Device = Annotated[
     str,
@@ -48,7 +50,7 @@ def chosen_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
+    if kind not in ("cpu", "cuda") or (number and (kind == "cpu" or not number.isdigit())):
         raise KoriskError(f"--device must be cpu, cuda, cuda:1 or auto, got {name!r}")
     if kind == "cuda":
         count = torch.cuda.device_count()
@@ -71,8 +73,12 @@ def run_tasks(
     """Run what the store in `out` lacks, small images in parallel, large ones one by one."""
     from korisk.studies.cells import run_cell
 
+    _checks.real("--wait", wait, at_least=0, remedy="give seconds")
+    if workers is not None:
+        remedy = "count processes; 0 runs cells in this one"
+        _checks.count("--workers", workers, at_least=0, at_most=_MOST_WORKERS, remedy=remedy)
     work = partial(run_cell, device=device)
-    path = _store_file(out)
+    path = store_to_write(out)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -102,26 +108,27 @@ def run_tasks(
     )
 
 
-def _store_file(out: Path) -> Path:
-    return out if out.suffix == ".db" else out / STORE_NAME
-
-
 def _groups(tasks: Sequence[Task], device: str) -> list[tuple[list[Task], int]]:
     from korisk.studies.account import cores
 
     if device != "cpu":
         return [(list(tasks), 0)]
-    small = [task for task in tasks if task.spec["problem"]["side"] < _LARGE]
-    large = [task for task in tasks if task.spec["problem"]["side"] >= _LARGE]
+    small = [task for task in tasks if not _is_large(task)]
+    large = [task for task in tasks if _is_large(task)]
     groups = [(small, cores()), (large, 1)]
     return [(group, workers) for group, workers in groups if group]
+
+
+def _is_large(task: Task) -> bool:
+    problem = task.spec["problem"]
+    return bool(problem["side"] >= _LARGE or problem["views"] * problem["bins"] > _MANY)
 
 
 def report_failures(out: Path, summary: Summary) -> None:
     """Say which cells failed, on stderr, and leave with the code for that."""
     if not (summary.failed or summary.failed_before):
         return
-    with Store.read(_store_file(out)) as store:
+    with Store.read(store_to_write(out)) as store:
         for failure in store.failures():
             why = (failure.error.splitlines() or [""])[0]
             typer.echo(f"korisk: {failure.task.key} failed: {why}", err=True)
@@ -152,13 +159,23 @@ def numbers(option: str, text: str | None) -> list[int] | None:
     return found
 
 
-def crossing(crossover: Crossover | None, last: int) -> str:
-    """Where the better of two models changes, in words; `last` is the largest N measured."""
-    if crossover is None:
-        return f"no crossover up to N = {last:,}, nor a likely one beyond"
-    upper = "no end" if math.isinf(crossover.upper) else f"{crossover.upper:,.0f}"
-    how = "measured" if crossover.measured else f"foretold from N up to {last:,}"
-    return (
-        f"{crossover.better_after} becomes the better one at N = {crossover.n:,}, with 90% "
-        f"certainty between {crossover.lower:,.0f} and {upper} ({how})"
-    )
+def in_words(crossing: Crossing) -> str:
+    """Where the better of two models changes, and how sure that is."""
+    found, last = crossing.found, crossing.last
+    if found is not None:
+        upper = "no end" if math.isinf(found.upper) else f"{found.upper:,.0f}"
+        how = "measured" if found.measured else f"foretold from N up to {last:,}"
+        return (
+            f"{found.better_after} becomes the better one at N = {found.n:,}, with 90% certainty "
+            f"between {found.lower:,.0f} and {upper} ({how})"
+        )
+    if crossing.means is not None:
+        before, after = crossing.means
+        return (
+            f"the order of the means changes between N = {before:,} and {after:,}, and "
+            f"{crossing.better} is the better one at N = {last:,}"
+        )
+    measured = f"{crossing.better} is the better one at every N measured, up to {last:,}"
+    if crossing.sizes < LEAST_SIZES:
+        return f"{measured}; {LEAST_SIZES} sizes are needed to look beyond"
+    return f"{measured}; what lies beyond cannot be told with odds of three to one"

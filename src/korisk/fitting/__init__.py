@@ -13,7 +13,7 @@ from korisk.fitting.choice import Choice
 from korisk.fitting.dense_ridge import DenseFit, DenseRidge, DenseTraining
 from korisk.fitting.diagonal_ridge import DiagonalFit, DiagonalRidge, DiagonalTraining, tail_gram
 from korisk.fitting.gradient import Recipe, Training, draw_batches, train
-from korisk.fitting.refine import Refined, refine
+from korisk.fitting.refinement import Refined, refine
 from korisk.fitting.scores import Scorer
 
 __all__ = [

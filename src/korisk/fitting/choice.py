@@ -13,6 +13,7 @@ Score = Callable[[Sequence[float]], Sequence[float]]  # lambdas -> their scores,
 
 _STEP = 10**0.5
 _MORE = 4  # values by which a grid grows at a time
+_NO_SCORE = "no lambda gives a finite score; look for NaN or infinities in inputs and targets"
 _TOP = 28  # half powers of ten up to which it grows
 SMALLEST = 1e-14  # relative to the problem's scale: below that a solve is rounding
 SLACK = 1e-3  # scores this close are called equal; validation sets are far less certain than that
@@ -42,7 +43,9 @@ def choose_from(score: Score, grid: Sequence[float]) -> Choice:
     if not grid:
         raise KoriskError("a grid of lambdas must have at least one value, got none; add some")
     scores = list(score(grid))
-    best = min(range(len(grid)), key=lambda at: scores[at])
+    best = min(range(len(grid)), key=lambda at: math.inf if math.isnan(scores[at]) else scores[at])
+    if not math.isfinite(scores[best]):
+        raise KoriskError(_NO_SCORE)
     tried = tuple(sorted(zip(grid, scores, strict=True)))
     edges = tried[0][0], tried[-1][0]
     return Choice(value=grid[best], score=scores[best], tried=tried, at_edge=grid[best] in edges)
@@ -77,8 +80,14 @@ def choose(
         else:
             break
     tried = tuple(sorted(known.items()))
-    ends = scale * _STEP**first, scale * _STEP**last
-    return Choice(value=value, score=known[value], tried=tried, at_edge=value in ends)
+    return Choice(value=value, score=known[value], tried=tried, at_edge=_at_edge(value, known))
+
+
+def _at_edge(value: float, known: dict[float, float]) -> bool:
+    """Whether nothing on one side of it has a score, not even 0 or infinity."""
+    solved = [each for each, score in known.items() if not math.isnan(score)]
+    inner = 0 < value < math.inf
+    return inner and (value == min(solved) or value == max(solved))
 
 
 def _scored(score: Score, values: Sequence[float]) -> dict[float, float]:
@@ -88,7 +97,5 @@ def _scored(score: Score, values: Sequence[float]) -> dict[float, float]:
 def _largest_good(known: dict[float, float]) -> float:
     best = min((value for value in known.values() if not math.isnan(value)), default=math.nan)
     if not math.isfinite(best):
-        raise KoriskError(
-            "no lambda gives a finite score; look for NaN or infinities in inputs and targets"
-        )
+        raise KoriskError(_NO_SCORE)
     return max(value for value, score in known.items() if score <= best * (1 + SLACK))

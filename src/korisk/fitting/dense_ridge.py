@@ -14,9 +14,11 @@ from korisk.errors import KoriskError
 from korisk.fitting.choice import Choice, choose, choose_from
 from korisk.fitting.scores import Scorer, flat
 from korisk.networks import DenseNet
+from korisk.operators.engines import free_memory
 
 _CHUNK = 2**26  # bytes of an operand that is converted to float64 at a time
 _TOGETHER = 2**27  # entries of predictions made at once
+_KERNELS = 4  # of samples by samples: the kernel, its vectors, and what decomposing needs
 _EXACT = 1e-13  # relative size of eigenvalues that are rounding
 
 
@@ -32,6 +34,7 @@ class DenseRidge:
 
     def __init__(self, inputs: Tensor, targets: Tensor, *, relu: bool = True) -> None:
         _check_pairs(inputs, targets)
+        _refuse_large(len(inputs), inputs.device)
         self.inputs, self.targets, self.relu = flat(inputs), flat(targets), relu
         self._shapes = tuple(inputs.shape[1:]), tuple(targets.shape[1:])
         self._kernel = kernel(self.inputs, self.inputs)
@@ -187,6 +190,16 @@ def kernel(left: Tensor, right: Tensor) -> Tensor:
         part = slice(first, first + width)
         total.addmm_(left[:, part].double(), right[:, part].double().T)
     return total
+
+
+def _refuse_large(samples: int, device: torch.device) -> None:
+    """Say what the kernel and its decomposition would take before the machine finds out."""
+    needed, free = _KERNELS * 8 * samples**2, free_memory(device)
+    if needed > free:
+        raise KoriskError(
+            f"a dense fit to {samples:,} samples takes {needed / 2**30:,.1f} GiB for its kernel, "
+            f"of {free / 2**30:,.1f} GiB free on {device}; use fewer samples"
+        )
 
 
 def _check_pairs(inputs: Tensor, targets: Tensor) -> None:

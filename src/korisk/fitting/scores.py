@@ -22,7 +22,8 @@ class Scorer:
     """The error of predictions for `inputs` against `targets`: smaller is better.
 
     `by` is "mse", over all pixels, or "rmse_over_max", each image's root mean squared error over
-    its target's maximum, which the released sweeps choose by.
+    its target's maximum, which the released sweeps choose by. Images without anything on them have
+    no such maximum and are left out of the latter.
     """
 
     def __init__(self, inputs: Tensor, targets: Tensor, *, by: By = "mse") -> None:
@@ -34,5 +35,6 @@ class Scorer:
         squared = (flat(predictions) - self.targets).square_()
         per_image = squared.mean(1, dtype=torch.float64)
         if self.by == "rmse_over_max":
-            per_image = per_image.sqrt() / self.targets.amax(1).double()
+            highest = self.targets.amax(1).double()
+            per_image = (per_image.sqrt() / highest)[highest > 0]
         return float(per_image.mean())

@@ -245,6 +245,11 @@ def _released(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
             f"validation must be 0 for population='released', which has no validation pool, got "
             f"{counts['validation']}; use population='ellipses'"
         )
+    if 1 + seed == TEST_SEED:
+        raise KoriskError(
+            f"seed {seed} would train on the test set of population='released', whose generator is "
+            f"seeded {TEST_SEED}; take another seed"
+        )
     seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
     return {
         name: released_ellipses(torch.Generator().manual_seed(seeds[name]), number)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from korisk.errors import KoriskError
 from korisk.fitting.dense_ridge import DenseRidge
 from korisk.fitting.diagonal_ridge import DiagonalRidge, gram_fits, tail_gram
 from korisk.fitting.gradient import Recipe, Training, draw_batches, released_generator, train
-from korisk.fitting.refine import refine
+from korisk.fitting.refinement import refine
 from korisk.fitting.scores import Scorer
 from korisk.networks import KnownOperatorNet
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
+from korisk.operators.engines import free_memory
 from korisk.problems import CtScanner, Gaussian, Poisson, Pools, draw_pools, measure
 from korisk.studies.result import Result, Row, Task
 
@@ -44,29 +46,40 @@ class _Bench:
 def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
     """Fit every model at every size and measure it on the test set."""
     spec = task.spec
-    bench = _bench(_scanner(spec), device, _needs_gram(spec))
+    bench = _bench(scanner_of(spec), device, _needs_gram(spec))
     pools = _pools(spec, task.seed, bench, device)
     rows: list[Row] = []
     arrays: dict[str, NDArray[np.generic]] = {
         "truth": _picture(pools.test.targets[:_PICTURES]),
         "sinograms": pools.test.inputs[:_PICTURES].cpu().numpy().astype(np.float32),
     }
-    done, total = 0.0, float(len(spec["models"]) * sum(spec["sizes"]))
-    for model, settings in spec["models"].items():
+    for at, (model, settings) in enumerate(spec["models"].items()):
         fits = _FITS[model, settings.get("fit", "ridge")]
-        for row, kept in fits(spec, settings, task.seed, bench, pools):
+        share = partial(_report_share, report, at, len(spec["models"]))
+        for row, kept in fits(spec, settings, task.seed, bench, pools, share):
             rows.append(row)
             arrays |= {f"{model}/{row.n}/{name}": array for name, array in kept.items()}
-            done += row.n
-            report(done / total)
     detail = {"device": _device_name(device), "precision": str(bench.tail.dtype).split(".")[-1]}
     return Result(rows=tuple(rows), arrays=arrays, detail=detail)
+
+
+def _report_share(report: Report, at: int, shares: int, fraction: float) -> None:
+    """Progress of one of several equal shares as progress of the whole."""
+    report((at + fraction) / shares)
+
+
+def _sizes(spec: Mapping[str, Any], report: Report) -> Iterator[int]:
+    """The training set sizes; each is reported as done when the next is asked for."""
+    for at, n in enumerate(spec["sizes"]):
+        yield n
+        report(sum(spec["sizes"][: at + 1]) / sum(spec["sizes"]))
 
 
 # --- What a cell works on ------------------------------------------------------------------------
 
 
-def _scanner(spec: Mapping[str, Any]) -> CtScanner:
+def scanner_of(spec: Mapping[str, Any]) -> CtScanner:
+    """The scanner of a point."""
     problem = spec["problem"]
     return CtScanner(**{name: problem[name] for name in ("side", "views", "bins", "beam")})
 
@@ -96,6 +109,7 @@ def _made_dense(operator: LinearOperator) -> LinearOperator:
 
 def _pools(spec: Mapping[str, Any], seed: int, bench: _Bench, device: str) -> Pools:
     problem, pools = spec["problem"], spec["pools"]
+    _refuse_large(spec, bench)
     ours = problem["population"] == "ellipses"
     fewest, most = problem["ellipses"] if ours else (1, 4)  # the released ones have their own
     return draw_pools(
@@ -107,12 +121,28 @@ def _pools(spec: Mapping[str, Any], seed: int, bench: _Bench, device: str) -> Po
         population=problem["population"],
         fewest=fewest,
         most=most,
-        noise=_noise(problem["noise"]),
+        noise=noise_of(problem["noise"]),
         device=device,
     )
 
 
-def _noise(entry: Mapping[str, float] | None) -> Gaussian | Poisson | None:
+def _refuse_large(spec: Mapping[str, Any], bench: _Bench) -> None:
+    """Say what the pools would take before the machine finds out."""
+    samples = spec["sizes"][-1] + sum(spec["pools"].values())
+    entries = math.prod(bench.projector.domain) + 2 * math.prod(bench.projector.range)
+    needed, free = (
+        samples * entries * bench.projector.dtype.itemsize,
+        free_memory(bench.tail.device),
+    )
+    if needed > free:
+        raise KoriskError(
+            f"{samples:,} images and sinograms take {needed / 2**30:,.1f} GiB, of "
+            f"{free / 2**30:,.1f} GiB free; use fewer samples or smaller images"
+        )
+
+
+def noise_of(entry: Mapping[str, float] | None) -> Gaussian | Poisson | None:
+    """The noise of a point."""
     if entry is None:
         return None
     return Gaussian(entry["gaussian"]) if "gaussian" in entry else Poisson(entry["poisson"])
@@ -128,7 +158,12 @@ Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
 
 
 def _known_ridge(
-    spec: Mapping[str, Any], settings: Mapping[str, Any], seed: int, bench: _Bench, pools: Pools
+    spec: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seed: int,
+    bench: _Bench,
+    pools: Pools,
+    report: Report,
 ) -> Iterator[Fitted]:
     toward = bench.weights if settings["toward"] == "analytic" else None
     ridge = DiagonalRidge(
@@ -141,7 +176,7 @@ def _known_ridge(
     predict = ridge.predict
     yield _row("KO", 0, lambda inputs: predict(bench.weights, inputs), pools, {}, bench.weights)
     scorer = Scorer(*(pools.test if settings["select"] == "test" else pools.validation))
-    for n in spec["sizes"]:
+    for n in _sizes(spec, report):
         start = time.perf_counter()
         weights, detail = _known_fit(ridge, n, scorer, settings)
         detail["seconds"] = _seconds(start, weights)
@@ -160,7 +195,12 @@ def _known_fit(
 
 
 def _known_gradient(
-    spec: Mapping[str, Any], settings: Mapping[str, Any], seed: int, bench: _Bench, pools: Pools
+    spec: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seed: int,
+    bench: _Bench,
+    pools: Pools,
+    report: Report,
 ) -> Iterator[Fitted]:
     """All sizes side by side: the smaller training sets are the beginnings of the largest."""
     recipe = Recipe(
@@ -179,7 +219,13 @@ def _known_gradient(
         ]
         several = bench.weights.expand(len(sizes), *bench.weights.shape)
         network = KnownOperatorNet(several, bench.tail, relu=settings["relu"])
-        made = train(network, *pools.train, recipe, indices=torch.stack(drawn, 1))
+        made = train(
+            network,
+            *pools.train,
+            recipe,
+            indices=torch.stack(drawn, 1),
+            progress=lambda done, _: report(done / recipe.iterations),
+        )
         seconds = _seconds(start, network.weights)
         for at, n in enumerate(sizes):
             weights = network.weights.detach()[at]
@@ -205,14 +251,19 @@ def _equal_batches(sizes: list[int], batch: int) -> Iterator[list[int]]:
 
 
 def _dense_ridge(
-    spec: Mapping[str, Any], settings: Mapping[str, Any], seed: int, bench: _Bench, pools: Pools
+    spec: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    seed: int,
+    bench: _Bench,
+    pools: Pools,
+    report: Report,
 ) -> Iterator[Fitted]:
     ridge = DenseRidge(*pools.train, relu=settings["relu"])
     scorer = None
     if settings["select"] != "leave-one-out":
         judges = pools.test if settings["select"] == "test" else pools.validation
         scorer = Scorer(*judges, by=settings["by"])
-    for n in spec["sizes"]:
+    for n in _sizes(spec, report):
         start = time.perf_counter()
         fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
         detail = fit.detail() | {"seconds": _seconds(start, ridge.targets)}

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from korisk import published
 from korisk.curves.calibrate import calibrate
-from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.studies.results import by_point, crossover, curve_of
+from korisk.studies.results import Crossing, by_point, crossing, curve_of, mean_at
 from korisk.studies.store import FlatRow
 from korisk.studies.study import PROTOCOLS, Protocol, Study
 from korisk.theory import RiskLine
@@ -31,7 +30,7 @@ _RIGOROUS_SIZES = {
 _REDUCED_SIZES = [4, 16, 64, 256]
 _REDUCED_SEEDS = [1, 2]
 _PAPER_LAST = {True: 64, False: 2048}  # the largest N of the paper's sweeps
-_RELATIVE = 1e-9  # errors this close are called equal
+_MATCHES = 1.05  # times the error of KO, up to which FC is said to match it
 
 
 def studies(
@@ -47,6 +46,8 @@ def studies(
     Without `points`: on a CPU the paper's three small scales under both protocols and H = 128 under
     the rigorous one with a reduced grid; on a GPU, or with `full`, all five operating points.
     """
+    if points is not None and len(set(points)) < len(points):
+        raise KoriskError(f"points must differ, got {list(points)}; name each once")
     for side in points or ():
         if side not in SIDES:
             known = ", ".join(map(str, SIDES))
@@ -184,7 +185,9 @@ def _best(found: Sequence[Sweep], side: int) -> list[Sweep]:
 
 
 def _line(sweep: Sweep | None, model: str) -> RiskLine | None:
-    return None if sweep is None else sweep.line(model)
+    if sweep is None or len(sweep.within_paper(model).sizes) < 2:
+        return None
+    return sweep.line(model)
 
 
 def _printed(table: Sequence[published.CalibrationRow], side: int, model: str) -> RiskLine | None:
@@ -223,29 +226,30 @@ def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
 def _verdict(sweep: Sweep, claim: str) -> Verdict:
     known, dense = (sweep.within_paper(model) for model in MODELS)
     sizes = sorted(set(known.sizes.tolist()) & set(dense.sizes.tolist()))
-    ratio = {n: _at(dense, n) / _at(known, n) for n in sizes}
-    worst = min(sizes, key=lambda n: ratio[n])
-    last = _PAPER_LAST[sweep.small]
-    reached = max(sizes) >= last
-    if "matches" in claim:
-        if not reached:
-            words = f"N = {last} was not measured; at N = {max(sizes)} FC has "
-            words += f"{ratio[max(sizes)]:.2f} times the error of KO"
-            return Verdict(sweep.side, sweep.protocol, claim, None, words)
-        holds = ratio[min(sizes)] > 1 and ratio[last] <= 1
-        words = f"FC has {ratio[min(sizes)]:.2f} times the error of KO at N = {min(sizes)} and "
-        words += f"{ratio[last]:.2f} times at N = {last}"
-        return Verdict(sweep.side, sweep.protocol, claim, holds, words)
-    dominated = ratio[worst] > 1
-    words = f"FC has {ratio[worst]:.2f} times the error of KO or more (least at N = {worst})"
-    if not reached and dominated:
-        words += f"; N = {last} was not measured"
-        return Verdict(sweep.side, sweep.protocol, claim, None, words)
-    return Verdict(sweep.side, sweep.protocol, claim, dominated, words)
+    ratio = {n: mean_at(dense, n) / mean_at(known, n) for n in sizes}
+    holds, words = (_matched if "matches" in claim else _dominated)(ratio, _PAPER_LAST[sweep.small])
+    seeds = min(int(curve.counts.min()) for curve in (known, dense))
+    of_seeds = f"; {seeds} seed{'s' if seeds > 1 else ''}"
+    return Verdict(sweep.side, sweep.protocol, claim, holds, words + of_seeds)
 
 
-def _at(curve: Curve, n: int) -> float:
-    return float(curve.means[curve.sizes.tolist().index(n)])
+def _matched(ratio: dict[int, float], last: int) -> tuple[bool | None, str]:
+    """Whether FC begins above KO and is within `_MATCHES` of it at the paper's last N."""
+    first, final = min(ratio), max(ratio)
+    words = f"FC has {ratio[first]:.2f} times the error of KO at N = {first} and "
+    words += f"{ratio[final]:.3f} times at N = {final}"
+    if final < last:
+        return None, f"{words}; N = {last} was not measured"
+    return ratio[first] > 1 and ratio[last] <= _MATCHES, words
+
+
+def _dominated(ratio: dict[int, float], last: int) -> tuple[bool | None, str]:
+    """Whether KO is below FC at every N."""
+    worst = min(ratio, key=lambda n: ratio[n])
+    words = f"FC has {ratio[worst]:.3f} times the error of KO or more (least at N = {worst})"
+    if ratio[worst] > 1 and max(ratio) < last:
+        return None, f"{words}; N = {last} was not measured"
+    return ratio[worst] > 1, words
 
 
 @dataclass(frozen=True)
@@ -258,7 +262,7 @@ class Finding:
     passed_floor: (
         tuple[int, float, float] | None
     )  # N, FC's error there, FC's floor in the paper's N
-    crossover: Crossover | None
+    crossing: Crossing | None
     last: int  # the largest N measured
 
 
@@ -275,7 +279,7 @@ def _finding(sweep: Sweep) -> Finding:
     floor = float(min(sweep.within_paper("FC").means))
     lowest = float(min(sweep.dense.means))
     passed = None
-    if lowest < floor * (1 - _RELATIVE):
+    if lowest < floor:
         at = int(sweep.dense.sizes[sweep.dense.means.argmin()])
         passed = (at, lowest, floor)
     return Finding(
@@ -283,6 +287,6 @@ def _finding(sweep: Sweep) -> Finding:
         start,
         worst,
         passed,
-        crossover(sweep.known, sweep.dense),
+        crossing(sweep.known, sweep.dense),
         int(sweep.dense.sizes[-1]),
     )

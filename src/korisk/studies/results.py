@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from korisk.curves.compare import Crossover, compare
 from korisk.curves.curve import Curve
 from korisk.studies.store import FlatRow
+
+LEAST_SIZES = 3  # from which on curves can be carried on
 
 
 def curve_of(rows: Iterable[FlatRow], model: str, metric: str) -> Curve | None:
@@ -43,10 +45,41 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
     return found
 
 
-def crossover(first: Curve, second: Curve) -> Crossover | None:
-    """Where the better of two models changes, measured or foretold, by the planner's odds."""
-    if len(first.sizes) < 3 or len(second.sizes) < 3:
+@dataclass(frozen=True)
+class Crossing:
+    """Where the better of two models changes, as far as results tell."""
+
+    found: Crossover | None  # by the planner's odds; None where it tells of none
+    means: tuple[int, int] | None  # N between which the mean errors first change their order
+    better: str  # the model with the lower mean error at the largest N of both
+    last: int  # that N
+    sizes: int  # how many N both were measured at
+
+
+def crossing(first: Curve, second: Curve) -> Crossing | None:
+    """How two curves stand to each other; None where they have no N in common."""
+    shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
+    if not shared:
         return None
-    # Any target will do: the crossover does not depend on it.
-    target = math.sqrt(float(min(first.means)) * float(min(second.means)))
-    return compare(first, second, target).crossover
+    ahead = [mean_at(second, n) < mean_at(first, n) for n in shared]
+    turns = [at for at in range(1, len(ahead)) if ahead[at] != ahead[at - 1]]
+    return Crossing(
+        found=_by_odds(first, second),
+        means=(shared[turns[0] - 1], shared[turns[0]]) if turns else None,
+        better=(second if ahead[-1] else first).model,
+        last=shared[-1],
+        sizes=len(shared),
+    )
+
+
+def mean_at(curve: Curve, n: int) -> float:
+    """The mean error at one of the curve's N."""
+    return float(curve.means[curve.sizes.tolist().index(n)])
+
+
+def _by_odds(first: Curve, second: Curve) -> Crossover | None:
+    if min(len(first.sizes), len(second.sizes)) < LEAST_SIZES:
+        return None
+    # The crossover does not depend on the target; one that is too easy would be refused.
+    lowest = min(float(min(first.means)), float(min(second.means)))
+    return compare(first, second, lowest).crossover

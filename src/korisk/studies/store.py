@@ -49,6 +49,7 @@ from korisk.studies.store_file import (
     refuse_what_is_no_file,
 )
 from korisk.studies.store_file import store_path as store_path
+from korisk.studies.store_file import store_to_write as store_to_write
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,6 +76,12 @@ def store_path(path: str | PathLike[str]) -> Path:
     return given / STORE_NAME if given.is_dir() else given
 
 
+def store_to_write(path: str | PathLike[str]) -> Path:
+    """The store that a run into `path` writes, there or not: a .db file, or the one in a folder."""
+    given = Path(path)
+    return given if given.suffix == ".db" and not given.is_dir() else given / STORE_NAME
+
+
 def refuse_what_is_no_file(path: Path) -> None:
     """Folders, pipes and the like; what does not exist passes."""
     if "\0" in str(path):

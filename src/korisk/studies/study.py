@@ -23,12 +23,13 @@ _SIZES_OF_PAPER = {"CPU": [4, 8, 16, 32, 64], "GPU": [4, 16, 64, 256, 1024, 2048
 _RELEASED_GRIDS = {"CPU": [1e-6, 1e-4, 1e-2, 1.0, 1e2], "GPU": [1e-4, 1e-2, 1.0, 1e2, 1e4]}
 _MOST_SEEDS = 10_000
 _LARGEST_SIZE = 10**7
+_MOST_ITERATIONS, _MOST_BATCH = 10**7, 10**5
 
 
 class NoiseEntry(Spec):
     """Noise on the sinograms, of one kind."""
 
-    gaussian: float | None = None  # standard deviation, relative to the sinogram's
+    gaussian: float | None = None  # standard deviation over the sinogram's root mean square
     poisson: float | None = None  # photons a ray without an object
 
 
@@ -69,6 +70,10 @@ class KnownEntry(Spec):
     rate: float = 2e-2
     iterations: int = 5000
     batch: int = 4
+
+
+_OF_GRADIENT = ("optimiser", "rate", "iterations", "batch")
+_OF_RIDGE = ("toward", "refine", "grid", "select")
 
 
 class DenseEntry(Spec):
@@ -152,16 +157,21 @@ def _seeds(given: list[int]) -> list[int]:
 
 def _sizes(given: list[int]) -> list[int]:
     for size in given:
-        remedy = "count training samples"
-        _checks.count("sizes", size, at_least=1, at_most=_LARGEST_SIZE, remedy=remedy)
+        remedy = "count training samples; a curve over N begins at 2"
+        _checks.count("sizes", size, at_least=2, at_most=_LARGEST_SIZE, remedy=remedy)
     if not given or sorted(set(given)) != given:
         raise KoriskError(f"sizes must rise, each once, got {given}; sort them")
     return given
 
 
+def _chosen_sizes(entry: StudyEntry, part: PointEntry) -> list[int]:
+    return _sizes(_given(part.sizes, _given(entry.sizes, _SIZES_OF_PAPER[_scale(part.side)])))
+
+
 def _point(entry: StudyEntry, part: PointEntry) -> tuple[str, dict[str, Any]]:
     side = _checks.count("side", part.side, at_least=2, at_most=4096, remedy="count pixels")
     spec = _released(entry, part) if entry.protocol == "released" else _rigorous(entry, part)
+    _check_values(spec)
     name = part.name if part.name is not None else f"{entry.protocol}-{side}"
     return _checks.name("point", name, remedy="give the point a short name"), spec
 
@@ -175,7 +185,12 @@ def _scan(part: PointEntry) -> tuple[int, int]:
             f"{sorted(_SCANS)} have some of their own"
         )
     views, bins = _SCANS[part.side]
-    return part.views or views, part.bins or bins
+    return _given(part.views, views), _given(part.bins, bins)
+
+
+def _given(own: Any, other: Any) -> Any:
+    """A point's own setting, or else the study's."""
+    return other if own is None else own
 
 
 def _scale(side: int) -> str:
@@ -184,14 +199,14 @@ def _scale(side: int) -> str:
 
 def _rigorous(entry: StudyEntry, part: PointEntry) -> dict[str, Any]:
     views, bins = _scan(part)
-    sizes = part.sizes or entry.sizes or _SIZES_OF_PAPER[_scale(part.side)]
     models = entry.models or ModelsEntry(KO=KnownEntry(), FC=DenseEntry())
+    _check_kinds(models)
     problem = {
         "kind": entry.problem.kind,
-        "beam": part.beam or entry.problem.beam,
+        "beam": _given(part.beam, entry.problem.beam),
         "population": "ellipses",
-        "ellipses": _ellipses(part.ellipses or entry.problem.ellipses),
-        "noise": _noise(part.noise or entry.problem.noise),
+        "ellipses": _ellipses(_given(part.ellipses, entry.problem.ellipses)),
+        "noise": _noise(_given(part.noise, entry.problem.noise)),
         "side": part.side,
         "views": views,
         "bins": bins,
@@ -201,7 +216,7 @@ def _rigorous(entry: StudyEntry, part: PointEntry) -> dict[str, Any]:
         "protocol": "rigorous",
         "problem": problem,
         "pools": pools.model_dump(),
-        "sizes": _sizes(sizes),
+        "sizes": _chosen_sizes(entry, part),
         "models": models.model_dump(mode="json", exclude_none=True),
         "metric": entry.metric or "mse",
     }
@@ -231,6 +246,43 @@ def _noise(entry: NoiseEntry | None) -> dict[str, float] | None:
     return {kind: _checks.real(f"noise.{kind}", level, above=0, remedy="leave it out")}
 
 
+def _check_kinds(models: ModelsEntry) -> None:
+    """Refuse settings of the kind of fit that was not asked for."""
+    if models.KO is None:
+        return
+    other = _OF_GRADIENT if models.KO.fit == "ridge" else _OF_RIDGE
+    for name in other:
+        if name in models.KO.model_fields_set:
+            raise KoriskError(
+                f"models.KO.{name} does not belong to fit: {models.KO.fit}; leave it out"
+            )
+
+
+def _check_values(spec: dict[str, Any]) -> None:
+    """Make what cells will make, so that wrong values are said before anything runs."""
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError:
+        return  # nothing can run without it anyway
+    from korisk.fitting import Recipe
+    from korisk.studies.cells import noise_of, scanner_of
+
+    scanner = scanner_of(spec)
+    _ = scanner.geometry
+    noise_of(spec["problem"]["noise"])
+    known = spec["models"].get("KO")
+    if known is not None and known["fit"] == "gradient":
+        recipe = Recipe(**{name: known[name] for name in _OF_GRADIENT})
+        for name, most in (("iterations", _MOST_ITERATIONS), ("batch", _MOST_BATCH)):
+            if getattr(recipe, name) > most:
+                raise KoriskError(f"models.KO.{name} must be at most {most:,}, got {known[name]}")
+    most = {"released-surrogate": 128}.get(spec["problem"]["population"], _LARGEST_SIZE)
+    if spec["sizes"][-1] > most:
+        raise KoriskError(
+            f"sizes must be at most {most} under the released protocol, got {spec['sizes'][-1]}"
+        )
+
+
 def _check_selection(spec: dict[str, Any]) -> None:
     if not spec["models"]:
         raise KoriskError("models must name KO, FC or both, got none; leave models out for both")
@@ -238,11 +290,13 @@ def _check_selection(spec: dict[str, Any]) -> None:
         count = spec["pools"][key]
         _checks.count(f"pools.{key}", count, at_least=least, at_most=10**6, remedy="count images")
     for model, settings in spec["models"].items():
+        if settings.get("grid") == []:
+            raise KoriskError(f"models.{model}.grid must list lambdas, got none; or leave it out")
         for value in settings.get("grid") or []:
             _checks.real(f"models.{model}.grid", value, at_least=0, remedy="list lambdas")
         if settings.get("refine", 0) < 0:
             raise KoriskError(f"models.{model}.refine must be >= 0, got {settings['refine']}")
-        if settings["select"] == "validation" and not spec["pools"]["validation"]:
+        if settings.get("select") == "validation" and not spec["pools"]["validation"]:
             raise KoriskError(
                 f"models.{model}.select is 'validation', but pools.validation is 0; give it images"
             )
@@ -289,7 +343,7 @@ def _released(entry: StudyEntry, part: PointEntry) -> dict[str, Any]:
         "protocol": "released",
         "problem": problem,
         "pools": {"validation": 32, "test": 128} if small else {"validation": 0, "test": 50},
-        "sizes": _sizes(part.sizes or entry.sizes or _SIZES_OF_PAPER[scale]),
+        "sizes": _chosen_sizes(entry, part),
         "models": {"KO": known, "FC": dense},
         "metric": "mse" if small else "rmse_over_max",
     }
