@@ -77,7 +77,7 @@ def errors(kept: Content) -> Iterator[str]:
 
 def crossovers(kept: Content) -> Iterator[str]:
     """Errors of both models and where they cross, a line for each point."""
-    yield from header("rays and images", "N", "KO", "FC", "the better one changes at N (90%)")
+    yield from header("rays and images", "N", "KO", "FC", "who becomes the better one, at N (90%)")
     for point, content in kept["points"].items():
         known, dense = _means(content["KO"]), _means(content["FC"])
         last = max(known)
@@ -92,7 +92,7 @@ def _crossing(found: Content | None) -> str:
         return "cannot be told"
     upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
     how = "measured" if found["measured"] else "foretold"
-    return f"{found['n']:,}, to {found['better_after']} ({found['lower']:,.0f} to {upper}), {how}"
+    return f"{found['better_after']} at {found['n']:,} ({found['lower']:,.0f} to {upper}), {how}"
 
 
 def _means(records: list[Content]) -> dict[int, float]:

@@ -4,10 +4,14 @@ import importlib.util
 import json
 import re
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 import korisk as kr
+from korisk import published
+from korisk.studies.study import Study
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
@@ -143,3 +147,69 @@ def test_the_speeds_in_the_readme_are_those_of_the_benchmark() -> None:
     assert f"takes {1e3 * ours:.0f} µs an image, {ratio:.1f} times less than" in " ".join(
         readme.split()
     )
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of benchmarks/, which are scripts and no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def kept(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / name).read_text())
+    return content
+
+
+def test_the_figures_of_the_study_are_those_that_were_kept() -> None:
+    made, timed = benchmark("reproduction_tables"), benchmark("study_tables")
+    here, card = kept("study_arm.json"), kept("study_h200.json")
+    page = " ".join((ROOT / "docs" / "study.md").read_text().split())
+    found, crossed = kept("reproduction.json"), kept("crossover_h128.json")
+    calibration = list(made.calibration(found))
+    for rows in (
+        calibration,
+        made.outcomes(found),
+        made.errors(found),
+        made.crossovers(crossed),
+        timed.speed(here["speed"]),
+        timed.sweeps(card["sweeps"] + here["sweeps"]),
+        timed.memory(here["memory"]),
+    ):
+        for row in rows:
+            assert " ".join(row.split()) in page
+    readme = (ROOT / "README.md").read_text()
+    assert "\n".join(calibration) in readme
+    fine = crossed["points"]["fine rays and 1 to 4 ellipses"]["crossing"]["found"]
+    interval = f"N = {fine['n']:,} ({fine['lower']:,.0f} to {fine['upper']:,.0f})"
+    assert interval in " ".join(readme.split())
+
+
+def test_the_kept_sweep_meets_the_released_means_to_four_digits() -> None:
+    (sweep,) = [
+        each
+        for each in kept("reproduction.json")["curves"]
+        if (each["side"], each["protocol"]) == (128, "released")
+    ]
+    theirs = published.RELEASED_SWEEP
+    for model, means in (("KO", theirs.known), ("FC", theirs.dense)):
+        ours = kr.Curve.from_records(sweep[model])
+        assert ours.sizes.tolist() == list(theirs.sizes)
+        assert [round(float(mean), 5) for mean in ours.means] == pytest.approx(means, abs=1.5e-5)
+
+
+def test_training_in_the_kept_rigorous_sweeps_is_nowhere_worse_than_none() -> None:
+    findings = kept("reproduction.json")["findings"]
+    assert [each["side"] for each in findings] == [8, 16, 32, 128, 256]
+    assert all(each["worst_training"] <= 1.01 for each in findings)
+
+
+def test_the_study_of_the_docs_is_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "study.md").read_text()
+    (content,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    path = tmp_path / "study.yaml"
+    path.write_text(content)
+    assert len(Study.read(path).tasks) == 6

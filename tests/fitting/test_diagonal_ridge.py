@@ -186,7 +186,7 @@ def test_refinement_comes_to_rest_where_the_penalised_loss_is_least() -> None:
         descent.zero_grad()
         loss = penalised(fit, start)
         loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss)
+        return float(loss.detach())
 
     descent.step(closure)  # type: ignore[no-untyped-call]
     least = float(penalised(fit, start.detach()))
