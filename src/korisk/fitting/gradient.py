@@ -123,6 +123,7 @@ class _Trainer:
         self.check = Check(network, pool, indices)
         self.validator = None if held_out is None else Validator(network, held_out)
         self.identity = _identity(network, recipe, pool, indices, self.check, held_out)
+        self.negligible = _rounding(pool[1])
         self.done = 0
         self.standings: dict[str, Standing] = {}
 
@@ -225,8 +226,16 @@ class _Trainer:
             recipe=self.recipe,
             losses=self.stepper.losses.cpu(),
             validation=None if self.validator is None else self.validator.result(),
+            negligible=self.negligible,
             **self.standings,
         )
+
+
+def _rounding(targets: Tensor) -> float:
+    """The mean squared error of outputs that are right but for rounding."""
+    error = 8 * torch.finfo(targets.dtype).eps
+    size = float(torch.linalg.vector_norm(targets, dtype=torch.float64))
+    return error**2 * size**2 / targets.numel()
 
 
 def _learned(network: nn.Module) -> dict[str, Tensor]:

@@ -59,6 +59,7 @@ class Training:
     late: Standing
     end: Standing
     validation: Validation | None = None
+    negligible: float = 0.0  # a loss that is rounding, at which a run counts as converged
 
     @property
     def best_weights(self) -> dict[str, Tensor] | None:
@@ -90,7 +91,8 @@ class Training:
     @property
     def converged(self) -> Tensor:
         """Whether each run had come to rest, () or (runs,); see the class for the rule."""
-        return self._settled & self._slowed & ~self._risen
+        at_rest = self._settled & self._slowed & ~self._risen
+        return at_rest | (self.end.loss <= self.negligible)
 
     @property
     def _settled(self) -> Tensor:

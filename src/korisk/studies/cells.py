@@ -23,7 +23,7 @@ from korisk.fitting.scores import Scorer
 from korisk.networks import KnownOperatorNet
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.operators.engines import free_memory
-from korisk.problems import CtScanner, Gaussian, Poisson, Pools, draw_pools, measure
+from korisk.problems import CtScanner, Gaussian, Pairs, Poisson, Pools, draw_pools, measure
 from korisk.studies.result import Result, Row, Task
 
 Report = Callable[[float], None]
@@ -43,6 +43,7 @@ class _Bench:
     gram: Tensor | None  # B^T B of the tail, where it was asked for and fits
 
 
+@torch.no_grad()
 def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
     """Fit every model at every size and measure it on the test set."""
     spec = task.spec
@@ -56,7 +57,8 @@ def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
     for at, (model, settings) in enumerate(spec["models"].items()):
         fits = _FITS[model, settings.get("fit", "ridge")]
         share = partial(_report_share, report, at, len(spec["models"]))
-        for row, kept in fits(spec, settings, task.seed, bench, pools, share):
+        job = _Job(spec["sizes"], settings, task.seed, bench, pools, share)
+        for row, kept in fits(job):
             rows.append(row)
             arrays |= {f"{model}/{row.n}/{name}": array for name, array in kept.items()}
     detail = {"device": _device_name(device), "precision": str(bench.tail.dtype).split(".")[-1]}
@@ -68,11 +70,22 @@ def _report_share(report: Report, at: int, shares: int, fraction: float) -> None
     report((at + fraction) / shares)
 
 
-def _sizes(spec: Mapping[str, Any], report: Report) -> Iterator[int]:
-    """The training set sizes; each is reported as done when the next is asked for."""
-    for at, n in enumerate(spec["sizes"]):
-        yield n
-        report(sum(spec["sizes"][: at + 1]) / sum(spec["sizes"]))
+@dataclass(frozen=True)
+class _Job:
+    """One model of a cell, to be fitted at every size."""
+
+    sizes: list[int]
+    settings: Mapping[str, Any]
+    seed: int
+    bench: _Bench
+    pools: Pools
+    report: Report
+
+    def each_size(self) -> Iterator[int]:
+        """The sizes; each is reported as done when the next is asked for."""
+        for at, n in enumerate(self.sizes):
+            yield n
+            self.report(sum(self.sizes[: at + 1]) / sum(self.sizes))
 
 
 # --- What a cell works on ------------------------------------------------------------------------
@@ -157,30 +170,23 @@ def _device_name(device: str) -> str:
 Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
 
 
-def _known_ridge(
-    spec: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    seed: int,
-    bench: _Bench,
-    pools: Pools,
-    report: Report,
-) -> Iterator[Fitted]:
-    toward = bench.weights if settings["toward"] == "analytic" else None
+def _known_ridge(job: _Job) -> Iterator[Fitted]:
+    toward = job.bench.weights if job.settings["toward"] == "analytic" else None
     ridge = DiagonalRidge(
-        bench.tail,
-        *pools.train,
+        job.bench.tail,
+        *job.pools.train,
         toward=toward,
-        relu=settings["relu"],
-        gram=bench.gram,
+        relu=job.settings["relu"],
+        gram=job.bench.gram,
     )
-    predict = ridge.predict
-    yield _row("KO", 0, lambda inputs: predict(bench.weights, inputs), pools, {}, bench.weights)
-    scorer = Scorer(*(pools.test if settings["select"] == "test" else pools.validation))
-    for n in _sizes(spec, report):
+    test, analytic = job.pools.test, job.bench.weights
+    yield _row("KO", 0, ridge.predict(analytic, test.inputs), test, {}, analytic)
+    scorer = Scorer(*(test if job.settings["select"] == "test" else job.pools.validation))
+    for n in job.each_size():
         start = time.perf_counter()
-        weights, detail = _known_fit(ridge, n, scorer, settings)
+        weights, detail = _known_fit(ridge, n, scorer, job.settings)
         detail["seconds"] = _seconds(start, weights)
-        yield _row("KO", n, lambda inputs, w=weights: predict(w, inputs), pools, detail, weights)  # type: ignore[misc]
+        yield _row("KO", n, ridge.predict(weights, test.inputs), test, detail, weights)
 
 
 def _known_fit(
@@ -194,44 +200,38 @@ def _known_fit(
     return refined.weights, fit.detail() | refined.detail()
 
 
-def _known_gradient(
-    spec: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    seed: int,
-    bench: _Bench,
-    pools: Pools,
-    report: Report,
-) -> Iterator[Fitted]:
+def _known_gradient(job: _Job) -> Iterator[Fitted]:
     """All sizes side by side: the smaller training sets are the beginnings of the largest."""
     recipe = Recipe(
-        optimiser=settings["optimiser"],
-        rate=settings["rate"],
-        iterations=settings["iterations"],
-        batch=settings["batch"],
+        optimiser=job.settings["optimiser"],
+        rate=job.settings["rate"],
+        iterations=job.settings["iterations"],
+        batch=job.settings["batch"],
     )
-    start_net = KnownOperatorNet(bench.weights, bench.tail, relu=settings["relu"])
-    yield _row("KO", 0, start_net, pools, {}, bench.weights)
-    for sizes in _equal_batches(spec["sizes"], recipe.batch):
+    test, analytic = job.pools.test, job.bench.weights
+    make = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
+    yield _row("KO", 0, make(analytic)(test.inputs), test, {}, analytic)
+    groups = list(_equal_batches(job.sizes, recipe.batch))
+    for group, sizes in enumerate(groups):
         start = time.perf_counter()
         drawn = [
-            draw_batches(n, recipe.batch, recipe.iterations, released_generator(seed))
+            draw_batches(n, recipe.batch, recipe.iterations, released_generator(job.seed))
             for n in sizes
         ]
-        several = bench.weights.expand(len(sizes), *bench.weights.shape)
-        network = KnownOperatorNet(several, bench.tail, relu=settings["relu"])
+        network = make(analytic.expand(len(sizes), *analytic.shape))
+        share = partial(_report_share, job.report, group, len(groups))
         made = train(
             network,
-            *pools.train,
+            *job.pools.train,
             recipe,
             indices=torch.stack(drawn, 1),
-            progress=lambda done, _: report(done / recipe.iterations),
+            progress=lambda done, _, share=share: share(done / recipe.iterations),  # type: ignore[misc]
         )
         seconds = _seconds(start, network.weights)
         for at, n in enumerate(sizes):
             weights = network.weights.detach()[at]
-            one = KnownOperatorNet(weights, bench.tail, relu=settings["relu"])
             detail = _convergence(made, at) | {"seconds": seconds / len(sizes)}
-            yield _row("KO", n, one, pools, detail, weights)
+            yield _row("KO", n, make(weights)(test.inputs), test, detail, weights)
 
 
 def _convergence(made: Training, run: int) -> dict[str, Any]:
@@ -250,27 +250,21 @@ def _equal_batches(sizes: list[int], batch: int) -> Iterator[list[int]]:
         yield large
 
 
-def _dense_ridge(
-    spec: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    seed: int,
-    bench: _Bench,
-    pools: Pools,
-    report: Report,
-) -> Iterator[Fitted]:
-    ridge = DenseRidge(*pools.train, relu=settings["relu"])
+def _dense_ridge(job: _Job) -> Iterator[Fitted]:
+    ridge = DenseRidge(*job.pools.train, relu=job.settings["relu"])
     scorer = None
-    if settings["select"] != "leave-one-out":
-        judges = pools.test if settings["select"] == "test" else pools.validation
-        scorer = Scorer(*judges, by=settings["by"])
-    for n in _sizes(spec, report):
+    if job.settings["select"] != "leave-one-out":
+        judges = job.pools.test if job.settings["select"] == "test" else job.pools.validation
+        scorer = Scorer(*judges, by=job.settings["by"])
+    for n in job.each_size():
         start = time.perf_counter()
-        fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
+        fit = ridge.training(n).fit(scorer=scorer, grid=job.settings.get("grid"))
         detail = fit.detail() | {"seconds": _seconds(start, ridge.targets)}
-        yield _row("FC", n, fit.predict, pools, detail, None)
+        test = job.pools.test
+        yield _row("FC", n, fit.predict(test.inputs), test, detail, None)
 
 
-_FITS: dict[tuple[str, str], Callable[..., Iterator[Fitted]]] = {
+_FITS: dict[tuple[str, str], Callable[[_Job], Iterator[Fitted]]] = {
     ("KO", "ridge"): _known_ridge,
     ("KO", "gradient"): _known_gradient,
     ("FC", "ridge"): _dense_ridge,
@@ -280,17 +274,15 @@ _FITS: dict[tuple[str, str], Callable[..., Iterator[Fitted]]] = {
 def _row(
     model: str,
     n: int,
-    predict: Callable[[Tensor], Tensor],
-    pools: Pools,
+    predictions: Tensor,
+    test: Pairs,
     detail: dict[str, Any],
     weights: Tensor | None,
 ) -> Fitted:
-    with torch.no_grad():
-        predictions = predict(pools.test.inputs)
     kept: dict[str, NDArray[np.generic]] = {"images": _picture(predictions[:_PICTURES])}
     if weights is not None:
         kept["weights"] = weights.detach().cpu().numpy().astype(np.float32)
-    row = Row(model=model, n=n, metrics=measure(predictions, pools.test.targets), detail=detail)
+    row = Row(model=model, n=n, metrics=measure(predictions, test.targets), detail=detail)
     return row, kept
 
 
