@@ -69,7 +69,7 @@ def test_every_cell_is_stored_with_its_cost(store: Store, workers: int) -> None:
         assert account.cpu_seconds is not None
         assert account.peak_memory is not None
         assert account.peak_memory > 10_000_000
-        assert account.device_memory is None
+        assert workers == 0 or account.device_memory is None  # CUDA may be in use here already
         assert set(account.machine) == {"platform", "processor", "cores"}
         assert {"python", "korisk", "numpy", "scipy"} <= set(account.versions)
     assert counts(run(asked, cell, store, workers=workers)) == (0, 0, 6)
