@@ -80,13 +80,18 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
+    """Write a text file whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | PathLike[str], content: bytes) -> None:
     """Write a file whole or not at all: an interrupted write leaves what was there before."""
     target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             Path(temporary).chmod(0o666 & ~_umask())
             Path(temporary).replace(target)
         except BaseException:

@@ -90,6 +90,36 @@ def test_a_dry_run_lists_the_cells_and_runs_none(
     assert korisk("run", study, "--out", out, "--dry-run") == 2
 
 
+def test_failed_cells_are_named_kept_apart_and_tried_again(
+    study: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = ["run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", "0"]
+    study.write_text(STUDY.replace("[1, 2, 3]", "[1]"))
+    assert korisk(*command) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr("korisk.studies.cells.free_memory", lambda device: 1000)
+        study.write_text(STUDY)
+        capsys.readouterr()
+        assert korisk(*command) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" failed: ")[0] for line in said[:-1]] == [
+        "korisk: rigorous-8, seed 2",
+        "korisk: rigorous-8, seed 3",
+    ]
+    assert "use fewer samples or smaller images" in said[0]
+    assert said[-1].endswith("run again with --retry-failed")
+
+    study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2]"))
+    assert korisk(*command) == 1  # without being asked it is not tried again
+    assert "seed 3" not in capsys.readouterr().err
+    study.write_text(STUDY)
+    assert korisk(*command, "--retry-failed") == 0
+    assert len(errors(tmp_path / "out" / "study.db")) == 21
+
+
 def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -> None:
     study.write_text(STUDY.replace("[4, 8, 16]", "[4, 64, 256]"))
     whole, killed = tmp_path / "whole", tmp_path / "killed"

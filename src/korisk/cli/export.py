@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from korisk.errors import KoriskError, did_you_mean
-from korisk.figure_file import write_figure as write_bytes
-from korisk.files import write_text
+from korisk.files import write_bytes, write_text
 from korisk.studies.export import (
     FORMATS,
     csv_text,

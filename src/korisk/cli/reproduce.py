@@ -102,7 +102,7 @@ def reproduce(
         print_json(_as_json(found, summary, out))
     elif found:
         _print(found, out)
-    report_failures(out, summary)
+    report_failures(out, tasks, summary)
 
 
 def _protocols(given: str) -> tuple[Protocol, ...]:

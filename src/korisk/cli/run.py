@@ -70,7 +70,7 @@ def run(
         print_json({"store": str(store_path(folder)), **summary_json(summary), "points": points})
     else:
         _print(found, folder)
-    report_failures(folder, summary)
+    report_failures(folder, study.tasks, summary)
 
 
 def _point_json(models: list[Curve]) -> dict[str, Any]:
@@ -135,7 +135,8 @@ def _print(found: dict[str, list[Curve]], folder: Path) -> None:
             words = _crossing_words(models)
             out.print(f"{words[0].upper()}{words[1:]}.\n", highlight=False)
     out.print(
-        f"Results lie in {store_path(folder)}; korisk export {folder} writes them as a table."
+        f"Results lie in {store_path(folder)}; korisk export {folder} writes them as a table.",
+        highlight=False,
     )
 
 

@@ -124,12 +124,15 @@ def _is_large(task: Task) -> bool:
     return bool(problem["side"] >= _LARGE or problem["views"] * problem["bins"] > _MANY)
 
 
-def report_failures(out: Path, summary: Summary) -> None:
-    """Say which cells failed, on stderr, and leave with the code for that."""
+def report_failures(out: Path, tasks: Sequence[Task], summary: Summary) -> None:
+    """Say which of the cells failed, on stderr, and leave with the code for that."""
     if not (summary.failed or summary.failed_before):
         return
+    asked = {task.key for task in tasks}
     with Store.read(store_to_write(out)) as store:
         for failure in store.failures():
+            if failure.task.key not in asked:
+                continue
             why = (failure.error.splitlines() or [""])[0]
             typer.echo(f"korisk: {failure.task.key} failed: {why}", err=True)
     typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)

@@ -259,11 +259,8 @@ class Finding:
     side: int
     untrained: float | None  # KO's analytic start
     worst_training: float | None  # the largest mean error of KO over that of its start
-    passed_floor: (
-        tuple[int, float, float] | None
-    )  # N, FC's error there, FC's floor in the paper's N
+    passed_floor: tuple[int, float, float] | None  # N, FC's error, its lowest over the paper's N
     crossing: Crossing | None
-    last: int  # the largest N measured
 
 
 def findings(found: Sequence[Sweep]) -> list[Finding]:
@@ -282,11 +279,4 @@ def _finding(sweep: Sweep) -> Finding:
     if lowest < floor:
         at = int(sweep.dense.sizes[sweep.dense.means.argmin()])
         passed = (at, lowest, floor)
-    return Finding(
-        sweep.side,
-        start,
-        worst,
-        passed,
-        crossing(sweep.known, sweep.dense),
-        int(sweep.dense.sizes[-1]),
-    )
+    return Finding(sweep.side, start, worst, passed, crossing(sweep.known, sweep.dense))
