@@ -228,3 +228,16 @@ def test_a_folder_that_cannot_be_made_is_said(
     (tmp_path / "r").write_text("a file")
     assert korisk(*reproduced(tmp_path)) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_network_file_system_is_warned_of_in_one_line(
+    study: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("korisk.studies.store.network_file_system", lambda path: "nfs4")
+    assert korisk("run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", 0) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("korisk: warning: ")
+    assert "network file system (nfs4)" in line

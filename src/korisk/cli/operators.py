@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from korisk.cli.output import cells, console, number, print_json, table
+from korisk.cli.output import cells, console, number, print_json, table, warnings_as_lines
 from korisk.cli.pilot import PlotOption
-from korisk.errors import KoriskError, KoriskWarning
+from korisk.errors import KoriskError
 from korisk.theory import _checks
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def operators(
     _require_torch()
     _checks.one_of("--window", window, WINDOWS)
     distances = _distances(fan, source_to_center, source_to_detector)
-    with _warnings_as_lines():
+    with warnings_as_lines():
         geometry = _geometry(
             (H, H),
             views=V,
@@ -163,19 +162,6 @@ def _geometry(shape: tuple[int, int], **options: Any) -> Geometry:
     from korisk.operators import FanBeam, ParallelBeam
 
     return (FanBeam if "source_to_center" in options else ParallelBeam)(shape, **options)
-
-
-@contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    """What the library warns of, as lines on stderr; other warnings are left as they are."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", KoriskWarning)
-        yield
-    for each in caught:
-        if issubclass(each.category, KoriskWarning):
-            typer.echo(f"korisk: warning: {' '.join(str(each.message).split())}", err=True)
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _draw(geometry: Geometry, path: Path) -> None:

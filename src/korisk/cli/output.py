@@ -2,12 +2,18 @@
 
 import json
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from korisk.errors import KoriskWarning
 
 NARROWEST = 110
 
@@ -66,6 +72,19 @@ def short(value: int) -> str:
 def print_json(content: Any) -> None:
     """Print a result for machines; what is infinite or undefined becomes null."""
     print(json.dumps(_finite(content), indent=2, allow_nan=False))
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """What the library warns of, as lines on stderr; other warnings are left as they are."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", KoriskWarning)
+        yield
+    for each in caught:
+        if issubclass(each.category, KoriskWarning):
+            typer.echo(f"korisk: warning: {' '.join(str(each.message).split())}", err=True)
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _finite(content: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from korisk.cli.output import warnings_as_lines
 from korisk.cli.progress import progress
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies.engine import Summary, run
@@ -85,7 +86,9 @@ def run_tasks(
         raise KoriskError(
             f"{path.parent}: cannot be made: {error.strerror}; choose another --out"
         ) from None
-    with Store.create_or_open(path, study, tasks=tasks, wait=wait) as store:
+    with warnings_as_lines():
+        made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
+    with made as store:
         parts = []
         for group, default in _groups(tasks, device):
             with progress(quiet=quiet) as watch:

@@ -8,13 +8,16 @@ kill or a power cut it is there whole or not at all. A finished cell never chang
 gives way to its next try. All cells of a point have one spec; another is refused.
 
 *The file* is in WAL mode while it is written and an ordinary single file afterwards, so that it
-can be copied and read anywhere. Its `application_id` tells it apart from other SQLite files.
+can be copied and read anywhere; on a network file system, where WAL does not work between
+machines, it stays an ordinary one, and a warning is given. Its `application_id` tells it apart from
+other SQLite files.
 """
 
 import contextlib
 import json
 import re
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -25,8 +28,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.studies.account import Account
+from korisk.studies.file_system import network_file_system
 from korisk.studies.lock import WriteLock
 from korisk.studies.packing import (
     Packed,
@@ -294,10 +298,23 @@ class Store:
                     "choose another --out"
                 )
             self.check(tasks)
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute(f"PRAGMA journal_mode = {self._journal()}")
             self._connection.execute("PRAGMA synchronous = FULL")
             with self._transaction():
                 self._connection.execute("UPDATE meta SET value = ? WHERE name = 'study'", (text,))
+
+    def _journal(self) -> str:
+        """How SQLite keeps what is not yet in the file: WAL needs memory that readers share."""
+        kind = network_file_system(self.path)
+        if kind is None:
+            return "WAL"
+        warnings.warn(
+            f"{self.path}: lies on a network file system ({kind}), whose locks may fail: let one "
+            "run at a time write there, or choose an --out on a disk of this machine",
+            KoriskWarning,
+            stacklevel=4,
+        )
+        return "DELETE"
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
