@@ -1,7 +1,7 @@
 """Cells that cost nothing, or die, or raise; and a study of them as a program of its own.
 
 `python dummy_work.py STORE WORKERS` runs it, says when the first cells start and end, and leaves
-with 130 when it is interrupted.
+with 130 when it is interrupted. WORKERS is a number, or "dask" for a Dask cluster of two.
 """
 
 import os
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from korisk.errors import KoriskError
+from korisk.studies.clusters import local_cluster
 from korisk.studies.engine import Event, run
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.store import Store
@@ -81,6 +82,23 @@ def kills_itself_always(task: Task, report: Report) -> Result:
     return cell(task, report)
 
 
+def leaves_a_trace(task: Task, report: Report) -> Result:
+    """A file for every time that it runs, named after its process."""
+    (Path(task.spec["folder"]) / f"{task.key}, {os.getpid()}, {time.time_ns()}").touch()
+    time.sleep(task.spec["pause"])
+    return cell(task, report)
+
+
+def reports_for_ever(task: Task, report: Report) -> Result:
+    (Path(task.spec["folder"]) / "begun").touch()
+    try:
+        while True:
+            report(0.5)
+            time.sleep(0.05)
+    finally:
+        (Path(task.spec["folder"]) / "ended").touch()
+
+
 def signs_and_sleeps(task: Task, report: Report) -> Result:
     (Path(task.spec["folder"]) / f"{os.getpid()}.pid").touch()
     time.sleep(60)
@@ -101,6 +119,17 @@ def fills_memory(task: Task, report: Report) -> Result:
     return Result(rows=(Row(model="KO", n=4, metrics={"sum": float(held[-1])}),))
 
 
+def reports_twice(task: Task, report: Report) -> Result:
+    for fraction in (0.25, 0.75):
+        report(fraction)
+        time.sleep(task.spec["pause"])
+    return cell(task, lambda fraction: None)
+
+
+def one_never_ends(task: Task, report: Report) -> Result:
+    return reports_for_ever(task, report) if task.point == "endless" else cell(task, report)
+
+
 def stores_noise(task: Task, report: Report) -> Result:
     noise = np.random.default_rng(task.seed).integers(0, 256, 40_000, dtype=np.uint8)
     return Result(rows=(Row(model="KO", n=4, metrics={"mse": 0.5}),), arrays={"noise": noise})
@@ -111,16 +140,20 @@ def _say_so(event: Event) -> None:
         print(event.kind, flush=True)
 
 
-def _main(path: str, workers: int, work: str, folder: str) -> None:
+def _main(path: str, workers: str, work: str, folder: str) -> None:
     spec = {"folder": folder} if folder else {}
     asked = tasks(points=4, seeds=15, **spec)
     with Store.create_or_open(path, STUDY, tasks=asked, wait=20) as store:
-        run(asked, globals()[work], store, workers=workers, watch=_say_so)
+        if workers != "dask":
+            run(asked, globals()[work], store, workers=int(workers), watch=_say_so)
+            return
+        with local_cluster(2) as cluster:
+            run(asked, globals()[work], store, cluster=cluster, watch=_say_so)
 
 
 if __name__ == "__main__":
     try:
-        _main(sys.argv[1], int(sys.argv[2]), *(sys.argv[3:] or ["cell", ""]))
+        _main(sys.argv[1], sys.argv[2], *(sys.argv[3:] or ["cell", ""]))
     except KeyboardInterrupt:
         sys.exit(130)
     except KoriskError as error:

@@ -27,7 +27,7 @@ from korisk.studies.result import Result, Task
 Report = Callable[[float], None]
 Work = Callable[[Task, Report], Result]
 
-_THREAD_VARIABLES = (
+THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -231,8 +231,8 @@ def pickled(work: Work) -> bytes:
 @contextmanager
 def _threads_in_environment(threads: int) -> Iterator[None]:
     """What the numeric libraries of a new process read when they are loaded."""
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     try:
         yield
     finally:

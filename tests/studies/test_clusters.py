@@ -1,0 +1,470 @@
+"""Clusters as users have them: joined, lost, at odds with the driver, or a batch system's jobs."""
+
+import json
+import logging
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import distributed
+import dummy_work
+import pytest
+from dummy_work import PAUSE, STUDY, cell, tasks
+
+from korisk.errors import KoriskError, MissingExtraError
+from korisk.studies import dask_pool
+from korisk.studies.clusters import (
+    Cluster,
+    job_cluster,
+    joined_cluster,
+    local_cluster,
+    offers_gpu,
+)
+from korisk.studies.engine import Event, Summary, run
+from korisk.studies.job_profile import JobProfile
+from korisk.studies.store import Store
+
+HERE = Path(dummy_work.__file__).parent
+PROGRAM = Path(dummy_work.__file__)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
+        yield opened
+
+
+def counts(summary: Summary) -> tuple[int, int, int]:
+    return summary.done, summary.failed, summary.skipped
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def alive(group: int) -> bool:
+    """Whether any process of a group lives; the dead may stay for lack of one who reaps them."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = file.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state != "Z":
+                return True
+    return False
+
+
+class Fleet:
+    """A scheduler and workers as processes of their own, as an administrator starts them."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        file = folder / "scheduler.json"
+        self.scheduler = self._start(
+            *("dask_scheduler", "--host", "127.0.0.1", "--port", "0"),
+            *("--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file), *options),
+        )
+        until(lambda: file.exists() and file.stat().st_size)
+        self.address: str = json.loads(file.read_text())["address"]
+
+    def worker(self, *options: str) -> subprocess.Popen[bytes]:
+        return self._start(
+            *("dask_worker", self.address, "--nthreads", "1", "--no-dashboard"),
+            *("--local-directory", str(self._folder), "--no-nanny", *options),
+        )
+
+    def _start(self, program: str, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{program}", *options]
+        with (self._folder / f"log-{len(self._processes)}").open("w") as log:
+            variables = {"PYTHONPATH": str(HERE), "TMPDIR": str(self._folder)}
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, **variables}
+            )
+        self._processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+
+
+@contextmanager
+def fleet(folder: Path, *options: str) -> Iterator[Fleet]:
+    folder.mkdir(exist_ok=True)
+    made = Fleet(folder, *options)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+# --- Addresses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://", "nonsense", "host", "tcp://host", "host:0", "tcp://host:99999", "x://h:1"]
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(KoriskError, match=r"must be like tcp://host:8786, got '") as caught:
+        joined_cluster(address).__enter__()
+    assert repr(address) in str(caught.value)
+
+
+def test_an_address_without_a_scheduler_is_told_in_one_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket() as mute:  # takes connections and says nothing
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            ports = [mute.getsockname()[1], closed.getsockname()[1]]
+            before = threading.active_count()
+            for port in ports:
+                with pytest.raises(KoriskError, match="no Dask scheduler found there") as caught:
+                    joined_cluster(f"127.0.0.1:{port}", timeout=1.0).__enter__()
+                assert str(caught.value).startswith(f"tcp://127.0.0.1:{port}: ")
+                assert "\n" not in str(caught.value)
+    assert threading.active_count() == before
+    assert capfd.readouterr() == ("", "")
+
+
+# --- Joined clusters -----------------------------------------------------------------------------
+
+
+def test_a_killed_scheduler_ends_the_run_and_the_next_one_continues(
+    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = tasks(2, 10, folder=str(tmp_path), pause=0.02)
+    work = dummy_work.leaves_a_trace
+    with fleet(tmp_path / "first") as first:
+        first.worker()
+        first.worker()
+
+        def watch(event: Event) -> None:
+            if event.kind == "done" and event.done == 5:
+                first.scheduler.kill()
+
+        with joined_cluster(first.address) as cluster:
+            with pytest.raises(KoriskError, match=r"the scheduler is gone; .* run again") as caught:
+                run(asked, work, store, cluster=cluster, watch=watch)
+            assert first.address in str(caught.value)
+    kept = {found.task.key: found.account.started for found in store.results()}
+    assert 5 <= len(kept) < 20
+    with fleet(tmp_path / "second") as second:
+        second.worker()
+        log = logging.getLogger("distributed.client")
+        before = log.level
+        with joined_cluster(second.address) as cluster:
+            assert not log.isEnabledFor(logging.ERROR)
+            summary = run(asked, work, store, cluster=cluster)
+        assert log.level == before
+    assert counts(summary) == (20 - len(kept), 0, len(kept))
+    assert {one.task.key: one.account.started for one in store.results()}.items() >= kept.items()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_gpu_cells_go_to_workers_with_a_gpu_alone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_pool, "_QUIET_WAIT", 0.0)
+    with fleet(tmp_path) as one:
+        one.worker()
+        with joined_cluster(one.address, gpu=True, patience=0.6) as cluster:
+            cluster.client.wait_for_workers(1, timeout=30)
+            assert not offers_gpu(cluster)
+            events: list[Event] = []
+            with pytest.raises(KoriskError, match="no worker with a GPU for ") as caught:
+                run(tasks(1, 1), cell, store, cluster=cluster, watch=events.append)
+            assert "--resources GPU=1" in str(caught.value)
+            assert [event.kind for event in events] == ["waiting"]
+        fit = one.worker("--resources", "GPU=1")
+        with joined_cluster(one.address, gpu=True) as cluster:
+            cluster.client.wait_for_workers(2, timeout=30)
+            assert offers_gpu(cluster)
+            run(tasks(1, 8), dummy_work.tells_process, store, cluster=cluster)
+    assert {found.row.metrics["pid"] for found in store.rows()} == {fit.pid}
+
+
+def test_a_cluster_without_workers_is_not_waited_for_without_end(
+    store: Store, tmp_path: Path
+) -> None:
+    with fleet(tmp_path) as one, joined_cluster(one.address, patience=1.0) as cluster:
+        with pytest.raises(KoriskError, match="no worker for 1 s; start one") as caught:
+            run(tasks(1, 1), cell, store, cluster=cluster)
+        assert f"dask worker {one.address}" in str(caught.value)
+
+
+OTHER_NUMPY = """
+from korisk.studies import dask_worker
+found = dask_worker.installed()
+dask_worker.installed = lambda: {**found, "numpy": "1.0.0", "torch": "0.0.0"}
+"""
+OTHER_BUILD = """
+from korisk.studies import dask_worker
+found = dask_worker.installed()
+patched = {"python": found["python"] + "1", "torch": found["torch"].partition("+")[0] + "+other"}
+dask_worker.installed = lambda: {**found, **patched}
+"""
+NO_LIFE = """
+import os
+from korisk.studies import dask_worker
+dask_worker.installed = lambda: os._exit(3)
+"""
+NO_KORISK = """
+import sys
+sys.modules["korisk"] = None
+"""
+
+
+@pytest.fixture
+def preload(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
+    def written(code: str) -> tuple[str, str]:
+        file = tmp_path / "preload.py"
+        file.write_text(code)
+        return "--preload", str(file)
+
+    return written
+
+
+def test_workers_that_do_not_match_are_refused_by_name(
+    store: Store,
+    tmp_path: Path,
+    preload: Callable[[str], tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with fleet(tmp_path) as one, joined_cluster(one.address) as cluster:
+        other = one.worker(*preload(OTHER_NUMPY))
+        with pytest.raises(KoriskError, match=r"worker tcp://.*: numpy is .* here and 1\.0\.0"):
+            run(tasks(1, 1), cell, store, cluster=cluster)
+        end(other, cluster)
+        ignorant = one.worker(*preload(NO_KORISK))
+        with pytest.raises(KoriskError, match=r"cannot load korisk as it is here: .*korisk"):
+            run(tasks(1, 1), cell, store, cluster=cluster)
+        end(ignorant, cluster)
+        monkeypatch.setattr(dask_pool, "_STARTS", 1)
+        mortal = one.worker(*preload(NO_LIFE))
+        with pytest.raises(KoriskError, match=r"worker tcp://.*: died while it loaded the work"):
+            run(tasks(1, 1), cell, store, cluster=cluster)
+        end(mortal, cluster)
+        one.worker(*preload(OTHER_BUILD))
+        assert counts(run(tasks(1, 1), cell, store, cluster=cluster)) == (1, 0, 0)
+
+
+def end(worker: subprocess.Popen[bytes], cluster: Cluster) -> None:
+    worker.kill()
+    worker.wait()
+    until(lambda: not cluster.client.nthreads())
+
+
+def test_a_scheduler_needs_no_korisk(
+    store: Store, tmp_path: Path, preload: Callable[[str], tuple[str, str]]
+) -> None:
+    with fleet(tmp_path, *preload(NO_KORISK)) as one, joined_cluster(one.address) as cluster:
+        one.worker()
+        assert counts(run(tasks(1, 2), cell, store, cluster=cluster)) == (2, 0, 0)
+
+
+def test_a_worker_that_returns_at_its_address_is_another(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks at who is there, a scheduler would run the lost cell again by itself."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    asked = tasks(1, 3, folder=str(folder), pause=0.5)
+    events: list[Event] = []
+    with fleet(tmp_path) as one, joined_cluster(one.address) as cluster:
+        before = one.worker()
+        cluster.client.wait_for_workers(1, timeout=30)
+        [address] = cluster.client.nthreads()
+        monkeypatch.setattr(dask_pool, "_SURVEY", 30.0)
+
+        def watch(event: Event) -> None:
+            events.append(event)
+            if event.kind == "started" and event.task.seed == 1 and before.poll() is None:
+                until(lambda: list(folder.glob("*seed 1*")))
+                before.kill()
+                before.wait()
+                one.worker("--worker-port", address.rpartition(":")[2])
+                monkeypatch.setattr(dask_pool, "_SURVEY", 0.5)
+                pool_sleeps_until_it_is_back(cluster.client, address)
+
+        summary = run(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
+    assert counts(summary) == (3, 0, 0)
+    assert [event.task.seed for event in events if event.kind == "retried"] == [1]
+    assert [found.account.attempts for found in store.results()] == [1, 2, 1]
+    assert len(list(folder.glob("*seed 1*"))) == 2
+
+
+def pool_sleeps_until_it_is_back(client: Any, address: str) -> None:
+    """The driver's loop stands still in its watch meanwhile."""
+    until(lambda: address not in client.nthreads())
+    until(lambda: address in client.nthreads())
+
+
+# --- Local clusters ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_is_finished_and_leaves_nobody(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    path = tmp_path / "study.db"
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, path, "dask"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, PAUSE: "0.2", "TMPDIR": str(tmp_path)},
+        start_new_session=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            assert "done" in (line.strip() for line in process.stdout)
+            if number == signal.SIGINT:
+                os.killpg(process.pid, number)  # as a terminal does
+            else:
+                process.send_signal(number)
+            assert process.wait(timeout=30) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+            until(lambda: not alive(process.pid))
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    with Store.read(path) as store:
+        assert 1 <= len(list(store.results())) < 60
+    assert [file.name for file in tmp_path.iterdir()] == ["study.db"]
+
+
+def test_local_workers_know_their_threads_and_this_process_keeps_its_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    before = dict(os.environ)
+    with local_cluster(1, threads=3) as cluster:
+        run(tasks(1, 1), dummy_work.tells_threads, store, cluster=cluster)
+    assert [found.row.metrics["threads"] for found in store.rows()] == [3.0]
+    assert dict(os.environ) == before
+    with pytest.raises(KoriskError, match="workers must be 1 or more, got 0"):
+        local_cluster(0).__enter__()
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
+        joined_cluster("tcp://127.0.0.1:8786").__enter__()
+    with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
+        local_cluster(1).__enter__()
+
+
+def test_dask_is_imported_for_clusters_alone() -> None:
+    code = "import korisk.studies.clusters, sys; print('dask' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+# --- Jobs ----------------------------------------------------------------------------------------
+
+SBATCH = """#!/bin/sh
+number=$$
+cp "$1" {folder}/jobs/$number.sh
+setsid sh {folder}/jobs/$number.sh > {folder}/$number.log 2>&1 &
+echo $! > {folder}/$number.pid
+echo "Submitted batch job $number"
+"""
+SCANCEL = """#!/bin/sh
+echo $1 >> {folder}/cancelled
+kill -9 -- -$(cat {folder}/$1.pid)
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A batch system of this machine: jobs start at once, each a process group of its own."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (tmp_path / "jobs").mkdir()
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (programs / name).write_text(text.format(folder=tmp_path))
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    yield tmp_path
+    for group in job_groups(tmp_path):
+        os.killpg(group, signal.SIGKILL)
+
+
+def job_groups(folder: Path) -> list[int]:
+    """Those of the jobs that are alive."""
+    return [group for file in folder.glob("*.pid") if alive(group := int(file.read_text()))]
+
+
+def profile(**changes: Any) -> JobProfile:
+    found = {"jobs": 2, "cores": 1, "memory": "1 GB", "walltime": "00:10:00", "interface": "lo"}
+    return JobProfile.model_validate({**found, **changes})
+
+
+def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
+    slurm: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dask_pool, "_RENEWAL", 0.5)
+    soon = distributed.dask.config.set({"distributed.deploy.lost-worker-timeout": "0.2 s"})
+    chosen = profile(
+        jobs=1,
+        gpus=1,
+        prologue=[f"export PYTHONPATH={HERE}", f"export {PAUSE}=0.1"],
+        local_directory=str(slurm),
+    )
+
+    def watch(event: Event) -> None:
+        if event.kind == "done" and event.done == 2:
+            [group] = job_groups(slurm)
+            os.killpg(group, signal.SIGKILL)  # as at the end of its walltime
+
+    with soon, job_cluster(chosen) as cluster:
+        assert cluster.gpu
+        assert math.isinf(cluster.patience)  # which a test has not
+        impatient = replace(cluster, patience=60.0)
+        assert counts(run(tasks(2, 3), cell, store, cluster=impatient, watch=watch)) == (6, 0, 0)
+        assert len(job_groups(slurm)) == 1
+    until(lambda: not job_groups(slurm))
+    jobs = list((slurm / "jobs").iterdir())
+    assert len(jobs) == 2
+    assert {job.stem for job in jobs} == set((slurm / "cancelled").read_text().split())
+    assert all("#SBATCH --gres=gpu:1\n" in job.read_text() for job in jobs)
+    with Store.create_or_open(slurm / "local.db", STUDY) as local:
+        run(tasks(2, 3), cell, local, workers=0)
+        assert [one.rows for one in local.results()] == [one.rows for one in store.results()]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_jobs_that_cannot_be_submitted_are_told_in_one_line(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = threading.active_count()
+    refusal = "#!/bin/sh\necho 'error: invalid partition' >&2\nexit 1\n"
+    (slurm / "bin" / "sbatch").write_text(refusal)
+    with pytest.raises(KoriskError, match=r"2 slurm jobs: .*error: invalid partition") as caught:
+        job_cluster(profile()).__enter__()
+    assert "\n" not in str(caught.value)
+    assert threading.active_count() == before  # and nothing goes on in the background
+    monkeypatch.setenv("PATH", str(slurm))
+    with pytest.raises(KoriskError, match="sbatch is not there, which slurm takes jobs by"):
+        job_cluster(profile()).__enter__()
+    assert capfd.readouterr() == ("", "")

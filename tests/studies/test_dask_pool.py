@@ -1,0 +1,231 @@
+"""The Dask engine's promises: the local pool's results, and each cell once, whatever dies."""
+
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dummy_work
+import pytest
+from dummy_work import STUDY, cell, tasks
+
+from korisk.errors import KoriskError
+from korisk.studies.cells import run_cell
+from korisk.studies.clusters import Cluster, local_cluster
+from korisk.studies.dask_worker import call, run_there
+from korisk.studies.engine import Event, Summary, run
+from korisk.studies.reproduction import studies
+from korisk.studies.result import Task
+from korisk.studies.store import Store
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    main = sys.modules["__main__"]
+    with pytest.MonkeyPatch.context() as patch:  # workers would import pytest's own script
+        patch.delattr(main, "__file__", raising=False)
+        patch.setattr(main, "__spec__", None)
+        with local_cluster(2) as made:
+            yield made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
+        yield opened
+
+
+def counts(summary: Summary) -> tuple[int, int, int]:
+    return summary.done, summary.failed, summary.skipped
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def contents(store: Store) -> dict[str, Any]:
+    """All that a store holds of its cells, what they cost apart, to the last bit."""
+    return {
+        found.task.key: (
+            found.task.spec,
+            found.rows,
+            found.detail,
+            {
+                name: (array.dtype, array.shape, array.tobytes())
+                for name, array in store.arrays(found.task.key).items()
+            },
+        )
+        for found in store.results()
+    }
+
+
+def keys_held(cluster: Cluster) -> int:
+    def count(dask_scheduler: Any) -> int:
+        return sum(str(key).startswith("korisk") for key in dask_scheduler.tasks)
+
+    return int(cluster.client.run_on_scheduler(count))
+
+
+# --- Results -------------------------------------------------------------------------------------
+
+
+def test_two_hundred_cells_are_those_of_the_local_pool(
+    store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    asked = tasks(4, 50)
+    finished: list[str] = []
+    held: list[int] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "done":
+            finished.append(event.task.key)
+            held.append(len(cluster.client.futures))
+
+    assert counts(run(asked, cell, store, cluster=cluster, watch=watch)) == (200, 0, 0)
+    with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
+        run(asked, cell, local, workers=0)
+        assert contents(store) == contents(local)
+    assert sorted(finished) == sorted(task.key for task in asked)
+    assert max(held) <= 4  # one that runs, one just finished, for each worker: none piles up
+    until(lambda: keys_held(cluster) == 0)
+    assert counts(run(asked, cell, store, cluster=cluster)) == (0, 0, 200)
+
+
+def test_a_real_study_is_the_same_to_the_last_bit(
+    store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    (study,) = studies(points=[8], protocols=["released"], seeds=[1, 2], full=False)
+    assert counts(run(study.tasks, run_cell, store, cluster=cluster)) == (2, 0, 0)
+    with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
+        run(study.tasks, run_cell, local, workers=1, threads=1)
+        assert without_seconds(contents(store)) == without_seconds(contents(local))
+
+
+def without_seconds(found: dict[str, Any]) -> dict[str, Any]:
+    """Times of fits stand among a row's details, and differ from run to run."""
+
+    def plain(row: Any) -> Any:
+        detail = {name: value for name, value in row.detail.items() if "seconds" not in name}
+        return row.model, row.n, row.metrics, detail
+
+    return {
+        key: (spec, [plain(row) for row in rows], arrays)
+        for key, (spec, rows, _, arrays) in found.items()
+    }
+
+
+def test_every_cell_has_its_cost_and_versions(store: Store, cluster: Cluster) -> None:
+    run(tasks(1, 2, bytes=[1_000, 1_000]), dummy_work.fills_memory, store, cluster=cluster)
+    for one in store.results():
+        assert one.account.attempts == 1
+        assert one.account.cpu_seconds is not None
+        assert one.account.peak_memory is not None
+        assert {"python", "korisk", "numpy", "scipy"} <= set(one.account.versions)
+
+
+def test_progress_comes_while_a_cell_runs(store: Store, cluster: Cluster, tmp_path: Path) -> None:
+    events: list[Event] = []
+    asked = tasks(1, 1, pause=0.3)
+    run(asked, dummy_work.reports_twice, store, cluster=cluster, watch=events.append)
+    kinds = [(event.kind, event.fraction) for event in events]
+    assert kinds == [("started", 0.0), ("progress", 0.25), ("progress", 0.75), ("done", 1.0)]
+
+
+# --- Failures ------------------------------------------------------------------------------------
+
+
+def test_an_exception_is_recorded_and_does_not_stop_the_rest(
+    store: Store, cluster: Cluster
+) -> None:
+    work = dummy_work.raises_on_odd_seeds
+    assert counts(run(tasks(1, 4), work, store, cluster=cluster)) == (2, 2, 0)
+    assert [failure.task.seed for failure in store.failures()] == [1, 3]
+    assert store.failures()[0].error.startswith("KoriskError: odd seeds are not taken\n")
+
+
+def test_a_worker_killed_in_mid_run_costs_its_cell_one_more_try(
+    store: Store, cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    asked = tasks(2, 20, folder=str(folder), pause=0.05)
+    events: list[Event] = []
+
+    def watch(event: Event) -> None:
+        events.append(event)
+        if event.kind == "done" and event.done == 10:
+            finished = {one.task.key for one in events if one.kind == "done"}
+            traces = (trace.name.rsplit(", ", 2) for trace in folder.iterdir())
+            pid = next(int(pid) for key, pid, _ in traces if key not in finished)
+            os.kill(pid, signal.SIGKILL)
+
+    assert counts(run(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)) == (
+        40,
+        0,
+        0,
+    )
+    [retried] = [event.task.key for event in events if event.kind == "retried"]
+    times = {task.key: len(list(folder.glob(f"{task.key}, *"))) for task in asked}
+    assert times == {task.key: 2 if task.key == retried else 1 for task in asked}
+    attempts = {one.task.key: one.account.attempts for one in store.results()}
+    assert attempts == times
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: Cluster) -> None:
+    events: list[Event] = []
+    work = dummy_work.kills_itself_always
+    assert counts(run(tasks(1, 6), work, store, cluster=cluster, watch=events.append)) == (5, 1, 0)
+    [failure] = store.failures()
+    assert failure.task.seed == 1
+    assert failure.error.startswith("its worker died 3 times (the last at tcp://")
+    assert failure.account.attempts == 3
+    assert failure.account.machine
+    assert [event.kind for event in events].count("retried") == 2
+
+
+def test_work_that_no_worker_can_import(
+    store: Store, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KoriskError, match="work must be a function that other processes can"):
+        run(tasks(1, 1), lambda task, report: cell(task, report), store, cluster=cluster)
+    ghost = ModuleType("ghost")
+    exec("def cell(task, report): ...", vars(ghost))
+    monkeypatch.setitem(sys.modules, "ghost", ghost)
+    with pytest.raises(KoriskError, match=r"imported there: ModuleNotFoundError: .*; define it"):
+        run(tasks(1, 1), vars(ghost)["cell"], store, cluster=cluster)
+    assert store.failures() == []
+
+
+def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
+    store: Store, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
+    asked = tasks(1, 3)
+
+    def full(*arguments: object) -> None:
+        until((tmp_path / "begun").exists)
+        raise KoriskError("the disk is full")
+
+    monkeypatch.setattr(store, "record", full)
+    with pytest.raises(KoriskError, match="the disk is full"):
+        run([endless, *asked], dummy_work.one_never_ends, store, cluster=cluster)
+    monkeypatch.undo()
+    until((tmp_path / "ended").exists)  # told to stop when it next reported
+    assert counts(run(asked, cell, store, cluster=cluster)) == (3, 0, 0)
+    until(lambda: keys_held(cluster) == 0)
+
+
+def test_a_cell_meant_for_another_process_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
+    [task] = tasks(1, 1, folder=str(tmp_path), pause=0.0)
+    called = call(run_there, "its predecessor", "topic", "key", pickle.dumps(cell), task)
+    given = cluster.client.submit(pickle.loads, called)
+    assert pickle.loads(given.result(timeout=30)) == "stranger"
