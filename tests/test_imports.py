@@ -28,7 +28,9 @@ ALLOWED = {
     "fitting": CORE | {"operators", "networks"},
     "problems": CORE | {"operators", "networks", "fitting"},
     "studies": CORE | {"published", "operators", "networks", "fitting", "problems"},
-    "report": CORE | {"published", "operators", "networks", "fitting", "problems", "studies"},
+    "costs": CORE | {"published", "operators", "networks", "fitting", "problems", "studies"},
+    "report": CORE
+    | {"published", "operators", "networks", "fitting", "problems", "studies", "costs"},
 }
 THIRD_PARTY_OF_THE_CORE = {"numpy", "scipy"}
 

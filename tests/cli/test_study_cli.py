@@ -74,7 +74,7 @@ def test_a_dry_run_lists_the_cells_and_runs_none(
 ) -> None:
     out = tmp_path / "out"
     assert korisk("run", study, "--out", out, "--dry-run") == 0
-    assert capsys.readouterr().out.count("to do") == 3
+    assert capsys.readouterr().out.count(" to do ") == 3
     assert not out.exists()
     assert korisk("run", study, "--out", out, "--dry-run", "--json") == 0
     assert [cell["seed"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [1, 2, 3]

@@ -12,6 +12,7 @@ import typer
 from korisk import __version__
 from korisk.cli.bound import bound
 from korisk.cli.compare import compare
+from korisk.cli.cost import cost
 from korisk.cli.export import export
 from korisk.cli.footprint import footprint
 from korisk.cli.operators import operators
@@ -19,6 +20,7 @@ from korisk.cli.plan import plan
 from korisk.cli.published import published
 from korisk.cli.reproduce import reproduce
 from korisk.cli.run import run as run_study
+from korisk.cli.train import train
 from korisk.errors import KoriskError
 
 app = typer.Typer(
@@ -39,6 +41,8 @@ app.command()(operators)
 app.command()(published)
 app.command()(reproduce)
 app.command(name="run")(run_study)
+app.command()(cost)
+app.command()(train)
 app.command()(export)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.

@@ -69,6 +69,14 @@ def short(value: int) -> str:
     return f"{value:,}" if value < 10**7 else f"{value:.4g}" if value < 10**300 else "> 1e300"
 
 
+def duration(seconds: float) -> str:
+    """A span of time in the unit that suits it: `3.2 s`, `12 min`, `4.5 h`, `17 days`."""
+    for size, unit, until in ((1, "s", 90), (60, "min", 90), (3600, "h", 48)):
+        if seconds < until * size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds / 86400:,.3g} days"
+
+
 def print_json(content: Any) -> None:
     """Print a result for machines; what is infinite or undefined becomes null."""
     print(json.dumps(_finite(content), indent=2, allow_nan=False))

@@ -29,9 +29,10 @@ def progress(*, quiet: bool = False) -> Iterator[Watch | None]:
 
     def watch(event: Event) -> None:
         board.take(event)
-        if event.kind in {"failed", "retried"}:
+        if event.kind in {"failed", "retried", "waiting"}:
             why = (event.words.splitlines() or [""])[0]
-            live.console.print(Text(f"{event.task.key}: {event.kind}: {why}"))
+            about = "" if event.kind == "waiting" else f"{event.task.key}: {event.kind}: "
+            live.console.print(Text(f"{about}{why}"))
 
     with Live(
         console=console,
@@ -56,7 +57,7 @@ class Board:
         """Keep what an event says."""
         if event.kind in {"started", "progress"}:
             self._running[event.task.key] = event.fraction
-        else:
+        elif event.kind != "waiting":  # which says nothing of any cell that runs
             self._running.pop(event.task.key, None)
         self._last = event
 

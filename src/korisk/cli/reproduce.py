@@ -10,12 +10,10 @@ import typer
 from rich.console import Console
 
 from korisk.cli.output import cells, console, number, print_json, table
+from korisk.cli.places import Device, Workers, chosen_device, chosen_place
 from korisk.cli.studying import (
-    Device,
     Retry,
     Wait,
-    Workers,
-    chosen_device,
     in_words,
     numbers,
     report_failures,
@@ -89,8 +87,7 @@ def reproduce(
         tasks,
         {"name": NAME},
         out,
-        device=where,
-        workers=workers,
+        place=chosen_place(device=where, workers=workers),
         retry=retry_failed,
         wait=wait,
         quiet=as_json,

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from korisk.cli.dry_run import show_cells
 from korisk.cli.output import cells, console, number, print_json, table
+from korisk.cli.places import Device, Engine, Scheduler, Slurm, Workers, chosen_place
 from korisk.cli.studying import (
-    Device,
     Retry,
     Wait,
-    Workers,
-    chosen_device,
     in_words,
     report_failures,
     run_tasks,
@@ -22,7 +21,7 @@ from korisk.cli.studying import (
 )
 from korisk.curves.curve import Curve
 from korisk.studies.results import crossing, curves
-from korisk.studies.store import Store, store_path, store_to_write
+from korisk.studies.store import Store, store_path
 from korisk.studies.study import Study
 
 
@@ -35,11 +34,17 @@ def run(
         typer.Option(metavar="DIR", help="Where results go. [default: named as the file]"),
     ] = None,
     device: Device = "auto",
+    engine: Engine = None,
+    scheduler: Scheduler = None,
+    slurm: Slurm = None,
     workers: Workers = None,
     retry_failed: Retry = False,
     wait: Wait = 0.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the cells, and which are there; run nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Show the cells, what each takes and which are there; run nothing."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
@@ -48,16 +53,16 @@ def run(
     Stop it at any moment: the next run goes on where this one ended.
     """
     study = Study.read(path)
+    place = chosen_place(engine, scheduler, slurm, workers=workers, device=device)
     folder = out if out is not None else Path(path.stem)
     if dry_run:
-        _show_cells(study, folder, as_json)
+        show_cells(study, folder, place, as_json)
         return
     summary = run_tasks(
         study.tasks,
         study.content,
         folder,
-        device=chosen_device(device),
-        workers=workers,
+        place=place,
         retry=retry_failed,
         wait=wait,
         quiet=as_json,
@@ -84,42 +89,6 @@ def _point_json(models: list[Curve]) -> dict[str, Any]:
 def _crossing_words(models: list[Curve]) -> str:
     found = crossing(*models)
     return "the two were measured at no N in common" if found is None else in_words(found)
-
-
-def _show_cells(study: Study, folder: Path, as_json: bool) -> None:
-    states = _states(study, folder)
-    if as_json:
-        print_json(
-            {
-                "name": study.name,
-                "cells": [
-                    {"point": t.point, "seed": t.seed, "state": states[t.key], "spec": t.spec}
-                    for t in study.tasks
-                ],
-            }
-        )
-        return
-    shown = table(f"cells of {study.name}", "cell", "models", "sizes", "state", text=4)
-    for task in study.tasks:
-        sizes = ", ".join(map(str, task.spec["sizes"]))
-        shown.add_row(*cells(task.key, " ".join(task.spec["models"]), sizes, states[task.key]))
-    console().print(shown)
-
-
-def _states(study: Study, folder: Path) -> dict[str, str]:
-    """What there is of each cell; a store of another study is refused as a run would."""
-    path = store_to_write(folder)
-    states = {task.key: "to do" for task in study.tasks}
-    if not path.exists():
-        return states
-    with Store.read(path) as store:
-        store.check(study.tasks)
-        for task in study.tasks:
-            if store.finished(task):
-                states[task.key] = "done"
-            elif store.failed(task):
-                states[task.key] = "failed"
-    return states
 
 
 def _print(found: dict[str, list[Curve]], folder: Path) -> None:

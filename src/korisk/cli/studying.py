@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from korisk.cli.output import warnings_as_lines
+from korisk.cli.places import Place, opened, settled
 from korisk.cli.progress import progress
-from korisk.errors import KoriskError, MissingExtraError
+from korisk.errors import KoriskError
 from korisk.studies.engine import Summary, run
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, Crossing
@@ -21,43 +23,11 @@ from korisk.theory import _checks
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
 _LARGE, _MANY = 64, 4096  # pixels a side and rays from which a cell keeps all cores busy itself
-_MOST_WORKERS = 512
 
-Device = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1 or auto, which takes a GPU if there is."),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        metavar="W",
-        help="Processes; 0 runs cells in this one. [default: one a core for small images, or 1]",
-    ),
-]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Try cells again that have failed.")]
 Wait = Annotated[
     float, typer.Option(metavar="SECONDS", help="How long to wait for another run on the store.")
 ]
-
-
-def chosen_device(name: str) -> str:
-    """The device that an option means, if it is there."""
-    try:
-        import torch
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError(
-            "running a study needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-        ) from missing
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and (kind == "cpu" or not number.isdigit())):
-        raise KoriskError(f"--device must be cpu, cuda, cuda:1 or auto, got {name!r}")
-    if kind == "cuda":
-        count = torch.cuda.device_count()
-        if int(number or 0) >= count:
-            raise KoriskError(f"--device {name} is not there: {count} GPUs found; use --device cpu")
-    return name
 
 
 def run_tasks(
@@ -65,8 +35,7 @@ def run_tasks(
     study: dict[str, Any],
     out: Path,
     *,
-    device: str,
-    workers: int | None,
+    place: Place,
     retry: bool,
     wait: float,
     quiet: bool,
@@ -75,10 +44,7 @@ def run_tasks(
     from korisk.studies.cells import run_cell
 
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
-    if workers is not None:
-        remedy = "count processes; 0 runs cells in this one"
-        _checks.count("--workers", workers, at_least=0, at_most=_MOST_WORKERS, remedy=remedy)
-    work = partial(run_cell, device=device)
+    asked = settled(place)
     path = store_to_write(out)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,18 +54,24 @@ def run_tasks(
         ) from None
     with warnings_as_lines():
         made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
-    with made as store:
+    with made as store, ExitStack() as stack:
+        cluster, device = None, asked.device
+        if any(retry or not store.failed(task) for task in store.missing(tasks)):
+            processes = max(workers for _, workers in _groups(tasks, "cpu"))
+            cluster, device = stack.enter_context(opened(asked, processes=processes))
+        groups = [(list(tasks), 1)] if cluster is not None else _groups(tasks, device)
         parts = []
-        for group, default in _groups(tasks, device):
+        for group, default in groups:
             with progress(quiet=quiet) as watch:
                 parts.append(
                     run(
                         group,
-                        work,
+                        partial(run_cell, device=device),
                         store,
-                        workers=default if workers is None else workers,
+                        workers=default if place.workers is None else place.workers,
                         retry_failed=retry,
                         watch=watch,
+                        cluster=cluster,
                     )
                 )
     return Summary(
