@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit bench bench-operators bench-study clean
+.PHONY: help run test lint types unit bench bench-operators bench-study bench-clusters clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
@@ -50,6 +50,11 @@ bench-operators: $(READY) ## compare the operators with other libraries (half an
 bench-study: $(READY) ## compare the paper's study with a straightforward one (five minutes)
 	@$(BIN)/python benchmarks/study.py
 	@$(BIN)/python benchmarks/study.py --memory
+
+bench-clusters: $(READY) ## what engines, shards and predictions cost and are worth (ten minutes)
+	@$(BIN)/python benchmarks/engines.py
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sharded.py --side 128 --ranks 1,2 --steps 4 --device cpu
+	@$(BIN)/python benchmarks/cost.py
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -105,18 +105,32 @@ def test_the_pilots_of_the_docs_are_read(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_the_operators_are_those_of_the_benchmark() -> None:
-    spec = importlib.util.spec_from_file_location(
-        "operator_tables", ROOT / "benchmarks" / "operator_tables.py"
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = benchmark("operator_tables")
     page = (ROOT / "docs" / "operators.md").read_text()
     made = [line for line in module.tables() if line.startswith("|")]
     assert len(made) > 20
     for line in made:
         assert line in page
+
+
+def test_the_tables_of_the_clusters_are_those_of_the_benchmarks() -> None:
+    made = benchmark("cluster_tables")
+    page = (ROOT / "docs" / "clusters.md").read_text()
+    lines = [line for line in made.tables() if line]
+    assert len(lines) > 40
+    for line in lines:
+        assert line in page
+    names = ("cost_arm", "cost_h200")
+    slow = max(made.worst(name, part) for name in names for part in ("first", "second"))
+    large = max(made.worst(name, "memory") for name in names)
+    assert f"within a factor {slow:.1f}, memory within {large:.2f}" in page
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    plain, _, ours = made.kept("sharded_h200")[0]["results"]
+    for row, words in ((ours, "Adam takes"), (plain, "a plain loop takes")):
+        peak = made.format_bytes(max(row["peak_bytes"]))
+        assert f"{words} {row['seconds_per_step']:.4f} s and {peak}" in readme
+    sizes = {line.split("|")[2].strip(" *"): line.split("|")[4].strip() for line in made.ways()}
+    assert f"Adam {sizes['Adam']}, in dual form {sizes['ridge, dual']}" in readme
 
 
 def test_the_speeds_in_the_readme_are_those_of_the_benchmark() -> None:

@@ -85,7 +85,7 @@ def test_a_dry_run_lists_the_cells_and_runs_none(
     study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
     assert korisk("run", study, "--out", out, "--dry-run") == 0
     said = capsys.readouterr().out
-    assert (said.count("done"), said.count("to do")) == (3, 1)
+    assert (said.count(" done "), said.count(" to do ")) == (3, 1)
     study.write_text(STUDY.replace("16]", "32]"))
     assert korisk("run", study, "--out", out, "--dry-run") == 2
 

@@ -19,7 +19,8 @@ from dummy_work import PAUSE, STUDY, cell, tasks
 
 from korisk.cli.progress import Board, progress
 from korisk.errors import KoriskError
-from korisk.studies.engine import Event, Summary, _Queue, run
+from korisk.studies.book import Queue
+from korisk.studies.engine import Event, Summary, run
 from korisk.studies.result import Task
 from korisk.studies.store import Cell, Store
 
@@ -101,7 +102,7 @@ def test_tasks_are_grouped_by_point_in_their_order(store: Store) -> None:
 
 
 def test_a_worker_stays_with_its_point_then_goes_where_nobody_is_then_helps() -> None:
-    queue = _Queue(tasks(3, 2))
+    queue = Queue(tasks(3, 2))
     asked = [
         (None, ["point-1"]),  # somebody is at the first
         ("point-4", []),  # nobody is, and still it stays

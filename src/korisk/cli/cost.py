@@ -201,7 +201,8 @@ def _print_total(
         f"{duration(both.seconds)} on {many} ({known}), {memory} each; the store takes at most "
         f"{_size(both.stored)}.",
         f"* is how the study fits. Times are predicted from the rates {rates.name}, measured on "
-        f"{rates.where}; cards and nodes are the smallest that hold a way.",
+        f"{rates.where}; cards and nodes are the smallest that hold a way. "
+        "Training FC by gradients is timed by its weights being moved, which is a lower bound.",
     ]
     if beyond:
         far = ", ".join(f"{kind} by {times:,.0f} times" for kind, times in beyond.items())

@@ -284,8 +284,7 @@ def total(tasks: Sequence[Task], estimator: Estimator, *, workers: int) -> Total
     start = estimator.rates.start if measured < len(found) else 0.0
     on_device = [each.device_memory for each in found if each.device_memory is not None]
     return Total(
-        seconds=makespan(jobs, workers)
-        + (0.0 if measured == len(found) else estimator.rates.start),
+        seconds=start + makespan(jobs, workers),
         work=sum(each.seconds for each in found),
         longest=max((each.seconds + each.setup for each in found), default=0.0),
         memory=max((each.memory for each in found), default=0.0),

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from korisk.errors import KoriskError, shown
 from korisk.studies.account import cores
-from korisk.studies.book import Book
+from korisk.studies.book import Book, Queue
 from korisk.studies.book import Event as Event
-from korisk.studies.book import Queue as _Queue
 from korisk.studies.book import Watch as Watch
 from korisk.studies.local_pool import LocalPool
 from korisk.studies.result import Task
@@ -69,12 +68,12 @@ def run(
     book = Book(store, len(todo), len(asked) - len(missing), watch)
     with ended_by_sigterm():
         if cluster is not None:
-            _run_there(_Queue(todo), work, book, cluster, attempts)
+            _run_there(Queue(todo), work, book, cluster, attempts)
         elif workers == 0:
-            _run_here(_Queue(todo), work, book, threads)
+            _run_here(Queue(todo), work, book, threads)
         elif todo:
             share = threads or max(1, cores() // workers)
-            LocalPool(_Queue(todo), work, book, min(workers, len(todo)), share, attempts).run()
+            LocalPool(Queue(todo), work, book, min(workers, len(todo)), share, attempts).run()
     return Summary(
         done=book.done,
         failed=book.failed,
@@ -89,7 +88,7 @@ def _check_count(name: str, value: object, least: int) -> None:
         raise KoriskError(f"{name} must be a whole number from {least}, got {shown(value)}")
 
 
-def _run_here(queue: _Queue, work: Work, book: Book, threads: int | None) -> None:
+def _run_here(queue: Queue, work: Work, book: Book, threads: int | None) -> None:
     while queue:
         task = queue.take()
         if threads is not None:
@@ -99,7 +98,7 @@ def _run_here(queue: _Queue, work: Work, book: Book, threads: int | None) -> Non
         book.outcome(task, outcome, attempts=1)
 
 
-def _run_there(queue: _Queue, work: Work, book: Book, cluster: "Cluster", attempts: int) -> None:
+def _run_there(queue: Queue, work: Work, book: Book, cluster: "Cluster", attempts: int) -> None:
     from korisk.studies.dask_pool import DaskPool  # of no use without the extra
 
     if queue:
