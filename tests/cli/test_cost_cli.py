@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import korisk
 
-from korisk.cli import app
 from korisk.costs import measuring
 from korisk.costs.counts import KINDS
 from korisk.costs.rates import Rates, packaged, read_rates
@@ -28,10 +28,6 @@ points:
   - {side: 512}
 seeds: [1, 2]
 """
-
-
-def korisk(*arguments: object) -> int:
-    return app.run([str(each) for each in arguments])
 
 
 @pytest.fixture

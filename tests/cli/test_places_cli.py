@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import korisk
 
-from korisk.cli import app
 from korisk.studies.store import Store
 
 STUDY = """
@@ -23,10 +23,6 @@ cores: 4
 memory: 8 GB
 walltime: "01:00:00"
 """
-
-
-def korisk(*arguments: object) -> int:
-    return app.run([str(each) for each in arguments])
 
 
 @pytest.fixture

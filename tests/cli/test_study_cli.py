@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import korisk
 
-from korisk.cli import app
 from korisk.curves.curve import Curve
 from korisk.studies.store import Store
 
@@ -23,10 +23,6 @@ points:
 seeds: [1, 2, 3]
 pools: {validation: 8, test: 8}
 """
-
-
-def korisk(*arguments: object) -> int:
-    return app.run([str(each) for each in arguments])
 
 
 @pytest.fixture

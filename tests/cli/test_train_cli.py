@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from commands import korisk
 
-from korisk.cli import app
 from korisk.operators import engines
 
 STUDY = """
@@ -25,10 +25,6 @@ models: {FC: {select: leave-one-out}}
 """
 OPTIONS = ["--point", "small", "--device", "cpu", "--rate", "1e-2"]
 OPTIONS += ["--iterations", "400", "--every", "50"]
-
-
-def korisk(*arguments: object) -> int:
-    return app.run([str(each) for each in arguments])
 
 
 @pytest.fixture

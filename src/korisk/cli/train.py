@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,103 +15,15 @@ import typer
 from korisk.cli.output import cells, console, number, print_json, table
 from korisk.cli.places import Device, chosen_device
 from korisk.errors import KoriskError, did_you_mean
-from korisk.files import read_text, write_text
-from korisk.studies.account import versions
 from korisk.studies.lock import WriteLock
 from korisk.studies.study import Study
 from korisk.theory import _checks
-from korisk.theory.footprint import format_bytes, sharded_blocks, sharded_bytes, share_bytes
+from korisk.theory.footprint import format_bytes
 
 if TYPE_CHECKING:
-    from korisk.fitting import Recipe
-    from korisk.fitting.sharded import Ranks, ShardedDense, ShardedTraining
-    from korisk.problems import CtScanner, Pairs
+    from korisk.studies.sharded_job import Hear, Job
 
-Hear = Callable[[int, float], None]  # iterations done, mean loss since the last call
-
-RESULT = "train.json"
-_CHECKPOINTS = "checkpoints"
 _MOST_RANKS = 4096
-_PIECE = 64  # test samples that are reconstructed at once
-_MAX_RESULT = 10**9  # bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Job:
-    """What is trained, how, and where."""
-
-    study: Path
-    point: str
-    spec: dict[str, Any]
-    seed: int
-    samples: int
-    recipe: Recipe
-    every: int
-    blocks: int | None
-    offload: bool
-    device: str
-    out: Path
-    ranks: int
-
-    @property
-    def scanner(self) -> CtScanner:
-        from korisk.studies.cells import scanner_of
-
-        return scanner_of(self.spec)
-
-    @property
-    def relu(self) -> bool:
-        return bool(self.spec["models"].get("FC", {}).get("relu", True))
-
-    @property
-    def block_count(self) -> int:
-        scanner = self.scanner
-        rows, columns = scanner.side**2, scanner.views * scanner.bins
-        size = scanner.dtype.itemsize
-        return self.blocks or sharded_blocks(rows, columns, itemsize=size)
-
-    @property
-    def parameters(self) -> int:
-        return self.scanner.side**2 * self.scanner.views * self.scanner.bins
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.out / _CHECKPOINTS
-
-    def predicted(self, ranks: int) -> int:
-        """Bytes on the device of each rank, data apart."""
-        return sharded_bytes(
-            self.parameters,
-            ranks=ranks,
-            optimiser=self.recipe.optimiser,
-            blocks=self.block_count,
-            momentum=bool(self.recipe.momentum),
-            offload=self.offload,
-            itemsize=self.scanner.dtype.itemsize,
-        )
-
-    def command(self) -> list[str]:
-        """What each rank is started with."""
-        recipe = self.recipe
-        options = {
-            "point": self.point,
-            "seed": self.seed,
-            "samples": self.samples,
-            "out": self.out,
-            "ranks": self.ranks,
-            "optimiser": recipe.optimiser,
-            "rate": repr(recipe.rate),
-            "iterations": recipe.iterations,
-            "batch": recipe.batch,
-            "momentum": repr(recipe.momentum),
-            "every": self.every,
-            "device": self.device,
-            "blocks": self.block_count,
-        }
-        given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-        offload = ["--offload"] if self.offload else []
-        command = [sys.executable, "-m", "korisk", "train", *given, *offload]
-        return [*command, "--", str(self.study)]
 
 
 def train(
@@ -164,10 +74,11 @@ def train(
     place = chosen_device(device)
     from korisk.fitting import Recipe
     from korisk.fitting.sharded import among_ranks, launched
+    from korisk.studies.sharded_job import Job, refuse_what_does_not_fit, work
 
     study = Study.read(path)
     name, spec = _chosen(study, point)
-    job = _Job(
+    job = Job(
         study=path,
         point=name,
         spec=spec,
@@ -191,16 +102,16 @@ def train(
         "--blocks", job.block_count, at_least=1, at_most=job.scanner.side**2, remedy="leave it out"
     )
     if launched():
-        _work(job, _tell)
+        work(job, _tell)
         return
     first = os.environ.get("RANK", "0") == "0"
     with _locked(job) if first else nullcontext():
-        _refuse_what_does_not_fit(job)
+        refuse_what_does_not_fit(job)
         if first:
             _say_where_it_stands(job)
         with _display(job, quiet=as_json or not first) as hear:
             if job.ranks == 1 or among_ranks():
-                _work(job, hear)
+                work(job, hear)
             else:
                 _launch(job, hear)
     if first:
@@ -254,87 +165,25 @@ def _rank_count(asked: int | None, device: str) -> int:
     return asked or count
 
 
-def _refuse_what_does_not_fit(job: _Job) -> None:
-    """Say what a rank takes before the machine finds out, and how many ranks it takes."""
-    import torch
-
-    from korisk.operators.engines import free_memory
-
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", job.ranks))  # ranks of this machine
-    data = _data_bytes(job)
-    host = free_memory(torch.device("cpu")) // here
-    free = host if job.device == "cpu" else free_memory(torch.device(job.device))
-    needed = job.predicted(job.ranks) + data
-    if needed > free:
-        fewest = _fewest_ranks(job, free * here if job.device == "cpu" else free, data)
-        where = "each on a machine of its own" if job.device == "cpu" else "each on such a GPU"
-        enough = f"{fewest:,} ranks, {where}, would do" if fewest else "no number of ranks would do"
-        offload = "" if job.offload or job.device == "cpu" else "use --offload, "
-        raise KoriskError(
-            f"training {job.parameters:,} weights takes {format_bytes(needed)} on each of "
-            f"{job.ranks} ranks, of {format_bytes(free)} free for it; {enough}; "
-            f"{offload}or fit in dual form with korisk run"
-        )
-    if job.offload:
-        share = _share(job)
-        if share > host:
-            raise KoriskError(
-                f"--offload keeps {format_bytes(share)} of each rank in the host's memory, of "
-                f"{format_bytes(host)} free for it; start more ranks on more machines, or fit in "
-                "dual form with korisk run"
-            )
-
-
-def _share(job: _Job) -> int:
-    return share_bytes(
-        job.parameters,
-        ranks=job.ranks,
-        optimiser=job.recipe.optimiser,
-        momentum=bool(job.recipe.momentum),
-        itemsize=job.scanner.dtype.itemsize,
-    )
-
-
-def _data_bytes(job: _Job) -> int:
-    scanner = job.scanner
-    entries = scanner.side**2 + scanner.views * scanner.bins
-    samples = job.samples + int(job.spec["pools"]["test"])
-    return samples * entries * scanner.dtype.itemsize
-
-
-def _fewest_ranks(job: _Job, free: int, data: int) -> int | None:
-    """The smallest number of ranks with so much memory each; None where there is none."""
-    if job.predicted(job.parameters) + data > free:
-        return None
-    low, high = 1, job.parameters
-    while low < high:
-        middle = (low + high) // 2
-        if job.predicted(middle) + data <= free:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 # --- Running -------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _locked(job: _Job) -> Iterator[None]:
+def _locked(job: Job) -> Iterator[None]:
     try:
         job.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise KoriskError(
             f"{job.out}: cannot be made: {error.strerror}; choose another --out"
         ) from None
-    lock = WriteLock(job.out / RESULT)
+    lock = WriteLock(job.result)
     try:
         yield
     finally:
         lock.release()
 
 
-def _say_where_it_stands(job: _Job) -> None:
+def _say_where_it_stands(job: Job) -> None:
     from korisk.fitting.sharded import newest_iteration
 
     done, whole = newest_iteration(job.checkpoints), job.recipe.iterations
@@ -345,7 +194,7 @@ def _say_where_it_stands(job: _Job) -> None:
 
 
 @contextmanager
-def _display(job: _Job, *, quiet: bool) -> Iterator[Hear]:
+def _display(job: Job, *, quiet: bool) -> Iterator[Hear]:
     """A bar on stderr, where somebody watches."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -371,7 +220,31 @@ def _tell(done: int, loss: float) -> None:
     print(json.dumps({"done": done, "loss": loss}), flush=True)
 
 
-def _launch(job: _Job, hear: Hear) -> None:
+def _command(job: Job) -> list[str]:
+    """What each rank is started with."""
+    recipe = job.recipe
+    options = {
+        "point": job.point,
+        "seed": job.seed,
+        "samples": job.samples,
+        "out": job.out,
+        "ranks": job.ranks,
+        "optimiser": recipe.optimiser,
+        "rate": repr(recipe.rate),
+        "iterations": recipe.iterations,
+        "batch": recipe.batch,
+        "momentum": repr(recipe.momentum),
+        "every": job.every,
+        "device": job.device,
+        "blocks": job.block_count,
+    }
+    given = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    offload = ["--offload"] if job.offload else []
+    command = [sys.executable, "-m", "korisk", "train", *given, *offload]
+    return [*command, "--", str(job.study)]
+
+
+def _launch(job: Job, hear: Hear) -> None:
     from korisk.fitting.sharded import launch
 
     def listen(line: str) -> None:
@@ -381,138 +254,13 @@ def _launch(job: _Job, hear: Hear) -> None:
         except (ValueError, KeyError, TypeError):
             pass  # a library's words
 
-    launch(job.command(), job.ranks, hear=listen)
+    launch(_command(job), job.ranks, hear=listen)
 
 
-def _work(job: _Job, hear: Hear) -> None:
-    """What each rank does."""
-    from korisk.fitting import draw_batches
-    from korisk.fitting.recipe import released_generator
-    from korisk.fitting.sharded import ShardedDense, joined, train_sharded
-
-    with joined(job.device) as ranks:
-        pairs, test = _data(job, ranks)
-        network = ShardedDense(
-            tuple(pairs.inputs.shape[1:]),
-            tuple(pairs.targets.shape[1:]),
-            ranks=ranks,
-            relu=job.relu,
-            blocks=job.blocks,
-            seed=job.seed,
-            offload=job.offload,
-            dtype=pairs.inputs.dtype,
-        )
-        recipe = job.recipe
-        indices = draw_batches(
-            job.samples, recipe.batch, recipe.iterations, released_generator(job.seed)
-        )
-        made = train_sharded(
-            network,
-            *pairs,
-            recipe,
-            indices=indices,
-            folder=job.checkpoints,
-            every=job.every,
-            progress=hear,
-        )
-        metrics = _measured(network, test)
-        if ranks.first:
-            _write(job, network, made, metrics)
-
-
-def _data(job: _Job, ranks: Ranks) -> tuple[Pairs, Pairs]:
-    """Training and test samples: drawn by rank 0, so that all have the same to the bit."""
-    import torch
-    import torch.distributed as dist
-
-    from korisk.problems import Pairs, draw_pools
-    from korisk.studies.cells import noise_of
-
-    scanner, problem, device = job.scanner, job.spec["problem"], ranks.device
-    tests = job.spec["pools"]["test"]
-    if ranks.first:
-        ours = problem["population"] == "ellipses"
-        fewest, most = problem["ellipses"] if ours else (1, 4)  # the released ones have their own
-        pools = draw_pools(
-            scanner,
-            seed=job.seed,
-            train=job.samples,
-            validation=0,
-            test=tests,
-            population=problem["population"],
-            fewest=fewest,
-            most=most,
-            noise=noise_of(problem["noise"]),
-            device=device,
-        )
-        drawn = pools.train, pools.test
-    else:
-        shapes = (scanner.views, scanner.bins), (scanner.side, scanner.side)
-        drawn = tuple(  # type: ignore[assignment]
-            Pairs(*(torch.empty(count, *s, device=device, dtype=scanner.dtype) for s in shapes))
-            for count in (job.samples, tests)
-        )
-    for pairs in drawn:
-        for values in pairs:
-            dist.broadcast(values, 0)
-    return drawn
-
-
-def _measured(network: ShardedDense, test: Pairs) -> dict[str, float]:
-    import torch
-
-    from korisk.problems import measure
-
-    images = [network(piece) for piece in torch.split(test.inputs, _PIECE)]
-    return measure(torch.cat(images), test.targets)
-
-
-# --- Results -------------------------------------------------------------------------------------
-
-
-def _write(
-    job: _Job, network: ShardedDense, made: ShardedTraining, metrics: dict[str, float]
-) -> None:
-    cost = {
-        "ranks": made.ranks,
-        "seconds_per_step": made.seconds_per_step,
-        "peak_bytes": list(made.peak_bytes),
-        "predicted_bytes": job.predicted(made.ranks),
-    }
-    content = {
-        "point": job.point,
-        "seed": job.seed,
-        "samples": job.samples,
-        "recipe": asdict(job.recipe),
-        "weights": job.parameters,
-        "blocks": len(network.blocks),
-        "offload": job.offload,
-        "device": job.device,
-        "resumed_at": made.resumed_at,
-        **cost,
-        "metrics": {n: v if math.isfinite(v) else None for n, v in metrics.items()},
-        "losses": made.losses.tolist(),
-        "versions": dict(versions()),
-    }
-    if not made.steps:  # what they cost was measured when they were made
-        before = _result(job) or {}
-        content |= {name: before[name] for name in (*cost, "resumed_at") if name in before}
-    write_text(job.out / RESULT, json.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-def _result(job: _Job) -> dict[str, Any] | None:
-    """The result as it lies there; None where it does not, or is something else."""
-    try:
-        content = json.loads(read_text(job.out / RESULT, max_bytes=_MAX_RESULT))
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) else None
-
-
-def _print(job: _Job, as_json: bool) -> None:
-    content = _result(job)
+def _print(job: Job, as_json: bool) -> None:
+    content = job.read_result()
     if content is None:
-        raise KoriskError(f"{job.out / RESULT}: cannot be read; run again to write it anew")
+        raise KoriskError(f"{job.result}: cannot be read; run again to write it anew")
     if as_json:
         print_json(content)
         return
@@ -534,4 +282,4 @@ def _print(job: _Job, as_json: bool) -> None:
         f"{format_bytes(max(content['peak_bytes'], default=0))} of memory each.",
         highlight=False,
     )
-    out.print(f"Results lie in {job.out / RESULT}.", highlight=False)
+    out.print(f"Results lie in {job.result}.", highlight=False)

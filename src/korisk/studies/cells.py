@@ -121,16 +121,30 @@ def _made_dense(operator: LinearOperator) -> LinearOperator:
 
 
 def _pools(spec: Mapping[str, Any], seed: int, bench: _Bench, device: str) -> Pools:
-    problem, pools = spec["problem"], spec["pools"]
     _refuse_large(spec, bench)
+    train, validation = spec["sizes"][-1], spec["pools"]["validation"]
+    return pools_of(spec, bench.scanner, seed, train=train, validation=validation, device=device)
+
+
+def pools_of(
+    spec: Mapping[str, Any],
+    scanner: CtScanner,
+    seed: int,
+    *,
+    train: int,
+    validation: int,
+    device: str,
+) -> Pools:
+    """The images and sinograms of a seed, with so many to learn from and to choose by."""
+    problem = spec["problem"]
     ours = problem["population"] == "ellipses"
     fewest, most = problem["ellipses"] if ours else (1, 4)  # the released ones have their own
     return draw_pools(
-        bench.scanner,
+        scanner,
         seed=seed,
-        train=spec["sizes"][-1],
-        validation=pools["validation"],
-        test=pools["test"],
+        train=train,
+        validation=validation,
+        test=spec["pools"]["test"],
         population=problem["population"],
         fewest=fewest,
         most=most,
