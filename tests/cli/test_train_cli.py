@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands import korisk
 
-from korisk.operators import engines
+from korisk.studies import sharded_job
 
 STUDY = """
 name: tiny
@@ -151,12 +151,12 @@ def test_too_little_memory_is_said_with_what_would_do(
     # 64 x 80 weights of 8 bytes with Adam: 120 KiB, three blocks in flight of which 64 are asked
     # for, and 24 samples of 144 numbers, 27 KiB.
     given = ["--point", "small", "--device", "cpu", "--blocks", 64, "--out", tmp_path / "out"]
-    monkeypatch.setattr(engines, "free_memory", lambda device: 80 * 1024)
+    monkeypatch.setattr(sharded_job, "free_memory", lambda device: 80 * 1024)
     assert korisk("train", study, *given) == 2
     said = capsys.readouterr().err
     assert "training 5,120 weights takes" in said
     assert "3 ranks, each on a machine of its own, would do" in said
     assert said.count("\n") == 1
-    monkeypatch.setattr(engines, "free_memory", lambda device: 20 * 1024)
+    monkeypatch.setattr(sharded_job, "free_memory", lambda device: 20 * 1024)
     assert korisk("train", study, *given) == 2
     assert "no number of ranks would do" in capsys.readouterr().err
