@@ -43,9 +43,10 @@ def tasks(count: int) -> list[Task]:
 
 
 class _Clock:
-    """Notes when the first cell was given and the last one was stored."""
+    """Notes when a run began, when its first cell was given and when the last one was stored."""
 
     def __init__(self) -> None:
+        self.begun = time.perf_counter()
         self.first = self.last = 0.0
 
     def __call__(self, event: Event) -> None:
@@ -56,8 +57,8 @@ class _Clock:
             self.last = now
 
 
-def engine_seconds(count: int, workers: int, cluster: Cluster | None) -> float:
-    """Seconds from the first cell to the last, all results looked at."""
+def engine_seconds(count: int, workers: int, cluster: Cluster | None) -> tuple[float, float]:
+    """Seconds until the first cell, and from there to the last, all results looked at."""
     clock = _Clock()
     asked = tasks(count)
     with tempfile.TemporaryDirectory() as folder:
@@ -65,15 +66,15 @@ def engine_seconds(count: int, workers: int, cluster: Cluster | None) -> float:
         with Store.create_or_open(path, {"name": "engines"}, tasks=asked) as store:
             done = run(asked, nothing, store, workers=workers, cluster=cluster, watch=clock).done
             assert done == count == sum(1 for _ in store.rows())
-    return clock.last - clock.first
+    return clock.first - clock.begun, clock.last - clock.first
 
 
-def bare_seconds(count: int, client: Any) -> float:
+def bare_seconds(count: int, client: Any) -> tuple[float, float]:
     """The same cells by Dask alone."""
     begun = time.perf_counter()
     futures = client.map(_bare, tasks(count), pure=False)
     assert len(client.gather(futures)) == count
-    return time.perf_counter() - begun
+    return 0.0, time.perf_counter() - begun
 
 
 def _bare(task: Task) -> Result:
@@ -90,15 +91,18 @@ def _bare_cluster(workers: int) -> AbstractContextManager[Any]:
 
 
 def measure(
-    make: Callable[[], AbstractContextManager[Any]], seconds: Callable[[Any], float], count: int
+    make: Callable[[], AbstractContextManager[Any]],
+    seconds: Callable[[Any], tuple[float, float]],
+    count: int,
 ) -> dict[str, float]:
     """Milliseconds a cell, the middle of some rounds, and what starting took."""
     begun = time.perf_counter()
     with make() as made:
         start = time.perf_counter() - begun
-        rounds = [1000 * seconds(made) / count for _ in range(_ROUNDS)]
+        found = [seconds(made) for _ in range(_ROUNDS)]
+    rounds = [1000 * taken / count for _, taken in found]
     return {
-        "start_seconds": start,
+        "start_seconds": start + statistics.median(first for first, _ in found),
         "ms_a_cell": statistics.median(rounds),
         "least": min(rounds),
         "most": max(rounds),

@@ -1,4 +1,5 @@
 import os
+import signal
 
 from hypothesis import settings
 
@@ -6,3 +7,6 @@ from hypothesis import settings
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "explore")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts us in the background has Ctrl-C ignored, which our children would inherit.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,13 +1,26 @@
 """Where `korisk run` has its cells run: options, clusters, and what a dry run says of them."""
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import korisk
 
+from korisk.cli.places import chosen_place, opened
+from korisk.cli.progress import Board, progress
+from korisk.cli.studying import groups
+from korisk.studies import clusters
+from korisk.studies.account import Account, cores
+from korisk.studies.clusters import Cluster
+from korisk.studies.engine import Event
+from korisk.studies.result import Task
 from korisk.studies.store import Store
+from korisk.studies.study import Study
 
 STUDY = """
 name: tiny
@@ -143,3 +156,108 @@ def test_a_dry_run_takes_what_was_measured_before_what_is_predicted(
     with Store.read(out / "study.db") as store:
         seconds = sorted(cell.account.seconds for cell in store.results())
     assert seconds[0] <= said["cells"][2]["seconds"] <= seconds[1]
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, offered: bool, *options: Any, **more: Any
+) -> tuple[bool, str]:
+    """Whether cells ask for a GPU, and the device that they are told, on a made up cluster."""
+
+    @contextmanager
+    def made(*given: object, gpu: bool = False, **_: object) -> Iterator[Cluster]:
+        yield Cluster(client=None, name="made up", gpu=gpu)
+
+    for kind in ("local_cluster", "joined_cluster", "job_cluster"):
+        monkeypatch.setattr(clusters, kind, made)
+    monkeypatch.setattr(clusters, "offers_gpu", lambda cluster: offered)
+    with opened(chosen_place(*options, **more), processes=1) as (cluster, device):
+        assert cluster is not None
+        return cluster.gpu, device
+
+
+def test_a_joined_cluster_uses_gpus_where_there_are_some_or_where_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    join = (None, "tcp://h:1")
+    assert chosen(monkeypatch, True, *join) == (True, "cuda")
+    assert chosen(monkeypatch, False, *join) == (False, "cpu")
+    assert chosen(monkeypatch, True, *join, device="cpu") == (False, "cpu")
+    assert chosen(monkeypatch, False, *join, device="cuda") == (True, "cuda")
+
+
+def test_jobs_use_the_gpus_of_their_profile_unless_told_not_to(
+    profile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chosen(monkeypatch, False, None, None, profile) == (False, "cpu")
+    profile.write_text(PROFILE + "gpus: 1\n")
+    assert chosen(monkeypatch, False, None, None, profile) == (True, "cuda")
+    assert chosen(monkeypatch, False, None, None, profile, device="cpu") == (False, "cpu")
+
+
+def test_what_a_cluster_lacks_is_said_where_nobody_watches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (task,) = tasks_of(1)
+    about: dict[str, Any] = {"task": task, "done": 0, "failed": 0, "total": 1, "skipped": 0}
+    with progress() as watch:
+        assert watch is not None
+        watch(Event(kind="started", **about))
+        watch(Event(kind="waiting", words="no worker is there yet", **about))
+        watch(Event(kind="retried", words="its worker was lost", **about))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "korisk: no worker is there yet"
+    assert second == f"korisk: {task.key}: retried: its worker was lost"
+    with progress(quiet=True) as watch:
+        assert watch is None
+
+
+def test_waiting_leaves_the_cells_that_run_on_the_display() -> None:
+    (task,) = tasks_of(1)
+    about: dict[str, Any] = {"task": task, "done": 0, "failed": 0, "total": 1, "skipped": 0}
+    board = Board()
+    board.take(Event(kind="started", **about))
+    board.take(Event(kind="waiting", words="for others", **about))
+    assert task.key in board._running
+
+
+def tasks_of(count: int) -> list[Task]:
+    return [Task(point="p", seed=seed, spec={}) for seed in range(count)]
+
+
+def test_processes_of_this_machine_are_as_many_on_dask_as_in_the_local_pool() -> None:
+    problem = {"side": 8, "views": 4, "bins": 8}
+    small = Task(point="small", seed=1, spec={"problem": problem})
+    large = Task(point="large", seed=1, spec={"problem": problem | {"side": 256}})
+    for engine in ("local", "dask"):
+        place = chosen_place(engine, device="cpu")
+        assert groups([small, large], place) == [([small], cores()), ([large], 1)]
+        assert groups([small], chosen_place(engine, device="cuda")) == [([small], 0)]
+    joined = chosen_place(None, "tcp://h:1")
+    assert groups([small, large], joined) == [([small, large], 1)]
+
+
+def test_a_dry_run_tells_failed_cells_from_those_to_do_and_one_study_from_another(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    first, _ = Study.read(study).tasks
+    with Store.create_or_open(out / "study.db", {"name": "tiny"}) as store:
+        store.record_failure(first, "no luck", Account(started="now", seconds=1.0))
+    for options, count in (([], 1), (["--retry-failed"], 2)):
+        assert korisk("run", study, "--out", out, "--dry-run", "--json", *options) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert [cell["state"] for cell in said["cells"]] == ["failed", "to do"]
+        assert said["to_do"]["cells"] == count
+    study.write_text(STUDY.replace("name: tiny", "name: other"))
+    assert korisk("run", study, "--out", out, "--dry-run") == 2
+    assert "holds the study 'tiny'" in capsys.readouterr().err
+
+
+def test_loading_the_batch_systems_leaves_ctrl_c_alone() -> None:
+    code = (
+        "import signal; from korisk.studies.clusters import _extra; _extra('dask_jobqueue');"
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

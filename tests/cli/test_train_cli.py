@@ -148,15 +148,17 @@ def test_too_little_memory_is_said_with_what_would_do(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # 64 x 80 weights of 8 bytes with Adam: 120 KiB, three blocks in flight of which 64 are asked
-    # for, and 24 samples of 144 numbers, 27 KiB.
-    given = ["--point", "small", "--device", "cpu", "--blocks", 64, "--out", tmp_path / "out"]
+    # 64 x 80 weights of 8 bytes with Adam: 120 KiB, three times one of 16 blocks, 7.5 KiB, and 24
+    # samples of 144 numbers, 27 KiB.
+    given = ["--point", "small", "--device", "cpu", "--blocks", 16, "--out", tmp_path / "out"]
     monkeypatch.setattr(sharded_job, "free_memory", lambda device: 80 * 1024)
     assert korisk("train", study, *given) == 2
     said = capsys.readouterr().err
     assert "training 5,120 weights takes" in said
     assert "3 ranks, each on a machine of its own, would do" in said
     assert said.count("\n") == 1
+    assert korisk("train", study, *given, "--blocks", 64) == 2  # of one row, which has one owner
+    assert "no number of ranks would do" in capsys.readouterr().err
     monkeypatch.setattr(sharded_job, "free_memory", lambda device: 20 * 1024)
     assert korisk("train", study, *given) == 2
     assert "no number of ranks would do" in capsys.readouterr().err

@@ -137,7 +137,12 @@ class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm_):
+        sparse = any(isinstance(a, torch.Tensor) and a.layout is not torch.strided for a in args)
+        if not sparse and func.overloadpacket in (
+            torch.ops.aten.mm,
+            torch.ops.aten.bmm,
+            torch.ops.aten.addmm_,
+        ):
             left = args[1] if func.overloadpacket is torch.ops.aten.addmm_ else args[0]
             self.flops += 2 * found.numel() * left.shape[-1]
         return found

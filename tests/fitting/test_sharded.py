@@ -159,6 +159,32 @@ def kept(tmp_path: Path, alone: Ranks) -> Path:
     return folder
 
 
+def test_data_are_known_by_their_values_or_by_their_name(tmp_path: Path, alone: Ranks) -> None:
+    inputs, targets = work.data()
+    rounded = inputs * (1 + 1e-15)  # as another way to compute them would give
+    assert not torch.equal(inputs, rounded)
+    resumed: list[int] = []
+
+    def go_on(inputs: torch.Tensor, folder: str, data: str | None) -> None:
+        train_sharded(
+            *(work.network(alone), inputs, targets, work.KEPT),
+            indices=work.batches(work.KEPT),
+            folder=tmp_path / folder,
+            data=data,
+            resumed=resumed.append,
+        )
+
+    go_on(inputs, "values", None)
+    with pytest.raises(KoriskError, match="another training, its data is"):
+        go_on(rounded, "values", None)
+    go_on(inputs, "name", "the same")
+    assert resumed == []
+    go_on(rounded, "name", "the same")
+    assert resumed == [work.KEPT.iterations]
+    with pytest.raises(KoriskError, match="another training, its data is"):
+        go_on(inputs, "name", "another")
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [({"rate": 2e-2}, "rate"), ({"iterations": 30}, "iterations"), ({"batch": 2}, "batch")],
@@ -228,9 +254,10 @@ def test_the_words_of_a_rank_that_fails_are_those_of_the_error() -> None:
         launch([sys.executable, "-c", code], 2)
 
 
-def test_one_rank_that_fails_ends_the_others() -> None:
-    code = "import os, time; time.sleep(600 * int(os.environ['RANK'])); raise SystemExit(7)"
-    with pytest.raises(RuntimeError, match="rank 0 of 2 failed"):
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_rank_that_fails_ends_the_others(rank: int) -> None:
+    code = f"import os, time; time.sleep(600 * (os.environ['RANK'] != '{rank}')); os._exit(7)"
+    with pytest.raises(RuntimeError, match=f"rank {rank} of 2 failed"):
         launch([sys.executable, "-c", code], 2)
 
 

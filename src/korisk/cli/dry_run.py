@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from korisk.cli.output import cells, console, duration, print_json, table
 from korisk.cli.places import Place, device_kind
+from korisk.cli.studying import groups
 from korisk.costs.cost import Estimate, Estimator, Total, total
 from korisk.costs.rates import Rates, rates_for
 from korisk.studies.result import Task
@@ -15,13 +17,14 @@ from korisk.studies.study import Study
 from korisk.theory.footprint import format_bytes
 
 
-def show_cells(study: Study, folder: Path, place: Place, as_json: bool) -> None:
+def show_cells(study: Study, folder: Path, place: Place, *, retry: bool, as_json: bool) -> None:
     """List the cells with their states and estimates, and the job script where there is one."""
     rates = rates_for(device_kind(place))
     states, found = _looked_up(study, folder, rates)
-    todo = [task for task in study.tasks if states[task.key] != "done"]
+    open_states = {"to do", "failed"} if retry else {"to do"}
+    todo = [task for task in study.tasks if states[task.key] in open_states]
     script = _script(place)
-    workers = place.profile.jobs if place.profile is not None else place.workers or 1
+    workers = _workers(study, place)
     whole = total(todo, found, workers=workers)
     if as_json:
         print_json(_as_json(study, states, found, rates, whole, workers, script))
@@ -39,6 +42,7 @@ def _looked_up(study: Study, folder: Path, rates: Rates) -> tuple[dict[str, str]
     if not path.exists():
         return states, Estimator(rates)
     with Store.read(path) as store:
+        store.check_name(study.name)
         store.check(study.tasks)
         for task in study.tasks:
             if store.finished(task):
@@ -46,6 +50,13 @@ def _looked_up(study: Study, folder: Path, rates: Rates) -> tuple[dict[str, str]
             elif store.failed(task):
                 states[task.key] = "failed"
         return states, Estimator(rates, store=store)
+
+
+def _workers(study: Study, place: Place) -> int:
+    if place.profile is not None:
+        return place.profile.jobs
+    here = replace(place, device=device_kind(place))
+    return place.workers or max(1, *(count for _, count in groups(study.tasks, here)))
 
 
 def _script(place: Place) -> str | None:
@@ -80,7 +91,7 @@ def _print_total(whole: Total, workers: int, rates: Rates) -> None:
     ]
     if whole.measured < whole.cells:
         lines.append(f"Predicted from rates measured on {rates.where}; see korisk cost.")
-    console().print(" ".join(lines) if whole.cells else "All cells are there.", highlight=False)
+    console().print(" ".join(lines) if whole.cells else "Nothing is left to do.", highlight=False)
 
 
 def _memory(about: Estimate) -> float:

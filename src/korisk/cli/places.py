@@ -66,6 +66,11 @@ class Place:
     workers: int | None = None  # as given
     device: str = "auto"  # as given
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether cells may run on other machines than this one."""
+        return self.scheduler is not None or self.profile is not None
+
 
 def chosen_place(
     engine: str | None = None,
@@ -88,7 +93,6 @@ def chosen_place(
     profile = None if slurm is None else JobProfile.read(slurm)
     if profile is not None and workers is not None:
         profile = profile.model_copy(update={"jobs": workers})
-        profile.check("--workers")
     if _checked_device(device).startswith("cuda") and profile is not None and not profile.gpus:
         raise KoriskError(f"--device {device} needs jobs with a GPU; write gpus: 1 in {slurm}")
     return Place(
@@ -117,8 +121,7 @@ def _check_workers(workers: int | None, *, dask: bool, joined: bool) -> None:
 def settled(place: Place) -> Place:
     """The place with its device named, before anything is made or started."""
     _torch()
-    elsewhere = place.scheduler is not None or place.profile is not None
-    return place if elsewhere else replace(place, device=chosen_device(place.device))
+    return place if place.elsewhere else replace(place, device=chosen_device(place.device))
 
 
 def _torch() -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -20,19 +21,20 @@ _BAR = 24  # characters
 
 @contextmanager
 def progress(*, quiet: bool = False) -> Iterator[Watch | None]:
-    """What to pass as `watch` to the engine; None, and no display, where nobody would see one."""
+    """What to pass as `watch` to the engine: a display in a terminal, lines elsewhere, or None."""
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if quiet:
         yield None
+        return
+    if not console.is_terminal:
+        yield _say_what_went_wrong
         return
     board = Board()
 
     def watch(event: Event) -> None:
         board.take(event)
         if event.kind in {"failed", "retried", "waiting"}:
-            why = (event.words.splitlines() or [""])[0]
-            about = "" if event.kind == "waiting" else f"{event.task.key}: {event.kind}: "
-            live.console.print(Text(f"{about}{why}"))
+            live.console.print(Text(_line(event)))
 
     with Live(
         console=console,
@@ -42,6 +44,17 @@ def progress(*, quiet: bool = False) -> Iterator[Watch | None]:
         redirect_stdout=False,  # stdout may lead elsewhere
     ) as live:
         yield watch
+
+
+def _say_what_went_wrong(event: Event) -> None:
+    """For logs; failures are named at the end of a run anyway."""
+    if event.kind in {"retried", "waiting"}:
+        typer.echo(f"korisk: {_line(event)}", err=True)
+
+
+def _line(event: Event) -> str:
+    why = (event.words.splitlines() or [""])[0]
+    return why if event.kind == "waiting" else f"{event.task.key}: {event.kind}: {why}"
 
 
 class Board:

@@ -56,7 +56,7 @@ def run(
     place = chosen_place(engine, scheduler, slurm, workers=workers, device=device)
     folder = out if out is not None else Path(path.stem)
     if dry_run:
-        show_cells(study, folder, place, as_json)
+        show_cells(study, folder, place, retry=retry_failed, as_json=as_json)
         return
     summary = run_tasks(
         study.tasks,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,15 +53,15 @@ def run_tasks(
         ) from None
     with warnings_as_lines():
         made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
-    with made as store, ExitStack() as stack:
-        cluster, device = None, asked.device
-        if any(retry or not store.failed(task) for task in store.missing(tasks)):
-            processes = max(workers for _, workers in _groups(tasks, "cpu"))
-            cluster, device = stack.enter_context(opened(asked, processes=processes))
-        groups = [(list(tasks), 1)] if cluster is not None else _groups(tasks, device)
+    with made as store:
         parts = []
-        for group, default in groups:
-            with progress(quiet=quiet) as watch:
+        for group, default in groups(tasks, asked):
+            idle = all(store.failed(task) and not retry for task in store.missing(group))
+            place_of_group = Place(device="cpu") if idle else asked  # nothing is started for it
+            with (
+                opened(place_of_group, processes=max(1, default)) as (cluster, device),
+                progress(quiet=quiet) as watch,
+            ):
                 parts.append(
                     run(
                         group,
@@ -83,15 +82,18 @@ def run_tasks(
     )
 
 
-def _groups(tasks: Sequence[Task], device: str) -> list[tuple[list[Task], int]]:
+def groups(tasks: Sequence[Task], place: Place) -> list[tuple[list[Task], int]]:
+    """Tasks to run one group after the other, with the processes of this machine for each."""
     from korisk.studies.account import cores
 
-    if device != "cpu":
+    if place.elsewhere:
+        return [(list(tasks), 1)]
+    if place.device != "cpu":
         return [(list(tasks), 0)]
     small = [task for task in tasks if not _is_large(task)]
     large = [task for task in tasks if _is_large(task)]
-    groups = [(small, cores()), (large, 1)]
-    return [(group, workers) for group, workers in groups if group]
+    parts = [(small, cores()), (large, 1)]
+    return [(group, workers) for group, workers in parts if group]
 
 
 def _is_large(task: Task) -> bool:

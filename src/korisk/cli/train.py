@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,8 +88,10 @@ def train(
         recipe=Recipe(
             optimiser=optimiser,  # type: ignore[arg-type]
             rate=rate,
-            iterations=iterations,
-            batch=batch,
+            iterations=_checks.count(
+                "--iterations", iterations, at_least=1, at_most=10**7, remedy="try 1000"
+            ),
+            batch=_checks.count("--batch", batch, at_least=1, at_most=10**5, remedy="try 4"),
             momentum=momentum,
         ),
         every=_checks.count("--every", every, at_least=1, remedy="try 100"),
@@ -102,16 +105,14 @@ def train(
         "--blocks", job.block_count, at_least=1, at_most=job.scanner.side**2, remedy="leave it out"
     )
     if launched():
-        work(job, _tell)
+        work(job, _tell, _tell_resumed)
         return
     first = os.environ.get("RANK", "0") == "0"
     with _locked(job) if first else nullcontext():
         refuse_what_does_not_fit(job)
-        if first:
-            _say_where_it_stands(job)
         with _display(job, quiet=as_json or not first) as hear:
             if job.ranks == 1 or among_ranks():
-                work(job, hear)
+                work(job, hear, partial(_say_where_it_stands, job))
             else:
                 _launch(job, hear)
     if first:
@@ -183,13 +184,11 @@ def _locked(job: Job) -> Iterator[None]:
         lock.release()
 
 
-def _say_where_it_stands(job: Job) -> None:
-    from korisk.fitting.sharded import newest_iteration
-
-    done, whole = newest_iteration(job.checkpoints), job.recipe.iterations
+def _say_where_it_stands(job: Job, done: int) -> None:
+    whole = job.recipe.iterations
     if done == whole:
         typer.echo(f"korisk: all {whole:,} iterations were done before", err=True)
-    elif done:
+    else:
         typer.echo(f"korisk: resuming at iteration {done:,} of {whole:,}", err=True)
 
 
@@ -244,12 +243,19 @@ def _command(job: Job) -> list[str]:
     return [*command, "--", str(job.study)]
 
 
+def _tell_resumed(done: int) -> None:
+    print(json.dumps({"resumed": done}), flush=True)
+
+
 def _launch(job: Job, hear: Hear) -> None:
     from korisk.fitting.sharded import launch
 
     def listen(line: str) -> None:
         try:
             said = json.loads(line)
+            if "resumed" in said:
+                _say_where_it_stands(job, int(said["resumed"]))
+                return
             hear(int(said["done"]), float(said["loss"]))
         except (ValueError, KeyError, TypeError):
             pass  # a library's words

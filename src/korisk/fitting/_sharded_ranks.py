@@ -11,9 +11,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 import torch
@@ -155,22 +154,24 @@ def launch(command: Sequence[str], ranks: int, *, hear: Hear | None = None) -> N
     """
     # Held here, so that it outlives all ranks; the port is any that is free.
     store = dist.TCPStore(_HERE, 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
-    with tempfile.TemporaryDirectory(prefix="korisk-ranks-") as folder:
+    with ExitStack() as stack:
+        # Without names: nothing of them is left, however this process ends.
+        words = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(ranks)]
         processes: list[subprocess.Popen[bytes]] = []
         try:
             for rank in range(ranks):  # one by one: those that were started are ended if one fails
-                processes += [_start(command, rank, ranks, store.port, Path(folder))]
+                processes += [_start(command, rank, ranks, store.port, words[rank])]
             listener = threading.Thread(target=_listen, args=(processes[0].stdout, hear))
             listener.start()
             _wait(processes)
         finally:
             _end(processes)
         listener.join()
-        _raise_failure(processes, Path(folder))
+        _raise_failure(processes, words)
 
 
 def _start(
-    command: Sequence[str], rank: int, ranks: int, port: int, folder: Path
+    command: Sequence[str], rank: int, ranks: int, port: int, words: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
@@ -183,19 +184,19 @@ def _start(
     environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // ranks)))
     if sys.platform == "linux":  # all ranks are here: nothing of theirs needs to leave the machine
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with _words(folder, rank).open("wb") as words:
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,  # which the rank watches; see _end_with_the_launcher
-            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-            stderr=words,
-            start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the ranks
-        )
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,  # which the rank watches; see _end_with_the_launcher
+        stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+        stderr=words,
+        start_new_session=True,  # Ctrl-C reaches the launcher alone, which ends the ranks
+    )
 
 
-def _words(folder: Path, rank: int) -> Path:
-    return folder / f"rank-{rank}"
+def _read(words: IO[bytes]) -> str:
+    words.seek(0)
+    return words.read().decode(errors="replace")
 
 
 def _listen(stream: IO[bytes] | None, hear: Hear | None) -> None:
@@ -209,7 +210,7 @@ def _listen(stream: IO[bytes] | None, hear: Hear | None) -> None:
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Until all are done, or one has failed and the others had time to say why they did."""
     deadline = None
-    while any(process.poll() is None for process in processes):
+    while None in [process.poll() for process in processes]:  # all are asked, each time
         if deadline is None and any(process.returncode for process in processes):
             deadline = time.monotonic() + _GRACE
         if deadline is not None and time.monotonic() > deadline:
@@ -232,12 +233,14 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.stdin.close()
 
 
-def _raise_failure(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
+def _raise_failure(
+    processes: Sequence[subprocess.Popen[bytes]], said_by: Sequence[IO[bytes]]
+) -> None:
     """The failure that explains the others: a rank alone fails again for want of its partners."""
     failed = [rank for rank, process in enumerate(processes) if process.returncode]
     if not failed:
         return
-    words = {rank: _words(folder, rank).read_text(errors="replace") for rank in failed}
+    words = {rank: _read(said_by[rank]) for rank in failed}
     for rank in failed:
         if processes[rank].returncode == KoriskError.exit_code:
             said = re.findall(r"^korisk: (.*)$", words[rank], re.MULTILINE)
@@ -251,4 +254,5 @@ def _raise_failure(processes: Sequence[subprocess.Popen[bytes]], folder: Path) -
                 f"rank {rank} of {len(processes)} was ended by signal {ended_by}{why}; run again "
                 "to go on from the last checkpoint"
             )
-    raise RuntimeError(f"rank {failed[0]} of {len(processes)} failed:\n{words[failed[0]]}")
+    own = [rank for rank in failed if processes[rank].returncode != -signal.SIGTERM] or failed
+    raise RuntimeError(f"rank {own[0]} of {len(processes)} failed:\n{words[own[0]]}")

@@ -91,6 +91,8 @@ def train_sharded(
     folder: str | PathLike[str] | None = None,
     every: int = 500,
     progress: Progress | None = None,
+    resumed: Callable[[int], None] | None = None,
+    data: str | None = None,
 ) -> ShardedTraining:
     """Fit a sharded network in place, as `korisk.fitting.train` fits a whole one.
 
@@ -98,17 +100,21 @@ def train_sharded(
     a step is that of the whole batch whatever the number of ranks. Every `every` iterations the
     losses are looked at (one that is not finite ends the training), a checkpoint is written into
     `folder`, of which the last two are kept, and rank 0 calls `progress`. Where there is a
-    checkpoint already, training goes on from the newest, on as many ranks as there are now.
+    checkpoint already, training goes on from the newest, on as many ranks as there are now, and
+    rank 0 says from which iteration to `resumed`. A checkpoint belongs to its data, by their values
+    or by the name `data` that they have, if their values may differ by rounding.
     """
     _check_pool(network, inputs, targets)
     chosen = _checked_indices(network, recipe, len(inputs), indices, generator)
     _checks.count("every", every, at_least=1, remedy="try 500")
-    trainer = _Trainer(network, inputs, targets, recipe, chosen)
+    trainer = _Trainer(network, inputs, targets, recipe, chosen, data)
     kept = None
     if folder is not None:
         kept = Checkpoints(Path(folder), trainer.identity, network.ranks)
         trainer.resume(kept)
     begun = trainer.done
+    if begun and resumed is not None and network.ranks.first:
+        resumed(begun)
     for mark in [*range(every, recipe.iterations, every), recipe.iterations]:
         if mark <= begun:
             continue
@@ -130,6 +136,7 @@ class _Trainer:
         targets: Tensor,
         recipe: Recipe,
         indices: Tensor,
+        data: str | None,
     ) -> None:
         self.network, self.recipe = network, recipe
         self.indices = indices.to(inputs.device)
@@ -138,7 +145,7 @@ class _Trainer:
         self.losses = torch.zeros(
             recipe.iterations, dtype=torch.float64, device=network.ranks.device
         )
-        self.identity = _identity(network, recipe, inputs, targets, indices)
+        self.identity = _identity(network, recipe, inputs, targets, indices, data)
         self.done = 0
         self.seconds = 0.0
 
@@ -279,10 +286,17 @@ def _optimiser(held: nn.Parameter, recipe: Recipe) -> torch.optim.Optimizer:
 
 
 def _identity(
-    network: ShardedDense, recipe: Recipe, inputs: Tensor, targets: Tensor, indices: Tensor
+    network: ShardedDense,
+    recipe: Recipe,
+    inputs: Tensor,
+    targets: Tensor,
+    indices: Tensor,
+    data: str | None,
 ) -> dict[str, object]:
     """What must be the same for a checkpoint to be one of this training; ranks may differ."""
-    seen = _spread(torch.unique(indices)).to(inputs.device)
+    if data is None:
+        seen = _spread(torch.unique(indices)).to(inputs.device)
+        data = _checkpoint.fingerprint([inputs[seen], targets[seen]])
     return {
         **asdict(recipe),
         "shape": f"{shape_text(network.domain)} -> {shape_text(network.range)}",
@@ -293,7 +307,7 @@ def _identity(
         "precision": str(network.dtype),
         "number of samples": len(inputs),
         "order of samples": _checkpoint.fingerprint([indices]),
-        "data": _checkpoint.fingerprint([inputs[seen], targets[seen]]),
+        "data": data,
     }
 
 

@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -402,9 +403,26 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
+@contextmanager
+def _interrupt_kept() -> Iterator[None]:
+    """dask-jobqueue makes Ctrl-C a plain exit when it is imported; here it stays what it was."""
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if here and before is not None and signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)
+
+
 def _extra(name: str) -> Any:
     try:
-        return import_module(name)
+        with _interrupt_kept():
+            return import_module(name)
+    except ValueError as error:  # it sets a handler of signals, which the main thread alone may
+        raise KoriskError(
+            f"{name} cannot be loaded here: {error}; start from the main thread"
+        ) from None
     except ImportError as missing:
         package = name.replace("_", "-")
         raise MissingExtraError(

@@ -28,6 +28,7 @@ _SURVEY = 0.5  # seconds between two looks at who is there
 _SILENCE = 15.0  # seconds in which a scheduler answers, if it is there
 _FETCH = 60.0  # seconds after which to look whether a result's worker is still there
 _QUIET_WAIT = 2.0  # seconds without a worker before that is said
+_SLOW_START = 30.0  # the same where workers are there and load what they need
 _STARTS = 4  # workers in a row that may be lost before they have greeted
 _RENEWAL = 30.0  # seconds between two looks after lost jobs
 _CANCELLED = (CancelledError, asyncio.CancelledError)  # distributed's has been either
@@ -124,17 +125,22 @@ class DaskPool:
             self._renewed = clock
 
     def _mind_loneliness(self, clock: float) -> None:
-        if any(hand.fit for hand in self._hands.values()):
+        if any(hand.process and hand.fit for hand in self._hands.values()):
             self._alone_since, self._told = None, False
             return
         self._alone_since = clock if self._alone_since is None else self._alone_since
         alone = clock - self._alone_since
-        lack = "no worker with a GPU" if self._hands else "no worker"
-        if alone >= self._cluster.patience:
+        lack = "no worker"
+        if any(hand.process for hand in self._hands.values()):
+            lack = "no worker with a GPU"
+        elif self._hands:
+            lack = "no worker that answers"
+        silent = lack == "no worker that answers"  # they may be busy for others, or slow to load
+        if alone >= self._cluster.patience and not silent:
             raise KoriskError(
                 f"{self._cluster.name}: {lack} for {alone:.0f} s; {self._cluster.remedy}"
             )
-        if alone >= _QUIET_WAIT and not self._told and self._queue:
+        if alone >= (_SLOW_START if silent else _QUIET_WAIT) and not self._told and self._queue:
             self._told = True
             self._book.waiting(self._queue.first(), f"{self._cluster.name}: {lack} is there yet")
 
@@ -211,19 +217,22 @@ class DaskPool:
 
     def _given(self, hand: _Hand) -> Any:
         """What the worker gave; None where that is lost, and an exception where it gave one."""
+        patience = _FETCH
         while True:
             try:
-                return hand.future.result(timeout=_FETCH)
-            except _CANCELLED:
-                self._present()  # raises where it was the scheduler that was lost
-                return None
+                return hand.future.result(timeout=patience)
             except TimeoutError:  # does the worker live that has it?
                 if hand.address not in self._present():
                     return None
+                patience *= 2  # a large result on a slow line
             except Exception as error:
-                if type(error).__module__.startswith("distributed"):  # as KilledWorker
+                self._present()  # raises where it was the scheduler that was lost
+                if isinstance(error, _CANCELLED) or _of_dask(error):
                     return None
                 return error if hand.task is None else self._failure(hand, _line(error))
+            except _CANCELLED:
+                self._present()
+                return None
 
     def _get_to_know(self, hand: _Hand, greeting: Any) -> None:
         if isinstance(greeting, Exception):
@@ -306,6 +315,11 @@ class DaskPool:
 
 def _note(notices: "queue.SimpleQueue[tuple[str, float | None]]", key: str, future: object) -> None:
     notices.put((key, None))
+
+
+def _of_dask(error: Exception) -> bool:
+    """Whether the cluster failed and not the cell, as with KilledWorker or a closed line."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("distributed")
 
 
 def _check_versions(address: str, there: dict[str, str]) -> None:

@@ -39,6 +39,7 @@ class _Call:
 
 def greet(pickled_work: bytes) -> dict[str, Any]:
     """Who this worker is and what it has, in plain values: versions may differ."""
+    _never_pause(_dask_worker())
     try:
         _work(pickled_work)
         problem = ""
@@ -51,6 +52,13 @@ def greet(pickled_work: bytes) -> dict[str, Any]:
         "gpu": _dask_worker().state.total_resources.get("GPU", 0) >= 1,
         "problem": problem,
     }
+
+
+def _never_pause(worker: Any) -> None:
+    """Have a worker take cells however much memory the last one left: paused, it would not end."""
+    for name in ("memory_target_fraction", "memory_spill_fraction", "memory_pause_fraction"):
+        with suppress(AttributeError):
+            setattr(worker.memory_manager, name, False)
 
 
 def run_there(process: str, topic: str, key: str, pickled_work: bytes, task: Task) -> bytes:

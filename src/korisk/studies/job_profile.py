@@ -96,6 +96,13 @@ def _texts(profile: JobProfile) -> list[str]:
             "walltime must be HH:MM:SS or D-HH:MM:SS, a minute or more, "
             f'got {shown(profile.walltime)}; write "02:00:00"'
         )
+    odd = {"python": "\"'", "local_directory": "\"'", "log_directory": "\"' "}
+    problems += [
+        f"{name} must have no quotes{' or blanks' * (' ' in marks)}, got {shown(text)}; choose "
+        "another path"
+        for name, marks in odd.items()
+        if set(marks) & set(text := getattr(profile, name) or "")
+    ]
     names = ("queue", "account", "python", "interface", "local_directory", "log_directory")
     lines = [(name, getattr(profile, name)) for name in names]
     lines += [("directives", line) for line in profile.directives]

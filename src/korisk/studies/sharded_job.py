@@ -21,6 +21,7 @@ from korisk.operators.engines import free_memory
 from korisk.problems import CtScanner, Pairs, measure
 from korisk.studies.account import versions
 from korisk.studies.cells import pools_of, scanner_of
+from korisk.studies.result import Task
 from korisk.theory.footprint import format_bytes, sharded_blocks, sharded_bytes, share_bytes
 
 Hear = Callable[[int, float], None]  # iterations done, mean loss since the last call
@@ -64,12 +65,20 @@ class Job:
         scanner = self.scanner
         rows, columns = scanner.side**2, scanner.views * scanner.bins
         size = scanner.dtype.itemsize
-        return self.blocks or sharded_blocks(rows, columns, itemsize=size)
+        if self.blocks is not None:
+            return self.blocks
+        return sharded_blocks(rows, columns, itemsize=size)
 
     @property
     def parameters(self) -> int:
         """Weights of the network."""
         return self.scanner.side**2 * self.scanner.views * self.scanner.bins
+
+    @property
+    def data(self) -> str:
+        """What the samples are: a projector's values depend in the last bits on where it runs."""
+        task = Task(point=self.point, seed=self.seed, spec=self.spec["problem"])
+        return f"{task.spec_hash}, seed {self.seed}"
 
     @property
     def checkpoints(self) -> Path:
@@ -89,11 +98,16 @@ class Job:
             return None
         return content if isinstance(content, dict) else None
 
+    @property
+    def _useful_ranks(self) -> int:
+        """Rows of a block are dealt out whole: ranks beyond them get none of it."""
+        return max(1, self.scanner.side**2 // self.block_count)
+
     def predicted(self, ranks: int) -> int:
         """Bytes on the device of each rank, data apart."""
         return sharded_bytes(
             self.parameters,
-            ranks=ranks,
+            ranks=min(ranks, self._useful_ranks),
             optimiser=self.recipe.optimiser,
             blocks=self.block_count,
             momentum=bool(self.recipe.momentum),
@@ -166,7 +180,7 @@ def _fewest_ranks(job: Job, free: int, data: int) -> int | None:
 # --- Running -------------------------------------------------------------------------------------
 
 
-def work(job: Job, hear: Hear) -> None:
+def work(job: Job, hear: Hear, resumed: Callable[[int], None]) -> None:
     """What each rank does."""
     with joined(job.device) as ranks:
         pairs, test = _data(job, ranks)
@@ -192,6 +206,8 @@ def work(job: Job, hear: Hear) -> None:
             folder=job.checkpoints,
             every=job.every,
             progress=hear,
+            resumed=resumed,
+            data=job.data,
         )
         metrics = _measured(network, test)
         if ranks.first:

@@ -229,6 +229,15 @@ class Store:
                 for _, task, account, _, error in self._cells("failed")
             ]
 
+    def check_name(self, name: str) -> None:
+        """Refuse a study of another name."""
+        known = self.study.get("name")
+        if known != name:
+            raise KoriskError(
+                f"{self.path}: holds the study {known!r}, and this one is {name!r}; "
+                "choose another --out"
+            )
+
     def check(self, tasks: Iterable[Task]) -> None:
         """Refuse tasks that contradict each other, or results that are there."""
         specs = self._specs()
@@ -291,12 +300,7 @@ class Store:
             problem = self._fetch("PRAGMA quick_check(1)")[0][0]
             if problem != "ok":
                 raise sqlite3.DatabaseError(problem)
-            known = self.study.get("name")
-            if known != name:
-                raise KoriskError(
-                    f"{self.path}: holds the study {known!r}, and this one is {name!r}; "
-                    "choose another --out"
-                )
+            self.check_name(name)
             self.check(tasks)
             self._connection.execute(f"PRAGMA journal_mode = {self._journal()}")
             self._connection.execute("PRAGMA synchronous = FULL")
