@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -480,6 +481,11 @@ def test_the_store_takes_no_more_than_is_said() -> None:
     size = sum(len(array.content) for array in packed.arrays)
     size += sum(len(text) for row in packed.rows for text in (row[2], row[3]))
     assert stored_bytes(spec) / 8 < size <= stored_bytes(spec)
+    whole = sum(
+        math.prod(json.loads(array.shape)) * np.dtype(array.dtype).itemsize
+        for array in packed.arrays
+    )
+    assert stored_bytes(spec) == pytest.approx(whole + 1024 * len(packed.rows))
 
 
 def test_the_sweep_of_the_examples_is_costed_without_pytorch() -> None:

@@ -197,6 +197,15 @@ def test_another_trainings_checkpoint_is_refused(
         work.trained(alone, Recipe(**settings | change), kept)
 
 
+def test_a_checkpoint_whose_files_changed_is_refused(kept: Path, alone: Ranks) -> None:
+    (file,) = (kept / "iteration-00000020").glob("*.distcp")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(KoriskError, match="not as they were written"):
+        work.trained(alone, work.KEPT, kept)
+
+
 class Hostile:
     """Makes a folder when it is unpickled."""
 
@@ -315,6 +324,15 @@ def test_what_cannot_be_is_said(alone: Ranks) -> None:
     ):
         with pytest.raises(KoriskError, match=words):
             train_sharded(net, *pool, work.KEPT, indices=work.batches(work.KEPT))
+
+
+def test_a_last_step_that_diverges_is_seen(alone: Ranks) -> None:
+    recipe = Recipe(optimiser="sgd", rate=1e308, iterations=1, batch=3)
+    inputs, targets = work.data()
+    with pytest.raises(KoriskError, match="training diverged"):
+        train_sharded(
+            *(work.network(alone), 1e3 * inputs, targets, recipe), indices=work.batches(recipe)
+        )
 
 
 def test_a_diverging_training_ends(alone: Ranks) -> None:

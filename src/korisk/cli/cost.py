@@ -73,12 +73,15 @@ def cost(
     found = {task.point: costs(task.spec, known, ranks=ranks, memory=room) for task in firsts}
     both = total(study.tasks, estimator, workers=workers)
     if as_json:
-        points = [_point_json(task, found[task.point], estimator(task)) for task in firsts]
+        points = [_point_json(task, found[task.point], estimator(task), known) for task in firsts]
         print_json(_json(study, known, workers, points, both))
         return
     for task in firsts:
         _print_point(task, found[task.point], estimator(task), known)
     _print_total(study, both, workers, known, _beyond(found))
+    needed = both.memory if both.device_memory is None else both.device_memory
+    if room is not None and needed > room:
+        console().print(f"A cell does not fit in the {memory:g} GiB of --memory.", highlight=False)
 
 
 def _check(device: str | None, workers: int, ranks: int, memory: float | None) -> None:
@@ -158,7 +161,6 @@ def _print_point(task: Task, found: list[Cost], about: Estimate, rates: Rates) -
 
 
 def _row(each: Cost, rates: Rates) -> list[str]:
-    inside = each.memory + (0 if rates.device == "cuda" else rates.baseline)
     return [
         "*" if each.way.used else "",
         each.way.model,
@@ -169,8 +171,13 @@ def _row(each: Cost, rates: Rates) -> list[str]:
         number(each.operations, 3),
         duration(each.seconds),
         _name(smallest(each.memory, CARDS)),
-        _name(smallest(inside, NODES)),
+        _name(_node(each, rates)),
     ]
+
+
+def _node(each: Cost, rates: Rates) -> Device | None:
+    """The smallest node for a way, with the process itself where that lies in the same memory."""
+    return smallest(each.memory + (0 if rates.device == "cuda" else rates.baseline), NODES)
 
 
 def _name(device: Device | None) -> str:
@@ -237,16 +244,16 @@ def _json(
     }
 
 
-def _point_json(task: Task, found: list[Cost], about: Estimate) -> dict[str, Any]:
+def _point_json(task: Task, found: list[Cost], about: Estimate, rates: Rates) -> dict[str, Any]:
     return {
         "point": task.point,
         "cell": asdict(about),
-        "ways": [_way_json(each) for each in found],
+        "ways": [_way_json(each, rates) for each in found],
     }
 
 
-def _way_json(each: Cost) -> dict[str, Any]:
-    card, node = smallest(each.memory, CARDS), smallest(each.memory, NODES)
+def _way_json(each: Cost, rates: Rates) -> dict[str, Any]:
+    card, node = smallest(each.memory, CARDS), _node(each, rates)
     return {
         "model": each.way.model,
         "way": each.way.name,

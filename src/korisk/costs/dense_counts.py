@@ -63,11 +63,10 @@ def gradient(plan: Plan, optimiser: str, *, ranks: int = 1) -> tuple[Stage, ...]
     """
     scan, item = plan.scan, plan.scan.itemsize
     weights = scan.rays * scan.pixels
-    each = weights / ranks
-    # Weights are read, their gradient is written, and the update passes over both and over every
-    # memory, reading and writing.
-    moved = (5 + 3 * MEMORIES[optimiser]) * each * item
-    steps, flops = RECIPE["iterations"], 4 * RECIPE["batch"] * each
+    # Every rank reads all weights, block by block, and writes their gradient, for its samples; the
+    # update passes over its share of both and of every memory, reading and writing.
+    moved = (2 + (3 + 3 * MEMORIES[optimiser]) / ranks) * weights * item
+    steps, flops = RECIPE["iterations"], 4 * RECIPE["batch"] * weights / ranks
     trained = (plan.matmul(flops, steps), stream(moved, steps), *plan.metrics())
     if ranks == 1:
         state = float((2 + MEMORIES[optimiser]) * item * weights)

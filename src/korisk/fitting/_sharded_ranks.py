@@ -163,11 +163,11 @@ def launch(command: Sequence[str], ranks: int, *, hear: Hear | None = None) -> N
                 processes += [_start(command, rank, ranks, store.port, words[rank])]
             listener = threading.Thread(target=_listen, args=(processes[0].stdout, hear))
             listener.start()
-            _wait(processes)
+            first = _wait(processes)
         finally:
             _end(processes)
         listener.join()
-        _raise_failure(processes, words)
+        _raise_failure(processes, words, first)
 
 
 def _start(
@@ -207,14 +207,20 @@ def _listen(stream: IO[bytes] | None, hear: Hear | None) -> None:
                 hear(line.decode(errors="replace").rstrip("\n"))
 
 
-def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Until all are done, or one has failed and the others had time to say why they did."""
-    deadline = None
-    while None in [process.poll() for process in processes]:  # all are asked, each time
-        if deadline is None and any(process.returncode for process in processes):
+def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    """Until all are done, or one has failed and the others had time to say why they did.
+
+    Gives the ranks that were seen to fail first.
+    """
+    first: list[int] = []
+    deadline = 0.0
+    while True:
+        codes = [process.poll() for process in processes]
+        if not first and any(codes):
+            first = [rank for rank, code in enumerate(codes) if code]
             deadline = time.monotonic() + _GRACE
-        if deadline is not None and time.monotonic() > deadline:
-            return
+        if None not in codes or (first and time.monotonic() > deadline):
+            return first
         time.sleep(_PAUSE)
 
 
@@ -234,7 +240,7 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _raise_failure(
-    processes: Sequence[subprocess.Popen[bytes]], said_by: Sequence[IO[bytes]]
+    processes: Sequence[subprocess.Popen[bytes]], said_by: Sequence[IO[bytes]], first: list[int]
 ) -> None:
     """The failure that explains the others: a rank alone fails again for want of its partners."""
     failed = [rank for rank, process in enumerate(processes) if process.returncode]
@@ -248,11 +254,11 @@ def _raise_failure(
                 raise KoriskError(said[-1])
     for rank in failed:
         ended_by = -processes[rank].returncode
-        if ended_by > 0 and ended_by != signal.SIGTERM:  # with which we end them ourselves
+        if ended_by > 0 and (rank in first or ended_by != signal.SIGTERM):  # ours, if later
             why = ", perhaps for want of memory" if ended_by == signal.SIGKILL else ""
             raise KoriskError(
                 f"rank {rank} of {len(processes)} was ended by signal {ended_by}{why}; run again "
                 "to go on from the last checkpoint"
             )
-    own = [rank for rank in failed if processes[rank].returncode != -signal.SIGTERM] or failed
-    raise RuntimeError(f"rank {own[0]} of {len(processes)} failed:\n{words[own[0]]}")
+    rank = (first or failed)[0]
+    raise RuntimeError(f"rank {rank} of {len(processes)} failed:\n{words[rank]}")

@@ -11,6 +11,7 @@ import json
 import pickle
 import re
 import shutil
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ _KEPT = 2
 _NAME = re.compile(r"iteration-(\d{8,})")
 _ABOUT = "training.json"
 _MAX_ABOUT = 10**6  # bytes
+_PIECE = 2**24  # bytes that are read at once
 _REMEDY = "delete the folder to train from the start, or name another"
 
 _PARTS = "torch.distributed.checkpoint.metadata"
@@ -73,8 +75,10 @@ class Checkpoints:
                 partial.mkdir()
             self.ranks.wait()
             save(dict(state), storage_writer=FileSystemWriter(partial))
+            sums = self._sums(partial, sorted(path.name for path in partial.iterdir()))
             if self.ranks.first:
                 about = {"format": FORMAT, "iteration": iteration, "identity": self.identity}
+                about |= {"crc32": sums}
                 (partial / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
                 partial.rename(target)
                 self._prune()
@@ -84,6 +88,11 @@ class Checkpoints:
                 f"{target}: the checkpoint cannot be written: {_reason(error)}; look at the disk's "
                 "free space and rights"
             ) from None
+
+    def _sums(self, folder: Path, names: list[str]) -> dict[str, int]:
+        """Check sums of files, which the ranks read in turns."""
+        own = {name: _crc32(folder / name) for name in names[self.ranks.rank :: self.ranks.size]}
+        return {name: max(self.ranks.gather(own.get(name, 0))) for name in names}
 
     def _prune(self) -> None:
         for iteration in _whole(self.folder)[:-_KEPT]:
@@ -96,6 +105,11 @@ class Checkpoints:
         path = self.folder / _name(iteration)
         _require_same(path, stored_identity(path), self.identity)
         try:
+            kept = _about(path).get("crc32")
+            if not isinstance(kept, dict) or any(Path(name).name != name for name in kept):
+                raise ValueError("it does not say what its files are")
+            if self._sums(path, sorted(kept)) != kept:
+                raise ValueError("its files are not as they were written")
             load(dict(state), storage_reader=_Reader(path))
         except KoriskError:
             raise
@@ -111,14 +125,29 @@ def newest_iteration(folder: Path) -> int:
     return max(_whole(folder), default=0)
 
 
-def stored_identity(path: Path) -> dict[str, Any]:
-    """Which training a checkpoint belongs to."""
+def _about(path: Path) -> dict[str, Any]:
     try:
         with (path / _ABOUT).open("rb") as file:
             about = json.loads(file.read(_MAX_ABOUT))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise KoriskError(f"{path}: is not a checkpoint: {_reason(error)}; {_REMEDY}") from None
-    identity = about.get("identity") if isinstance(about, dict) else None
+    return about if isinstance(about, dict) else {}
+
+
+def _crc32(path: Path) -> int:
+    if not path.is_file():
+        raise ValueError(f"{path.name} is not there")
+    total = 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            total = zlib.crc32(piece, total)
+    return total
+
+
+def stored_identity(path: Path) -> dict[str, Any]:
+    """Which training a checkpoint belongs to."""
+    about = _about(path)
+    identity = about.get("identity")
     if not isinstance(identity, dict) or about.get("format") != FORMAT:
         raise KoriskError(f"{path}: is not a checkpoint of korisk's sharded training; {_REMEDY}")
     return identity

@@ -159,11 +159,13 @@ class _Trainer:
         self.done = mark
         wrong = (~torch.isfinite(recent)).nonzero()  # which waits for the device
         self.seconds += time.perf_counter() - begun
-        if len(wrong):
+        sound = all(bool(torch.isfinite(update.block.own).all()) for update in self.updates)
+        if len(wrong) or not all(self.network.ranks.gather(sound)):
+            iteration = before + int(wrong[0]) + 1 if len(wrong) else mark
             raise KoriskError(
-                f"training diverged: the loss is not finite at iteration "
-                f"{before + int(wrong[0]) + 1:,} of {self.recipe.iterations:,}; lower the rate, "
-                f"now {self.recipe.rate:g}"
+                f"training diverged: the loss or a weight is not finite at iteration "
+                f"{iteration:,} of {self.recipe.iterations:,}; lower the rate, now "
+                f"{self.recipe.rate:g}"
             )
 
     def _step(self, iteration: int) -> None:

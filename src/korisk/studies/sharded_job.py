@@ -269,5 +269,7 @@ def _write(
     }
     if not made.steps:  # what they cost was measured when they were made
         before = job.read_result() or {}
+        if before.get("losses") == content["losses"]:
+            return  # what is there is the result of these very steps
         content |= {name: before[name] for name in (*cost, "resumed_at") if name in before}
     write_text(job.result, json.dumps(content, indent=1, allow_nan=False) + "\n")
