@@ -156,6 +156,19 @@ def test_a_worker_that_does_not_answer_is_waited_for(store: Store) -> None:
     assert "no worker that answers" in event.words
 
 
+def test_patience_begins_anew_when_something_else_is_lacking(store: Store) -> None:
+    said: list[Event] = []
+    cluster = Cluster(client=Client(), name="the cluster", gpu=True, patience=10.0)
+    pool = DaskPool(Queue(tasks(1, 1)), cell, Book(store, 1, 0, said.append), cluster, 3)
+    pool._mind_loneliness(0.0)
+    pool._hands = {ADDRESS: _Hand(ADDRESS, process="p", fit=False)}
+    pool._mind_loneliness(9.0)
+    pool._mind_loneliness(12.0)
+    assert [event.words for event in said] == ["the cluster: no worker with a GPU is there yet"]
+    with pytest.raises(KoriskError, match="no worker with a GPU for 10 s"):
+        pool._mind_loneliness(19.0)
+
+
 def test_a_worker_that_comes_ends_the_loneliness(store: Store) -> None:
     cluster = Cluster(client=Client(), name="the cluster", patience=10.0)
     pool = DaskPool(Queue(tasks(1, 1)), cell, Book(store, 1, 0, None), cluster, 3)

@@ -424,7 +424,10 @@ def test_board_estimates_from_finished_and_running_cells() -> None:
 
 def test_no_display_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress() as watch:
-        assert watch is None
+        assert watch is not None
+        kinds: list[Any] = ["started", "progress", "done", "failed"]
+        for kind in kinds:
+            watch(Event(kind=kind, task=tasks(1, 1)[0], done=0, failed=0, total=1, skipped=0))
     assert capsys.readouterr() == ("", "")
 
 

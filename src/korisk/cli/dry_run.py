@@ -85,8 +85,9 @@ def _print_cells(study: Study, states: dict[str, str], found: Estimator) -> None
 def _print_total(whole: Total, workers: int, rates: Rates) -> None:
     many = "1 worker" if workers == 1 else f"{workers:,} workers"
     memory = whole.memory if whole.device_memory is None else whole.device_memory
+    count = "1 cell" if whole.cells == 1 else f"{whole.cells:,} cells"
     lines = [
-        f"{whole.cells:,} cells to do: about {duration(whole.seconds)} on {many}, "
+        f"{count} to do: about {duration(whole.seconds)} on {many}, "
         f"{format_bytes(int(memory))} each."
     ]
     if whole.measured < whole.cells:

@@ -70,8 +70,9 @@ class DaskPool:
         self._false_starts = 0
         self._notices: queue.SimpleQueue[tuple[str, float | None]] = queue.SimpleQueue()
         self._surveyed = self._renewed = float("-inf")
-        self._alone_since: float | None = None
-        self._told = False  # that no worker is there
+        self._lack: str | None = None  # what keeps cells waiting,
+        self._alone_since = 0.0  # since when,
+        self._told = False  # and whether that was said
 
     def run(self) -> None:
         """Run every task of the queue."""
@@ -126,15 +127,16 @@ class DaskPool:
 
     def _mind_loneliness(self, clock: float) -> None:
         if any(hand.process and hand.fit for hand in self._hands.values()):
-            self._alone_since, self._told = None, False
+            self._lack = None
             return
-        self._alone_since = clock if self._alone_since is None else self._alone_since
-        alone = clock - self._alone_since
         lack = "no worker"
         if any(hand.process for hand in self._hands.values()):
             lack = "no worker with a GPU"
         elif self._hands:
             lack = "no worker that answers"
+        if lack != self._lack:
+            self._lack, self._alone_since, self._told = lack, clock, False
+        alone = clock - self._alone_since
         silent = lack == "no worker that answers"  # they may be busy for others, or slow to load
         if alone >= self._cluster.patience and not silent:
             raise KoriskError(
