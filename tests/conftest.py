@@ -1,7 +1,12 @@
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from korisk.studies.store import Store
 
 # The same examples on every CI run, so that a landing does not hang on a draw; new ones elsewhere.
 settings.register_profile("ci", deadline=None, derandomize=True)
@@ -10,3 +15,12 @@ settings.load_profile("ci" if os.environ.get("CI") else "explore")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts us in the background has Ctrl-C ignored, which our children would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store of the study of tests/studies/dummy_work.py, open for writing."""
+    from dummy_work import STUDY
+
+    with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
+        yield opened

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ import distributed
 import dummy_work
 import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
+from waiting import counts, until
 
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies import dask_pool
@@ -30,29 +30,12 @@ from korisk.studies.clusters import (
     local_cluster,
     offers_gpu,
 )
-from korisk.studies.engine import Event, Summary, run
+from korisk.studies.engine import Event, run
 from korisk.studies.job_profile import JobProfile
 from korisk.studies.store import Store
 
 HERE = Path(dummy_work.__file__).parent
 PROGRAM = Path(dummy_work.__file__)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
-        yield opened
-
-
-def counts(summary: Summary) -> tuple[int, int, int]:
-    return summary.done, summary.failed, summary.skipped
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def alive(group: int) -> bool:

@@ -6,11 +6,10 @@ The cluster is a stand-in here: such failures last milliseconds in a real one.
 import asyncio
 import pickle
 from concurrent.futures import CancelledError
-from pathlib import Path
 from typing import Any
 
 import pytest
-from dummy_work import STUDY, cell, tasks
+from dummy_work import cell, tasks
 
 from korisk.errors import KoriskError
 from korisk.studies.account import Account
@@ -61,12 +60,6 @@ class Future:
 
 class DaskError(Exception):
     __module__ = "distributed.comm.core"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Any:
-    with Store.create_or_open(tmp_path / "study.db", STUDY) as made:
-        yield made
 
 
 def attended(store: Store, client: Client, future: Future, attempts: int = 3) -> list[Event]:

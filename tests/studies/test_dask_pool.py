@@ -4,8 +4,7 @@ import os
 import pickle
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,12 +12,13 @@ from typing import Any
 import dummy_work
 import pytest
 from dummy_work import STUDY, cell, tasks
+from waiting import counts, until
 
 from korisk.errors import KoriskError
 from korisk.studies.cells import run_cell
 from korisk.studies.clusters import Cluster, local_cluster
 from korisk.studies.dask_worker import call, run_there
-from korisk.studies.engine import Event, Summary, run
+from korisk.studies.engine import Event, run
 from korisk.studies.reproduction import studies
 from korisk.studies.result import Task
 from korisk.studies.store import Store
@@ -32,23 +32,6 @@ def cluster() -> Iterator[Cluster]:
         patch.setattr(main, "__spec__", None)
         with local_cluster(2) as made:
             yield made
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
-        yield opened
-
-
-def counts(summary: Summary) -> tuple[int, int, int]:
-    return summary.done, summary.failed, summary.skipped
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def contents(store: Store) -> dict[str, Any]:

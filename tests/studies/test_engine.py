@@ -16,11 +16,12 @@ from typing import Any
 import dummy_work
 import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
+from waiting import counts
 
 from korisk.cli.progress import Board, progress
 from korisk.errors import KoriskError
 from korisk.studies.book import Queue
-from korisk.studies.engine import Event, Summary, run
+from korisk.studies.engine import Event, run
 from korisk.studies.result import Task
 from korisk.studies.store import Cell, Store
 
@@ -32,16 +33,6 @@ def _no_script(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers import the script that they are started from; spare them pytest's, for speed."""
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
-        yield opened
-
-
-def counts(summary: Summary) -> tuple[int, int, int]:
-    return summary.done, summary.failed, summary.skipped
 
 
 def figures(cells: list[Cell]) -> dict[str, Any]:

@@ -1,0 +1,19 @@
+"""What tests of engines share: counts of a run, and waiting for something to happen."""
+
+import time
+from collections.abc import Callable
+
+from korisk.studies.engine import Summary
+
+
+def counts(summary: Summary) -> tuple[int, int, int]:
+    """Cells that were done, failed and were there before."""
+    return summary.done, summary.failed, summary.skipped
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Go on when the condition holds, with an end to patience."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
