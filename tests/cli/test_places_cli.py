@@ -254,6 +254,16 @@ def test_a_dry_run_tells_failed_cells_from_those_to_do_and_one_study_from_anothe
     assert "holds the study 'tiny'" in capsys.readouterr().err
 
 
+def test_a_dry_run_needs_no_pytorch(study: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from korisk.cli import app;"
+        f"sys.exit(app.run(['run', {str(study)!r}, '--dry-run', '--out', {str(tmp_path / 'o')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 cells to do" in done.stdout
+
+
 def test_loading_the_batch_systems_leaves_ctrl_c_alone() -> None:
     code = (
         "import signal; from korisk.studies.clusters import _extra; _extra('dask_jobqueue');"

@@ -186,7 +186,10 @@ def device_kind(place: Place) -> str:
         return place.device.partition(":")[0]
     if place.profile is not None:
         return "cuda" if place.profile.gpus else "cpu"
-    return "cpu" if place.scheduler is not None else chosen_device("auto")
+    try:
+        return "cpu" if place.scheduler is not None else chosen_device("auto")
+    except MissingExtraError:  # nothing runs here without PyTorch, but costs can be told
+        return "cpu"
 
 
 def _device(given: str, gpu: bool) -> str:
