@@ -41,10 +41,16 @@ def test_the_ratio_is_that_of_the_plans_and_inverts_when_swapped() -> None:
     assert there.ratio_range[0] == pytest.approx(1 / back.ratio_range[1], rel=0.02)
 
 
-def test_the_released_sweep_crosses_where_its_means_do() -> None:
-    """KO leads at N = 256 and FC at N = 1024, so the crossover lies between."""
+@pytest.fixture(scope="module")
+def released() -> kr.Comparison:
+    """The released sweep at a target that KO does not reach."""
     known, dense = kr.Curve(N_128, KO_128, model="KO"), kr.Curve(N_128, FC_128, model="FC")
-    found = kr.compare(known, dense, 0.06).crossover
+    return kr.compare(known, dense, 0.042)
+
+
+def test_the_released_sweep_crosses_where_its_means_do(released: kr.Comparison) -> None:
+    """KO leads at N = 256 and FC at N = 1024, so the crossover lies between."""
+    found = released.crossover
     assert found is not None
     assert 256 < found.n < 1024
     assert found.lower <= found.n <= found.upper
@@ -80,17 +86,14 @@ def test_odds_are_even_for_a_curve_against_itself() -> None:
     assert comparison.crossover is None
 
 
-def test_where_one_has_no_answer_the_other_still_has() -> None:
-    comparison = kr.compare(
-        kr.Curve(N_128, KO_128, model="KO"), kr.Curve(N_128, FC_128, model="FC"), 0.042
-    )
-    assert comparison.ratio is None
-    assert comparison.ratio_range is None
-    assert comparison.dense.samples is not None
-    words = comparison.explain()
+def test_where_one_has_no_answer_the_other_still_has(released: kr.Comparison) -> None:
+    assert released.ratio is None
+    assert released.ratio_range is None
+    assert released.dense.samples is not None
+    words = released.explain()
     assert "KO does not reach 0.042" in words
     assert "FC reaches 0.042 with about" in words
-    content = json.loads(json.dumps(comparison.to_dict()))
+    content = json.loads(json.dumps(released.to_dict()))
     assert content["ratio"] is None
     assert "unknown" in content["two_factors"]["paper"]
 
@@ -108,3 +111,18 @@ def test_the_factors_need_lines() -> None:
     with pytest.raises(kr.KoriskError, match="'line' or 'paper'"):
         comparison.factors("power")
     assert math.isfinite(comparison.factors().product)
+
+
+def test_a_model_that_meets_the_target_at_once_has_no_future_below_its_first_n() -> None:
+    n = np.repeat([4, 16, 64, 256], 3)
+    noise = np.tile([0.98, 1.0, 1.02], 4)
+    flat = kr.Curve(n, 0.001 * noise, [1, 2, 3] * 4, "flat")
+    steep = kr.Curve(n, 0.08 / n**0.6 * noise, [1, 2, 3] * 4, "steep")
+    made = kr.compare(flat, steep, 0.002)
+    assert made.known.samples == 4
+    assert made.ratio is not None
+    assert made.ratio_range is not None
+    assert made.ratio_range[0] <= made.ratio <= made.ratio_range[1]
+    ends = made.dense.if_met
+    assert ends is not None
+    assert made.ratio_range == pytest.approx((ends[0] / 4, ends[1] / 4), rel=0.1)

@@ -205,7 +205,8 @@ def _spread(made: Plan) -> Array:
     ends = made.if_met
     if ends is None:
         raise ValueError("a plan without futures")
-    grid = np.geomspace(max(2.0, 0.5 * ends[0]), 2.0 * ends[1], 200)
+    # No answer lies below the pilot's first N, so no future does.
+    grid = np.geomspace(max(float(made.curve.sizes[0]), 0.5 * ends[0]), 2.0 * ends[1], 200)
     met = np.maximum.accumulate(made.forecast.posterior.probability(grid, made.goal))
     shares = np.minimum(met / met[-1], 1.0)
     after = np.clip(np.searchsorted(shares, _SHARES), 1, len(grid) - 1)

@@ -374,6 +374,9 @@ class Curve:
             and np.array_equal(self.error, other.error)
         )
 
+    def __hash__(self) -> int:
+        return hash((self.model, self.metric, self.seed, self.n.tobytes(), self.error.tobytes()))
+
     def __repr__(self) -> str:
         parts = [repr(self.model)] if self.model else []
         parts += [self.metric] if self.metric else []

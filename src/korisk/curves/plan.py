@@ -195,14 +195,18 @@ class Plan:
 
 def plan(curve: Curve, target: float, *, method: str = DEFAULT_METHOD) -> Plan:
     """How many samples a target asks for, according to a pilot of at least three sizes."""
-    goal = target_error(curve, target)
-    made = forecast(curve, method=method)
-    value = float(target)
-    if method == DEFAULT_METHOD:
+    target_error(curve, target)  # refused first, in its own words
+    return plan_from(forecast(curve, method=method), target)
+
+
+def plan_from(made: Forecast, target: float) -> Plan:
+    """The plan for a target by a forecast that is there already: what takes long was done then."""
+    goal = target_error(made.curve, target)
+    if made.method == DEFAULT_METHOD:
         samples, lower, upper, reach = _by_posterior(made, goal)
     else:
         samples, lower, upper, reach = _by_band(made, goal)
-    return Plan(made, value, goal, samples, lower, upper, reach)
+    return Plan(made, float(target), goal, samples, lower, upper, reach)
 
 
 Answer = tuple[int | None, float, float, float]

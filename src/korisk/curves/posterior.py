@@ -16,7 +16,7 @@ chosen on learning curves that no reported figure uses; see benchmarks/planner.p
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +176,7 @@ class Posterior:
             low, high = np.where(short < 0, at, low), np.where(short < 0, high, at)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 step = at - short / self._density(at, moments)
-            inside = (step > low) & (step < high)
+            inside = (step >= low) & (step <= high)  # one that has arrived stays where it is
             following = np.where(inside, step, 0.5 * (low + high))
             done = np.abs(following - at).max() < _CLOSE
             at = following
@@ -215,6 +215,7 @@ class Posterior:
         return float(floors[min(int(np.searchsorted(np.cumsum(weight), p)), len(floors) - 1)])
 
 
+@lru_cache(maxsize=32)  # some 100 kB each; reports ask for the same pilots again and again
 def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
     """Weigh every curve of the grid by the pilot."""
     pilot = _pilot(curve, prior)

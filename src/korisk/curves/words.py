@@ -18,6 +18,16 @@ def explain(plan: "Plan") -> str:
     return " ".join([*_answer(plan), *_certainty(plan), *_rounds(plan), *plan.findings])
 
 
+def headline(plan: "Plan") -> str:
+    """The answer alone, in a sentence or two."""
+    return " ".join(_answer(plan))
+
+
+def comparison_headline(comparison: "Comparison") -> str:
+    """Who needs how many samples, in a sentence or two."""
+    return " ".join(_needs(comparison))
+
+
 def value(number: float) -> str:
     """An error, short."""
     return f"{number:.4g}"

@@ -81,5 +81,5 @@ def _by_odds(first: Curve, second: Curve) -> Crossover | None:
     if min(len(first.sizes), len(second.sizes)) < LEAST_SIZES:
         return None
     # The crossover does not depend on the target; one that is too easy would be refused.
-    lowest = min(float(min(first.means)), float(min(second.means)))
-    return compare(first, second, lowest).crossover
+    lowest = first.unit.from_error(min(first.means.min(), second.means.min()))
+    return compare(first, second, float(lowest)).crossover
