@@ -116,13 +116,16 @@ def test_failed_cells_are_named_kept_apart_and_tried_again(
     assert len(errors(tmp_path / "out" / "study.db")) == 21
 
 
-def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_to_the_same_results(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     study.write_text(STUDY.replace("[4, 8, 16]", "[4, 64, 256]"))
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    command = [sys.executable, "-m", "korisk", "run", str(study), "--device", "cpu"]
-    command += ["--workers", "1", "--json", "--out"]
+    command = ["run", str(study), "--device", "cpu", "--json", "--out"]
     process = subprocess.Popen(
-        [*command, str(killed)], start_new_session=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "korisk", *command, str(killed), "--workers", "1"],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
     )
     store = killed / "study.db"
     while not (store.exists() and errors(store)):  # until one cell is stored
@@ -131,9 +134,11 @@ def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     there = errors(store)
-    ended = subprocess.run([*command, str(killed)], capture_output=True, text=True, check=True)
-    assert json.loads(ended.stdout)["were_there"] == len(there) / 7  # rows of a cell
-    assert korisk("run", study, "--out", whole, "--device", "cpu", "--workers", "0", "--json") == 0
+    assert korisk(*command, killed, "--workers", "0") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["were_there"] == len(there) / 7  # rows of a cell
+    assert said["done"] == 3 - said["were_there"] > 0
+    assert korisk(*command, whole, "--workers", "0") == 0
     assert errors(store) == pytest.approx(errors(whole / "study.db"), rel=1e-9)
     assert there.items() <= errors(store).items()
 

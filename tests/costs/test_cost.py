@@ -244,7 +244,7 @@ def test_the_peak_on_an_h200_is_what_was_measured_there() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from Linux")
 def test_the_peak_of_a_process_is_about_the_predicted_one() -> None:
-    sizes, models, pools = [16, 1500], {"FC": {"grid": [1.0]}}, {"validation": 8, "test": 8}
+    sizes, models, pools = [16, 1000], {"FC": {"grid": [1.0]}}, {"validation": 8, "test": 8}
     code = f"""
 import json
 from korisk.studies.account import Meter

@@ -285,13 +285,13 @@ def started(path: Path) -> dict[str, str]:
         return {found.task.key: found.account.started for found in store.results()}
 
 
-def test_ten_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
+def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     path = tmp_path / "study.db"
     rng = random.Random(20261115)
     asked = tasks(4, 15)
     known: dict[str, str] = {}
     grew = 0
-    for kill in range(10):
+    for kill in range(6):  # each costs the start of a program, and of its workers
         late = kill % 2 == 1  # else while the store is made or opened
         lock = path.with_name("study.db.lock")
         lock.unlink(missing_ok=True)  # the last kill's, which nobody holds
@@ -306,7 +306,7 @@ def test_ten_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
         assert now.items() >= known.items()  # none lost, none computed again
         grew += len(now) > len(known)
         known = now
-    assert grew >= 3
+    assert grew >= 2
     assert len(known) < len(asked)
     with program(path, "0", pause=0.0) as process:
         assert process.wait(timeout=30) == 0

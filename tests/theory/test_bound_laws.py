@@ -1,5 +1,7 @@
 """Laws of the bounds over random networks. Sums are rounded, hence the relative slack of 1e-9."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import event, given, settings
@@ -22,7 +24,8 @@ def runnables(draw: st.DrawFn) -> Runnable:
     return run(list(kinds), list(roles), stated=draw(st.booleans()), seed=seed)
 
 
-@settings(max_examples=2500)
+# A wrong factor shows within some hundred networks; CI draws the same ones every time.
+@settings(max_examples=600 if os.environ.get("CI") else 2500)
 @given(runnables())
 def test_true_error_below_composed_below_minkowski_below_paper(case: Runnable) -> None:
     paper, minkowski, composed = (
