@@ -85,7 +85,7 @@ def reproduce(
     tasks = [task for study in planned for task in study.tasks]
     summary = run_tasks(
         tasks,
-        {"name": NAME},
+        {"name": NAME, "studies": [study.content for study in planned]},
         out,
         place=chosen_place(device=where, workers=workers),
         retry=retry_failed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Literal
 
@@ -116,11 +117,16 @@ class StudyEntry(Spec):
 class Study:
     """A study that was checked: its name, what it says, and the cells it consists of."""
 
-    def __init__(self, content: dict[str, Any], *, source: object = "the study") -> None:
+    def __init__(
+        self, content: dict[str, Any], *, source: object = "the study", ran: bool = False
+    ) -> None:
+        """`ran` says that it ran before: what a scanner can be is not asked again, nor PyTorch."""
         entry = parse(StudyEntry, content, source=source)
         try:
             self.name = _checks.name("name", entry.name, remedy="give the study a short name")
             self.tasks = _tasks(entry)
+            for point in {} if ran else {task.point: task for task in self.tasks}.values():
+                _check_values(point.spec)
         except KoriskError as error:
             raise KoriskError(f"{source}: {error}") from None
         self.content = entry.model_dump(mode="json", exclude_none=True)
@@ -171,7 +177,6 @@ def _chosen_sizes(entry: StudyEntry, part: PointEntry) -> list[int]:
 def _point(entry: StudyEntry, part: PointEntry) -> tuple[str, dict[str, Any]]:
     side = _checks.count("side", part.side, at_least=2, at_most=4096, remedy="count pixels")
     spec = _released(entry, part) if entry.protocol == "released" else _rigorous(entry, part)
-    _check_values(spec)
     name = part.name if part.name is not None else f"{entry.protocol}-{side}"
     return _checks.name("point", name, remedy="give the point a short name"), spec
 
@@ -258,7 +263,7 @@ def _check_kinds(models: ModelsEntry) -> None:
             )
 
 
-def _check_values(spec: dict[str, Any]) -> None:
+def _check_values(spec: Mapping[str, Any]) -> None:
     """Make what cells will make, so that wrong values are said before anything runs."""
     try:
         import torch  # noqa: F401

@@ -1,0 +1,277 @@
+"""What a report is made of, read from a store at once: results, what is missing, what failed.
+
+Nothing is fitted and nothing is drawn here. A study may be half finished or running: what is there
+is told, and what is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk.curves.curve import Curve
+from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, Unit, suggested_unit, unit
+from korisk.errors import KoriskError
+from korisk.studies.reproduction import Sweep, sweeps
+from korisk.studies.result import Row, Task
+from korisk.studies.results import Crossing, crossing
+from korisk.studies.store import Cell, Failure, FlatRow, Store, store_path
+from korisk.studies.study import PROTOCOLS, Study
+
+Array = NDArray[np.float64]
+
+_LEAST_N = 2  # of a curve: without training samples there is none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """A few test images, what each model made of them in one cell, and the weights it learned."""
+
+    seed: int
+    truth: Array  # (K, H, W)
+    images: Mapping[str, Mapping[int, Array]]  # by model, then n: (K, H, W); n = 0 is untrained
+    weights: Mapping[str, Mapping[int, Array]]  # by model, then n: (V, B)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Every n of any model, ascending; 0 is before training."""
+        return sorted({n for shown in self.images.values() for n in shown})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One operating point: its curves, its cells, and what it lacks."""
+
+    name: str
+    spec: Mapping[str, Any]
+    metric: str
+    curves: tuple[Curve, ...]  # one for each model that has values to draw
+    untrained: Mapping[str, float]  # mean of the metric before training, by model
+    cells: tuple[Cell, ...]  # finished ones
+    failures: tuple[Failure, ...]
+    missing: tuple[int, ...]  # seeds that were asked for and were not run yet
+    left_out: tuple[str, ...]  # values that no curve can hold, in sentences
+    pictures: Pictures | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell that was asked for is there."""
+        return not self.failures and not self.missing
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds whose cells are finished."""
+        return tuple(cell.task.seed for cell in self.cells)
+
+    def curve(self, model: str) -> Curve | None:
+        """The curve of one model, if it has one."""
+        return next((curve for curve in self.curves if curve.model == model), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """A whole study as its report tells it."""
+
+    name: str
+    store: Path
+    created: str  # ISO 8601, UTC
+    korisk: str  # the version that made the store
+    points: tuple[Point, ...]
+    known: bool  # whether the store tells which cells were asked for
+
+    @property
+    def empty(self) -> bool:
+        """Whether no cell is finished."""
+        return not any(point.cells for point in self.points)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every cell that was asked for is there."""
+        return all(point.complete for point in self.points)
+
+    @cached_property
+    def rows(self) -> tuple[FlatRow, ...]:
+        """The rows of all finished cells."""
+        return tuple(
+            FlatRow(task=cell.task, row=row)
+            for point in self.points
+            for cell in point.cells
+            for row in cell.rows
+        )
+
+    @cached_property
+    def sweeps(self) -> list[Sweep]:
+        """The points that are sweeps of the paper's kind, KO against FC in CT."""
+        drawable = {point.name for point in self.points if _is_sweep(point)}
+        return sweeps(row for row in self.rows if row.task.point in drawable)
+
+    @cached_property
+    def crossings(self) -> dict[str, Crossing]:
+        """Where the better of two models changes, by point; about a second for each, taken once."""
+        pairs = {point.name: point.curves for point in self.points if len(point.curves) == 2}
+        found = {name: crossing(first, second) for name, (first, second) in pairs.items()}
+        return {name: crossed for name, crossed in found.items() if crossed is not None}
+
+
+def read_contents(path: str | PathLike[str]) -> Contents:
+    """Everything that a report tells, from the folder of a study or its store."""
+    with Store.read(store_path(path)) as store:
+        cells, failures = list(store.results()), store.failures()
+        asked = _asked(store.study)
+        tried = {cell.task.key for cell in cells} | {failure.task.key for failure in failures}
+        waiting = [task for task in asked or () if task.key not in tried]
+        names = dict.fromkeys(
+            [
+                *(cell.task.point for cell in cells),
+                *(failure.task.point for failure in failures),
+                *(task.point for task in waiting),
+            ]
+        )
+        points = tuple(_point(store, name, cells, failures, waiting) for name in names)
+        return Contents(
+            name=str(store.study.get("name", "")),
+            store=store.path,
+            created=store.created,
+            korisk=store.korisk,
+            points=points,
+            known=asked is not None,
+        )
+
+
+def _asked(study: Mapping[str, Any]) -> list[Task] | None:
+    """The cells that were asked for; None where the store does not tell."""
+    parts = study.get("studies", [study])
+    try:
+        return [task for part in parts for task in Study(part, ran=True).tasks]
+    except (KoriskError, TypeError):
+        return None  # made by a program of someone's own
+
+
+def _point(
+    store: Store, name: str, cells: list[Cell], failures: list[Failure], waiting: list[Task]
+) -> Point:
+    own = tuple(cell for cell in cells if cell.task.point == name)
+    failed = tuple(failure for failure in failures if failure.task.point == name)
+    lacking = [task for task in waiting if task.point == name]
+    tasks = [
+        *(cell.task for cell in own),
+        *(failure.task for failure in failed),
+        *lacking,
+    ]
+    metric = _metric(tasks[0].spec, own)
+    drawn, left_out = _curves(own, metric)
+    return Point(
+        name=name,
+        spec=tasks[0].spec,
+        metric=metric,
+        curves=tuple(drawn),
+        untrained=_untrained(own, metric),
+        cells=own,
+        failures=failed,
+        missing=tuple(task.seed for task in lacking),
+        left_out=tuple(left_out),
+        pictures=_pictures(store, own),
+    )
+
+
+def _metric(spec: Mapping[str, Any], cells: Iterable[Cell]) -> str:
+    """The metric that the study names, or else the first one that was measured."""
+    measured = next((name for cell in cells for row in cell.rows for name in row.metrics), "")
+    return str(spec.get("metric") or measured)
+
+
+def _curves(cells: Iterable[Cell], metric: str) -> tuple[list[Curve], list[str]]:
+    """A curve for each model, and sentences about the values that no curve can hold."""
+    trained: dict[str, list[tuple[int, Row]]] = {}
+    for cell in cells:
+        for row in cell.rows:
+            if row.n >= _LEAST_N:
+                trained.setdefault(row.model, []).append((cell.task.seed, row))
+    made, left_out = [], []
+    for model, found in trained.items():
+        values = [(row.n, _error(row, metric), seed) for seed, row in found]
+        kept = [(n, error, seed) for n, error, seed in values if error is not None]
+        if len(kept) < len(values):
+            left_out.append(
+                f"{model}: {len(values) - len(kept)} of {len(values)} values of {metric} are "
+                "missing, not finite or no error above 0, and are left out of the curve"
+            )
+        if kept:
+            sizes, errors, seeds = zip(*kept, strict=True)
+            made.append(Curve(sizes, errors, seeds, model=model, metric=metric, unit=_unit(metric)))
+    return made, left_out
+
+
+def _unit(metric: str) -> Unit:
+    """What the metric's name says: of accuracy or PSNR larger values are better."""
+    return unit(suggested_unit(metric) or "error")
+
+
+def _error(row: Row, metric: str) -> float | None:
+    """A row's metric as an error; None where it is not there or cannot be one."""
+    value = row.metrics.get(metric)
+    error = math.nan if value is None else float(_unit(metric).to_error(value))
+    return error if SMALLEST_ERROR <= error <= LARGEST_ERROR else None
+
+
+def _untrained(cells: Iterable[Cell], metric: str) -> dict[str, float]:
+    """The mean error of each model before training, in the unit of the metric."""
+    found: dict[str, list[float]] = {}
+    for cell in cells:
+        for row in cell.rows:
+            error = _error(row, metric) if row.n == 0 else None
+            if error is not None:
+                found.setdefault(row.model, []).append(error)
+    means = {model: sum(errors) / len(errors) for model, errors in found.items()}
+    return {model: float(_unit(metric).from_error(mean)) for model, mean in means.items()}
+
+
+def _pictures(store: Store, cells: tuple[Cell, ...]) -> Pictures | None:
+    """What the first seed's cell kept to look at."""
+    if not cells:
+        return None
+    task = cells[0].task
+    arrays = store.arrays(task.key)
+    truth = arrays.get("truth")
+    if truth is None or truth.ndim != 3:
+        return None
+    images = {
+        model: {n: image for n, image in found.items() if image.shape == truth.shape}
+        for model, found in _by_model(arrays, "images").items()
+    }
+    return Pictures(
+        seed=task.seed,
+        truth=np.asarray(truth, np.float64),
+        images=images,
+        weights=_by_model(arrays, "weights"),
+    )
+
+
+def _by_model(arrays: Mapping[str, NDArray[np.generic]], kind: str) -> dict[str, dict[int, Array]]:
+    found: dict[str, dict[int, Array]] = {}
+    for name, array in arrays.items():
+        model, _, rest = name.rpartition("/")[0].rpartition("/")
+        if name.endswith(f"/{kind}") and rest.isdecimal():
+            found.setdefault(model, {})[int(rest)] = np.asarray(array, np.float64)
+    return found
+
+
+def _is_sweep(point: Point) -> bool:
+    """Whether a point is of the paper's kind, with all values that its tables need."""
+    problem = point.spec.get("problem")
+    if not isinstance(problem, Mapping) or point.left_out or "side" not in problem:
+        return False
+    return point.spec.get("protocol") in PROTOCOLS and all(
+        _error(row, name) is not None
+        for cell in point.cells
+        for row in cell.rows
+        for name in ("mse", "rmse_over_max")
+    )

@@ -1,0 +1,537 @@
+"""Tables of a study: their values against closed forms, their texts read back by other readers."""
+
+import csv as reader
+import io
+import math
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from korisk import published
+from korisk.errors import KoriskError
+from korisk.report.contents import Contents, read_contents
+from korisk.report.table_text import (
+    FORMATS,
+    LONG,
+    csv,
+    html,
+    latex,
+    markdown,
+    one_line,
+    save_tables,
+)
+from korisk.report.tables import (
+    BYTES,
+    Column,
+    ReportTable,
+    calibration_table,
+    cells_table,
+    comparison_table,
+    outcomes_table,
+    parameters_table,
+    status_table,
+    study_tables,
+)
+from korisk.studies.account import Account
+from korisk.studies.reproduction import NAME
+from korisk.studies.result import Result, Row, Task
+from korisk.studies.store import Store
+
+SIZES = (4, 8, 16, 32, 64)
+NASTY = "| <img src=x onerror=alert(1)> & _a_ $x$ \\ *b* {c} [d] `e` ~ ^ % # \"'\n\0 -- !"
+
+
+def line(n: int, floor: float, sigma: float) -> float:
+    return floor + sigma * math.log(n) / n
+
+
+def result(lines: Mapping[str, tuple[float, float]], seed: int, sizes: tuple[int, ...]) -> Result:
+    """Errors on a line, the seeds 10% above and below it; the means lie on it."""
+    off = 1.1 if seed % 2 else 0.9
+    rows = [
+        Row(
+            model=model,
+            n=n,
+            metrics={"mse": off * line(n, *pair), "rmse_over_max": math.sqrt(line(n, *pair))},
+            detail={"lambda": 0.5, "seconds": 0.25},
+        )
+        for model, pair in lines.items()
+        for n in sizes
+    ]
+    return Result(rows=tuple(rows))
+
+
+def spec(protocol: str, side: int, metric: str = "mse") -> dict[str, Any]:
+    problem = {"kind": "ct", "side": side, "views": 10, "bins": side}
+    return {"protocol": protocol, "problem": problem, "metric": metric}
+
+
+def stored(
+    folder: Path,
+    name: str,
+    points: Mapping[str, tuple[dict[str, Any], dict[str, tuple[float, float]]]],
+    *,
+    sizes: tuple[int, ...] = SIZES,
+    failing: str | None = None,
+) -> Contents:
+    account = Account(started="2026-01-01T00:00:00+00:00", seconds=2.0, peak_memory=3 * 2**20)
+    with Store.create_or_open(folder / "study.db", {"name": name}) as store:
+        for point, (about, lines) in points.items():
+            for seed in (1, 2):
+                task = Task(point=point, seed=seed, spec=about)
+                store.record(task, result(lines, seed, sizes), account)
+            if failing is not None:
+                store.record_failure(Task(point=point, seed=3, spec=about), failing, account)
+    return read_contents(folder)
+
+
+LINES = {"KO": (1e-3, 0.02), "FC": (4e-3, 0.5)}
+CROSSING = {"KO": (1e-2, 0.0), "FC": (1e-3, 0.3)}  # between N = 64 and 256
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    points = {
+        "released-8": (spec("released", 8), LINES),
+        "rigorous-128-reduced": (spec("rigorous", 128), LINES),
+    }
+    return stored(tmp_path_factory.mktemp("paper"), NAME, points)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    points = {
+        NASTY: (spec("rigorous", 8, "rmse_over_max"), CROSSING),
+        "~ mine": ({"metric": "mse"}, {"mine": (1e-3, 0.02)}),
+    }
+    folder = tmp_path_factory.mktemp("own")
+    return stored(folder, "mine", points, sizes=(4, 16, 64, 256, 1024), failing="\n no\nmore")
+
+
+def records(table: ReportTable) -> list[dict[str, Any]]:
+    titles = [column.title for column in table.columns]
+    assert len(set(titles)) == len(titles)
+    return [dict(zip(titles, row, strict=True)) for row in table.rows]
+
+
+def least_squares(sizes: tuple[int, ...], errors: list[float]) -> tuple[float, float]:
+    """The paper's calibration once more: the lowest error, and a slope without intercept."""
+    rate = np.log(sizes) / np.array(sizes)
+    slope, *_ = np.linalg.lstsq(rate[:, None], np.array(errors) - min(errors), rcond=None)
+    return min(errors), float(slope[0])
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+def test_the_four_origins_stand_side_by_side(paper: Contents) -> None:
+    table = calibration_table(paper)
+    titles = [column.title for column in table.columns[4:]]
+    assert titles == ["paper", "released", "ours, released", "ours, rigorous"]
+    found = {(row[0], row[1], row[3]): row[4:] for row in table.rows}
+    assert len(found) == len(table.rows) == 8
+    printed = published.CALIBRATION[0].known
+    for model, pair in LINES.items():
+        floor, sigma = least_squares(SIZES, [line(n, *pair) for n in SIZES])
+        for quantity, value in (("floor", floor), ("sigma", sigma)):
+            assert found["H = 8", model, quantity][2] == pytest.approx(value, rel=1e-9)
+            assert found["H = 8", model, quantity][3] is None
+            # The rmse / max of both seeds is the root of the line: squared it is the line again.
+            assert found["H = 128*", model, quantity][3] == pytest.approx(value, rel=1e-9)
+    assert found["H = 8", "KO", "floor"][:2] == (printed.floor, 2.340e-3)
+    assert found["H = 8", "KO", "sigma"][:2] == (printed.slope, 9.986e-3)
+    assert "* Ours, rigorous, is from a reduced grid" in table.caption
+
+
+def test_another_study_has_its_own_calibration(own: Contents) -> None:
+    found = records(calibration_table(own))
+    assert list(found[0]) == ["point", "model", "error", "quantity", "this study"]
+    assert [row["model"] for row in found[::2]] == ["KO", "FC", "mine"]
+    sizes = (4, 16, 64, 256, 1024)
+    pairs = [*CROSSING.values(), (1e-3, 0.02)]
+    for place, pair in enumerate(pairs):
+        floor, sigma = least_squares(sizes, [line(n, *pair) for n in sizes])
+        assert found[2 * place]["this study"] == pytest.approx(floor, rel=1e-9)
+        assert found[2 * place + 1]["this study"] == pytest.approx(sigma, rel=1e-9, abs=1e-12)
+    assert found[0]["error"] == "(RMSE / max)^2"
+    assert found[-1]["error"] == "mse"
+
+
+def test_a_rigorous_point_elsewhere_is_not_held_against_the_paper(
+    paper: Contents, own: Contents
+) -> None:
+    judged = records(outcomes_table(paper))
+    assert [(row["point"], row["protocol"]) for row in judged] == [
+        ("H = 8", "released"),
+        ("H = 128", "rigorous"),
+    ]
+    assert [row["holds"] for row in judged] == ["yes", "open"]
+    assert not outcomes_table(own).rows
+
+
+def test_who_is_better_and_where_that_changes(own: Contents) -> None:
+    [row] = records(comparison_table(own))  # one model alone has nobody to be compared with
+    roots = {n: [math.sqrt(line(n, *pair)) for pair in CROSSING.values()] for n in (4, 1024)}
+    assert (row["first N"], row["better at first"]) == (4, "KO")
+    assert row["factor at first"] == pytest.approx(roots[4][1] / roots[4][0])
+    assert (row["last N"], row["better at last"]) == (1024, "FC")
+    assert row["factor at last"] == pytest.approx(roots[1024][0] / roots[1024][1])
+    told = re.fullmatch(r"FC is better from N = (\d+) on \(measured; 90%: .*\)", row["crossover"])
+    assert told is not None
+    assert 64 < int(told[1]) < 256
+
+
+def test_parameters_are_those_of_the_papers_first_table(paper: Contents) -> None:
+    found = records(parameters_table(paper))
+    [first] = [row for row in published.FOOTPRINT if row.size.H == 8]
+    assert str(found[0]["p_KO"]) == first.known_parameters
+    assert f"{found[0]['p_FC']:.2e}".replace("e+0", "e") == first.dense_parameters
+    assert found[0]["ratio"] == 64
+    shown = by_title(markdown_cells(parameters_table(paper)))[0]
+    assert shown["KO weights"] == first.known_weights
+    assert shown["FC with Adam"] == first.dense_adam
+    assert (found[0]["cells"], found[0]["peak memory"], found[0]["time"]) == (2, 3 * 2**20, 2.0)
+    assert "device memory" not in found[0]  # nobody had one
+
+
+def test_a_point_that_is_no_scan_has_costs_alone(own: Contents) -> None:
+    row = records(parameters_table(own))[1]
+    assert (row["point"], row["H"], row["p_FC"], row["cells"]) == ("~ mine", None, None, 2)
+
+
+def test_every_row_is_there_whole(own: Contents) -> None:
+    found = records(cells_table(own))
+    assert len(found) == 2 * 5 * (2 + 1)
+    assert found[0] == {
+        **{"point": NASTY, "seed": 1, "model": "KO", "n": 4},
+        **{"mse": 1.1 * line(4, 1e-2, 0.0), "rmse_over_max": math.sqrt(line(4, 1e-2, 0.0))},
+        **{"lambda": 0.5, "seconds": 0.25},
+    }
+
+
+def test_what_failed_is_told_in_one_line(paper: Contents, own: Contents) -> None:
+    assert records(status_table(own))[0] == {
+        **{"point": NASTY, "cells asked": 3, "done": 2, "failed": 1, "first error": "no"},
+    }
+    assert "does not tell which" in status_table(own).caption
+    assert not status_table(paper).rows
+
+
+def test_tables_without_anything_to_say_are_left_out(paper: Contents, own: Contents) -> None:
+    names = ["status", "calibration", "comparison", "parameters", "cells"]
+    assert [table.name for table in study_tables(own)] == names
+
+
+def test_a_study_without_results(tmp_path: Path) -> None:
+    study = {"name": "none", "points": [{"side": 8}], "seeds": [4, 7]}
+    Store.create_or_open(tmp_path / "study.db", study).close()
+    tables = {table.name: table for table in study_tables(read_contents(tmp_path))}
+    assert set(tables) == {"status", "parameters"}
+    [row] = records(tables["status"])
+    assert (row["cells asked"], row["done"], row["missing seeds"]) == (2, 0, "4, 7")
+
+
+# --- Texts ---------------------------------------------------------------------------------------
+
+SMALL = ReportTable(
+    name="small",
+    title="A_title",
+    caption="Of 5% & more.",
+    columns=(
+        Column("point"),
+        Column("N", "integer"),
+        Column("mse", "number"),
+        Column("time", "number", "s"),
+        Column("memory", "integer", BYTES),
+    ),
+    rows=(
+        ("a|b", 2048, 0.0023401, 12.0, 2**20),
+        ("-c", -1, 0.25, -1234.56, None),
+        (None, None, 2.0, math.inf, 0),
+    ),
+)
+
+MARKDOWN = r"""**A\_title**
+
+| point | N | mse | time (s) | memory |
+| --- | ---: | ---: | ---: | ---: |
+| a&#124;b | 2,048 | 2.340e-3 | 12.00 | 1.00 MiB |
+| -c | -1 | 2.500e-1 | -1,235 | – |
+| – | – | 2.000 | inf | 0.00 KiB |
+
+Of 5% &amp; more.
+"""  # noqa: RUF001
+
+LATEX = r"""\begin{table}[htbp]
+\centering
+\small
+\caption[A\_title]{A\_title. Of 5\% \& more.}\label{tab:small}
+\begin{tabular}{lrrrr}
+\toprule
+point & N & mse & time (s) & memory \\
+\midrule
+a\textbar{}b & $2{,}048$ & $2.340\cdot10^{-3}$ & $12.00$ & 1.00 MiB \\
+-c & $-1$ & $2.500\cdot10^{-1}$ & $-1{,}235$ & \textendash{} \\
+\textendash{} & \textendash{} & $2.000$ & inf & 0.00 KiB \\
+\bottomrule
+\end{tabular}
+\end{table}
+"""
+
+CSV = """point,N,mse,time (s),memory (bytes)
+a|b,2048,0.0023401,12.0,1048576
+'-c,-1,0.25,-1234.56,
+,,2.0,inf,0
+"""
+
+HTML = """<div class="table" role="region" aria-label="A_title" tabindex="0">
+<table>
+<caption><strong>A_title.</strong> Of 5% &amp; more.</caption>
+<thead>
+<tr><th scope="col">point</th><th scope="col" class="number">N</th>\
+<th scope="col" class="number">mse</th><th scope="col" class="number">time (s)</th>\
+<th scope="col" class="number">memory</th></tr>
+</thead>
+<tbody>
+<tr><th scope="row">a|b</th><td class="number">2,048</td><td class="number">2.340e-3</td>\
+<td class="number">12.00</td><td class="number">1.00 MiB</td></tr>
+<tr><th scope="row">-c</th><td class="number">-1</td><td class="number">2.500e-1</td>\
+<td class="number">-1,235</td><td class="number">–</td></tr>
+<tr><th scope="row">–</th><td class="number">–</td><td class="number">2.000</td>\
+<td class="number">inf</td><td class="number">0.00 KiB</td></tr>
+</tbody>
+</table>
+</div>
+"""  # noqa: RUF001
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("md", MARKDOWN), ("tex", LATEX), ("csv", CSV), ("html", HTML)]
+)
+def test_a_small_table(kind: str, expected: str) -> None:
+    assert FORMATS[kind](SMALL) == expected
+
+
+def named(*names: str, rows: int = 2) -> ReportTable:
+    """A table in which every text is one of the names."""
+    return ReportTable(
+        name="named",
+        title=names[0],
+        caption=names[-1],
+        columns=tuple(map(Column, names)),
+        rows=(names,) * rows,
+    )
+
+
+# Characters that mean something in one of the formats, and some that mean nothing anywhere.
+CHARACTERS = st.sampled_from(
+    [*"|<>&_$\\\n\r\t\0*{}[]()`~^%#\"'-=+@,;:!?./ ab9", "\u202e", "é", "λ"]
+)
+TEXTS = st.text(CHARACTERS | st.characters(), min_size=1, max_size=12)
+NAMES = st.lists(TEXTS, min_size=1, max_size=4)
+some = examples(max_examples=60)  # of a few milliseconds each: the special characters are few
+
+
+def markdown_cells(table: ReportTable) -> list[list[str]]:
+    """Head and rows as markdown-it reads them."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(markdown(table))
+    assert [token.type for token in tokens].count("table_open") == 1
+    found: list[list[str]] = []
+    for before, token in pairwise(tokens):
+        if before.type == "tr_open":
+            found.append([])
+        if token.type == "inline" and before.type in ("th_open", "td_open"):
+            children = token.children or []
+            assert all(child.type in ("text", "text_special") for child in children), children
+            found[-1].append("".join(child.content for child in children))
+    return found
+
+
+def by_title(cells: list[list[str]]) -> list[dict[str, str]]:
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[1:]]
+
+
+@some
+@example([NASTY, "=a,,b''"])
+@given(NAMES)
+def test_markdown_shows_any_name_as_text(names: list[str]) -> None:
+    table = named(*names)
+    text = markdown(table)
+    rows = [row for row in text.splitlines() if row.startswith("|")]
+    assert {row.count("|") for row in rows} == {len(names) + 1}
+    shown = [one_line(name).strip() for name in names]
+    for row in markdown_cells(table):
+        assert [cell.strip() for cell in row] == shown
+
+
+WORDS = {
+    **{"textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^", "textbar": "|"},
+    **{"textless": "<", "textgreater": ">", "textasciigrave": "`", "char34": '"'},
+    **{"textendash": "\N{EN DASH}"},
+}
+TOKEN = re.compile(
+    r"\\([a-z]+\d*)\{\}|\\([{}$&#_%])|\{([\[\]*])\}|(\{\})|([^\\{}$&#_%~^<>|`\"\[\]*])"
+)
+
+
+def from_latex(text: str) -> str:
+    """The characters that LaTeX sets; anything that it would obey instead is an error."""
+    found, place = "", 0
+    while place < len(text):
+        token = TOKEN.match(text, place)
+        assert token is not None, text[place:]
+        word, special, braced, _, plain = token.groups()
+        found += WORDS[word] if word else special or braced or plain or ""
+        place = token.end()
+    return found
+
+
+@some
+@example([NASTY, "=a,,b''"])
+@given(NAMES)
+def test_latex_shows_any_name_as_text(names: list[str]) -> None:
+    lines = latex(named(*names)).splitlines()
+    shown = [one_line(name).replace("\N{REPLACEMENT CHARACTER}", "?") for name in names]
+    body = lines[lines.index(r"\toprule") + 1 : lines.index(r"\bottomrule")]
+    assert len(body) == 1 + 1 + 2
+    for row in (body[0], *body[2:]):
+        cells = re.split(r"(?<!\\) & ", " " + row.removesuffix(r" \\"))
+        assert row.endswith(r" \\")
+        # A name may hold " & ": it is escaped then, and does not part cells.
+        assert [from_latex(cell).strip() for cell in cells] == [name.strip() for name in shown]
+        assert not re.search("--|''|,,", row)
+    told = re.fullmatch(r"\\caption\[(.*)\]\{(.*)\}\\label\{tab:named\}", lines[3])
+    assert told is not None
+    assert from_latex(told[1]) == shown[0]
+    assert from_latex(told[2]) == f"{shown[0]}. {shown[-1]}"
+
+
+@some
+@example([NASTY, "=a,,b''"])
+@given(NAMES)
+def test_csv_reads_back_and_holds_no_formula(names: list[str]) -> None:
+    for row in reader.reader(io.StringIO(csv(named(*names)), newline="")):
+        for cell, name in zip(row, names, strict=True):
+            assert not cell.lstrip().startswith(("=", "+", "-", "@"))
+            assert cell in (one_line(name), "'" + one_line(name))
+
+
+@some
+@given(st.lists(st.tuples(st.floats(), st.integers(), st.none() | st.floats()), min_size=1))
+def test_csv_keeps_every_digit(rows: list[tuple[float, int, float | None]]) -> None:
+    columns = (Column("x", "number"), Column("n", "integer"), Column("y", "number"))
+    table = ReportTable(name="t", title="t", caption="", columns=columns, rows=tuple(rows))
+    found = list(reader.reader(io.StringIO(csv(table))))[1:]
+    for (x, n, y), (first, second, third) in zip(rows, found, strict=True):
+        assert (repr(float(first)), int(second)) == (repr(x), n)
+        assert (third == "") if y is None else repr(float(third)) == repr(y)
+
+
+class Seen(HTMLParser):
+    """What a page's reader sees: tags with their attributes, and the text of each cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("th", "td", "caption"):
+            self.texts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.texts:
+            self.texts[-1] += data.replace("\n", "")
+
+
+@some
+@example([NASTY, "=a,,b''"])
+@given(NAMES)
+def test_html_shows_any_name_as_text(names: list[str]) -> None:
+    seen = Seen()
+    seen.feed(html(named(*names)))
+    seen.close()
+    shown = [one_line(name) for name in names]
+    assert seen.texts == [f"{shown[0]}. {shown[-1]}", *shown * 3]
+    cells = ["tr", "th", *["td"] * (len(names) - 1)]
+    head = ["div", "table", "caption", "strong", "thead", "tr", *["th"] * len(names), "tbody"]
+    assert [tag for tag, _ in seen.tags] == [*head, *cells * 2]
+    assert seen.tags[0][1]["aria-label"] == shown[0]
+    assert {name for _, attributes in seen.tags for name in attributes} == {
+        *("class", "role", "aria-label", "tabindex", "scope"),
+    }
+
+
+def test_a_name_is_one_line_that_can_be_written() -> None:
+    shown = one_line(NASTY + "\udcff\u2028\u202e")
+    assert shown.isprintable()
+    assert len(shown) == len(NASTY) + 3
+    assert shown.encode()
+
+
+def test_long_tables_go_over_pages() -> None:
+    short, long = (named("a", "b", rows=rows) for rows in (LONG, LONG + 1))
+    assert r"\begin{tabular}" in latex(short)
+    text = latex(long)
+    assert r"\begin{longtable}{ll}" in text
+    assert r"\begin{table}" not in text
+    order = [text.index(part) for part in (r"\caption", r"\endfirsthead", r"\endhead", r"\endfoot")]
+    assert order == sorted(order)
+    assert text.count("a & b") == 2 + LONG + 1  # the head stands on every page
+    assert 'class="table long"' in html(long)
+    assert 'class="table"' in html(short)
+
+
+def test_sentences_are_broken_in_latex() -> None:
+    assert r"\begin{tabular}{lp{0.50\textwidth}}" in latex(named("a", "a sentence " * 5))
+
+
+@pytest.mark.parametrize(
+    ("value", "others", "expected"),
+    [
+        (99_999.6, (), "100,000"),
+        (0.01, (), "0.01000"),
+        (0.009999, (), "9.999e-3"),
+        (1e5, (), "1.000e5"),
+        (0.0, (1e-9,), "0"),
+        (-3.0, (1e-9,), "-3.000"),
+        (3, (), "3.000"),
+        (math.nan, (1.0,), "nan"),
+    ],
+)
+def test_numbers_have_four_digits(value: float, others: tuple[float, ...], expected: str) -> None:
+    rows = tuple(("a", each) for each in (value, *others))
+    columns = (Column("a"), Column("x", "number"))
+    table = ReportTable(name="t", title="t", caption="c", columns=columns, rows=rows)
+    assert markdown_cells(table)[1][1] == expected
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+def test_tables_are_saved(own: Contents, tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "tables"
+    written = save_tables(own, folder, ("md", "html"))
+    assert sorted(written) == sorted(folder.iterdir())
+    assert len(written) == 2 * 5
+    assert (folder / "cells.html").read_text(encoding="utf-8") == html(cells_table(own))
+
+
+def test_what_cannot_be_saved_is_refused(own: Contents, tmp_path: Path) -> None:
+    with pytest.raises(KoriskError, match="kinds must be among md, tex, csv, html, got 'docx'"):
+        save_tables(own, tmp_path / "none", ("md", "docx"))
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KoriskError, match="cannot be made"):
+        save_tables(own, tmp_path / "file", ("md",))
