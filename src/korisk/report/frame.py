@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
+from korisk.curves.forecast import Forecast
 from korisk.curves.plan import Plan
 
 Array = NDArray[np.float64]
@@ -92,7 +93,7 @@ class Frame:
     @cached_property
     def tracks(self) -> tuple[Track, ...]:
         """The forecasts, one for each plan."""
-        return tuple(_track(plan, self.end) for plan in self.plans)
+        return tuple(track(plan.forecast, self.end) for plan in self.plans)
 
     @cached_property
     def height(self) -> tuple[float, float]:
@@ -146,16 +147,15 @@ def _farthest(plan: Plan, safe: int | None) -> float:
     return max(ends)
 
 
-def _track(plan: Plan, end: float) -> Track:
-    first = float(plan.curve.sizes[0])
-    grid = np.geomspace(first, end, _STEPS)
-    corners = plan.curve.sizes if len(plan.curve.sizes) <= _CORNERS else [plan.last]
+def track(made: Forecast, end: float, *, steps: int = _STEPS) -> Track:
+    """A forecast from the pilot's first N to `end`."""
+    curve = made.curve
+    grid = np.geomspace(float(curve.sizes[0]), end, steps)
+    corners = curve.sizes if len(curve.sizes) <= _CORNERS else [made.last]
     n = np.unique(np.concatenate([grid, corners]))
-    low, high = plan.forecast.band(n)
-    middle, better, worse = (
-        values(plan.curve, errors) for errors in (plan.forecast.middle(n), low, high)
-    )
-    return Track(n, middle, better, worse, plan.last)
+    low, high = made.band(n)
+    middle, better, worse = (values(curve, errors) for errors in (made.middle(n), low, high))
+    return Track(n, middle, better, worse, made.last)
 
 
 def values(curve: Curve, error: Array) -> Array:

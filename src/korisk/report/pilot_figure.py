@@ -4,14 +4,9 @@ Figures are made without pyplot: they need no display and leave no global state.
 in the user's unit, errors on a logarithmic axis, scores of which larger is better on a linear one.
 """
 
-import io
 import math
 import textwrap
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from os import PathLike
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,79 +17,43 @@ from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan
 from korisk.curves.unit import words
 from korisk.curves.words import chance
-from korisk.errors import KoriskError
-from korisk.figure_file import figure_kind, write_figure
 from korisk.report.frame import Frame, Track, has_floor, values
+from korisk.report.looks import (
+    DARK,
+    DPI,
+    GREY,
+    LARGE,
+    LOOKS,
+    MEDIUM,
+    Artist,
+    Axes,
+    ConstrainedLayoutEngine,
+    Entry,
+    Figure,
+    HandlerTuple,
+    Line2D,
+    Look,
+    Patch,
+    ScaledTranslation,
+    gridded,
+    not_hidden,
+    save,
+    shortened,
+    style,
+    tick,
+)
 from korisk.report.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks, number
 
-try:
-    import matplotlib.style
-    from matplotlib.artist import Artist
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.legend_handler import HandlerTuple
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
-    from matplotlib.transforms import ScaledTranslation
-except ModuleNotFoundError as error:
-    raise KoriskError("a plot needs matplotlib; pip install 'korisk[report]'") from error
-
-Entry = tuple[Artist | tuple[Artist, ...], str]  # of a legend
+__all__ = ["NOTE", "UNREACHABLE", "answer", "comparison_figure", "plan_figure", "save"]
 
 WIDTH, HEIGHT = 6.3, 4.0  # inches
-DPI = 200
 NOTE = "band: 90%; beyond the pilot it is an extrapolation"
 UNREACHABLE = "not reachable according to this pilot"
 
-_SMALL, _MEDIUM, _LARGE = 8.0, 9.0, 10.0  # points, of type
 _ROW = 12.5  # points, of a legend
-_GREY, _DARK = "#666666", "#222222"
-# No dates in files, and the same names for the same shapes: the same figure gives the same file.
-_METADATA: dict[str, dict[str, None]] = {
-    "png": {},
-    "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
-}
-_STYLE = {
-    "font.family": "DejaVu Sans",  # matplotlib brings it along: the same on every machine
-    "font.size": _SMALL,
-    "axes.labelsize": _MEDIUM,
-    "axes.labelpad": 5.0,
-    "axes.linewidth": 0.7,
-    "hatch.linewidth": 0.5,
-    "svg.hashsalt": "korisk",
-    "pdf.fonttype": 42,
-}
 
-
-@dataclass(frozen=True)
-class _Look:
-    """Colours of Okabe and Ito, which colour-blind readers tell apart; marks for grey prints."""
-
-    colour: str
-    marker: str
-    face: str  # of the marker
-    dashes: str  # of the extrapolation
-    hatch: str
-    pale: str  # the hatch's colour
-
-    def mark(self, marker: str = "", size: float = 5.0) -> dict[str, Any]:
-        """A marker of this look, for a line without a line."""
-        return {
-            "marker": marker or self.marker,
-            "markersize": size,
-            "markerfacecolor": self.face,
-            "color": self.colour,
-            "linestyle": "none",
-        }
-
-
-_FIRST = _Look("#0072B2", "o", "#0072B2", "--", "////", "#A6CDE4")
-_SECOND = _Look("#D55E00", "s", "white", "-.", "\\\\\\\\", "#F0C3A0")
-_ANSWER = _Look("#D55E00", "D", "#D55E00", "-", "", "")
+_FIRST, _SECOND = LOOKS[:2]
+_ANSWER = Look("#D55E00", "D", "#D55E00", "-", "", "")
 
 
 # --- The two figures, and their files ------------------------------------------------------------
@@ -102,11 +61,11 @@ _ANSWER = _Look("#D55E00", "D", "#D55E00", "-", "", "")
 
 def plan_figure(plan: Plan) -> Figure:
     """One pilot, its forecast, and the number of samples that a target asks for."""
-    with _style():
+    with style():
         frame = Frame((plan,))
         figure, axes = _canvas(frame)
         entries = _draw_curve(axes, plan.curve, frame.tracks[0], _FIRST)
-        _mark_pilot_end(axes, (plan,), (_DARK,))
+        _mark_pilot_end(axes, (plan,), (DARK,))
         _draw_target(axes, frame)
         if plan.samples is None:
             _say_unreachable(axes, plan, frame)
@@ -122,7 +81,7 @@ def plan_figure(plan: Plan) -> Figure:
 def comparison_figure(comparison: Comparison) -> Figure:
     """Two pilots, their forecasts, both answers at the target, and where the curves cross."""
     plans, looks = (comparison.known, comparison.dense), (_FIRST, _SECOND)
-    with _style():
+    with style():
         frame = Frame(plans, comparison.crossover)
         figure, axes = _canvas(frame)
         entries: list[Entry] = []
@@ -132,7 +91,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
             _draw_curve(axes, plan.curve, frame.tracks[index], look, tag)
             _mark_answer(axes, plan, frame, look, tag, shifts[index])
             handle = Line2D([], [], **look.mark() | {"linestyle": "-"})
-            entries.append((handle, f"{_shortened(comparison.names[index])}: {answer(plan)}"))
+            entries.append((handle, f"{shortened(comparison.names[index])}: {answer(plan)}"))
         _mark_pilot_end(axes, plans, [look.colour for look in looks])
         _draw_target(axes, frame)
         if comparison.crossover is not None:
@@ -152,23 +111,6 @@ def answer(plan: Plan) -> str:
     return f"N ≈ {plan.samples:,}{_range_words(plan.lower, plan.upper, '90%: ')}{odds}"
 
 
-def save(figure: Figure, path: str | PathLike[str]) -> None:
-    """Write a figure as png, svg or pdf, by the file's suffix: whole, or not at all."""
-    kind = figure_kind(path)
-    content = io.BytesIO()
-    with _style():
-        figure.savefig(content, format=kind, dpi=DPI, metadata=_METADATA[kind])
-    write_figure(path, content.getvalue())
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """Our own style whatever the user's is, and no word about letters that the font lacks."""
-    with warnings.catch_warnings(), matplotlib.style.context(["default", _STYLE]):
-        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
-        yield
-
-
 # --- The frame -----------------------------------------------------------------------------------
 
 
@@ -179,18 +121,10 @@ def _canvas(frame: Frame) -> tuple[Figure, Axes]:
     axes.set(xlim=(frame.left, frame.right), ylim=frame.height, xlabel="training samples N")
     quantity = _quantity(frame.plans[0].curve)
     axes.set_ylabel(textwrap.fill(quantity, 34), parse_math=False)
-    _tick(axes.xaxis, _sample_ticks(frame))
-    _tick(axes.yaxis, log_ticks(*frame.height) if frame.log else linear_ticks(*frame.height))
-    axes.grid(color="#e3e3e3", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    tick(axes.xaxis, _sample_ticks(frame))
+    tick(axes.yaxis, log_ticks(*frame.height) if frame.log else linear_ticks(*frame.height))
+    gridded(axes)
     return figure, axes
-
-
-def _tick(axis: Axis, ticks: Ticks) -> None:
-    axis.set_major_locator(FixedLocator(list(ticks)))
-    axis.set_major_formatter(FixedFormatter(list(ticks.values())))
-    axis.set_minor_locator(NullLocator())
 
 
 def _sample_ticks(frame: Frame) -> Ticks:
@@ -203,9 +137,9 @@ def _sample_ticks(frame: Frame) -> Ticks:
 
 def _head(axes: Axes, name: str, how: str) -> None:
     title = textwrap.fill(name, 52)
-    axes.set_title(title, loc="left", pad=27, fontsize=_LARGE, fontweight="bold", parse_math=False)
+    axes.set_title(title, loc="left", pad=27, fontsize=LARGE, fontweight="bold", parse_math=False)
     axes.annotate(
-        how, (0, 1), (0, 15), xycoords="axes fraction", textcoords="offset points", color=_GREY
+        how, (0, 1), (0, 15), xycoords="axes fraction", textcoords="offset points", color=GREY
     )
 
 
@@ -219,7 +153,7 @@ def _foot(figure: Figure, entries: Iterable[Entry], *, columns: int) -> None:
     ConstrainedLayoutEngine(rect=(0, strip, 1, 1 - strip)).execute(figure)
     legend = figure.legend(
         handles,
-        [_not_hidden(label) for label in labels],
+        [not_hidden(label) for label in labels],
         loc="lower left",
         bbox_to_anchor=(0.01, bottom),
         ncols=columns,
@@ -233,13 +167,13 @@ def _foot(figure: Figure, entries: Iterable[Entry], *, columns: int) -> None:
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
-    figure.text(0.01, 4 * point, NOTE, color=_GREY)
+    figure.text(0.01, 4 * point, NOTE, color=GREY)
 
 
 # --- Curves --------------------------------------------------------------------------------------
 
 
-def _draw_curve(axes: Axes, curve: Curve, track: Track, look: _Look, tag: str = "") -> list[Entry]:
+def _draw_curve(axes: Axes, curve: Curve, track: Track, look: Look, tag: str = "") -> list[Entry]:
     dots = look.mark(size=2.6) | {"markerfacecolor": look.colour, "markeredgewidth": 0}
     axes.plot(curve.n, values(curve, curve.error), gid=f"points{tag}", alpha=0.4, **dots)
     _draw_means(axes, curve, look, tag)
@@ -252,7 +186,7 @@ def _draw_curve(axes: Axes, curve: Curve, track: Track, look: _Look, tag: str = 
     ]
 
 
-def _draw_means(axes: Axes, curve: Curve, look: _Look, tag: str) -> None:
+def _draw_means(axes: Axes, curve: Curve, look: Look, tag: str) -> None:
     """The means, and bars of one standard error where there are seeds to tell it."""
     repeated = curve.counts > 1
     mean = curve.means[repeated]
@@ -263,7 +197,7 @@ def _draw_means(axes: Axes, curve: Curve, look: _Look, tag: str) -> None:
 
 
 def _draw_part(
-    axes: Axes, track: Track, look: _Look, gid: str, *, extrapolated: bool
+    axes: Axes, track: Track, look: Look, gid: str, *, extrapolated: bool
 ) -> tuple[Artist, ...]:
     """The middle and the band; dashed, lighter and hatched where they are an extrapolation."""
     part = track.foretold if extrapolated else track.measured
@@ -287,7 +221,7 @@ def _mark_pilot_end(axes: Axes, plans: Sequence[Plan], colours: Sequence[str]) -
     lasts = [plan.last for plan in plans]
     for last, colour in zip(lasts, colours, strict=True):
         shared = len(set(lasts)) == 1
-        axes.axvline(last, color=_DARK if shared else colour, linewidth=0.6, zorder=1.9)
+        axes.axvline(last, color=DARK if shared else colour, linewidth=0.6, zorder=1.9)
     for n, word, side, shift in (
         (min(lasts), "measured", "right", -3),
         (max(lasts), "extrapolated", "left", 3),
@@ -299,7 +233,7 @@ def _mark_pilot_end(axes: Axes, plans: Sequence[Plan], colours: Sequence[str]) -
             xycoords=axes.get_xaxis_transform(),
             textcoords="offset points",
             ha=side,
-            color=_GREY,
+            color=GREY,
             fontstyle="italic",
         )
 
@@ -310,10 +244,10 @@ def _mark_pilot_end(axes: Axes, plans: Sequence[Plan], colours: Sequence[str]) -
 def _draw_target(axes: Axes, frame: Frame) -> None:
     """The target's line and, where a single plan cannot reach it, the floor that is in the way."""
     plan = frame.plans[0]
-    axes.axhline(plan.target, color=_DARK, linewidth=0.9, gid="target", zorder=2.1)
+    axes.axhline(plan.target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
     target, apart = frame.up(plan.target), 0.0
     if len(frame.plans) == 1 and has_floor(plan):
-        axes.axhline(plan.floor, color=_DARK, linewidth=1.1, linestyle=":", gid="floor")
+        axes.axhline(plan.floor, color=DARK, linewidth=1.1, linestyle=":", gid="floor")
         floor = frame.up(plan.floor)
         lack = max(0.0, 0.2 - abs(floor - target)) / 2  # so far the words are moved apart
         apart = math.copysign(lack, target - floor)
@@ -322,11 +256,11 @@ def _draw_target(axes: Axes, frame: Frame) -> None:
 
 
 def _label_margin(axes: Axes, height: float, text: str) -> None:
-    axes.text(1.018, height, text, transform=axes.transAxes, va="center", color=_DARK)
+    axes.text(1.018, height, text, transform=axes.transAxes, va="center", color=DARK)
 
 
 def _mark_answer(
-    axes: Axes, plan: Plan, frame: Frame, look: _Look, tag: str = "", shift: float = 0.0
+    axes: Axes, plan: Plan, frame: Frame, look: Look, tag: str = "", shift: float = 0.0
 ) -> None:
     """The answer on the target's line, and its range as a bracket, `shift` points above it."""
     if plan.samples is None:
@@ -388,7 +322,7 @@ def _write_at_target(axes: Axes, target: float, text: str, x: float, side: str, 
         textcoords="offset points",
         ha=side,
         va="bottom" if away > 0 else "top",
-        fontsize=_MEDIUM,
+        fontsize=MEDIUM,
         fontweight="bold",
         color=_ANSWER.colour,
         bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8},
@@ -417,13 +351,13 @@ def _mark_crossover(axes: Axes, crossover: Crossover, frame: Frame) -> Entry:
     at = np.array([float(crossover.n)])
     errors = np.concatenate([plan.forecast.middle(at) for plan in frame.plans])
     height = float(values(frame.plans[0].curve, np.sqrt(errors.prod(keepdims=True)))[0])
-    line: dict[str, Any] = {"color": _DARK, "linestyle": ":", "linewidth": 1.3}
+    line: dict[str, Any] = {"color": DARK, "linestyle": ":", "linewidth": 1.3}
     ends = crossover.lower, crossover.upper
     if not math.isnan(crossover.lower):
         _bracket(axes, frame, ends, height, "crossover-range", line | {"zorder": 3.4})
     mark: dict[str, Any] = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
     axes.plot(at, [height], gid="crossover", zorder=3.5, **line | mark)
-    after = f"then {_shortened(crossover.better_after)} is ahead"
+    after = f"then {shortened(crossover.better_after)} is ahead"
     where = f"N ≈ {crossover.n:,}{_range_words(*ends)}"
     return Line2D([], [], **line | mark), f"the curves cross at {where}; {after}"
 
@@ -474,14 +408,6 @@ def _range_words(lower: float, upper: float, what: str = "") -> str:
     if not math.isfinite(lower):
         return ""
     return f" ({what}{lower:,.0f} to {f'{upper:,.0f}' if math.isfinite(upper) else '∞'})"
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= 36 else name[:35] + "…"
-
-
-def _not_hidden(label: str) -> str:
-    return f" {label}" if label.startswith("_") else label  # as matplotlib would such a label
 
 
 def _short(value: float, digits: int = 4) -> str:
