@@ -1,0 +1,76 @@
+"""What the tests in a browser share: Debian's Chromium, driven by Playwright, without a network.
+
+A test file makes its own fixture of it:
+
+    @pytest.fixture(scope="module")
+    def browser() -> Iterator[Browser]:
+        with chromium() as started:
+            yield started
+
+KORISK_CHROMIUM names another program than /usr/bin/chromium. Where there is none, the tests are
+skipped; with KORISK_BROWSER=required they fail instead, so that CI cannot pass without them.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+# Containers give no sandbox and little shared memory; the rest keeps Chromium off the network.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
+
+
+@contextmanager
+def chromium() -> "Iterator[Browser]":
+    """A running browser, closed at the end; the test is skipped where there is none."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("playwright is not installed; pip install korisk[dev]")
+    program = Path(os.environ.get("KORISK_CHROMIUM", "/usr/bin/chromium"))
+    if not program.is_file():
+        _missing(f"no browser at {program}; set KORISK_CHROMIUM to a Chromium program")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def fresh_page(browser: "Browser", **settings: object) -> "Iterator[Page]":
+    """An empty page in a context of its own that is offline and lets no script error pass.
+
+    `settings` are those of `Browser.new_context`: viewport, color_scheme, java_script_enabled ...
+    """
+    context = browser.new_context(offline=True, **settings)  # type: ignore[arg-type]
+    try:
+        page = context.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        yield page
+        assert not errors, f"the page's scripts failed: {errors}"
+    finally:
+        context.close()
+
+
+def _missing(reason: str) -> NoReturn:
+    if os.environ.get("KORISK_BROWSER") == "required":
+        pytest.fail(reason)
+    pytest.skip(reason)
