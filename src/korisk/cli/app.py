@@ -18,6 +18,7 @@ from korisk.cli.footprint import footprint
 from korisk.cli.operators import operators
 from korisk.cli.plan import plan
 from korisk.cli.published import published
+from korisk.cli.report import report
 from korisk.cli.reproduce import reproduce
 from korisk.cli.run import run as run_study
 from korisk.cli.train import train
@@ -43,6 +44,7 @@ app.command()(reproduce)
 app.command(name="run")(run_study)
 app.command()(cost)
 app.command()(train)
+app.command()(report)
 app.command()(export)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.

@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import typer
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from korisk.errors import KoriskWarning
+from korisk.files import write_text
 
 NARROWEST = 110
 
@@ -75,6 +77,12 @@ def duration(seconds: float) -> str:
         if seconds < until * size:
             return f"{seconds / size:.2g} {unit}"
     return f"{seconds / 86400:,.3g} days"
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page and say so on stderr, where it disturbs no machine that reads stdout."""
+    write_text(path, text)
+    typer.echo(f"korisk: wrote {path}", err=True)
 
 
 def print_json(content: Any) -> None:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from korisk.cli import pilot
-from korisk.cli.output import cells, console, number, print_json, table, whole
+from korisk.cli.output import cells, console, number, print_json, table, whole, write_page
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
 from korisk.curves.plan import LEVELS, Plan
@@ -42,13 +42,21 @@ def plan(
     column: pilot.ColumnOption = None,
     method: pilot.MethodOption = DEFAULT_METHOD,
     plot: pilot.PlotOption = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page with the planner in it, to move the target there: FILE.html "
+            "(needs korisk[report]).",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """How many samples does a target ask for, according to a small pilot?
 
     Give the errors of at least three training set sizes, better five, each with several seeds.
     """
-    if target is None and not at:
+    if target is None and not at and html is None:
         raise KoriskError("plan needs a question; give --target E, or --at N, or both")
     if probability is not None and target is None:
         raise KoriskError("--probability needs --target; give the value to reach")
@@ -62,6 +70,10 @@ def plan(
         )
     if plot is not None:
         pilot.check_plot(plot)
+    if html is not None:
+        _write_page(curves, html, path, target, method)
+        if target is None and not at:
+            return
     answers = [_Answer(curve, target, at or [], probability, method) for curve in curves]
     if as_json:
         print_json({"plans": [answer.to_dict() for answer in answers]})
@@ -81,6 +93,19 @@ def _curves(
         return pilot.read(path, metric=metric, unit=unit, column=column)
     named = pilot.columns(column)
     return (Curve.read(path, model=model, metric=metric, unit=unit, columns=named),)
+
+
+def _write_page(
+    curves: tuple[Curve, ...], file: Path, path: Path, target: float | None, method: str
+) -> None:
+    if method != DEFAULT_METHOD:
+        raise KoriskError(
+            f"--html computes in the page by method {DEFAULT_METHOD!r}, got {method!r}; leave "
+            "--method out, or use --plot"
+        )
+    from korisk.report.pilot_page import pilot_page
+
+    write_page(file, pilot_page(curves, title=path.name, target=target))
 
 
 class _Answer:

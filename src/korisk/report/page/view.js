@@ -1,0 +1,674 @@
+/* What the page shows and how it answers: controls, curves, pictures. The formulas are planner.js's. */
+(function () {
+  "use strict";
+
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const formulas = window.koriskPlanner;
+  const { value, chance, times, count } = formulas;
+  const SERIES = 8; // colours there are
+  const STEPS = 1000; // of the slider
+  const HARDEST = 0.1; // of the lowest error
+  const FARTHEST = 16; // times the pilot, up to which bands are drawn whole
+  const LOG_LAWS = ["error", "squared"]; // units that are drawn on a logarithmic axis
+
+  const get = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  const state = { group: data.start, model: 0, other: -1, target: NaN, answer: null, versus: null };
+  const opened = new Map(); // forecasts, made when first asked for
+
+  // --- Small helpers ---------------------------------------------------------------------------
+
+  function element(name, text, attributes) {
+    const made = document.createElement(name);
+    if (text !== undefined && text !== null) made.textContent = text;
+    for (const [key, content] of Object.entries(attributes || {})) made.setAttribute(key, content);
+    return made;
+  }
+
+  function fill(select, names, chosen) {
+    select.replaceChildren(
+      ...names.map(([key, text]) => element("option", text, { value: String(key) })),
+    );
+    select.value = String(chosen);
+  }
+
+  function facts(list, pairs) {
+    list.replaceChildren(
+      ...pairs
+        .filter(([, text]) => text)
+        .map(([name, text]) => {
+          const row = element("div");
+          row.append(element("dt", name), element("dd", text));
+          return row;
+        }),
+    );
+  }
+
+  /* Calls to the result run once a frame, however many there are. */
+  function calm(act) {
+    let waiting = false;
+    return () => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => {
+        waiting = false;
+        act();
+      });
+    };
+  }
+
+  function parsed(text) {
+    const plain = text.trim().replace(/\s/g, "");
+    // A comma alone is a decimal one; with three digits behind each, it groups them.
+    const grouped = /^\d{1,3}(,\d{3})+(\.\d*)?$/.test(plain) && !/^0,/.test(plain);
+    const dotted = grouped ? plain.replace(/,/g, "") : plain.replace(",", ".");
+    return dotted === "" ? NaN : Number(dotted);
+  }
+
+  // --- What was asked --------------------------------------------------------------------------
+
+  const group = () => data.groups[state.group];
+  const model = (index) => group().models[index];
+
+  function forecast(index) {
+    const key = `${state.group}/${index}`;
+    if (!opened.has(key)) opened.set(key, formulas.open(model(index).planner));
+    return opened.get(key);
+  }
+
+  const law = () => model(0).planner.unit.law;
+  const unit = () => formulas.unit(law());
+
+  /* The errors between which the slider chooses: the largest that was measured, and a hard one. */
+  function ends() {
+    const { means } = model(state.model).planner;
+    return [Math.max(...means), HARDEST * Math.min(...means)];
+  }
+
+  function targetAt(position) {
+    const [easiest, hardest] = ends();
+    const error = easiest * (hardest / easiest) ** (position / STEPS);
+    if (law() === "psnr") return Number(unit().fromError(error).toFixed(2));
+    if (law() === "complement" || law() === "percent") {
+      return Number(unit().fromError(Number(error.toPrecision(3))).toPrecision(12));
+    }
+    return Number(unit().fromError(error).toPrecision(4));
+  }
+
+  function positionOf(target) {
+    const [easiest, hardest] = ends();
+    const share = Math.log(easiest / unit().toError(target)) / Math.log(easiest / hardest);
+    return Number.isFinite(share) ? Math.round(STEPS * Math.min(Math.max(share, 0), 1)) : 0;
+  }
+
+  function quantity() {
+    const { metric, unit: measured } = model(0).planner;
+    return metric || measured.noun;
+  }
+
+  // --- Answers ---------------------------------------------------------------------------------
+
+  function answer() {
+    const asked = forecast(state.model);
+    const refusal = asked.refusal(state.target);
+    get("refusal").hidden = !refusal;
+    get("refusal").textContent = refusal;
+    get("target").setAttribute("aria-invalid", String(Boolean(refusal)));
+    get("found").hidden = Boolean(refusal);
+    state.answer = refusal ? null : asked.plan(state.target);
+    state.versus = null;
+    if (state.answer) showAnswer(state.answer, asked);
+    showVersus();
+    showExpected();
+    markTarget();
+  }
+
+  function showAnswer(plan) {
+    const box = get("samples");
+    box.textContent = plan.samples === null ? "not reachable" : count(plan.samples);
+    box.dataset.value = plan.samples === null ? "" : String(plan.samples);
+    const safe = plan.safe["0.9"];
+    const open = plan.samples !== null && !Number.isFinite(plan.upper);
+    facts(get("facts"), [
+      [
+        "90% interval",
+        plan.samples === null ? "" : `${count(plan.lower)} to ${count(plan.upper)}`,
+      ],
+      [
+        open ? `Safe number (90%), if it is met by N = ${count(plan.beforeLong)}` : "Safe number (90%)",
+        safe === null ? "" : count(safe),
+      ],
+      ["Chance to reach it", chance(plan.reach)],
+      ["Levels off at about", plan.samples === null ? value(plan.floor) : ""],
+      ["Collect next, in all", plan.nextRound === null ? "nothing" : count(plan.nextRound)],
+      ...costs(plan.samples, safe),
+    ]);
+    get("words").textContent = plan.explanation;
+  }
+
+  function costs(samples, safe) {
+    const each = parsed(get("cost").value);
+    const bad = get("cost").value.trim() !== "" && !(each >= 0 && Number.isFinite(each));
+    get("cost").setAttribute("aria-invalid", String(bad));
+    if (samples === null || !(each >= 0) || bad) return [];
+    const currency = get("currency").value.trim();
+    const priced = (n) =>
+      `${(n * each).toLocaleString("en", { maximumFractionDigits: 2 })} ${currency}`.trim();
+    return [
+      ["Cost of these samples", priced(samples)],
+      ["Cost of the safe number", safe === null ? "" : priced(safe)],
+    ];
+  }
+
+  function showVersus() {
+    const block = get("versus");
+    block.hidden = state.other < 0 || !state.answer;
+    if (block.hidden) return;
+    const [first, second] = [model(state.model), model(state.other)];
+    const against = forecast(state.other);
+    if (against.refusal(state.target)) {
+      block.hidden = true;
+      return;
+    }
+    const plan = against.plan(state.target);
+    state.versus = plan;
+    get("versus-title").textContent = `${first.name} : ${second.name}`;
+    facts(get("versus-facts"), [
+      [`Samples of ${first.name}`, reached(state.answer)],
+      [`Samples of ${second.name}`, reached(plan)],
+      [`Ratio, ${second.name} over ${first.name}`, ratio(state.answer, plan)],
+      ["Two factors, fitted lines", factors("line", first, second)],
+      ["Two factors, the paper's lines", factors("paper", first, second)],
+      ["Crossover", crossover(state.model, state.other)],
+    ]);
+    get("versus").dataset.value = plan.samples === null ? "" : String(plan.samples);
+  }
+
+  const reached = (plan) =>
+    plan.samples === null
+      ? `not reachable (chance ${chance(plan.reach)})`
+      : `${count(plan.samples)} (90%: ${count(plan.lower)} to ${count(plan.upper)})`;
+
+  function ratio(plan, other) {
+    const found = formulas.ratio(plan, other);
+    if (found === null) return "unknown: one of them does not reach the target";
+    const ends = formulas.ratioRange(forecast(state.model), plan, forecast(state.other), other);
+    const range = ends ? ` (90%: ${times(ends[0])} to ${times(ends[1])}, if both reach it)` : "";
+    return times(found) + range;
+  }
+
+  function factors(method, first, second) {
+    const lines = [first.lines[method], second.lines[method]];
+    if (!lines[0] || !lines[1]) return "unknown: a line cannot be fitted";
+    const found = formulas.factors(lines[0], lines[1], state.answer.goal);
+    if (found.unknown) return "not defined: the target is at or below a floor, or a line is flat";
+    return (
+      `${times(found.structural)} (sigmas) × ${times(found.budget)} (room above the floors) = ` +
+      `${times(found.product)} in N / log N`
+    );
+  }
+
+  function crossover(first, second) {
+    const pair = group().crossovers.find(
+      (each) =>
+        (each.first === first && each.second === second) ||
+        (each.first === second && each.second === first),
+    );
+    if (!pair) return "not computed here: ask korisk compare";
+    const found = pair.found;
+    if (!found) return "none as far as the pilots tell";
+    const ends =
+      found.lower === null
+        ? ""
+        : `90%: ${count(found.lower)} to ${found.upper === null ? "no end" : count(found.upper)}, `;
+    const where = found.measured ? "within the pilots" : "by extrapolation";
+    return `at about N = ${count(found.n)} (${ends}${where}); from there ${found.after} is better`;
+  }
+
+  function showExpected() {
+    const text = get("count").value;
+    const box = get("expected");
+    box.textContent = "";
+    get("count").setAttribute("aria-invalid", "false");
+    if (text.trim() === "") return;
+    const n = parsed(text);
+    const asked = forecast(state.model);
+    const last = model(state.model).planner.horizon;
+    if (!(Number.isInteger(n) && n >= 2 && n <= last)) {
+      get("count").setAttribute("aria-invalid", "true");
+      box.textContent = `Give a whole number from 2 to ${count(last)}.`;
+      return;
+    }
+    const found = asked.at(n);
+    const odds = state.answer
+      ? ` The chance to have met the target is ${chance(asked.probability(n, state.target))}.`
+      : "";
+    box.textContent =
+      `${model(state.model).name}: ${quantity()} of about ${value(found.error)} ` +
+      `(90%: ${value(found.lower)} to ${value(found.upper)}).${odds}`;
+  }
+
+  // --- Controls --------------------------------------------------------------------------------
+
+  function chooseGroup(index) {
+    state.group = index;
+    state.model = 0;
+    const names = group().models.map((each, at) => [at, each.name]);
+    fill(get("model"), names, 0);
+    fillOthers(names.length > 1 ? 1 : -1);
+    get("other-field").hidden = names.length < 2;
+    get("all-field").hidden = names.length <= 2;
+    get("target-label").textContent = `Target (${quantity()})`;
+    showEnds();
+    ask(group().target);
+  }
+
+  function showEnds() {
+    get("easy").textContent = `easier: ${value(targetAt(0))}`;
+    get("hard").textContent = `harder: ${value(targetAt(STEPS))}`;
+  }
+
+  function fillOthers(chosen) {
+    const names = group().models.map((each, at) => [at, each.name]);
+    const rest = names.filter(([at]) => at !== state.model);
+    state.other = rest.some(([at]) => at === chosen) ? chosen : rest.length ? rest[0][0] : -1;
+    fill(get("other"), rest, state.other);
+  }
+
+  function ask(target, { keepText = false, keepSlider = false } = {}) {
+    state.target = target;
+    if (!keepText) get("target").value = String(target);
+    if (!keepSlider) get("slider").value = String(positionOf(target));
+    get("slider").setAttribute("aria-valuetext", `${quantity()} ${value(target)}`);
+    answer();
+  }
+
+  function listen() {
+    const slide = calm(() => ask(targetAt(Number(get("slider").value)), { keepSlider: true }));
+    const type = calm(() => ask(parsed(get("target").value), { keepText: true }));
+    const again = calm(answer);
+    get("slider").addEventListener("input", slide);
+    get("target").addEventListener("input", type);
+    get("cost").addEventListener("input", again);
+    get("currency").addEventListener("input", again);
+    get("count").addEventListener("input", calm(showExpected));
+    get("point").addEventListener("change", () => {
+      chooseGroup(Number(get("point").value));
+      draw();
+    });
+    get("model").addEventListener("change", () => {
+      const before = state.model;
+      state.model = Number(get("model").value);
+      fillOthers(state.other === state.model ? before : state.other);
+      showEnds();
+      ask(state.target, { keepText: true });
+      draw();
+    });
+    get("other").addEventListener("change", () => {
+      state.other = Number(get("other").value);
+      answer();
+      draw();
+    });
+    for (const id of ["bands", "lines", "all"]) get(id).addEventListener("change", draw);
+    get("reset").addEventListener("click", draw);
+  }
+
+  // --- Curves ----------------------------------------------------------------------------------
+
+  let library = null; // once it is unpacked
+
+  async function unpack() {
+    const packed = Uint8Array.from(atob(get("library").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const code = await new Response(stream).text();
+    const script = element("script");
+    script.textContent = code;
+    document.head.append(script);
+    return window.Plotly;
+  }
+
+  const colour = (index) => css(`--series-${index % SERIES}`);
+
+  function shownModels() {
+    const count = group().models.length;
+    if (count <= 2 || get("all").checked) return [...Array(count).keys()];
+    return [state.model, state.other].filter((at) => at >= 0).sort((a, b) => a - b);
+  }
+
+  const pale = (colour, share) => {
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+    return `rgba(${red},${green},${blue},${share})`;
+  };
+
+  function traces() {
+    const made = [];
+    for (const at of shownModels()) {
+      if (get("bands").checked) made.push(...band(model(at), at));
+      if (get("lines").checked) made.push(...paperLine(model(at), at));
+      made.push(...curve(model(at), at));
+    }
+    for (const each of group().short) made.push(dots(each.name, each, css("--muted"), "x"));
+    return made;
+  }
+
+  function band(each, at) {
+    const { n, better, worse } = each.track;
+    const common = { x: n, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+    return [
+      { ...common, y: better },
+      { ...common, y: worse, fill: "tonexty", fillcolor: pale(colour(at), 0.18) },
+    ];
+  }
+
+  function curve(each, at) {
+    const { n, middle, last } = each.track;
+    const part = (keep) => n.map((x, i) => (keep(x) ? middle[i] : null));
+    const line = { x: n, mode: "lines", showlegend: false, name: escaped(each.name) };
+    const hover = `${escaped(each.name)}<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>`;
+    const made = [
+      {
+        ...line,
+        y: part((x) => x <= last),
+        line: { color: colour(at), width: 2 },
+        hovertemplate: hover,
+      },
+      {
+        ...line,
+        y: part((x) => x >= last),
+        line: { color: colour(at), width: 2, dash: "dash" },
+        hovertemplate: hover,
+      },
+    ];
+    if (each.measured.all.length) {
+      made.push({
+        x: each.measured.all_n,
+        y: each.measured.all,
+        mode: "markers",
+        marker: { color: colour(at), size: 4, opacity: 0.35 },
+        hoverinfo: "skip",
+        showlegend: false,
+      });
+    }
+    return [...made, dots(each.name, each.measured, colour(at), at % 2 ? "square" : "circle")];
+  }
+
+  function dots(name, measured, fill, symbol) {
+    return {
+      x: measured.n,
+      y: measured.mean,
+      mode: "markers",
+      name: escaped(name),
+      marker: { color: fill, size: 9, symbol },
+      hovertemplate: `${escaped(name)}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>`,
+    };
+  }
+
+  function paperLine(each, at) {
+    const found = each.lines.paper;
+    if (!found) return [];
+    const x = each.track.n;
+    const y = x.map((n) => unit().fromError(found.floor + (found.slope * Math.log(n)) / n));
+    return [
+      {
+        x,
+        y,
+        mode: "lines",
+        line: { color: colour(at), width: 1.5, dash: "dot" },
+        name: `${escaped(each.name)}: floor + σ log N / N`,
+        hoverinfo: "skip",
+      },
+    ];
+  }
+
+  /* Plotly reads some tags in texts; names are never tags. */
+  const escaped = (text) =>
+    text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  function shapes() {
+    const line = { type: "line", line: { color: css("--text"), width: 1, dash: "dot" } };
+    const made = [];
+    if (Number.isFinite(state.target) && state.answer) {
+      made.push({ ...line, xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target });
+      const plans = [
+        [state.answer, state.model],
+        [state.versus, state.other],
+      ];
+      for (const [plan, at] of plans) {
+        if (!plan || plan.samples === null) continue;
+        const style = { ...line.line, color: colour(at), width: 2 };
+        const n = plan.samples;
+        made.push({ ...line, line: style, yref: "paper", y0: 0, y1: 1, x0: n, x1: n });
+      }
+    }
+    return made;
+  }
+
+  /* Limits that stay while the target moves: all that was measured, all lines, most of the bands. */
+  function limits() {
+    const [sizes, heights] = [[], []];
+    for (const at of shownModels()) {
+      const { track, measured } = model(at);
+      sizes.push(...track.n, ...measured.n);
+      heights.push(...track.middle, ...measured.mean);
+      track.n.forEach((n, i) => {
+        if (n <= FARTHEST * track.last) heights.push(track.better[i], track.worse[i]);
+      });
+    }
+    for (const each of group().short) {
+      sizes.push(...each.n);
+      heights.push(...each.mean);
+    }
+    heights.push(unit().fromError(unit().toError(group().target)));
+    return [span(sizes, true), span(heights, LOG_LAWS.includes(law()))];
+  }
+
+  function span(values, log) {
+    const known = values.filter((each) => each !== null && (!log || each > 0));
+    const flat = known.map((each) => (log ? Math.log10(each) : each));
+    const [low, high] = [Math.min(...flat), Math.max(...flat)];
+    const pad = 0.04 * (high - low) || 0.1;
+    return [low - pad, high + pad];
+  }
+
+  /* Ticks at 1, 2, 5 unless that were too many or too few. */
+  const logTicks = ([low, high]) => (high - low > 3.2 ? 1 : high - low > 0.7 ? "D2" : "D1");
+
+  /* After a zoom, ticks for what is shown then. */
+  function tickAgain() {
+    const { xaxis, yaxis } = get("plot")._fullLayout;
+    const change = {};
+    for (const [name, axis] of Object.entries({ xaxis, yaxis })) {
+      if (axis.type === "log" && axis.dtick !== logTicks(axis.range)) {
+        change[`${name}.dtick`] = logTicks(axis.range);
+      }
+    }
+    if (Object.keys(change).length) library.relayout(get("plot"), change);
+  }
+
+  function layout() {
+    const [across, up] = limits();
+    const axis = { gridcolor: css("--line"), linecolor: css("--muted"), zeroline: false };
+    const vertical = LOG_LAWS.includes(law())
+      ? { type: "log", tickformat: "~g", dtick: logTicks(up) }
+      : { type: "linear" };
+    return {
+      xaxis: {
+        ...axis,
+        type: "log",
+        tickformat: ",~r",
+        dtick: logTicks(across),
+        range: across,
+        title: { text: "training samples N" },
+      },
+      yaxis: {
+        ...axis,
+        ...vertical,
+        range: up,
+        automargin: true,
+        title: { text: escaped(quantity()) },
+      },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: css("--text"), family: css("--font"), size: 13 },
+      margin: { l: 56, r: 12, t: 12, b: 48 },
+      legend: { orientation: "h", y: -0.18, traceorder: "normal", itemclick: false, itemdoubleclick: false },
+      dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
+      shapes: shapes(),
+      hovermode: "closest",
+    };
+  }
+
+  function draw() {
+    if (!library) return;
+    const names = shownModels().map((at) => model(at).name);
+    get("plot").setAttribute(
+      "aria-label",
+      `${quantity()} over training samples N at ${group().name}, for ${names.join(", ")}; ` +
+        "the figures stand in the tables",
+    );
+    library.react(get("plot"), traces(), layout(), { displayModeBar: false, responsive: true });
+  }
+
+  function markTarget() {
+    if (library) library.relayout(get("plot"), { shapes: shapes() });
+  }
+
+  async function startDrawing() {
+    try {
+      library = await unpack();
+    } catch (error) {
+      delete document.documentElement.dataset.draws; // the still picture comes back
+      get("drawing").hidden = true;
+      return;
+    }
+    draw();
+    get("plot").on("plotly_relayout", tickAgain);
+    document.documentElement.dataset.drawn = "yes";
+  }
+
+  /* The library takes a moment to start: not before curves come near, so that answers come first. */
+  function drawWhenNear() {
+    if (!window.DecompressionStream || !window.IntersectionObserver) return; // an old browser
+    document.documentElement.dataset.draws = "yes";
+    get("drawing").hidden = false;
+    const observer = new IntersectionObserver(
+      (seen) => {
+        if (!seen.some((each) => each.isIntersecting)) return;
+        observer.disconnect();
+        startDrawing();
+      },
+      { rootMargin: "400px" },
+    );
+    observer.observe(get("plot"));
+  }
+
+  // --- Pictures --------------------------------------------------------------------------------
+
+  let scene = null;
+
+  function chooseScene(index) {
+    scene = data.pictures[index];
+    const slider = get("size");
+    slider.max = String(scene.sizes.length - 1);
+    slider.value = String(Math.min(1, scene.sizes.length - 1));
+    const rows = scene.truth.map((truth, image) => {
+      const row = element("div", null, { class: "row" });
+      row.append(framedPicture(`Test image ${image + 1}`, truth, `test image ${image + 1}`));
+      for (const name of Object.keys(scene.frames)) {
+        row.append(...["image", "error"].map((kind) => emptyPicture(name, image, kind)));
+      }
+      return row;
+    });
+    get("frames").replaceChildren(...rows);
+    const [low, high] = scene.grey.map(value);
+    const less = scene.reduced > 1 ? ` Shown reduced ${scene.reduced} times from` : " Shown at";
+    get("frames-caption").textContent =
+      `Grey from ${low} to ${high}. Errors: red too large, blue too small, full colour at ` +
+      `${value(scene.reach)} and beyond. Percentages: root mean square error of the image over ` +
+      `the root mean square of the truth. Seed ${scene.seed}.${less} ` +
+      `${scene.side[0]} × ${scene.side[1]} pixels.`;
+    showSize();
+  }
+
+  function framedPicture(words, source, alternative) {
+    const box = element("figure");
+    box.append(element("img", null, { src: source, alt: alternative }));
+    box.append(element("figcaption", words));
+    return box;
+  }
+
+  function emptyPicture(name, image, kind) {
+    const box = framedPicture("", "data:,", "");
+    Object.assign(box.dataset, { model: name, image: String(image), kind });
+    return box;
+  }
+
+  function showSize() {
+    const n = scene.sizes[Number(get("size").value)];
+    const words = n === 0 ? "none, untrained" : count(n);
+    get("size-text").textContent = words;
+    get("size").setAttribute("aria-valuetext", words);
+    for (const box of get("frames").querySelectorAll("figure[data-model]")) showFrame(box, n);
+  }
+
+  function showFrame(box, n) {
+    const { model: name, image, kind } = box.dataset;
+    const [picture, caption] = [box.querySelector("img"), box.querySelector("figcaption")];
+    const found = (scene.frames[name][n] || [])[Number(image)];
+    picture.hidden = !found;
+    box.classList.toggle("absent", !found);
+    if (!found) {
+      caption.textContent = `${name}: nothing at N = ${count(n)}`;
+      return;
+    }
+    const off = found.relative === null ? "unknown" : `${(100 * found.relative).toPrecision(3)}%`;
+    picture.src = found[kind];
+    caption.textContent = kind === "image" ? `${name}: ${off} off` : `${name}: its error`;
+    picture.alt =
+      `${kind === "image" ? "reconstruction" : "error"} of test image ${Number(image) + 1} by ` +
+      `${name} with N = ${n}: ${off} off`;
+  }
+
+  // --- Theme, start ----------------------------------------------------------------------------
+
+  const isDark = () =>
+    (document.documentElement.dataset.theme ||
+      (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+
+  function showTheme() {
+    get("theme").textContent = isDark() ? "Light colours" : "Dark colours";
+    if (library) draw();
+  }
+
+  function start() {
+    get("theme").hidden = false;
+    get("theme").addEventListener("click", () => {
+      document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+      showTheme();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
+    showTheme();
+    const foretelling = data.groups
+      .map((each, at) => [at, each.name])
+      .filter(([at]) => data.groups[at].models.length);
+    if (foretelling.length) {
+      fill(get("point"), foretelling, state.group);
+      get("point-field").hidden = foretelling.length < 2;
+      get("panel").hidden = false;
+      listen();
+      chooseGroup(state.group);
+      drawWhenNear();
+    }
+    if (data.pictures.length) {
+      fill(get("scene"), data.pictures.map((each, at) => [at, each.point]), data.pictures.length - 1);
+      get("scene-field").hidden = data.pictures.length < 2;
+      get("scene").addEventListener("change", () => chooseScene(Number(get("scene").value)));
+      get("size").addEventListener("input", showSize);
+      get("gallery").hidden = false;
+      chooseScene(data.pictures.length - 1);
+    }
+  }
+
+  start();
+})();

@@ -1,0 +1,129 @@
+"""What the scripts of a page work on, as plain JSON values."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk.curves.compare import Crossover
+from korisk.curves.curve import Curve
+from korisk.report.outlook import Foretold, Group, main_group
+from korisk.report.planner_data import planner_data
+from korisk.theory import RiskLine
+
+Array = NDArray[np.float64]
+Watch = Callable[[str], None]
+
+ROOM = 3_300_000  # bytes that curves may take in a page
+_DIGITS = 6  # of what is drawn alone
+_LINES = ("line", "paper")  # calibrations of the form floor + slope log N / N
+_FEW_VALUES = 200  # of a curve: with more, single seeds are not drawn
+
+
+def groups_data(
+    groups: Sequence[Group],
+    *,
+    untrained: Mapping[str, Mapping[str, float]] | None = None,
+    watch: Watch = lambda _: None,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Every group's data; where all would be too large, the last curves give way.
+
+    The group whose answer leads the page comes first.
+    """
+    main = main_group(groups)
+    made: dict[str, dict[str, Any]] = {}
+    room, dropped = ROOM, 0
+    for group in sorted(groups, key=lambda each: each is not main):
+        data = group_data(group, untrained=(untrained or {}).get(group.name, {}), watch=watch)
+        size = len(script_json(data))
+        while data["models"] and size > room:
+            size -= len(script_json(data["models"].pop()))
+            dropped += 1
+        kept = len(data["models"])
+        data["crossovers"] = [
+            pair for pair in data["crossovers"] if max(pair["first"], pair["second"]) < kept
+        ]
+        room -= size
+        made[group.name] = data
+    more = f"{dropped} more curve{'s' if dropped > 1 else ''}"
+    said = [f"The planner of this page has no room for {more}; korisk plan has."]
+    return [made[group.name] for group in groups], said if dropped else []
+
+
+def group_data(
+    group: Group, *, untrained: Mapping[str, float], watch: Watch = lambda _: None
+) -> dict[str, Any]:
+    """One group: curves with all that the planner needs, drawings, crossovers, a first target."""
+    models = []
+    for each in group.foretold:
+        watch(f"{group.name}: {each.curve.name}")
+        models.append(_model(each) | {"untrained": untrained.get(each.curve.model)})
+    crossovers = []
+    for first, second, found in group.crossovers():
+        crossovers.append({"first": first, "second": second, "found": _crossover(found)})
+        watch(f"{group.name}: crossovers")
+    return {
+        "name": group.name,
+        "target": group.target if group.foretold else None,
+        "why": group.why if group.foretold else "",
+        "models": models,
+        "crossovers": crossovers,
+        "short": [{"name": curve.name, **_measured(curve)} for curve in group.short],
+    }
+
+
+def _model(each: Foretold) -> dict[str, Any]:
+    track = each.track
+    drawn = {name: _rounded(getattr(track, name)) for name in ("n", "middle", "better", "worse")}
+    return {
+        "name": each.curve.name,
+        "planner": planner_data(each.forecast),
+        "track": drawn | {"last": track.last},
+        "measured": _measured(each.curve),
+        "lines": {method: _line(each.line(method)) for method in _LINES},
+    }
+
+
+def _measured(curve: Curve) -> dict[str, Any]:
+    """The means over seeds, and single values where they are few; in the user's unit."""
+    few = len(curve.error) <= _FEW_VALUES and curve.counts.max() > 1
+    return {
+        "n": curve.sizes.tolist(),
+        "mean": _rounded(curve.unit.from_error(curve.means)),
+        "counts": curve.counts.tolist(),
+        "all_n": curve.n.tolist() if few else [],
+        "all": _rounded(curve.unit.from_error(curve.error)) if few else [],
+    }
+
+
+def _rounded(values: Array) -> list[float | None]:
+    return [
+        float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None for value in values.tolist()
+    ]
+
+
+def _line(found: RiskLine | None) -> dict[str, float] | None:
+    return None if found is None else {"floor": found.floor, "slope": found.slope}
+
+
+def _crossover(found: Crossover | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "n": found.n,
+        "lower": found.lower if math.isfinite(found.lower) else None,
+        "upper": found.upper if math.isfinite(found.upper) else None,
+        "after": found.better_after,
+        "measured": found.measured,
+    }
+
+
+def script_json(content: Mapping[str, Any] | Sequence[Any]) -> str:
+    """JSON that can stand in a page: nothing in it ends the script or begins a tag."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,65 @@
+"""The page of a pilot: the planner for curves that a user measured, without any study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from korisk.curves.curve import Curve
+from korisk.report.outlook import Group
+from korisk.report.page import METHOD, Page, Section, bullets, figure_html
+from korisk.report.page_data import groups_data
+from korisk.report.pilot_figure import comparison_figure, plan_figure
+
+_STILLS = 4  # pictures of single forecasts
+
+
+def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = None) -> str:
+    """The page as one text."""
+    group = Group(title, tuple(curves), target)
+    data, notes = groups_data([group])
+    page = Page(
+        title=title,
+        kind="korisk plan of a pilot",
+        groups=[group],
+        data={"groups": data, "pictures": []},
+        answers=[(title, group.sentence)],
+        notes=notes,
+        still=_still(group),
+        sections=[_measured(group), Section(name="how", title="How it is foretold", html=METHOD)],
+    )
+    return page.html()
+
+
+def _still(group: Group) -> str:
+    """The answers on paper: of one model, of two, or of the first of many."""
+    words = f"Forecast of {', '.join(each.curve.name for each in group.foretold[:8])}"
+    if group.comparison is not None and len(group.foretold) == 2:
+        return figure_html(comparison_figure(group.comparison), words)
+    return "".join(figure_html(plan_figure(plan), words) for plan in group.plans[:_STILLS])
+
+
+def _measured(group: Group) -> Section:
+    heads = ("model", "N", "seeds", group.curves[0].metric or group.curves[0].unit.noun)
+    head = "".join(
+        f'<th scope="col"{" class=number" if at else ""}>{escape(each)}</th>'
+        for at, each in enumerate(heads)
+    )
+    rows = "".join(_rows(curve) for curve in group.curves)
+    table = (
+        '<div class="table" tabindex="0" role="region" aria-label="What was measured"><table>'
+        "<caption>Means over seeds</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+    odd = [f"{plan.curve.name}: {said}" for plan in group.plans for said in plan.findings]
+    notes = f"<h3>What is odd about it</h3>{bullets(odd)}" if odd else ""
+    return Section(name="measured", title="What was measured", html=table + notes)
+
+
+def _rows(curve: Curve) -> str:
+    means = curve.unit.from_error(curve.means).tolist()
+    return "".join(
+        f'<tr><th scope="row">{escape(curve.name)}</th><td class="number">{n:,}</td>'
+        f'<td class="number">{count}</td><td class="number">{mean:.4g}</td></tr>'
+        for n, count, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True)
+    )

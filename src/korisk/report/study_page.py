@@ -1,0 +1,211 @@
+"""The page of a study: from what its store tells to one HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any
+
+from korisk.curves.target import target_error
+from korisk.errors import KoriskError
+from korisk.report.contents import Contents, Point
+from korisk.report.outlook import LEAST_SIZES, Group
+from korisk.report.page import LARGEST, METHOD, Page, Section, asset, definitions, figure_html
+from korisk.report.page_data import Watch, groups_data
+from korisk.report.picture_data import framed
+from korisk.report.study_figures import STILL, study_figures
+from korisk.report.table_text import html as table_html
+from korisk.report.tables import ReportTable, study_tables
+
+_SPARE = 200_000  # bytes that are kept free
+_MOST_ROWS = 400  # of a table in a page
+
+
+def study_page(
+    contents: Contents, *, target: float | None = None, watch: Watch = lambda _: None
+) -> str:
+    """The page as one text; no network is fitted again."""
+    refuse_an_empty_one(contents)
+    groups, refused = _groups(contents, target)
+    untrained = {point.name: point.untrained for point in contents.points}
+    data, crowded = groups_data(groups, untrained=untrained, watch=watch)
+    still, figures = _figures(contents, watch)
+    watch("tables")
+    sections = [figures, _tables(contents), _how(contents)]
+    page = Page(
+        title=contents.name,
+        kind="korisk report of a study",
+        groups=groups,
+        data={"groups": data, "pictures": []},
+        answers=[(group.name, _answer(group)) for group in groups],
+        notes=[*_lacking(contents), *refused, *crowded],
+        still=still,
+        sections=[section for section in sections if section.html],
+    )
+    watch("pictures")
+    return _with_pictures(page, contents).html()
+
+
+def refuse_an_empty_one(contents: Contents) -> None:
+    """Say in one line why there is nothing to report."""
+    if not contents.empty:
+        return
+    failures = [failure for point in contents.points for failure in point.failures]
+    if not failures:
+        raise KoriskError(f"{contents.store}: no cell is finished yet; run the study first")
+    why = (failures[0].error.splitlines() or ["no reason is known"])[0]
+    raise KoriskError(
+        f"{contents.store}: no cell is finished, and {len(failures)} failed, the first because: "
+        f"{why}; mend that and run again with --retry-failed"
+    )
+
+
+def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list[str]]:
+    """Points with curves; a target that one of them cannot have is said, and not asked there."""
+    groups, refused = [], []
+    for point in contents.points:
+        if not point.curves:
+            continue
+        crossed = contents.crossings.get(point.name)
+        group = Group(point.name, point.curves, target, crossed)
+        if target is not None:
+            try:
+                for each in group.foretold:
+                    target_error(each.curve, target)
+            except KoriskError as error:
+                refused.append(f"{point.name}: {error}.")
+                group = Group(point.name, point.curves, None, crossed)
+        groups.append(group)
+    if target is not None and len(refused) == len(groups):
+        raise KoriskError(refused[0].removesuffix("."))
+    return groups, refused
+
+
+def _answer(group: Group) -> str:
+    if group.foretold:
+        return group.sentence
+    most = max(len(curve.sizes) for curve in group.curves)
+    return f"{most} training set size{'s' if most > 1 else ''}; {LEAST_SIZES} are needed to plan."
+
+
+def _lacking(contents: Contents) -> Iterator[str]:
+    """What is missing, in sentences."""
+    for point in contents.points:
+        if point.missing:
+            total = len(point.cells) + len(point.failures) + len(point.missing)
+            seeds = ", ".join(map(str, point.missing[:8]))
+            more = f" and {len(point.missing) - 8} more" if len(point.missing) > 8 else ""
+            yield (
+                f"{point.name}: {len(point.missing)} of {total} cells are not there yet (seed"
+                f"{'s' if len(point.missing) > 1 else ''} {seeds}{more}); run the study again to "
+                "have them."
+            )
+        if point.failures:
+            why = (point.failures[0].error.splitlines() or ["no reason is known"])[0]
+            count = len(point.failures)
+            yield f"{point.name}: {count} cell{'s' if count > 1 else ''} failed, the first: {why}"
+        yield from (f"{point.name}: {sentence}." for sentence in point.left_out)
+
+
+def _figures(contents: Contents, watch: Watch) -> tuple[str, Section]:
+    """The curves as a still picture, and the other figures as a section."""
+    still, shown = "", []
+    for name, figure in study_figures(contents, page=True):
+        watch(name)
+        words = name.replace("_", " ")
+        if name == STILL:
+            still = figure_html(figure, "Errors over training samples at every point")
+        else:
+            shown.append(f'<figure class="figure">{figure_html(figure, words)}</figure>')
+    return still, Section(name="figures", title="Figures", html="".join(shown))
+
+
+def _tables(contents: Contents) -> Section:
+    return Section(name="tables", title="Tables", html="".join(map(_table, study_tables(contents))))
+
+
+def _table(table: ReportTable) -> str:
+    if len(table.rows) <= _MOST_ROWS:
+        short = table
+        more = ""
+    else:
+        short = replace(table, rows=table.rows[:_MOST_ROWS])
+        more = f"<p>The first {_MOST_ROWS:,} of {len(table.rows):,}; korisk export has all.</p>"
+    folded = "" if table.name == "cells" else " open"
+    return (
+        f"<details{folded}><summary>{escape(table.title)}</summary>{table_html(short)}{more}"
+        "</details>"
+    )
+
+
+def _how(contents: Contents) -> Section:
+    cells = [cell for point in contents.points for cell in point.cells]
+    facts = [
+        ("Store", contents.store.name),
+        ("Begun", contents.created),
+        ("Cells", f"{len(cells):,} finished, {_seconds(sum(c.account.seconds for c in cells))}"),
+        ("Made with", f"korisk {contents.korisk}"),
+        *(
+            (name, ", ".join(sorted(found)))
+            for name, found in _versions(cells, "versions").items()
+            if name != "korisk"
+        ),
+        *((name, ", ".join(sorted(found))) for name, found in _versions(cells, "machine").items()),
+    ]
+    points = "".join(_described(point) for point in contents.points)
+    return Section(
+        name="how", title="How it was measured", html=definitions(facts) + points + METHOD
+    )
+
+
+def _seconds(total: float) -> str:
+    return f"{total / 60:,.1f} minutes of work" if total >= 90 else f"{total:.1f} s of work"
+
+
+def _versions(cells: Sequence[Any], part: str) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for cell in cells:
+        for name, value in getattr(cell.account, part).items():
+            found.setdefault(str(name), set()).add(str(value))
+    return found
+
+
+def _described(point: Point) -> str:
+    seeds = ", ".join(map(str, point.seeds))
+    pairs = [("metric", point.metric), ("seeds", seeds), *_flat(point.spec)]
+    return (
+        f"<details><summary>{escape(point.name)}: what was run</summary>{definitions(pairs)}"
+        "</details>"
+    )
+
+
+def _flat(content: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as names with dots between."""
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        elif value is not None:
+            listed = value if isinstance(value, list) else [value]
+            yield f"{before}{name}", ", ".join(map(str, listed))
+
+
+def _with_pictures(page: Page, contents: Contents) -> Page:
+    """The page with as many pictures as there is room for."""
+    named = [
+        (point.name, point.pictures)
+        for point in contents.points
+        if point.pictures is not None and point.pictures.images
+    ]
+    if not named:
+        return page
+    room = LARGEST - _SPARE - len(page.html().encode())
+    made, dropped = framed(named, most=max(room, 0))
+    notes = [*page.notes]
+    if dropped:
+        notes.append(f"There is no room for the pictures of {', '.join(dropped)}.")
+    if not made:
+        return replace(page, notes=notes)
+    section = Section(name="pictures", title="Reconstructions", html=asset("pictures.html"))
+    data = page.data | {"pictures": [each.content for each in made]}
+    return replace(page, data=data, notes=notes, sections=[section, *page.sections])

@@ -1,0 +1,346 @@
+"""Pages in a real browser: what they show, what they compute, and that they leave nobody out."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browser import chromium, fresh_page
+from commands import korisk
+from made_studies import content, made_study
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+NASTY = "<img src=x onerror=alert(1)>"
+PHONE = {"width": 390, "height": 844}
+A4 = {"width": 718, "height": 1046}  # CSS pixels between margins of a centimetre
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study with two points, one of them not whole, and its page."""
+    folder = made_study(
+        tmp_path_factory.mktemp("study"),
+        content([{"side": 8}, {"side": 16, "name": NASTY}]),
+        missing=1,
+        failed=1,
+    )
+    assert korisk("report", folder, "--only", "page") == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CSV of the first point's pilot, with a model of a nasty name, and its page beside it."""
+    folder = tmp_path_factory.mktemp("pilot")
+    lines = ["n,error,seed,model,metric"]
+    for n in (4, 8, 16, 32, 64, 128):
+        for seed, off in ((1, 0.97), (2, 1.0), (3, 1.04)):
+            lines.append(f"{n},{off * (0.002 + 0.01 / n)!r},{seed},KO,mse")
+            lines.append(f"{n},{off * (0.0005 + 0.08 * n**-0.5)!r},{seed},{NASTY},mse")
+    file = folder / "pilot.csv"
+    file.write_text("\n".join(lines) + "\n")
+    assert korisk("plan", file, "--html", folder / "pilot.html") == 0
+    return file
+
+
+@contextmanager
+def opened(browser: "Browser", file: Path, **settings: Any) -> "Iterator[Page]":
+    """A page that may neither ask anyone for anything nor complain."""
+    with fresh_page(browser, **settings) as page:
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("dialog", lambda dialog: complaints.append(f"dialog {dialog.message}"))
+        page.on("request", lambda request: complaints.append(request.url[:100]))
+        page.goto(file.as_uri())
+        yield page
+        asked = [each for each in complaints if not each.startswith(("data:", file.as_uri()))]
+        assert not asked
+
+
+def scroll_to_curves(page: "Page") -> None:
+    """They are drawn when they come near."""
+    page.locator("#plot").scroll_into_view_if_needed()
+    page.wait_for_selector("html[data-drawn]")
+
+
+def slide(page: "Page", position: int, name: str = "slider") -> None:
+    page.evaluate(
+        """([name, to]) => {
+          const slider = document.getElementById(name);
+          slider.value = to;
+          slider.dispatchEvent(new Event("input", {bubbles: true}));
+        }""",
+        [name, position],
+    )
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def planned(file: Path, model: str, target: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    capsys.readouterr()
+    code = korisk("plan", file, "--model", model, "--target", target, "--json")
+    assert code in (0, 3), target
+    (found,) = json.loads(capsys.readouterr().out)["plans"]
+    return found
+
+
+def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
+    rows = page.locator(f"#{of} > div").all()
+    return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
+
+
+def test_moving_the_slider_gives_what_the_command_gives(
+    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers: list[int | None] = []
+    with opened(browser, pilot.with_suffix(".html")) as page:
+        for model in ("KO", NASTY):
+            page.select_option("#model", label=model)
+            for position in (0, 60, 150, 260, 400, 520, 640, 760, 880, 1000):
+                slide(page, position)
+                target = page.input_value("#target")
+                found = planned(pilot, model, target, capsys)
+                shown = page.get_attribute("#samples", "data-value")
+                assert shown == ("" if found["samples"] is None else str(found["samples"])), target
+                assert page.inner_text("#words") == found["explanation"]
+                facts = shown_facts(page)
+                if found["samples"] is not None:
+                    upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
+                    assert facts["90% interval"] == f"{found['lower']:,.0f} to {upper}"
+                    (safe,) = (text for name, text in facts.items() if name.startswith("Safe"))
+                    assert safe == f"{found['safe']['0.9']:,}"
+                answers.append(found["samples"])
+    assert None in answers[:10]  # one of each kind was there
+    assert len({each for each in answers if each is not None}) >= 8
+
+
+def test_the_comparison_is_that_of_the_command(
+    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(browser, pilot.with_suffix(".html")) as page:
+        page.fill("#target", "0.0045")
+        page.wait_for_function("() => document.getElementById('samples').dataset.value !== ''")
+        facts = shown_facts(page, "versus-facts")
+    capsys.readouterr()
+    assert korisk("compare", pilot, "--target", "0.0045", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert facts["Samples of KO"].startswith(f"{found['known']['samples']:,} (90%: ")
+    ratio = facts[f"Ratio, {NASTY} over KO"].split(" ")[0]
+    assert float(ratio) == pytest.approx(found["ratio"], rel=0.06)  # shown with two digits
+    for method, words in (("line", "fitted lines"), ("paper", "the paper's lines")):
+        factors = found["two_factors"][method]
+        text = facts[f"Two factors, {words}"]
+        if "unknown" in factors:
+            assert text.startswith("not defined")
+        else:
+            shown = [float(part) for part in text.replace(",", "").split() if part[0].isdigit()]
+            expected = [factors[name] for name in ("structural", "approximation_budget", "product")]
+            assert shown == pytest.approx(expected, rel=0.06)
+    cross = found["crossover"]
+    said = "none" if cross is None else f"at about N = {cross['n']:,}"
+    assert facts["Crossover"].startswith(said)
+
+
+def test_costs_and_the_error_at_a_number_of_samples(
+    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert korisk("plan", pilot, "--model", "KO", "--at", "1000", "--json") == 0
+    (expected,) = json.loads(capsys.readouterr().out)["plans"][0]["at"]
+    error, lower, upper = (f"{expected[name]:.4g}" for name in ("error", "lower", "upper"))
+    with opened(browser, pilot.with_suffix(".html")) as page:
+        page.fill("#cost", "2.5")
+        page.fill("#currency", "EUR")
+        page.fill("#count", "1,000")
+        page.wait_for_function("() => document.getElementById('expected').textContent !== ''")
+        samples = int(page.get_attribute("#samples", "data-value") or "0")
+        price = shown_facts(page)["Cost of these samples"]
+        assert price.endswith(" EUR")
+        assert float(price.removesuffix(" EUR").replace(",", "")) == 2.5 * samples
+        said = f"KO: mse of about {error} (90%: {lower} to {upper}). "
+        assert page.inner_text("#expected").startswith(said)
+        page.fill("#count", "1.5")
+        page.wait_for_function("() => document.getElementById('count').ariaInvalid === 'true'")
+        assert page.inner_text("#expected").startswith("Give a whole number from 2 to ")
+
+
+def test_a_target_that_is_none_is_refused_in_words(browser: "Browser", pilot: Path) -> None:
+    with opened(browser, pilot.with_suffix(".html")) as page:
+        for text in ("", "x", "-1", "0", "1e999", "30"):
+            page.fill("#target", text)
+            page.wait_for_selector("#refusal:not([hidden])")
+            assert page.inner_text("#refusal")
+            assert not page.is_visible("#samples")
+            page.fill("#target", "0.004")
+            page.wait_for_selector("#samples")
+            assert not page.is_visible("#refusal")
+
+
+def test_the_study_page_says_what_was_run_and_what_is_missing(
+    browser: "Browser", study: Path
+) -> None:
+    with opened(browser, study / "report.html") as page:
+        assert page.inner_text("h1") == "made up"
+        assert "needs about" in page.inner_text(".answer")
+        notes = page.locator(".notes li").all_inner_texts()
+        assert notes == [
+            f"{NASTY}: 1 of 3 cells are not there yet (seed 3); run the study again to have them.",
+            f"{NASTY}: 1 cell failed, the first: a pixel <b>fell</b> out",
+        ]
+        assert page.locator("img[src=x]").count() == 0
+        assert page.locator("b").count() == 0
+        names = page.locator("#point option").all_inner_texts()
+        assert names == [NASTY, "rigorous-8"]
+        page.select_option("#point", label="rigorous-8")
+        scroll_to_curves(page)
+        assert page.get_attribute("#plot", "aria-label")
+        assert page.locator("#plot .legendtext").all_text_contents() == ["KO", "FC"]
+
+
+def test_the_slider_over_n_changes_the_pictures(browser: "Browser", study: Path) -> None:
+    with opened(browser, study / "report.html") as page:
+        seen = set()
+        for at, n in enumerate((0, 4, 8, 16, 32, 64, 128)):
+            slide(page, at, "size")
+            assert page.inner_text("#size-text") == ("none, untrained" if n == 0 else str(n))
+            picture = page.locator("figure[data-model=KO][data-image='1'][data-kind=image] img")
+            assert picture.evaluate("(image) => image.decode().then(() => image.naturalWidth)")
+            assert f"N = {n}:" in (picture.get_attribute("alt") or "")
+            seen.add(picture.get_attribute("src"))
+            absent = page.locator("figure[data-model=FC].absent").count()
+            assert absent == (4 if n == 0 else 0)  # a dense network has no untrained state
+        assert len(seen) == 7
+
+
+def test_the_keyboard_alone_reaches_every_control(browser: "Browser", study: Path) -> None:
+    with opened(browser, study / "report.html") as page:
+        wanted = page.evaluate(
+            """() => [...document.querySelectorAll("a, button, input, select, summary, .table")]
+              .filter((each) => each.checkVisibility())
+              .map((each, at) => { each.dataset.place = at; return at; })"""
+        )
+        reached = []
+        for _ in range(len(wanted) + 5):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.dataset.place"))
+        assert {str(place) for place in wanted} <= set(reached)
+
+        page.focus("#slider")
+        before = page.input_value("#target")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function(
+            "(old) => document.getElementById('target').value !== old", arg=before
+        )
+        page.focus("#model")
+        page.keyboard.press("ArrowDown")
+        assert page.input_value("#model") == "1"
+        assert page.input_value("#other") == "0"
+
+
+@pytest.mark.parametrize(("theme", "wide"), [("light", True), ("dark", False)])
+def test_no_serious_barrier_is_found(
+    browser: "Browser", study: Path, theme: str, wide: bool
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    settings = {} if wide else {"viewport": PHONE}
+    with opened(browser, study / "report.html", color_scheme=theme, **settings) as page:
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        scroll_to_curves(page)
+        found = Axe().run(page).response["violations"]
+        serious = [
+            (each["id"], each["nodes"][0]["html"][:200])
+            for each in found
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert not serious
+
+
+def overflowing(page: "Page", width: int) -> list[str]:
+    """What is visible, ends beyond the width, and is in nothing that scrolls."""
+    found: list[str] = page.evaluate(
+        """(width) => [...document.querySelectorAll("body *")]
+          .filter((each) => each.checkVisibility())
+          .filter((each) => each.getBoundingClientRect().right > width + 1)
+          .filter((each) => {
+            for (let up = each; up; up = up.parentElement)
+              if (getComputedStyle(up).overflowX !== "visible") return false;
+            return !each.closest("svg");
+          })
+          .map((each) => each.outerHTML.slice(0, 120))""",
+        width,
+    )
+    return found
+
+
+@pytest.mark.parametrize("page_of", ["study", "pilot"])
+def test_nothing_overflows_a_phone(
+    browser: "Browser", study: Path, pilot: Path, page_of: str
+) -> None:
+    file = study / "report.html" if page_of == "study" else pilot.with_suffix(".html")
+    with opened(browser, file, viewport=PHONE) as page:
+        scroll_to_curves(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert not overflowing(page, 390)
+
+
+def test_on_paper_no_figure_is_cut(browser: "Browser", study: Path, tmp_path: Path) -> None:
+    with opened(browser, study / "report.html", viewport=A4, color_scheme="dark") as page:
+        scroll_to_curves(page)
+        page.emulate_media(media="print")
+        assert not overflowing(page, A4["width"])
+        assert page.is_visible(".still img")
+        assert not page.is_visible("#plot")
+        for box in page.locator("main img, main svg, main figure").all():
+            if box.is_visible():
+                place = box.bounding_box()
+                assert place is not None
+                assert place["height"] <= A4["height"]
+                assert (
+                    box.evaluate(
+                        "(each) => getComputedStyle(each.closest('figure') || each).breakInside"
+                    )
+                    == "avoid"
+                )
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+            "rgb(255, 255, 255)"
+        )
+        assert len(page.pdf(format="A4")) > 10_000
+
+
+def test_the_theme_can_be_chosen(browser: "Browser", pilot: Path) -> None:
+    with opened(browser, pilot.with_suffix(".html"), color_scheme="dark") as page:
+        colour = "getComputedStyle(document.body).backgroundColor"
+        dark = page.evaluate(colour)
+        page.click("#theme")
+        light = page.evaluate(colour)
+        assert light == "rgb(255, 255, 255)" != dark
+        assert page.inner_text("#theme") == "Dark colours"
+
+
+def test_without_scripts_the_answer_and_the_curves_are_there(
+    browser: "Browser", pilot: Path
+) -> None:
+    with opened(browser, pilot.with_suffix(".html"), java_script_enabled=False) as page:
+        assert "needs about" in page.inner_text(".answer")
+        assert page.is_visible(".still img")
+        assert "needs JavaScript" in page.inner_text("#planner")
+
+
+def test_the_page_is_small_and_names_no_other_place(study: Path, pilot: Path) -> None:
+    for file in (study / "report.html", pilot.with_suffix(".html")):
+        text = file.read_text()
+        assert len(text.encode()) < 6_000_000
+        assert NASTY not in text  # escaped everywhere
+        own = text.partition('id="library"')[0]  # the drawing library is packed
+        assert "http://" not in own
+        assert "https://" not in own

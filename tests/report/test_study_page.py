@@ -1,0 +1,278 @@
+"""Reports of studies of every kind: whole, half or empty, of one point, model or size, of many."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commands import korisk
+from made_studies import ACCOUNT, LAWS, content, made_study, result
+
+from korisk.errors import KoriskError
+from korisk.report.contents import read_contents
+from korisk.report.page import LARGEST
+from korisk.report.picture_data import framed
+from korisk.report.study_page import study_page
+from korisk.studies.result import Result, Row, Task
+from korisk.studies.store import Store
+
+
+class Texts(HTMLParser):
+    """What a page says, by the element that it stands in."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.said: dict[str, list[str]] = {}
+        self._open = [""]
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "img", "input"):
+            self._open.append(dict(attrs).get("class") or dict(attrs).get("id") or tag)
+            self.said.setdefault(self._open[-1], []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1]:
+            self.said[self._open[-1]][-1] += data
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take seconds, and have tests of their own; test_page.py has pages with figures."""
+    monkeypatch.setattr("korisk.report.study_page.study_figures", lambda *_, **__: iter([]))
+
+
+def page(folder: Path, **options: Any) -> Texts:
+    text = study_page(read_contents(folder), **options)
+    assert len(text.encode()) < LARGEST
+    return Texts(text)
+
+
+def data(texts: Texts) -> Any:
+    return json.loads(texts.said["data"][0])
+
+
+def pictures_in(text: str) -> list[str]:
+    return re.findall(r"data:image/png;base64,[A-Za-z0-9+/=]+", text)
+
+
+# --- Studies that are not whole ------------------------------------------------------------------
+
+
+def test_an_empty_study_is_told_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made_study(tmp_path / "study", missing=3)
+    assert korisk("report", folder) == 2
+    assert "no cell is finished yet; run the study first" in capsys.readouterr().err
+    assert [each.name for each in folder.iterdir()] == ["study.db"]
+
+
+def test_a_study_whose_cells_all_failed_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made_study(tmp_path / "study", failed=3)
+    assert korisk("report", folder) == 2
+    said = capsys.readouterr().err
+    assert "3 failed, the first because: a pixel <b>fell</b> out; mend that" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_is_missing_and_what_failed_is_said(tmp_path: Path) -> None:
+    folder = made_study(
+        tmp_path / "study", content([{"side": 8}, {"side": 16}]), missing=4, failed=1
+    )
+    contents = read_contents(folder)
+    _, large = contents.points
+    assert [point.missing for point in contents.points] == [(3,), (1, 2, 3)]
+    assert not contents.complete
+    assert large.curves == ()
+    said = page(folder)
+    assert said.said["answer"][0]  # the point that has results answers
+    notes = said.said["li"]
+    assert any("3 of 3 cells are not there yet (seeds 1, 2, 3)" in note for note in notes)
+    assert any("1 cell failed, the first: a pixel <b>fell</b> out" in note for note in notes)
+
+
+def test_json_tells_what_was_written_and_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made_study(tmp_path / "study", missing=1)
+    out = tmp_path / "elsewhere"
+    assert korisk("report", folder, "--out", out, "--only", "tables,page", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["incomplete"] == {"rigorous-8": {"failed": 0, "missing": [3]}}
+    written = {Path(file) for file in said["written"]}
+    assert written == {file for file in out.rglob("*") if file.is_file()}
+    assert out / "report.html" in written
+    assert {file.suffix for file in written} == {".html", ".md", ".tex", ".csv"}
+
+
+def test_a_report_changes_nothing_in_the_store_and_is_the_same_again(tmp_path: Path) -> None:
+    folder = made_study(tmp_path / "study")
+    before = (folder / "study.db").read_bytes()
+    first = study_page(read_contents(folder))
+    assert study_page(read_contents(folder)) == first
+    assert (folder / "study.db").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--only", "pages"), "--only must be among page, figures, tables, got 'pages'; did you"),
+        (("--formats", "gif"), "--formats must be among png, svg, pdf, got 'gif'"),
+        (("--target", "-1"), "target must be an error above 0"),
+    ],
+)
+def test_wrong_options_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, str], words: str
+) -> None:
+    folder = made_study(tmp_path / "study")
+    assert korisk("report", folder, *option) == 2
+    assert words in capsys.readouterr().err
+    assert not (folder / "report.html").exists()
+
+
+def test_no_study_is_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert korisk("report", tmp_path) == 2
+    assert korisk("report", tmp_path / "nothing") == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+# --- Studies that are small, or odd --------------------------------------------------------------
+
+
+def test_one_point_one_model_one_seed(tmp_path: Path) -> None:
+    said = content(seeds=[7], models=["KO"])
+    found = page(made_study(tmp_path / "study", said))
+    assert "KO" in found.said["answer"][0]
+    (group,) = data(found)["groups"]
+    assert [model["name"] for model in group["models"]] == ["KO"]
+    assert group["crossovers"] == []
+    assert group["why"] == "a fifth below the lowest error of KO"
+
+
+def test_one_size_gives_a_page_without_a_planner(tmp_path: Path) -> None:
+    found = page(made_study(tmp_path / "study", content(sizes=[16])))
+    assert found.said["answer"][0].startswith("No curve has three sizes yet")
+    assert "panel" not in found.said
+    assert data(found)["pictures"][0]["sizes"] == [0, 16]
+
+
+def test_values_that_no_curve_can_hold_are_left_out_and_named(tmp_path: Path) -> None:
+    said = content(models=["KO"])
+    folder = made_study(tmp_path / "study", said, missing=1)
+    with Store.create_or_open(folder / "study.db", said) as store:
+        (first, *_) = store.results()
+        task = Task(point=first.task.point, seed=3, spec=first.task.spec)
+        kept = result(task, {"KO": LAWS["KO"]})
+        rows = [Row(model=row.model, n=row.n, metrics=dict(row.metrics)) for row in kept.rows]
+        rows[2] = Row(model="KO", n=rows[2].n, metrics={"mse": 0.0})
+        rows[3] = Row(model="KO", n=rows[3].n, metrics={"mse": float("nan")})
+        store.record(task, Result(rows=tuple(rows), arrays=dict(kept.arrays)), ACCOUNT)
+    (point,) = read_contents(folder).points
+    assert point.left_out == (
+        "KO: 2 of 18 values of mse are missing, not finite or no error above 0, and are left "
+        "out of the curve",
+    )
+    assert point.curves[0].counts.tolist() == [3, 2, 2, 3, 3, 3]
+    assert any("2 of 18 values of mse" in note for note in page(folder).said["li"])
+
+
+def test_fifty_models(tmp_path: Path) -> None:
+    laws = {f"net {at:02d}": (1e-4, 0.05 + 0.002 * at, 0.6) for at in range(50)}
+    said = content(seeds=[1, 2], sizes=[8, 32, 128, 512])
+    # With little noise, because it takes long to say how little a pilot tells.
+    found = page(made_study(tmp_path / "study", said, laws=laws, noise=0.003))
+    (group,) = data(found)["groups"]
+    assert [model["name"] for model in group["models"]] == list(laws)
+    assert [pair["second"] for pair in group["crossovers"]] == list(range(1, 13))
+
+
+def test_a_target_that_one_point_cannot_have_is_said(tmp_path: Path) -> None:
+    folder = made_study(tmp_path / "study")
+    found = page(folder, target=0.004)
+    assert data(found)["groups"][0]["target"] == 0.004
+    assert "0.004 is as asked" in found.said["answer"][0]
+    with pytest.raises(KoriskError, match="must be an error above 0"):
+        study_page(read_contents(folder), target=0.0)
+
+
+def test_a_store_of_a_program_of_ones_own(tmp_path: Path) -> None:
+    """No study file, other specs, no pictures, metrics of another name."""
+    with Store.create_or_open(tmp_path / "study.db", {"name": "mine"}) as store:
+        for seed in (1, 2, 3):
+            rows = [
+                Row(model="net", n=n, metrics={"L1": (1 + seed / 50) * n**-0.5})
+                for n in (10, 100, 1000)
+            ]
+            task = Task(point="here", seed=seed, spec={"depth": 3})
+            store.record(task, Result(rows=tuple(rows), arrays={"a": np.ones(3)}), ACCOUNT)
+    contents = read_contents(tmp_path)
+    assert not contents.known
+    assert contents.points[0].metric == "L1"
+    found = page(tmp_path)
+    assert "L1" in found.said["answer"][0]
+    assert data(found)["pictures"] == []
+
+
+# --- Pictures ------------------------------------------------------------------------------------
+
+
+def test_pictures_are_reduced_until_they_fit(tmp_path: Path) -> None:
+    folder = made_study(tmp_path / "study", content([{"side": 32}], seeds=[1], sizes=[4, 8, 16]))
+    (point,) = read_contents(folder).points
+    assert point.pictures is not None
+    (whole,), dropped = framed([("a", point.pictures)], most=10**6)
+    assert (whole.content["reduced"], dropped) == (1, [])
+    assert whole.size == pytest.approx(len(json.dumps(whole.content)), rel=0.05)
+    made, dropped = framed([("a", point.pictures), ("b", point.pictures)], most=whole.size)
+    assert [each.point for each in made] == ["b"]
+    assert dropped == ["a"]
+    assert framed([("a", point.pictures)], most=0) == ([], ["a"])
+
+
+def test_pictures_show_truth_and_errors_on_one_scale(tmp_path: Path) -> None:
+    import base64
+    import io
+
+    from PIL import Image
+
+    folder = made_study(tmp_path / "study", content(seeds=[1], sizes=[4, 8, 16]))
+    (point,) = read_contents(folder).points
+    pictures = point.pictures
+    assert pictures is not None
+    (found,), _ = framed([("a", pictures)], most=10**6)
+
+    def opened(address: str) -> Any:
+        return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
+
+    grey = np.asarray(opened(found.content["truth"][0]))
+    assert np.array_equal(grey, np.round(255 * pictures.truth[0]).astype(np.uint8))
+    shown = opened(found.content["frames"]["FC"][4][1]["error"])
+    error = pictures.images["FC"][4][1] - pictures.truth[1]
+    level = np.clip(0.5 + 0.5 * error / found.content["reach"], 0, 1)
+    assert np.array_equal(np.asarray(shown), np.round(255 * level).astype(np.uint8))
+    red, _, blue = np.moveaxis(np.asarray(shown.convert("RGB")).astype(int), -1, 0)
+    strong = error > 0.5 * found.content["reach"]
+    assert np.all(red[strong] > blue[strong])
+    relative = np.sqrt(np.mean(error**2) / np.mean(pictures.truth[1] ** 2))
+    assert found.content["frames"]["FC"][4][1]["relative"] == pytest.approx(relative, rel=1e-3)
+
+
+def test_pixels_that_are_no_numbers_do_no_harm(tmp_path: Path) -> None:
+    folder = made_study(tmp_path / "study", content(seeds=[1], sizes=[4, 8, 16]))
+    (point,) = read_contents(folder).points
+    assert point.pictures is not None
+    point.pictures.images["FC"][4][0][:] = np.nan
+    point.pictures.truth[1][:] = 0
+    (found,), _ = framed([("a", point.pictures)], most=10**6)
+    assert found.content["frames"]["FC"][4][0]["relative"] is None
+    assert found.content["frames"]["FC"][4][1]["relative"] is None
+    json.dumps(found.content, allow_nan=False)
