@@ -123,7 +123,8 @@ def _print(found: list[Sweep], out: Path) -> None:
     for finding in beyond:
         screen.print(" " + _in_words(finding), highlight=False)
     screen.print(
-        f"\nResults lie in {store_path(out)}; korisk export {out} writes them as a table.",
+        f"\nResults lie in {store_path(out)}; korisk report {out} draws them on a page, korisk "
+        f"export {out} writes them as a table.",
         highlight=False,
     )
 

@@ -104,7 +104,8 @@ def _print(found: dict[str, list[Curve]], folder: Path) -> None:
             words = _crossing_words(models)
             out.print(f"{words[0].upper()}{words[1:]}.\n", highlight=False)
     out.print(
-        f"Results lie in {store_path(folder)}; korisk export {folder} writes them as a table.",
+        f"Results lie in {store_path(folder)}; korisk report {folder} draws them on a page, korisk "
+        f"export {folder} writes them as a table.",
         highlight=False,
     )
 

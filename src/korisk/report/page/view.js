@@ -7,6 +7,7 @@
   const { value, chance, times, count } = formulas;
   const SERIES = 8; // colours there are
   const STEPS = 1000; // of the slider
+  const EASIEST = 2.9; // times the model's largest error; from 3 on a target is questioned
   const HARDEST = 0.1; // of the lowest error
   const FARTHEST = 16; // times the pilot, up to which bands are drawn whole
   const LOG_LAWS = ["error", "squared"]; // units that are drawn on a logarithmic axis
@@ -80,10 +81,12 @@
   const law = () => model(0).planner.unit.law;
   const unit = () => formulas.unit(law());
 
-  /* The errors between which the slider chooses: the largest that was measured, and a hard one. */
+  /* The errors between which the slider chooses: the largest that any model has, unless that were
+     absurd for this one, and a hard one. */
   function ends() {
     const { means } = model(state.model).planner;
-    return [Math.max(...means), HARDEST * Math.min(...means)];
+    const largest = Math.max(...group().models.flatMap((each) => each.planner.means));
+    return [Math.min(largest, EASIEST * Math.max(...means)), HARDEST * Math.min(...means)];
   }
 
   function targetAt(position) {
@@ -512,7 +515,7 @@
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: css("--text"), family: css("--font"), size: 13 },
       margin: { l: 56, r: 12, t: 12, b: 48 },
-      legend: { orientation: "h", y: -0.18, traceorder: "normal", itemclick: false, itemdoubleclick: false },
+      legend: { orientation: "h", y: -0.24, traceorder: "normal", itemclick: false, itemdoubleclick: false },
       dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
       shapes: shapes(),
       hovermode: "closest",
