@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint types unit bench bench-operators bench-study bench-clusters clean
@@ -21,8 +22,9 @@ $(READY): Makefile pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,torch,dask,dev]'
 	@touch $(READY)
 
-run: $(READY) ## reproduce the paper's study and set it beside its tables (two minutes)
-	@$(BIN)/korisk reproduce --out build/reproduction
+run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two minutes)
+	@$(BIN)/korisk reproduce --out build/reproduction $(RUN)
+	@$(BIN)/korisk report build/reproduction --only page
 
 test: lint types unit ## everything that CI checks: style, types, tests
 

@@ -108,7 +108,8 @@ def test_many_pilots_at_once_are_fitted_as_one_by_one(family: Family) -> None:
     together = fit(family, N, errors, weights).predict(FAR)
     for row in (0, 17, 299):  # in the first chunk and in the last
         alone = fit(family, N, errors[row : row + 1], weights).predict(FAR)
-        assert together[row] == pytest.approx(alone[0], rel=1e-9)
+        # Products of other shapes round otherwise, which a flat minimum magnifies.
+        assert together[row] == pytest.approx(alone[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.name)
