@@ -716,3 +716,15 @@ def test_figures_are_made_without_pytorch_and_say_what_is_missing() -> None:
 )
 def test_numbers_are_short_and_need_no_mathtext(value: float, words: str) -> None:
     assert digits(value, 3) == words
+
+
+def test_a_root_is_drawn_squared_as_in_the_paper() -> None:
+    known, dense = curve("KO", 0.05, 0.1), curve("FC", 0.06, 0.4)
+    root = point(curves=(known, dense), metric="rmse_over_max", untrained={"KO": 0.2})
+    (found,) = panels_of(study(root))
+    assert found.metric == "(RMSE / max)\N{SUPERSCRIPT TWO}"
+    assert np.array_equal(found.traces[0].curve.error, known.error**2)
+    assert found.traces[0].untrained == pytest.approx(0.04)
+    (pair,) = factors_of(study(root))
+    lowest = tuple(float(min(each.means)) ** 2 for each in (known, dense))
+    assert pair.floors == pytest.approx(lowest, rel=0.01)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -28,6 +28,7 @@ from korisk.studies.study import PROTOCOLS, Study
 
 Array = NDArray[np.float64]
 
+SQUARED = "(RMSE / max)\N{SUPERSCRIPT TWO}"
 _LEAST_N = 2  # of a curve: without training samples there is none
 
 
@@ -74,6 +75,24 @@ class Point:
     def curve(self, model: str) -> Curve | None:
         """The curve of one model, if it has one."""
         return next((curve for curve in self.curves if curve.model == model), None)
+
+
+def squared(point: Point) -> Point:
+    """A point as the paper draws it: where its metric is RMSE / max, errors are the squares.
+
+    Its theorem is about squared errors, and so are the lines of its Table 2.
+    """
+    if point.metric != "rmse_over_max":
+        return point
+    return replace(
+        point,
+        metric=SQUARED,
+        curves=tuple(
+            Curve(curve.n, curve.error**2, curve.seed, curve.model, SQUARED)
+            for curve in point.curves
+        ),
+        untrained={model: value**2 for model, value in point.untrained.items()},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

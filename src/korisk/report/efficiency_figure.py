@@ -18,7 +18,7 @@ from korisk.curves.calibrate import Calibration, calibrate
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import forecast
 from korisk.errors import KoriskError
-from korisk.report.contents import Contents, Point
+from korisk.report.contents import Contents, Point, squared
 from korisk.report.frame import Track, values
 from korisk.report.looks import (
     DARK,
@@ -97,7 +97,7 @@ def panels_of(contents: Contents) -> list[Panel]:
     """The points of a study that have curves, in the study's order."""
     return [
         panel(point.name, point.curves, point.untrained, note=note_of(point))
-        for point in contents.points
+        for point in map(squared, contents.points)
         if point.curves
     ]
 

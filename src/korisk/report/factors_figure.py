@@ -15,7 +15,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.forecast import Forecast, forecast
 from korisk.curves.plan import plan_from
 from korisk.errors import KoriskError
-from korisk.report.contents import Contents
+from korisk.report.contents import Contents, squared
 from korisk.report.looks import (
     DARK,
     GREY,
@@ -110,7 +110,7 @@ class Factors:
 def factors_of(contents: Contents) -> list[Factors]:
     """The factors at every point that has both KO and FC, in the study's order."""
     found = []
-    for point in contents.points:
+    for point in map(squared, contents.points):
         known, dense = point.curve("KO"), point.curve("FC")
         if known is not None and dense is not None:
             found.append(factors(known, dense, name=point.name))
