@@ -58,6 +58,8 @@ def plan(
     """
     if target is None and not at and html is None:
         raise KoriskError("plan needs a question; give --target E, or --at N, or both")
+    if html is not None:
+        _check_page(html, method)
     if probability is not None and target is None:
         raise KoriskError("--probability needs --target; give the value to reach")
     curves = _curves(path, model, metric, unit, column)
@@ -71,8 +73,10 @@ def plan(
     if plot is not None:
         pilot.check_plot(plot)
     if html is not None:
-        _write_page(curves, html, path, target, method)
+        _write_page(curves, html, path, target)
         if target is None and not at:
+            if as_json:
+                print_json({"plans": [], "written": [str(html)]})
             return
     answers = [_Answer(curve, target, at or [], probability, method) for curve in curves]
     if as_json:
@@ -95,14 +99,22 @@ def _curves(
     return (Curve.read(path, model=model, metric=metric, unit=unit, columns=named),)
 
 
-def _write_page(
-    curves: tuple[Curve, ...], file: Path, path: Path, target: float | None, method: str
-) -> None:
+def _check_page(file: Path, method: str) -> None:
+    """Refuse a page that could not be written before anything is computed."""
+    if file.suffix.lower() not in (".html", ".htm"):
+        raise KoriskError(
+            f"{file}: the suffix of a page must be .html, got {file.suffix or 'none'}; rename it"
+        )
+    if not file.parent.is_dir():
+        raise KoriskError(f"{file}: cannot be written: no such folder; make it first")
     if method != DEFAULT_METHOD:
         raise KoriskError(
             f"--html computes in the page by method {DEFAULT_METHOD!r}, got {method!r}; leave "
             "--method out, or use --plot"
         )
+
+
+def _write_page(curves: tuple[Curve, ...], file: Path, path: Path, target: float | None) -> None:
     from korisk.report.pilot_page import pilot_page
 
     write_page(file, pilot_page(curves, title=path.name, target=target))

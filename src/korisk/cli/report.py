@@ -53,9 +53,10 @@ def report(
     """
     parts = _chosen("--only", only or ",".join(PARTS), PARTS)
     kinds = _chosen("--formats", formats, KINDS)
-    from korisk.report.contents import read_contents
+    from korisk.report.contents import read_contents, refuse_an_empty_one
 
     contents = read_contents(path)
+    refuse_an_empty_one(contents)
     folder = out if out is not None else contents.store.parent
     written: list[Path] = []
     with _said(quiet=as_json) as watch:

@@ -166,7 +166,8 @@ def _needs(comparison: "Comparison") -> list[str]:
     target = value(comparison.target)
     known, dense = comparison.known.samples, comparison.dense.samples
     if known is not None and dense is not None:
-        said = f"To reach {target}, {first} needs about {known:,} samples and {second} {dense:,}"
+        needs = [_about(plan) for plan in (comparison.known, comparison.dense)]
+        said = f"To reach {target}, {first} needs {needs[0]} samples and {second} {needs[1]}"
         ratio, ends = dense / known, comparison.ratio_range
         between = (
             "" if ends is None else f" (90%: {times(ends[0])} to {times(ends[1])}, if both do)"
@@ -179,6 +180,15 @@ def _needs(comparison: "Comparison") -> list[str]:
         else f"{name} does not reach {target} according to its pilot (chance {chance(plan.reach)})."
         for name, plan in pairs
     ]
+
+
+def _about(plan: "Plan") -> str:
+    """A number of samples, with how far it can be trusted where that is not far."""
+    if plan.samples is None:
+        return "none"
+    at_once = plan.samples <= plan.curve.sizes[0]
+    number = f"{'at most' if at_once else 'about'} {plan.samples:,}"
+    return number if plan.reach > 0.95 else f"{number} (chance {chance(plan.reach)})"
 
 
 def _why(comparison: "Comparison") -> list[str]:

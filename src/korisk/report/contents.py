@@ -55,7 +55,7 @@ class Point:
     spec: Mapping[str, Any]
     metric: str
     curves: tuple[Curve, ...]  # one for each model that has values to draw
-    untrained: Mapping[str, float]  # mean of the metric before training, by model
+    untrained: Mapping[str, float]  # mean error before training, by model
     cells: tuple[Cell, ...]  # finished ones
     failures: tuple[Failure, ...]
     missing: tuple[int, ...]  # seeds that were asked for and were not run yet
@@ -91,7 +91,7 @@ def squared(point: Point) -> Point:
             Curve(curve.n, curve.error**2, curve.seed, curve.model, SQUARED)
             for curve in point.curves
         ),
-        untrained={model: value**2 for model, value in point.untrained.items()},
+        untrained={model: error**2 for model, error in point.untrained.items()},
     )
 
 
@@ -163,6 +163,20 @@ def read_contents(path: str | PathLike[str]) -> Contents:
             points=points,
             known=asked is not None,
         )
+
+
+def refuse_an_empty_one(contents: Contents) -> None:
+    """Say in one line why there is nothing to report."""
+    if not contents.empty:
+        return
+    failures = [failure for point in contents.points for failure in point.failures]
+    if not failures:
+        raise KoriskError(f"{contents.store}: no cell is finished yet; run the study first")
+    why = (failures[0].error.splitlines() or ["no reason is known"])[0]
+    raise KoriskError(
+        f"{contents.store}: no cell is finished, and {len(failures)} failed, the first because: "
+        f"{why}; mend that and run again with --retry-failed"
+    )
 
 
 def _asked(study: Mapping[str, Any]) -> list[Task] | None:
@@ -242,15 +256,14 @@ def _error(row: Row, metric: str) -> float | None:
 
 
 def _untrained(cells: Iterable[Cell], metric: str) -> dict[str, float]:
-    """The mean error of each model before training, in the unit of the metric."""
+    """The mean error of each model before training."""
     found: dict[str, list[float]] = {}
     for cell in cells:
         for row in cell.rows:
             error = _error(row, metric) if row.n == 0 else None
             if error is not None:
                 found.setdefault(row.model, []).append(error)
-    means = {model: sum(errors) / len(errors) for model, errors in found.items()}
-    return {model: float(_unit(metric).from_error(mean)) for model, mean in means.items()}
+    return {model: sum(errors) / len(errors) for model, errors in found.items()}
 
 
 def _pictures(store: Store, cells: tuple[Cell, ...]) -> Pictures | None:
@@ -260,12 +273,15 @@ def _pictures(store: Store, cells: tuple[Cell, ...]) -> Pictures | None:
     task = cells[0].task
     arrays = store.arrays(task.key)
     truth = arrays.get("truth")
-    if truth is None or truth.ndim != 3:
+    if truth is None or truth.ndim != 3 or not truth.size:
         return None
     images = {
         model: {n: image for n, image in found.items() if image.shape == truth.shape}
         for model, found in _by_model(arrays, "images").items()
     }
+    images = {model: found for model, found in images.items() if found}
+    if not images:
+        return None
     return Pictures(
         seed=task.seed,
         truth=np.asarray(truth, np.float64),

@@ -41,7 +41,7 @@ def ct_networks(contents: Contents) -> list[CtNetwork]:
         problem = _problem(point)
         if problem is None:
             continue
-        kind = (problem.get("beam"), _relu(point, "KO"), _relu(point, "FC"))
+        kind = (str(problem.get("beam")), _relu(point, "KO"), _relu(point, "FC"))
         before = largest.get(kind)
         if before is None or (_problem(before) or {})["side"] < problem["side"]:
             largest[kind] = point

@@ -98,8 +98,8 @@ class Group:
             return "as asked"
         name = self.foretold[0].curve.name
         if len(self.foretold) > 1:
-            return f"5% above the lowest error of {name}"
-        return f"a fifth below the lowest error of {name}"
+            return f"with 5% more error than the lowest of {name}"
+        return f"with a fifth less error than the lowest of {name}"
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -123,7 +123,7 @@ class Group:
     @property
     def _meaning(self) -> str:
         curve = self.foretold[0].curve
-        return f"{curve.metric or curve.unit.noun} {value(self.target)} is {self.why}"
+        return f"{curve.metric or curve.unit.noun} {value(self.target)}, {self.why}"
 
     def pairs(self) -> list[tuple[int, int]]:
         """Which of the forecasts are compared."""
@@ -146,14 +146,10 @@ class Group:
 
 
 def _easier(curve: Curve, error: float) -> float:
-    """The error in the user's unit with three digits, rounded to the easier side."""
-    exact = float(curve.unit.from_error(error))
-    if exact == 0:
-        return exact
-    step = 10.0 ** (math.floor(math.log10(abs(exact))) - 2)
-    rounding = math.floor if curve.unit.larger_is_better else math.ceil
-    rounded = float(f"{rounding(exact / step) * step:.6g}")
-    return rounded if float(curve.unit.to_error(rounded)) > 0 else exact
+    """The error with three digits, rounded up, in the user's unit."""
+    step = 10.0 ** (math.floor(math.log10(error)) - 2)
+    rounded = math.ceil(round(error / step, 6)) * step
+    return float(f"{float(curve.unit.from_error(rounded)):.8g}")
 
 
 def main_group(groups: Sequence[Group]) -> Group | None:

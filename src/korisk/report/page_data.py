@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
-from korisk.report.outlook import Foretold, Group, main_group
+from korisk.report.outlook import LEAST_SIZES, Foretold, Group, main_group
 from korisk.report.planner_data import planner_data
 from korisk.theory import RiskLine
 
@@ -26,10 +26,7 @@ _FEW_VALUES = 200  # of a curve: with more, single seeds are not drawn
 
 
 def groups_data(
-    groups: Sequence[Group],
-    *,
-    untrained: Mapping[str, Mapping[str, float]] | None = None,
-    watch: Watch = lambda _: None,
+    groups: Sequence[Group], *, watch: Watch = lambda _: None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Every group's data; where all would be too large, the last curves give way.
 
@@ -39,7 +36,7 @@ def groups_data(
     made: dict[str, dict[str, Any]] = {}
     room, dropped = ROOM, 0
     for group in sorted(groups, key=lambda each: each is not main):
-        data = group_data(group, untrained=(untrained or {}).get(group.name, {}), watch=watch)
+        data = group_data(group, watch=watch)
         size = len(script_json(data))
         while data["models"] and size > room:
             size -= len(script_json(data["models"].pop()))
@@ -51,18 +48,25 @@ def groups_data(
         room -= size
         made[group.name] = data
     more = f"{dropped} more curve{'s' if dropped > 1 else ''}"
-    said = [f"The planner of this page has no room for {more}; korisk plan has."]
-    return [made[group.name] for group in groups], said if dropped else []
+    said = [f"The planner of this page has no room for {more}; korisk plan has."] if dropped else []
+    return [made[group.name] for group in groups], [*said, *_short(groups)]
 
 
-def group_data(
-    group: Group, *, untrained: Mapping[str, float], watch: Watch = lambda _: None
-) -> dict[str, Any]:
+def _short(groups: Sequence[Group]) -> Iterator[str]:
+    """Which curves have too few sizes for the planner, where others have enough."""
+    for group in groups:
+        for curve in group.short:
+            where = f"{group.name}: {curve.name}" if len(groups) > 1 else curve.name
+            sizes = f"{len(curve.sizes)} size{'s' if len(curve.sizes) > 1 else ''}"
+            yield f"{where} has {sizes}; the planner needs {LEAST_SIZES}."
+
+
+def group_data(group: Group, *, watch: Watch = lambda _: None) -> dict[str, Any]:
     """One group: curves with all that the planner needs, drawings, crossovers, a first target."""
     models = []
     for each in group.foretold:
         watch(f"{group.name}: {each.curve.name}")
-        models.append(_model(each) | {"untrained": untrained.get(each.curve.model)})
+        models.append(_model(each))
     crossovers = []
     for first, second, found in group.crossovers():
         crossovers.append({"first": first, "second": second, "found": _crossover(found)})
@@ -95,7 +99,6 @@ def _measured(curve: Curve) -> dict[str, Any]:
     return {
         "n": curve.sizes.tolist(),
         "mean": _rounded(curve.unit.from_error(curve.means)),
-        "counts": curve.counts.tolist(),
         "all_n": curve.n.tolist() if few else [],
         "all": _rounded(curve.unit.from_error(curve.error)) if few else [],
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from korisk.curves.curve import Curve
+from korisk.curves.forecast import forecast
 from korisk.report.outlook import Group
 from korisk.report.page import METHOD, Page, Section, bullets, figure_html
 from korisk.report.page_data import groups_data
@@ -17,6 +18,8 @@ _STILLS = 4  # pictures of single forecasts
 def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = None) -> str:
     """The page as one text."""
     group = Group(title, tuple(curves), target)
+    if not group.foretold:
+        forecast(group.curves[0])  # refuses a pilot of too few sizes, and says so
     data, notes = groups_data([group])
     page = Page(
         title=title,

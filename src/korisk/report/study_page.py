@@ -9,7 +9,7 @@ from typing import Any
 
 from korisk.curves.target import target_error
 from korisk.errors import KoriskError
-from korisk.report.contents import Contents, Point
+from korisk.report.contents import Contents, Point, refuse_an_empty_one
 from korisk.report.outlook import LEAST_SIZES, Group
 from korisk.report.page import LARGEST, METHOD, Page, Section, asset, definitions, figure_html
 from korisk.report.page_data import Watch, groups_data
@@ -20,6 +20,12 @@ from korisk.report.tables import ReportTable, study_tables
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page
+_WORDS = {  # for those who do not see a figure, by how its name begins
+    "two": "The two factors of Proposition 2, their product and the ratio of N, against the target",
+    "architecture": "The networks layer by layer, known layers grey and learned ones green",
+    "layers": "Amplification of every layer by three bounds, and its part of the bound",
+    "weights": "Learned weights against the analytic ones, over views and detector bins",
+}
 
 
 def study_page(
@@ -28,8 +34,7 @@ def study_page(
     """The page as one text; no network is fitted again."""
     refuse_an_empty_one(contents)
     groups, refused = _groups(contents, target)
-    untrained = {point.name: point.untrained for point in contents.points}
-    data, crowded = groups_data(groups, untrained=untrained, watch=watch)
+    data, crowded = groups_data(groups, watch=watch)
     still, figures = _figures(contents, watch)
     watch("tables")
     sections = [figures, _tables(contents), _how(contents)]
@@ -45,20 +50,6 @@ def study_page(
     )
     watch("pictures")
     return _with_pictures(page, contents).html()
-
-
-def refuse_an_empty_one(contents: Contents) -> None:
-    """Say in one line why there is nothing to report."""
-    if not contents.empty:
-        return
-    failures = [failure for point in contents.points for failure in point.failures]
-    if not failures:
-        raise KoriskError(f"{contents.store}: no cell is finished yet; run the study first")
-    why = (failures[0].error.splitlines() or ["no reason is known"])[0]
-    raise KoriskError(
-        f"{contents.store}: no cell is finished, and {len(failures)} failed, the first because: "
-        f"{why}; mend that and run again with --retry-failed"
-    )
 
 
 def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list[str]]:
@@ -113,7 +104,7 @@ def _figures(contents: Contents, watch: Watch) -> tuple[str, Section]:
     still, shown = "", []
     for name, figure in study_figures(contents, page=True):
         watch(name)
-        words = name.replace("_", " ")
+        words = _WORDS.get(name.partition("_")[0], name)
         if name == STILL:
             still = figure_html(figure, "Errors over training samples at every point")
         else:

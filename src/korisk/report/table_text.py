@@ -170,7 +170,7 @@ def _markdown_text(text: str) -> str:
 
 
 def latex(table: ReportTable) -> str:
-    """The table in LaTeX; it needs the package booktabs, and longtable if it is long."""
+    """The table in LaTeX; it needs booktabs, graphicx if it is wide and longtable if it is long."""
     heads = " & ".join(_latex_text(_heading(column)) for column in table.columns) + r" \\"
     rows = [" & ".join(cells) + r" \\" for cells in _cells(table, _LATEX_SCRIPT)]
     layout = "".join(_latex_layout(table))
@@ -196,12 +196,14 @@ def _latex_layout(table: ReportTable) -> list[str]:
 
 
 def _short(told: str, layout: str, heads: str, rows: list[str], size: str) -> list[str]:
+    wide = heads.count(" & ") >= _WIDE  # made as wide as the page, however small the type
     return [
         r"\begin{table}[htbp]",
         *(r"\centering", size, told),
+        *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{{layout}}}",
         *(r"\toprule", heads, r"\midrule", *rows, r"\bottomrule"),
-        r"\end{tabular}",
+        r"\end{tabular}" + ("}" if wide else ""),
         r"\end{table}",
     ]
 

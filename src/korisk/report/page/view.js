@@ -121,7 +121,7 @@
     get("found").hidden = Boolean(refusal);
     state.answer = refusal ? null : asked.plan(state.target);
     state.versus = null;
-    if (state.answer) showAnswer(state.answer, asked);
+    if (state.answer) showAnswer(state.answer);
     showVersus();
     showExpected();
     markTarget();
@@ -367,8 +367,8 @@
   function curve(each, at) {
     const { n, middle, last } = each.track;
     const part = (keep) => n.map((x, i) => (keep(x) ? middle[i] : null));
-    const line = { x: n, mode: "lines", showlegend: false, name: escaped(each.name) };
-    const hover = `${escaped(each.name)}<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>`;
+    const line = { x: n, mode: "lines", showlegend: false, meta: escaped(each.name) };
+    const hover = "%{meta}<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>";
     const made = [
       {
         ...line,
@@ -402,8 +402,9 @@
       y: measured.mean,
       mode: "markers",
       name: escaped(name),
+      meta: escaped(name),
       marker: { color: fill, size: 9, symbol },
-      hovertemplate: `${escaped(name)}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>`,
+      hovertemplate: "%{meta}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>",
     };
   }
 
@@ -417,7 +418,7 @@
         x,
         y,
         mode: "lines",
-        line: { color: colour(at), width: 1.5, dash: "dot" },
+        line: { color: colour(at), width: 1.5, dash: "longdashdot" },
         name: `${escaped(each.name)}: floor + σ log N / N`,
         hoverinfo: "skip",
       },
@@ -462,7 +463,7 @@
       sizes.push(...each.n);
       heights.push(...each.mean);
     }
-    heights.push(unit().fromError(unit().toError(group().target)));
+    heights.push(group().target);
     return [span(sizes, true), span(heights, LOG_LAWS.includes(law()))];
   }
 
