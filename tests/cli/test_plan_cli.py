@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import korisk
 
 import korisk as kr
 from korisk.cli.app import run
@@ -245,3 +246,34 @@ def test_tables_fit_a_terminal_of_80_columns(
         rows = [line for line in out.splitlines() if line.split()[:1] == [model]]
         assert "chance" in out
         assert any("%" in row for row in rows)
+
+
+def test_a_page_is_refused_before_anything_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pilot = tmp_path / "pilot.csv"
+    pilot.write_text("n,error\n4,0.5\n8,0.4\n")
+    for name, words in (
+        ("pilot.csv", "the suffix of a page must be .html, got .csv"),
+        ("page", "got none; rename it"),
+        ("nowhere/page.html", "no such folder; make it first"),
+        ("page.html", "needs at least"),
+    ):
+        assert korisk("plan", pilot, "--html", tmp_path / name) == 2
+        error = capsys.readouterr().err
+        assert words in error
+        assert len(error.splitlines()) == 1
+    assert korisk("plan", pilot, "--html", tmp_path / "page.html", "--method", "paper") == 2
+    assert "computes in the page by method 'posterior'" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["pilot.csv"]
+    assert pilot.read_text().startswith("n,error")
+
+
+def test_a_page_alone_is_an_answer_for_machines_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pilot, page = tmp_path / "pilot.csv", tmp_path / "page.html"
+    pilot.write_text("n,error\n4,0.5\n8,0.4\n16,0.3\n")
+    assert korisk("plan", pilot, "--html", page, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"plans": [], "written": [str(page)]}
+    assert page.stat().st_size < 6_000_000

@@ -1,15 +1,23 @@
 """Pages in a real browser: what they show, what they compute, and that they leave nobody out."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from browser import chromium, fresh_page
 from commands import korisk
 from made_studies import content, made_study
+
+from korisk.curves.calibrate import calibrate
+from korisk.curves.curve import Curve
+from korisk.curves.words import chance, times
+from korisk.report.contents import read_contents
+from korisk.report.picture_data import relative_error
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,7 +38,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study with two points, one of them not whole, and its page."""
     folder = made_study(
         tmp_path_factory.mktemp("study"),
-        content([{"side": 8}, {"side": 16, "name": NASTY}]),
+        content([{"side": 8}, {"side": 16, "name": NASTY}], name=f"made up {NASTY}"),
         missing=1,
         failed=1,
     )
@@ -46,7 +54,7 @@ def pilot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for n in (4, 8, 16, 32, 64, 128):
         for seed, off in ((1, 0.97), (2, 1.0), (3, 1.04)):
             lines.append(f"{n},{off * (0.002 + 0.01 / n)!r},{seed},KO,mse")
-            lines.append(f"{n},{off * (0.0005 + 0.08 * n**-0.5)!r},{seed},{NASTY},mse")
+            lines.append(f"{n},{off * (0.0003 + 0.15 / n)!r},{seed},{NASTY},mse")
     file = folder / "pilot.csv"
     file.write_text("\n".join(lines) + "\n")
     assert korisk("plan", file, "--html", folder / "pilot.html") == 0
@@ -93,6 +101,12 @@ def planned(file: Path, model: str, target: str, capsys: pytest.CaptureFixture[s
     return found
 
 
+def interval(found: dict[str, Any]) -> str:
+    """As the page writes what the command gives."""
+    upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
+    return f"{found['lower']:,.0f} to {upper}"
+
+
 def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
     rows = page.locator(f"#{of} > div").all()
     return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
@@ -113,9 +127,13 @@ def test_moving_the_slider_gives_what_the_command_gives(
                 assert shown == ("" if found["samples"] is None else str(found["samples"])), target
                 assert page.inner_text("#words") == found["explanation"]
                 facts = shown_facts(page)
-                if found["samples"] is not None:
-                    upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
-                    assert facts["90% interval"] == f"{found['lower']:,.0f} to {upper}"
+                assert facts["Chance to reach it"] == chance(found["reach"])
+                coming = found["next_round"]
+                assert facts["Collect next, in all"] == (f"{coming:,}" if coming else "nothing")
+                if found["samples"] is None:
+                    assert facts["Levels off at about"] == f"{found['floor']:.4g}"
+                else:
+                    assert facts["90% interval"] == interval(found)
                     (safe,) = (text for name, text in facts.items() if name.startswith("Safe"))
                     assert safe == f"{found['safe']['0.9']:,}"
                 answers.append(found["samples"])
@@ -133,9 +151,13 @@ def test_the_comparison_is_that_of_the_command(
     capsys.readouterr()
     assert korisk("compare", pilot, "--target", "0.0045", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert facts["Samples of KO"].startswith(f"{found['known']['samples']:,} (90%: ")
-    ratio = facts[f"Ratio, {NASTY} over KO"].split(" ")[0]
-    assert float(ratio) == pytest.approx(found["ratio"], rel=0.06)  # shown with two digits
+    for name, key in (("KO", "known"), (NASTY, "dense")):
+        said = f"{found[key]['samples']:,} (90%: {interval(found[key])})"
+        assert facts[f"Samples of {name}"] == said
+    low, high = found["ratio_range"]
+    assert facts[f"Ratio, {NASTY} over KO"] == (
+        f"{times(found['ratio'])} (90%: {times(low)} to {times(high)}, if both reach it)"
+    )
     for method, words in (("line", "fitted lines"), ("paper", "the paper's lines")):
         factors = found["two_factors"][method]
         text = facts[f"Two factors, {words}"]
@@ -146,18 +168,24 @@ def test_the_comparison_is_that_of_the_command(
             expected = [factors[name] for name in ("structural", "approximation_budget", "product")]
             assert shown == pytest.approx(expected, rel=0.06)
     cross = found["crossover"]
-    said = "none" if cross is None else f"at about N = {cross['n']:,}"
-    assert facts["Crossover"].startswith(said)
+    upper = "no end" if cross["upper"] is None else f"{cross['upper']:,.0f}"
+    where = "within the pilots" if cross["within_pilots"] else "by extrapolation"
+    assert facts["Crossover"] == (
+        f"at about N = {cross['n']:,} (90%: {cross['lower']:,.0f} to {upper}, {where}); "
+        f"from there {cross['better_after']} is better"
+    )
 
 
 def test_costs_and_the_error_at_a_number_of_samples(
     browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
-    assert korisk("plan", pilot, "--model", "KO", "--at", "1000", "--json") == 0
+    asked = ("--model", "KO", "--at", "1000", "--target", "0.0021", "--json")
+    assert korisk("plan", pilot, *asked) == 0
     (expected,) = json.loads(capsys.readouterr().out)["plans"][0]["at"]
     error, lower, upper = (f"{expected[name]:.4g}" for name in ("error", "lower", "upper"))
     with opened(browser, pilot.with_suffix(".html")) as page:
+        page.fill("#target", "0.0021")
         page.fill("#cost", "2.5")
         page.fill("#currency", "EUR")
         page.fill("#count", "1,000")
@@ -166,8 +194,14 @@ def test_costs_and_the_error_at_a_number_of_samples(
         price = shown_facts(page)["Cost of these samples"]
         assert price.endswith(" EUR")
         assert float(price.removesuffix(" EUR").replace(",", "")) == 2.5 * samples
-        said = f"KO: mse of about {error} (90%: {lower} to {upper}). "
-        assert page.inner_text("#expected").startswith(said)
+        (safe,) = (text for name, text in shown_facts(page).items() if name.startswith("Safe"))
+        price = shown_facts(page)["Cost of the safe number"].removesuffix(" EUR")
+        assert float(price.replace(",", "")) == 2.5 * int(safe.replace(",", ""))
+        odds = chance(expected["probability_of_target"])
+        assert page.inner_text("#expected") == (
+            f"KO: mse of about {error} (90%: {lower} to {upper}). "
+            f"The chance to have met the target is {odds}."
+        )
         page.fill("#count", "1.5")
         page.wait_for_function("() => document.getElementById('count').ariaInvalid === 'true'")
         assert page.inner_text("#expected").startswith("Give a whole number from 2 to ")
@@ -175,7 +209,7 @@ def test_costs_and_the_error_at_a_number_of_samples(
 
 def test_a_target_that_is_none_is_refused_in_words(browser: "Browser", pilot: Path) -> None:
     with opened(browser, pilot.with_suffix(".html")) as page:
-        for text in ("", "x", "-1", "0", "1e999", "30"):
+        for text in ("", "x", "0x10", "5%", "-1", "0", "1e999", "30"):
             page.fill("#target", text)
             page.wait_for_selector("#refusal:not([hidden])")
             assert page.inner_text("#refusal")
@@ -183,13 +217,15 @@ def test_a_target_that_is_none_is_refused_in_words(browser: "Browser", pilot: Pa
             page.fill("#target", "0.004")
             page.wait_for_selector("#samples")
             assert not page.is_visible("#refusal")
+        page.fill("#cost", "5 each")
+        page.wait_for_selector("#cost-note:not([hidden])")
 
 
 def test_the_study_page_says_what_was_run_and_what_is_missing(
     browser: "Browser", study: Path
 ) -> None:
     with opened(browser, study / "report.html") as page:
-        assert page.inner_text("h1") == "made up"
+        assert page.inner_text("h1") == page.title() == f"made up {NASTY}"
         assert "needs about" in page.inner_text(".answer")
         notes = page.locator(".notes li").all_inner_texts()
         assert notes == [
@@ -219,6 +255,21 @@ def test_the_slider_over_n_changes_the_pictures(browser: "Browser", study: Path)
             absent = page.locator("figure[data-model=FC].absent").count()
             assert absent == (4 if n == 0 else 0)  # a dense network has no untrained state
         assert len(seen) == 7
+        first = page.locator("figure[data-model=KO][data-image='0'] img")
+        image, error = (first.nth(at).get_attribute("src") for at in (0, 1))
+        assert image != error
+        (point,) = (each for each in read_contents(study).points if each.name == "rigorous-8")
+        pictures = point.pictures
+        assert pictures is not None
+        page.select_option("#scene", label="rigorous-8")
+        slide(page, 1, "size")
+        off = 100 * relative_error(pictures.images["KO"][4][0], pictures.truth[0])
+        caption = page.locator("figure[data-model=KO][data-image='0'] figcaption").first
+        shown = float(caption.inner_text().removeprefix("KO: ").removesuffix("% off"))
+        assert shown == pytest.approx(off, rel=0.01)
+        assert page.inner_text("#frames-caption").endswith(
+            "Shown at 8 \N{MULTIPLICATION SIGN} 8 pixels."
+        )
 
 
 def test_the_keyboard_alone_reaches_every_control(browser: "Browser", study: Path) -> None:
@@ -341,6 +392,117 @@ def test_the_page_is_small_and_names_no_other_place(study: Path, pilot: Path) ->
         text = file.read_text()
         assert len(text.encode()) < 6_000_000
         assert NASTY not in text  # escaped everywhere
+        (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+        assert "default-src 'none'" in policy
+        assert "unsafe-eval" not in policy
         own = text.partition('id="library"')[0]  # the drawing library is packed
         assert "http://" not in own
         assert "https://" not in own
+
+
+def test_scores_are_planned_in_their_own_unit(
+    browser: "Browser", tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["n,error,seed"]
+    for n in (10, 40, 160, 640):
+        lines += [f"{n},{20 + 4 * n**0.2 + 0.1 * seed!r},{seed}" for seed in (1, 2, 3)]
+    file, html = tmp_path / "psnr.csv", tmp_path / "psnr.html"
+    file.write_text("\n".join(lines) + "\n")
+    assert korisk("plan", file, "--unit", "psnr", "--html", html) == 0
+    with opened(browser, html) as page:
+        start = int(page.input_value("#slider"))
+        assert 0 < start < 1000  # where the first target lies
+        slide(page, start)
+        first = float(page.input_value("#target"))
+        answered = float(page.inner_text(".answer").split()[2].rstrip(","))
+        assert first == pytest.approx(answered, abs=0.05)
+        slide(page, 800)
+        target = page.input_value("#target")
+        assert float(target) > first  # harder is more decibels
+        capsys.readouterr()
+        korisk("plan", file, "--unit", "psnr", "--target", target, "--json")
+        (found,) = json.loads(capsys.readouterr().out)["plans"]
+        assert page.get_attribute("#samples", "data-value") == str(found["samples"] or "")
+        means = page.locator("#measured tbody td:last-child").all_inner_texts()
+        assert [float(mean) for mean in means] == pytest.approx(
+            [20.2 + 4 * n**0.2 for n in (10, 40, 160, 640)], abs=0.02
+        )
+        counts = page.locator("#measured tbody td:nth-child(3)").all_inner_texts()
+        assert counts == ["3"] * 4
+        scroll_to_curves(page)
+        assert page.evaluate("document.getElementById('plot')._fullLayout.yaxis.type") == "linear"
+        drawn = page.evaluate("document.getElementById('plot').data.at(-1).y")
+        assert drawn == pytest.approx([float(mean) for mean in means], abs=0.02)
+
+
+def test_curves_show_bands_lines_and_the_target(browser: "Browser", pilot: Path) -> None:
+    with opened(browser, pilot.with_suffix(".html")) as page:
+        scroll_to_curves(page)
+
+        def plot(expression: str) -> Any:
+            return page.evaluate(f"((plot) => {expression})(document.getElementById('plot'))")
+
+        assert plot("plot._fullLayout.yaxis.type") == "log"
+        marks = plot("plot.layout.shapes.map((s) => [s.x0, s.x1, s.y0, s.y1, s.line.color])")
+        target = float(page.input_value("#target"))
+        samples = int(page.get_attribute("#samples", "data-value") or "0")
+        other = int(page.get_attribute("#versus", "data-value") or "0")
+        assert [mark[:4] for mark in marks] == [
+            [0, 1, target, target],
+            [samples, samples, 0, 1],
+            [other, other, 0, 1],
+        ]
+        assert len({mark[4] for mark in marks}) == 3
+        bands = "plot.data.filter((t) => t.fill === 'tonexty')"
+        assert plot(f"{bands}.length") == 2
+        (low, high) = plot("[plot.data[0].y, plot.data[1].y]")
+        assert all(a < b for a, b in zip(low, high, strict=True))
+        dashed = plot("plot.data.filter((t) => t.line && t.line.dash === 'dash')[0]")
+        last = 128
+        assert all(
+            (y is not None) == (n >= last) for n, y in zip(dashed["x"], dashed["y"], strict=True)
+        )
+        page.uncheck("#bands")
+        assert plot(f"{bands}.length") == 0
+        page.check("#lines")
+        line = plot("plot.data.filter((t) => t.line && t.line.dash === 'longdashdot')[0]")
+        fitted = calibrate(Curve.read(pilot, model="KO"), "paper")
+        expected = fitted.predict(np.array(line["x"]))
+        assert line["y"] == pytest.approx(expected.tolist(), rel=1e-3)
+
+        before = plot("plot._fullLayout.xaxis.range")
+        page.evaluate("window.Plotly.relayout('plot', {'xaxis.range': [1, 2]})")
+        page.click("#reset")
+        assert plot("plot._fullLayout.xaxis.range") == pytest.approx(before)
+        slide(page, 1000)
+        assert plot("plot.layout.shapes[0].y0") == float(page.input_value("#target"))
+
+
+def test_every_choice_changes_what_is_shown(browser: "Browser", many: Path) -> None:
+    with opened(browser, many) as page:
+        assert page.locator("#other option").all_inner_texts() == ["b", "c"]
+        scroll_to_curves(page)
+        legend = page.locator("#plot .legendtext")
+        assert legend.all_text_contents() == ["a", "b", "short"]
+        page.select_option("#other", label="c")
+        assert page.inner_text("#versus-title") == "a against c"
+        assert legend.all_text_contents() == ["a", "c", "short"]
+        page.check("#all")
+        assert legend.all_text_contents() == ["a", "b", "c", "short"]
+        page.select_option("#model", label="c")
+        assert page.inner_text("#versus-title") == "c against a"
+        assert page.inner_text(".notes li") == "short has 2 sizes; the planner needs 3."
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of three models and of one that is too short."""
+    lines = ["n,error,seed,model"]
+    for at, model in enumerate("abc"):
+        for n in (8, 32, 128, 512):
+            lines += [f"{n},{(0.1 + at) * n**-0.5 * s!r},{s},{model}" for s in (1.0, 1.01)]
+    lines += ["8,0.1,1,short", "32,0.05,1,short"]
+    file = tmp_path_factory.mktemp("many") / "many.csv"
+    file.write_text("\n".join(lines) + "\n")
+    assert korisk("plan", file, "--html", file.with_suffix(".html")) == 0
+    return file.with_suffix(".html")

@@ -18,6 +18,7 @@ import pytest
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
@@ -184,15 +185,21 @@ def describe(figure: Figure) -> dict[str, Any]:
                 "scales": [axes.get_xscale(), axes.get_yscale()],
                 "limits": [*axes.get_xlim(), *axes.get_ylim()],
                 "words": " ".join(text.get_text() for text in axes.texts),
-                "patches": [patch.get_gid() for patch in axes.patches],
+                "patches": [
+                    [patch.get_gid(), to_hex(patch.get_facecolor())] for patch in axes.patches
+                ],
                 "images": [
                     [image.get_gid(), *_extent(image), *_clim(image)] for image in axes.images
                 ],
-                "lines": [[found.get_gid(), *data(found)] for found in axes.lines],
+                "lines": [[found.get_gid(), *data(found), *_look(found)] for found in axes.lines],
             }
             for axes in figure.axes
         ],
     }
+
+
+def _look(found: Line2D) -> list[str]:
+    return [to_hex(found.get_color()), str(found.get_linestyle()), str(found.get_marker())]
 
 
 def _extent(image: AxesImage) -> list[float]:

@@ -1,7 +1,9 @@
 """Reports of studies of every kind: whole, half or empty, of one point, model or size, of many."""
 
+import base64
+import io
 import json
-import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,16 @@ import numpy as np
 import pytest
 from commands import korisk
 from made_studies import ACCOUNT, LAWS, content, made_study, result
+from PIL import Image
 
+from korisk.curves.compare import compare
+from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.report.contents import read_contents
+from korisk.report.contents import Pictures, read_contents, squared
+from korisk.report.efficiency_figure import panels_of
+from korisk.report.outlook import Group, main_group
 from korisk.report.page import LARGEST
+from korisk.report.page_data import groups_data, script_json
 from korisk.report.picture_data import framed
 from korisk.report.study_page import study_page
 from korisk.studies.result import Result, Row, Task
@@ -58,8 +66,84 @@ def data(texts: Texts) -> Any:
     return json.loads(texts.said["data"][0])
 
 
-def pictures_in(text: str) -> list[str]:
-    return re.findall(r"data:image/png;base64,[A-Za-z0-9+/=]+", text)
+def opened(address: str) -> Image.Image:
+    return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
+
+
+def exact(model: str, floor: float, level: float, *, unit: str = "error") -> Curve:
+    n = np.repeat([4, 16, 64, 256], 2)
+    error = (floor + level / n) * np.tile([0.99, 1.01], 4)
+    return Curve(n, error, [1, 2] * 4, model, "metric", unit)
+
+
+# --- What leads a page ---------------------------------------------------------------------------
+
+
+def test_the_first_target_is_nearly_the_best_of_the_first_model() -> None:
+    known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
+    lowest = 0.01 + 0.1 / 256
+    pair = Group("both", (known, dense))
+    assert 1.05 * lowest <= pair.target <= 1.06 * lowest
+    assert pair.why == "with 5% more error than the lowest of KO"
+    assert f"{pair.target:.4g}, {pair.why})" in pair.sentence
+    assert pair.sentence.startswith(f"To reach {pair.target:.4g}, KO needs about ")
+    alone = Group("alone", (known,))
+    assert 0.8 * lowest <= alone.target <= 0.81 * lowest
+    assert Group("asked", (known,), 0.02).target == 0.02
+
+
+def test_the_first_target_of_a_score_is_rounded_as_an_error() -> None:
+    score = exact("net", 0.0005, 0.1, unit="accuracy")
+    group = Group("alone", (score,))
+    error = 1 - group.target
+    assert 0.8 * score.means.min() <= error <= 0.81 * score.means.min()
+    assert group.plans[0].samples is None or group.plans[0].samples > 256
+
+
+def test_the_page_leads_with_the_last_group_that_compares_and_is_whole() -> None:
+    known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
+    short = Curve([4, 8], [0.2, 0.1], model="short")
+    first, second = Group("1", (known, dense)), Group("2", (known, dense))
+    half, alone = Group("3", (known, dense), whole=False), Group("4", (known,))
+    assert main_group([first, second, half, alone, Group("5", (short,))]) is second
+    assert main_group([half, alone]) is half
+    assert main_group([alone]) is alone
+    assert main_group([Group("5", (short,))]) is None
+
+
+def test_crossovers_are_those_of_a_comparison() -> None:
+    known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
+    data, notes = groups_data([Group("both", (known, dense, Curve([4, 8], [0.2, 0.1])))])
+    (pair,) = data[0]["crossovers"]
+    found = compare(known, dense, 0.0104).crossover
+    assert found is not None
+    assert (pair["found"]["n"], pair["found"]["after"]) == (found.n, "FC")
+    assert (pair["found"]["lower"], pair["found"]["upper"]) == (found.lower, found.upper)
+    assert notes == [f"{Curve([4, 8], [0.2, 0.1]).name} has 2 sizes; the planner needs 3."]
+
+
+def test_curves_beyond_the_room_give_way_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    curves = tuple(exact(name, 0.001 * at, 0.5) for at, name in enumerate("abcde"))
+    (whole,), notes = groups_data([Group("all", curves)])
+    assert not notes
+    size = len(script_json(whole))
+    monkeypatch.setattr("korisk.report.page_data.ROOM", int(0.7 * size))
+    (kept,), notes = groups_data([Group("all", curves)])
+    assert len(kept["models"]) == 3
+    assert {(pair["first"], pair["second"]) for pair in kept["crossovers"]} == {(0, 1), (0, 2)}
+    assert notes == ["The planner of this page has no room for 2 more curves; korisk plan has."]
+    assert len(script_json(kept)) <= 0.7 * size
+
+
+def test_a_root_is_squared_and_other_metrics_are_not(tmp_path: Path) -> None:
+    said = content() | {"metric": "rmse_over_max"}
+    (point,) = read_contents(made_study(tmp_path / "study", said)).points
+    found = squared(point)
+    assert np.allclose(found.curves[0].error, point.curves[0].error ** 2)
+    assert found.untrained["KO"] == pytest.approx(point.untrained["KO"] ** 2)
+    assert squared(replace(point, metric="mse")).curves == point.curves
 
 
 # --- Studies that are not whole ------------------------------------------------------------------
@@ -155,7 +239,7 @@ def test_one_point_one_model_one_seed(tmp_path: Path) -> None:
     (group,) = data(found)["groups"]
     assert [model["name"] for model in group["models"]] == ["KO"]
     assert group["crossovers"] == []
-    assert group["why"] == "a fifth below the lowest error of KO"
+    assert group["why"] == "with a fifth less error than the lowest of KO"
 
 
 def test_one_size_gives_a_page_without_a_planner(tmp_path: Path) -> None:
@@ -195,13 +279,21 @@ def test_fifty_models(tmp_path: Path) -> None:
     assert [pair["second"] for pair in group["crossovers"]] == list(range(1, 13))
 
 
-def test_a_target_that_one_point_cannot_have_is_said(tmp_path: Path) -> None:
+def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> None:
     folder = made_study(tmp_path / "study")
     found = page(folder, target=0.004)
     assert data(found)["groups"][0]["target"] == 0.004
-    assert "0.004 is as asked" in found.said["answer"][0]
+    assert found.said["answer"][0].endswith("(mse 0.004, as asked)")
     with pytest.raises(KoriskError, match="must be an error above 0"):
         study_page(read_contents(folder), target=0.0)
+    contents = read_contents(folder)
+    (point,) = contents.points
+    easy = [Curve(curve.n, 100 * curve.error, curve.seed, curve.model) for curve in point.curves]
+    other = replace(point, name="in percent", curves=tuple(easy))
+    found = Texts(study_page(replace(contents, points=(point, other)), target=0.3))
+    assert any(note.startswith("rigorous-8: target 0.3 is worse") for note in found.said["li"])
+    small, large = data(found)["groups"]
+    assert (small["target"] < 0.01, large["target"]) == (True, 0.3)
 
 
 def test_a_store_of_a_program_of_ones_own(tmp_path: Path) -> None:
@@ -239,19 +331,11 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path) -> None:
 
 
 def test_pictures_show_truth_and_errors_on_one_scale(tmp_path: Path) -> None:
-    import base64
-    import io
-
-    from PIL import Image
-
     folder = made_study(tmp_path / "study", content(seeds=[1], sizes=[4, 8, 16]))
     (point,) = read_contents(folder).points
     pictures = point.pictures
     assert pictures is not None
     (found,), _ = framed([("a", pictures)], most=10**6)
-
-    def opened(address: str) -> Any:
-        return Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2])))
 
     grey = np.asarray(opened(found.content["truth"][0]))
     assert np.array_equal(grey, np.round(255 * pictures.truth[0]).astype(np.uint8))
@@ -264,6 +348,52 @@ def test_pictures_show_truth_and_errors_on_one_scale(tmp_path: Path) -> None:
     assert np.all(red[strong] > blue[strong])
     relative = np.sqrt(np.mean(error**2) / np.mean(pictures.truth[1] ** 2))
     assert found.content["frames"]["FC"][4][1]["relative"] == pytest.approx(relative, rel=1e-3)
+
+
+def test_reduced_pictures_are_means_over_squares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made_study(tmp_path / "study", content([{"side": 32}], seeds=[1], sizes=[4, 8, 16]))
+    (point,) = read_contents(folder).points
+    assert point.pictures is not None
+    monkeypatch.setattr("korisk.report.picture_data.SIDES", (8,))
+    (found,), _ = framed([("a", point.pictures)], most=10**6)
+    assert found.content["reduced"] == 4
+    means = point.pictures.truth[0].reshape(8, 4, 8, 4).mean(axis=(1, 3))
+    assert np.array_equal(np.asarray(opened(found.content["truth"][0])), np.round(255 * means))
+    thin = Pictures(
+        seed=1,
+        truth=np.ones((1, 1, 1000)),
+        images={"KO": {4: np.ones((1, 1, 1000))}},
+        weights={},
+    )
+    (found,), _ = framed([("a", thin)], most=10**6)
+    assert opened(found.content["truth"][0]).size == (8, 1)
+
+
+def test_pictures_of_another_shape_are_none(tmp_path: Path) -> None:
+    with Store.create_or_open(tmp_path / "study.db", {"name": "mine"}) as store:
+        rows = tuple(Row(model="net", n=n, metrics={"L1": 1 / n}) for n in (2, 4, 8))
+        arrays = {"truth": np.ones((2, 4, 4)), "net/2/images": np.ones((2, 3, 3))}
+        task = Task(point="here", seed=1, spec={})
+        store.record(task, Result(rows=rows, arrays=arrays), ACCOUNT)
+    assert read_contents(tmp_path).points[0].pictures is None
+
+
+def test_scores_of_a_program_of_ones_own_are_scores(tmp_path: Path) -> None:
+    with Store.create_or_open(tmp_path / "study.db", {"name": "mine"}) as store:
+        for seed in (1, 2):
+            scores = ((0, 5.0), (2, 20.0), (4, 22.0), (8, 24.0 + seed / 10))
+            rows = tuple(Row(model="net", n=n, metrics={"PSNR": score}) for n, score in scores)
+            store.record(Task(point="p", seed=seed, spec={}), Result(rows=rows), ACCOUNT)
+    (point,) = read_contents(tmp_path).points
+    assert point.curves[0].unit.name == "psnr"
+    assert point.untrained["net"] == pytest.approx(10**-0.5)
+    drawn = panels_of(read_contents(tmp_path))[0].traces[0]
+    assert drawn.untrained == pytest.approx(10**-0.5)
+    (group,) = data(page(tmp_path))["groups"]
+    assert group["models"][0]["measured"]["mean"][0] == pytest.approx(20)
+    assert group["models"][0]["track"]["middle"][-1] > 24
 
 
 def test_pixels_that_are_no_numbers_do_no_harm(tmp_path: Path) -> None:

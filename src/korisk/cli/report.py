@@ -51,7 +51,7 @@ def report(
     Nothing is run again. A study that is half finished, or running, is reported as far as it is,
     and the page says what is missing.
     """
-    parts = _chosen("--only", only or ",".join(PARTS), PARTS)
+    parts = _chosen("--only", ",".join(PARTS) if only is None else only, PARTS)
     kinds = _chosen("--formats", formats, KINDS)
     from korisk.report.contents import read_contents, refuse_an_empty_one
 

@@ -172,7 +172,8 @@ def _needs(comparison: "Comparison") -> list[str]:
         between = (
             "" if ends is None else f" (90%: {times(ends[0])} to {times(ends[1])}, if both do)"
         )
-        return [f"{said}, a ratio of {times(ratio)}{between}."]
+        more = " or more" if _at_once(comparison.known) else ""
+        return [f"{said}, a ratio of {times(ratio)}{more}{between}."]
     pairs = ((first, comparison.known), (second, comparison.dense))
     return [
         f"{name} reaches {target} with about {plan.samples:,} samples."
@@ -182,12 +183,15 @@ def _needs(comparison: "Comparison") -> list[str]:
     ]
 
 
+def _at_once(plan: "Plan") -> bool:
+    return plan.samples is not None and plan.samples <= int(plan.curve.sizes[0])
+
+
 def _about(plan: "Plan") -> str:
     """A number of samples, with how far it can be trusted where that is not far."""
     if plan.samples is None:
         return "none"
-    at_once = plan.samples <= plan.curve.sizes[0]
-    number = f"{'at most' if at_once else 'about'} {plan.samples:,}"
+    number = f"{'at most' if _at_once(plan) else 'about'} {plan.samples:,}"
     return number if plan.reach > 0.95 else f"{number} (chance {chance(plan.reach)})"
 
 

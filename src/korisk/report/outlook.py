@@ -65,6 +65,7 @@ class Group:
     curves: tuple[Curve, ...]
     asked: float | None = None  # the target that a user gave
     crossing: Crossing | None = None  # of two curves, where it is known already
+    whole: bool = True  # whether nothing of it is missing
 
     @cached_property
     def foretold(self) -> tuple[Foretold, ...]:
@@ -153,8 +154,8 @@ def _easier(curve: Curve, error: float) -> float:
 
 
 def main_group(groups: Sequence[Group]) -> Group | None:
-    """The one whose answer leads the page: the last that compares, or else that foretells."""
-    foretelling = [group for group in groups if group.foretold]
-    comparing = [group for group in foretelling if len(group.foretold) > 1]
-    chosen = comparing or foretelling
+    """The one whose answer leads the page: the last that compares and is whole, if there is one."""
+    chosen = [group for group in groups if group.foretold]
+    for better in (lambda group: len(group.foretold) > 1, lambda group: group.whole):
+        chosen = list(filter(better, chosen)) or chosen
     return chosen[-1] if chosen else None

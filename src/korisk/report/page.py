@@ -134,6 +134,8 @@ class Page:
             '<button type="button" id="theme" hidden>Dark colours</button></div>'
             f"<h1>{escape(self.title)}</h1>"
             f'<p class="answer">{escape(self.answer)}</p>'
+            '<p class="caption" id="moved" hidden>So much for the first question; the planner '
+            "below has been moved since.</p>"
             + (f'<ul class="notes">{notes}</ul>' if notes else "")
             + f'<nav aria-label="On this page">{links}</nav></header>'
         )

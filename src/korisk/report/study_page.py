@@ -59,14 +59,14 @@ def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list
         if not point.curves:
             continue
         crossed = contents.crossings.get(point.name)
-        group = Group(point.name, point.curves, target, crossed)
+        group = Group(point.name, point.curves, target, crossed, point.complete)
         if target is not None:
             try:
                 for each in group.foretold:
                     target_error(each.curve, target)
             except KoriskError as error:
                 refused.append(f"{point.name}: {error}.")
-                group = Group(point.name, point.curves, None, crossed)
+                group = replace(group, asked=None)
         groups.append(group)
     if target is not None and len(refused) == len(groups):
         raise KoriskError(refused[0].removesuffix("."))
@@ -108,7 +108,9 @@ def _figures(contents: Contents, watch: Watch) -> tuple[str, Section]:
         if name == STILL:
             still = figure_html(figure, "Errors over training samples at every point")
         else:
-            shown.append(f'<figure class="figure">{figure_html(figure, words)}</figure>')
+            drawn = figure_html(figure, words)
+            caption = f"<figcaption>{escape(words)}.</figcaption>"
+            shown.append(f'<figure class="figure">{drawn}{caption}</figure>')
     return still, Section(name="figures", title="Figures", html="".join(shown))
 
 
@@ -134,7 +136,7 @@ def _how(contents: Contents) -> Section:
     cells = [cell for point in contents.points for cell in point.cells]
     facts = [
         ("Store", contents.store.name),
-        ("Begun", contents.created),
+        ("Begun", f"{contents.created[:16].replace('T', ' ')} UTC"),
         ("Cells", f"{len(cells):,} finished, {_seconds(sum(c.account.seconds for c in cells))}"),
         ("Made with", f"korisk {contents.korisk}"),
         *(

@@ -294,7 +294,7 @@ def html(table: ReportTable) -> str:
     lines = [
         f'<div class="{kind}" role="region" aria-label="{title}" tabindex="0">',
         "<table>",
-        f"<caption><strong>{title}.</strong> {caption}</caption>",
+        f"<caption><span>{caption}</span></caption>",
         f"<thead>\n<tr>{heads}</tr>\n</thead>",
         "<tbody>",
         *(_html_row(row, table.columns) for row in _cells(table, _Script(_html_text))),

@@ -6,6 +6,9 @@
   const formulas = window.koriskPlanner;
   const { value, chance, times, count } = formulas;
   const SERIES = 8; // colours there are
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"];
+  const LONGEST = 28; // letters of a name in a legend
+  const QUIET = 600; // milliseconds until an answer is spoken
   const STEPS = 1000; // of the slider
   const EASIEST = 2.9; // times the model's largest error; from 3 on a target is questioned
   const HARDEST = 0.1; // of the lowest error
@@ -64,7 +67,8 @@
     // A comma alone is a decimal one; with three digits behind each, it groups them.
     const grouped = /^\d{1,3}(,\d{3})+(\.\d*)?$/.test(plain) && !/^0,/.test(plain);
     const dotted = grouped ? plain.replace(/,/g, "") : plain.replace(",", ".");
-    return dotted === "" ? NaN : Number(dotted);
+    const decimal = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+    return decimal.test(dotted) ? Number(dotted) : NaN;
   }
 
   // --- What was asked --------------------------------------------------------------------------
@@ -114,7 +118,9 @@
 
   function answer() {
     const asked = forecast(state.model);
-    const refusal = asked.refusal(state.target);
+    const refusal = Number.isNaN(state.target)
+      ? `Type a plain number, such as ${value(group().target)}.`
+      : asked.refusal(state.target);
     get("refusal").hidden = !refusal;
     get("refusal").textContent = refusal;
     get("target").setAttribute("aria-invalid", String(Boolean(refusal)));
@@ -125,10 +131,27 @@
     showVersus();
     showExpected();
     markTarget();
+    get("moved").hidden = state.group === data.start && state.target === group().target;
+    speakSoon();
+  }
+
+  /* What a screen reader says: short, and only when the slider rests. */
+  let speaking = 0;
+
+  function speakSoon() {
+    clearTimeout(speaking);
+    speaking = setTimeout(() => {
+      const plan = state.answer;
+      const said = plan
+        ? `${model(state.model).name}: ${reached(plan)} for ${quantity()} ${value(plan.target)}.`
+        : get("refusal").textContent;
+      if (get("spoken").textContent !== said) get("spoken").textContent = said;
+    }, QUIET);
   }
 
   function showAnswer(plan) {
     const box = get("samples");
+    get("samples-label").textContent = atOnce(plan) ? "Samples, at most" : "Samples";
     box.textContent = plan.samples === null ? "not reachable" : count(plan.samples);
     box.dataset.value = plan.samples === null ? "" : String(plan.samples);
     const safe = plan.safe["0.9"];
@@ -154,6 +177,7 @@
     const each = parsed(get("cost").value);
     const bad = get("cost").value.trim() !== "" && !(each >= 0 && Number.isFinite(each));
     get("cost").setAttribute("aria-invalid", String(bad));
+    get("cost-note").hidden = !bad;
     if (samples === null || !(each >= 0) || bad) return [];
     const currency = get("currency").value.trim();
     const priced = (n) =>
@@ -170,13 +194,18 @@
     if (block.hidden) return;
     const [first, second] = [model(state.model), model(state.other)];
     const against = forecast(state.other);
-    if (against.refusal(state.target)) {
-      block.hidden = true;
+    get("versus-title").textContent = `${first.name} against ${second.name}`;
+    get("versus").dataset.value = "";
+    const refusal = against.refusal(state.target);
+    if (refusal) {
+      facts(get("versus-facts"), [
+        [`Samples of ${first.name}`, reached(state.answer)],
+        [`${second.name} was not asked`, refusal],
+      ]);
       return;
     }
     const plan = against.plan(state.target);
     state.versus = plan;
-    get("versus-title").textContent = `${first.name} : ${second.name}`;
     facts(get("versus-facts"), [
       [`Samples of ${first.name}`, reached(state.answer)],
       [`Samples of ${second.name}`, reached(plan)],
@@ -188,17 +217,23 @@
     get("versus").dataset.value = plan.samples === null ? "" : String(plan.samples);
   }
 
-  const reached = (plan) =>
-    plan.samples === null
-      ? `not reachable (chance ${chance(plan.reach)})`
-      : `${count(plan.samples)} (90%: ${count(plan.lower)} to ${count(plan.upper)})`;
+  const atOnce = (plan) => plan.samples !== null && plan.samples <= firstSize(plan);
+  const firstSize = (plan) =>
+    (plan === state.versus ? model(state.other) : model(state.model)).planner.sizes[0];
+
+  function reached(plan) {
+    if (plan.samples === null) return `not reachable (chance ${chance(plan.reach)})`;
+    const odds = plan.reach > 0.95 ? "" : `, chance ${chance(plan.reach)}`;
+    const words = atOnce(plan) ? "at most " : "";
+    return `${words}${count(plan.samples)} (90%: ${count(plan.lower)} to ${count(plan.upper)}${odds})`;
+  }
 
   function ratio(plan, other) {
     const found = formulas.ratio(plan, other);
     if (found === null) return "unknown: one of them does not reach the target";
     const ends = formulas.ratioRange(forecast(state.model), plan, forecast(state.other), other);
     const range = ends ? ` (90%: ${times(ends[0])} to ${times(ends[1])}, if both reach it)` : "";
-    return times(found) + range;
+    return times(found) + (atOnce(plan) ? " or more" : "") + range;
   }
 
   function factors(method, first, second) {
@@ -282,8 +317,10 @@
   function ask(target, { keepText = false, keepSlider = false } = {}) {
     state.target = target;
     if (!keepText) get("target").value = String(target);
-    if (!keepSlider) get("slider").value = String(positionOf(target));
-    get("slider").setAttribute("aria-valuetext", `${quantity()} ${value(target)}`);
+    if (!Number.isNaN(target)) {
+      if (!keepSlider) get("slider").value = String(positionOf(target));
+      get("slider").setAttribute("aria-valuetext", `${quantity()} ${value(target)}`);
+    }
     answer();
   }
 
@@ -314,12 +351,16 @@
       draw();
     });
     for (const id of ["bands", "lines", "all"]) get(id).addEventListener("change", draw);
-    get("reset").addEventListener("click", draw);
+    get("reset").addEventListener("click", () => {
+      resets += 1;
+      draw();
+    });
   }
 
   // --- Curves ----------------------------------------------------------------------------------
 
   let library = null; // once it is unpacked
+  let resets = 0; // a zoom stays until the next
 
   async function unpack() {
     const packed = Uint8Array.from(atob(get("library").textContent), (c) => c.charCodeAt(0));
@@ -393,7 +434,7 @@
         showlegend: false,
       });
     }
-    return [...made, dots(each.name, each.measured, colour(at), at % 2 ? "square" : "circle")];
+    return [...made, dots(each.name, each.measured, colour(at), SYMBOLS[at % SYMBOLS.length])];
   }
 
   function dots(name, measured, fill, symbol) {
@@ -401,7 +442,7 @@
       x: measured.n,
       y: measured.mean,
       mode: "markers",
-      name: escaped(name),
+      name: escaped(shortened(name)),
       meta: escaped(name),
       marker: { color: fill, size: 9, symbol },
       hovertemplate: "%{meta}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>",
@@ -419,11 +460,13 @@
         y,
         mode: "lines",
         line: { color: colour(at), width: 1.5, dash: "longdashdot" },
-        name: `${escaped(each.name)}: floor + σ log N / N`,
+        name: `${escaped(shortened(each.name))}: floor + σ log N / N`,
         hoverinfo: "skip",
       },
     ];
   }
+
+  const shortened = (name) => (name.length <= LONGEST ? name : `${name.slice(0, LONGEST - 1)}…`);
 
   /* Plotly reads some tags in texts; names are never tags. */
   const escaped = (text) =>
@@ -463,7 +506,7 @@
       sizes.push(...each.n);
       heights.push(...each.mean);
     }
-    heights.push(group().target);
+    heights.push(state.answer ? state.target : group().target);
     return [span(sizes, true), span(heights, LOG_LAWS.includes(law()))];
   }
 
@@ -520,12 +563,15 @@
       dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
       shapes: shapes(),
       hovermode: "closest",
+      uirevision: `${state.group} ${resets}`,
     };
   }
 
   function draw() {
     if (!library) return;
     const names = shownModels().map((at) => model(at).name);
+    const rows = Math.ceil((names.length + group().short.length) / 3);
+    get("plot").style.height = rows > 2 ? `${26 + 1.4 * (rows - 2)}rem` : "";
     get("plot").setAttribute(
       "aria-label",
       `${quantity()} over training samples N at ${group().name}, for ${names.join(", ")}; ` +
@@ -535,7 +581,11 @@
   }
 
   function markTarget() {
-    if (library) library.relayout(get("plot"), { shapes: shapes() });
+    if (!library) return;
+    const [low, high] = get("plot")._fullLayout.yaxis.range;
+    const height = LOG_LAWS.includes(law()) ? Math.log10(state.target) : state.target;
+    if (height < low || height > high) draw(); // with limits that have room for it
+    else library.relayout(get("plot"), { shapes: shapes() });
   }
 
   async function startDrawing() {
@@ -646,6 +696,9 @@
   }
 
   function start() {
+    addEventListener("beforeprint", () => {
+      for (const each of document.querySelectorAll("#how details")) each.open = true;
+    });
     get("theme").hidden = false;
     get("theme").addEventListener("click", () => {
       document.documentElement.dataset.theme = isDark() ? "light" : "dark";
