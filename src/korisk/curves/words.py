@@ -166,8 +166,8 @@ def _needs(comparison: "Comparison") -> list[str]:
     target = value(comparison.target)
     known, dense = comparison.known.samples, comparison.dense.samples
     if known is not None and dense is not None:
-        needs = [_about(plan) for plan in (comparison.known, comparison.dense)]
-        said = f"To reach {target}, {first} needs {needs[0]} samples and {second} {needs[1]}"
+        needs = _about(comparison.known, " samples"), _about(comparison.dense)
+        said = f"To reach {target}, {first} needs {needs[0]} and {second} {needs[1]}"
         ratio, ends = dense / known, comparison.ratio_range
         between = (
             "" if ends is None else f" (90%: {times(ends[0])} to {times(ends[1])}, if both do)"
@@ -187,11 +187,11 @@ def _at_once(plan: "Plan") -> bool:
     return plan.samples is not None and plan.samples <= int(plan.curve.sizes[0])
 
 
-def _about(plan: "Plan") -> str:
+def _about(plan: "Plan", noun: str = "") -> str:
     """A number of samples, with how far it can be trusted where that is not far."""
     if plan.samples is None:
         return "none"
-    number = f"{'at most' if _at_once(plan) else 'about'} {plan.samples:,}"
+    number = f"{'at most' if _at_once(plan) else 'about'} {plan.samples:,}{noun}"
     return number if plan.reach > 0.95 else f"{number} (chance {chance(plan.reach)})"
 
 
