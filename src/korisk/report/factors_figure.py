@@ -47,7 +47,7 @@ Array = NDArray[np.float64]
 MOST_PANELS = 12
 
 _STEPS = 33  # targets at which the factors are drawn
-_NEAREST = 0.01  # of the way from the higher floor to the largest error: the first target
+_NEAREST = 0.01  # of the floor: as near to it as factors are drawn
 _ANSWERS = 5  # targets at which the planner is asked
 _MARGINS = (0.56, 0.14, 0.40, 0.34)
 _HEIGHT = 1.95  # inches, of a row of panels
@@ -161,7 +161,8 @@ def _reason(curves: Sequence[Curve], lines: Sequence[RiskLine | None]) -> str:
 
 def _targets(low: float, top: float) -> Array:
     """(M,) targets above the higher floor, dense near it, where the factors change most."""
-    return low + (top - low) * np.geomspace(_NEAREST, 1.0, _STEPS)
+    room = top / low - 1.0
+    return low * (1.0 + np.geomspace(min(_NEAREST, 0.1 * room), room, _STEPS))
 
 
 def _planned(known: Curve, dense: Curve, low: float, top: float) -> list[tuple[float, float]]:
