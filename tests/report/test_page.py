@@ -16,8 +16,7 @@ from made_studies import content, made_study
 from korisk.curves.calibrate import calibrate
 from korisk.curves.curve import Curve
 from korisk.curves.words import chance, times
-from korisk.report.contents import read_contents
-from korisk.report.picture_data import relative_error
+from korisk.report.contents import read_contents, relative_error
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -114,6 +114,11 @@ class Unit:
         return _LAWS[self.law].larger_is_better
 
     @property
+    def logarithmic(self) -> bool:
+        """Whether values are drawn on a logarithmic axis: those that are errors, or their roots."""
+        return self.law in ("error", "squared")
+
+    @property
     def rule(self) -> str:
         """What values it takes, as in "must be below 1"."""
         return _LAWS[self.law].rule

@@ -47,6 +47,13 @@ class Pictures:
         return sorted({n for shown in self.images.values() for n in shown})
 
 
+def relative_error(image: Array, truth: Array) -> float:
+    """||image - truth|| / ||truth||; nan where the truth is zero or not finite."""
+    with np.errstate(all="ignore"):
+        size = float(np.linalg.norm(truth))
+        return float(np.linalg.norm(image - truth)) / size if size > 0 else math.nan
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """One operating point: its curves, its cells, and what it lacks."""

@@ -55,7 +55,6 @@ FAR = 4.0  # times the last N: so far forecasts and lines are drawn
 
 _STEPS = 22  # N at which a forecast is drawn
 _FEW_SEEDS = 12  # up to which each measurement is drawn
-_LOG_LAWS = {"error", "squared"}
 _MARGINS = (0.56, 0.47, 0.40, 0.34)
 _HEIGHT = 1.95  # inches, of a row of panels
 
@@ -269,7 +268,7 @@ def _beyond(each: Panel) -> bool:
 
 
 def _is_log(each: Panel) -> bool:
-    return all(trace.curve.unit.law in _LOG_LAWS for trace in each.traces)
+    return all(trace.curve.unit.logarithmic for trace in each.traces)
 
 
 def _few(curve: Curve) -> bool:

@@ -20,7 +20,6 @@ Array = NDArray[np.float64]
 
 _STEPS = 100  # N at which a curve is drawn
 _CORNERS = 30  # pilot sizes at which a band's corners are drawn exactly
-_LOG_LAWS = {"error", "squared"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class Frame:
     @property
     def log(self) -> bool:
         """Whether values are drawn on a logarithmic axis."""
-        return self.plans[0].curve.unit.law in _LOG_LAWS
+        return self.plans[0].curve.unit.logarithmic
 
     @property
     def better(self) -> int:

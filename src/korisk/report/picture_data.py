@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import MissingExtraError
-from korisk.report.contents import Pictures
+from korisk.report.contents import Pictures, relative_error
 from korisk.report.looks import Figure, style
 
 try:
@@ -82,12 +82,6 @@ def _frame(point: str, pictures: Pictures, most: int) -> Framed:
         "frames": frames,
     }
     return Framed(point, content, _bytes(content))
-
-
-def relative_error(image: Array, truth: Array) -> float:
-    """Root mean square error of one image over the root mean square of the truth."""
-    with np.errstate(all="ignore"):
-        return float(np.sqrt(np.mean((image - truth) ** 2) / np.mean(truth**2)))
 
 
 def _finite(value: float) -> float | None:

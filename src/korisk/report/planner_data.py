@@ -32,6 +32,7 @@ def planner_data(made: forecast.Forecast) -> dict[str, Any]:
             "noun": curve.unit.noun,
             "rule": curve.unit.rule,
             "larger_is_better": curve.unit.larger_is_better,
+            "logarithmic": curve.unit.logarithmic,
         },
         "sizes": curve.sizes.tolist(),
         "means": curve.means.tolist(),  # errors

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.report.contents import Pictures
+from korisk.report.contents import Pictures, relative_error
 from korisk.report.looks import (
     DARK,
     DPI,
@@ -120,9 +120,7 @@ def gallery(pictures: Pictures) -> Gallery | None:
 def _tile(image: Array, truth: Array) -> Tile:
     with np.errstate(all="ignore"):
         error = image - truth
-        size = float(np.linalg.norm(truth))
-        relative = float(np.linalg.norm(error)) / size if size > 0 else math.nan
-    return Tile(image=image, error=error, relative=relative)
+    return Tile(image=image, error=error, relative=relative_error(image, truth))
 
 
 def _chosen(sizes: Sequence[int]) -> tuple[int, ...]:

@@ -13,7 +13,6 @@
   const EASIEST = 2.9; // times the model's largest error; from 3 on a target is questioned
   const HARDEST = 0.1; // of the lowest error
   const FARTHEST = 16; // times the pilot, up to which bands are drawn whole
-  const LOG_LAWS = ["error", "squared"]; // units that are drawn on a logarithmic axis
 
   const get = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -84,6 +83,7 @@
 
   const law = () => model(0).planner.unit.law;
   const unit = () => formulas.unit(law());
+  const logarithmic = () => model(0).planner.unit.logarithmic;
 
   /* The errors between which the slider chooses: the largest that any model has, unless that were
      absurd for this one, and a hard one. */
@@ -507,7 +507,7 @@
       heights.push(...each.mean);
     }
     heights.push(state.answer ? state.target : group().target);
-    return [span(sizes, true), span(heights, LOG_LAWS.includes(law()))];
+    return [span(sizes, true), span(heights, logarithmic())];
   }
 
   function span(values, log) {
@@ -536,7 +536,7 @@
   function layout() {
     const [across, up] = limits();
     const axis = { gridcolor: css("--line"), linecolor: css("--muted"), zeroline: false };
-    const vertical = LOG_LAWS.includes(law())
+    const vertical = logarithmic()
       ? { type: "log", tickformat: "~g", dtick: logTicks(up) }
       : { type: "linear" };
     return {
@@ -583,7 +583,7 @@
   function markTarget() {
     if (!library) return;
     const [low, high] = get("plot")._fullLayout.yaxis.range;
-    const height = LOG_LAWS.includes(law()) ? Math.log10(state.target) : state.target;
+    const height = logarithmic() ? Math.log10(state.target) : state.target;
     if (height < low || height > high) draw(); // with limits that have room for it
     else library.relayout(get("plot"), { shapes: shapes() });
   }
