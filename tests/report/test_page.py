@@ -21,6 +21,7 @@ from korisk.report.contents import read_contents, relative_error
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+SHORT = "short (too few sizes to plan)"
 NASTY = "<img src=x onerror=alert(1)>"
 PHONE = {"width": 390, "height": 844}
 A4 = {"width": 718, "height": 1046}  # CSS pixels between margins of a centimetre
@@ -238,7 +239,7 @@ def test_the_study_page_says_what_was_run_and_what_is_missing(
         page.select_option("#point", label="rigorous-8")
         scroll_to_curves(page)
         assert page.get_attribute("#plot", "aria-label")
-        assert page.locator("#plot .legendtext").all_text_contents() == ["KO", "FC"]
+        assert page.locator("#legend li span:last-child").all_text_contents() == ["KO", "FC"]
 
 
 def test_the_slider_over_n_changes_the_pictures(browser: "Browser", study: Path) -> None:
@@ -481,13 +482,13 @@ def test_every_choice_changes_what_is_shown(browser: "Browser", many: Path) -> N
     with opened(browser, many) as page:
         assert page.locator("#other option").all_inner_texts() == ["b", "c"]
         scroll_to_curves(page)
-        legend = page.locator("#plot .legendtext")
-        assert legend.all_text_contents() == ["a", "b", "short"]
+        legend = page.locator("#legend li span:last-child")
+        assert legend.all_text_contents() == ["a", "b", SHORT]
         page.select_option("#other", label="c")
         assert page.inner_text("#versus-title") == "a against c"
-        assert legend.all_text_contents() == ["a", "c", "short"]
+        assert legend.all_text_contents() == ["a", "c", SHORT]
         page.check("#all")
-        assert legend.all_text_contents() == ["a", "b", "c", "short"]
+        assert legend.all_text_contents() == ["a", "b", "c", SHORT]
         page.select_option("#model", label="c")
         assert page.inner_text("#versus-title") == "c against a"
         assert page.inner_text(".notes li") == "short has 2 sizes; the planner needs 3."

@@ -7,7 +7,8 @@
   const { value, chance, times, count } = formulas;
   const SERIES = 8; // colours there are
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"];
-  const LONGEST = 28; // letters of a name in a legend
+  const SIGNS = "●■◆▲✚✖★"; // the same, in a legend
+  const CROWD = 8; // models beyond which only those that are asked about have bands
   const QUIET = 600; // milliseconds until an answer is spoken
   const STEPS = 1000; // of the slider
   const EASIEST = 2.9; // times the model's largest error; from 3 on a target is questioned
@@ -388,7 +389,10 @@
   function traces() {
     const made = [];
     for (const at of shownModels()) {
-      if (get("bands").checked) made.push(...band(model(at), at));
+      const asked = at === state.model || at === state.other;
+      if (get("bands").checked && (asked || shownModels().length <= CROWD)) {
+        made.push(...band(model(at), at));
+      }
       if (get("lines").checked) made.push(...paperLine(model(at), at));
       made.push(...curve(model(at), at));
     }
@@ -442,7 +446,6 @@
       x: measured.n,
       y: measured.mean,
       mode: "markers",
-      name: escaped(shortened(name)),
       meta: escaped(name),
       marker: { color: fill, size: 9, symbol },
       hovertemplate: "%{meta}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>",
@@ -460,13 +463,10 @@
         y,
         mode: "lines",
         line: { color: colour(at), width: 1.5, dash: "longdashdot" },
-        name: `${escaped(shortened(each.name))}: floor + σ log N / N`,
         hoverinfo: "skip",
       },
     ];
   }
-
-  const shortened = (name) => (name.length <= LONGEST ? name : `${name.slice(0, LONGEST - 1)}…`);
 
   /* Plotly reads some tags in texts; names are never tags. */
   const escaped = (text) =>
@@ -559,7 +559,7 @@
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: css("--text"), family: css("--font"), size: 13 },
       margin: { l: 56, r: 12, t: 12, b: 48 },
-      legend: { orientation: "h", y: -0.24, traceorder: "normal", itemclick: false, itemdoubleclick: false },
+      showlegend: false, // a list below the plot has room for any number of names
       dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
       shapes: shapes(),
       hovermode: "closest",
@@ -570,14 +570,31 @@
   function draw() {
     if (!library) return;
     const names = shownModels().map((at) => model(at).name);
-    const rows = Math.ceil((names.length + group().short.length) / 3);
-    get("plot").style.height = rows > 2 ? `${26 + 1.4 * (rows - 2)}rem` : "";
+    showLegend();
     get("plot").setAttribute(
       "aria-label",
       `${quantity()} over training samples N at ${group().name}, for ${names.join(", ")}; ` +
         "the figures stand in the tables",
     );
     library.react(get("plot"), traces(), layout(), { displayModeBar: false, responsive: true });
+  }
+
+  function showLegend() {
+    const entry = (sign, shade, text) => {
+      const item = element("li");
+      const mark = element("span", sign, { "aria-hidden": "true" });
+      mark.style.color = shade;
+      item.append(mark, element("span", text));
+      return item;
+    };
+    const entries = shownModels().map((at) =>
+      entry(SIGNS[at % SIGNS.length], colour(at), model(at).name),
+    );
+    for (const each of group().short) {
+      entries.push(entry("✖", css("--muted"), `${each.name} (too few sizes to plan)`));
+    }
+    if (get("lines").checked) entries.push(entry("– ·", css("--text"), "floor + σ log N / N"));
+    get("legend").replaceChildren(...entries);
   }
 
   function markTarget() {
