@@ -79,6 +79,18 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
         ) from None
 
 
+def make_folder(path: str | PathLike[str]) -> Path:
+    """The folder, made with all above it if there is none."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
+        raise KoriskError(
+            f"{shown(str(folder))}: cannot be made: {_reason(error)}; name another folder"
+        ) from None
+    return folder
+
+
 def write_text(path: str | PathLike[str], text: str) -> None:
     """Write a text file whole or not at all."""
     write_bytes(path, text.encode())

@@ -212,10 +212,11 @@ def test_a_report_changes_nothing_in_the_store_and_is_the_same_again(tmp_path: P
         (("--only", "pages"), "--only must be among page, figures, tables, got 'pages'; did you"),
         (("--formats", "gif"), "--formats must be among png, svg, pdf, got 'gif'"),
         (("--target", "-1"), "target must be an error above 0"),
+        (("--only", "tables", "--target", "0.1"), "--target is asked on the page"),
     ],
 )
 def test_wrong_options_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, str], words: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[str, ...], words: str
 ) -> None:
     folder = made_study(tmp_path / "study")
     assert korisk("report", folder, *option) == 2
@@ -239,7 +240,7 @@ def test_one_point_one_model_one_seed(tmp_path: Path) -> None:
     (group,) = data(found)["groups"]
     assert [model["name"] for model in group["models"]] == ["KO"]
     assert group["crossovers"] == []
-    assert group["why"] == "with a fifth less error than the lowest of KO"
+    assert found.said["answer"][0].endswith("with a fifth less error than the lowest of KO)")
 
 
 def test_one_size_gives_a_page_without_a_planner(tmp_path: Path) -> None:
@@ -406,3 +407,12 @@ def test_pixels_that_are_no_numbers_do_no_harm(tmp_path: Path) -> None:
     assert found.content["frames"]["FC"][4][0]["relative"] is None
     assert found.content["frames"]["FC"][4][1]["relative"] is None
     json.dumps(found.content, allow_nan=False)
+
+
+def test_a_study_without_one_value_to_draw_is_a_page_nevertheless(tmp_path: Path) -> None:
+    with Store.create_or_open(tmp_path / "study.db", {"name": "mine"}) as store:
+        rows = (Row(model="net", n=4, metrics={"L1": float("nan")}),)
+        store.record(Task(point="p", seed=1, spec={}), Result(rows=rows), ACCOUNT)
+    found = page(tmp_path, target=0.1)
+    assert found.said["answer"][0].startswith("No curve has three sizes yet")
+    assert any("1 of 1 values of L1 are missing" in note for note in found.said["li"])

@@ -14,7 +14,7 @@ from rich.text import Text
 from korisk.cli.output import print_json
 from korisk.errors import KoriskError, did_you_mean
 from korisk.figure_file import KINDS
-from korisk.files import write_text
+from korisk.files import make_folder, write_text
 
 PARTS = ("page", "figures", "tables")
 PAGE = "report.html"
@@ -53,6 +53,8 @@ def report(
     """
     parts = _chosen("--only", ",".join(PARTS) if only is None else only, PARTS)
     kinds = _chosen("--formats", formats, KINDS)
+    if target is not None and "page" not in parts:
+        raise KoriskError("--target is asked on the page; add page to --only, or leave it out")
     from korisk.report.contents import read_contents, refuse_an_empty_one
 
     contents = read_contents(path)
@@ -64,19 +66,19 @@ def report(
             from korisk.report.study_page import study_page
 
             text = study_page(contents, target=target, watch=watch)
-            written.append(_folder(folder) / PAGE)
+            written.append(make_folder(folder) / PAGE)
             write_text(written[-1], text)
         if "figures" in parts:
             from korisk.report.study_figures import save_figures, study_figures
 
             watch("figures")
             drawn = study_figures(contents)
-            written += save_figures(drawn, _folder(folder / "figures"), kinds, watch=watch)
+            written += save_figures(drawn, folder / "figures", kinds, watch=watch)
         if "tables" in parts:
             from korisk.report.table_text import save_tables
 
             watch("tables")
-            written += save_tables(contents, _folder(folder / "tables"))
+            written += save_tables(contents, folder / "tables")
     if as_json:
         lacking = {
             point.name: {"failed": len(point.failures), "missing": list(point.missing)}
@@ -109,16 +111,6 @@ def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
                 f"{did_you_mean(name, known)}"
             )
     return tuple(name for name in known if name in names)
-
-
-def _folder(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise KoriskError(
-            f"{path}: cannot be made: {error.strerror}; choose another --out"
-        ) from None
-    return path
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from korisk.cli.output import warnings_as_lines
 from korisk.cli.places import Place, opened, settled
 from korisk.cli.progress import progress
 from korisk.errors import KoriskError
+from korisk.files import make_folder
 from korisk.studies.engine import Summary, run
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, Crossing
@@ -45,12 +46,7 @@ def run_tasks(
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     asked = settled(place)
     path = store_to_write(out)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise KoriskError(
-            f"{path.parent}: cannot be made: {error.strerror}; choose another --out"
-        ) from None
+    make_folder(path.parent)
     with warnings_as_lines():
         made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
     with made as store:
@@ -110,8 +106,7 @@ def report_failures(out: Path, tasks: Sequence[Task], summary: Summary) -> None:
         for failure in store.failures():
             if failure.task.key not in asked:
                 continue
-            why = (failure.error.splitlines() or [""])[0]
-            typer.echo(f"korisk: {failure.task.key} failed: {why}", err=True)
+            typer.echo(f"korisk: {failure.task.key} failed: {failure.reason}", err=True)
     typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)
     raise typer.Exit(FAILED_CELLS)
 

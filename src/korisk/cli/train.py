@@ -16,6 +16,7 @@ import typer
 from korisk.cli.output import cells, console, number, print_json, table
 from korisk.cli.places import Device, chosen_device
 from korisk.errors import KoriskError, did_you_mean
+from korisk.files import make_folder
 from korisk.studies.lock import WriteLock
 from korisk.studies.study import Study
 from korisk.theory import _checks
@@ -171,12 +172,7 @@ def _rank_count(asked: int | None, device: str) -> int:
 
 @contextmanager
 def _locked(job: Job) -> Iterator[None]:
-    try:
-        job.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise KoriskError(
-            f"{job.out}: cannot be made: {error.strerror}; choose another --out"
-        ) from None
+    make_folder(job.out)
     lock = WriteLock(job.result)
     try:
         yield

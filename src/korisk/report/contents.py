@@ -54,6 +54,13 @@ def relative_error(image: Array, truth: Array) -> float:
         return float(np.linalg.norm(image - truth)) / size if size > 0 else math.nan
 
 
+def grey_scale(truth: Array) -> tuple[float, float]:
+    """The values that are black and white."""
+    known = truth[np.isfinite(truth)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    return (low, high) if high > low else (low, low + 1.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """One operating point: its curves, its cells, and what it lacks."""
@@ -179,10 +186,9 @@ def refuse_an_empty_one(contents: Contents) -> None:
     failures = [failure for point in contents.points for failure in point.failures]
     if not failures:
         raise KoriskError(f"{contents.store}: no cell is finished yet; run the study first")
-    why = (failures[0].error.splitlines() or ["no reason is known"])[0]
     raise KoriskError(
         f"{contents.store}: no cell is finished, and {len(failures)} failed, the first because: "
-        f"{why}; mend that and run again with --retry-failed"
+        f"{failures[0].reason}; mend that and run again with --retry-failed"
     )
 
 

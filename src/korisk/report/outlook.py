@@ -19,10 +19,9 @@ from korisk.curves.plan import Plan, plan_from
 from korisk.curves.words import comparison_headline, headline, value
 from korisk.errors import KoriskError
 from korisk.report.frame import Track, track
-from korisk.studies.results import Crossing
+from korisk.studies.results import LEAST_SIZES, Crossing
 from korisk.theory import RiskLine
 
-LEAST_SIZES = 3  # from which on a curve can be carried on
 _BEYOND = 64  # times the pilot: how far curves are drawn,
 _STEPS = 48  # at so many N, since each takes a while
 _ALL_PAIRS = 4  # models up to which every two are compared; beyond, the first with

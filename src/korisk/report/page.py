@@ -19,6 +19,8 @@ from korisk._version import __version__
 from korisk.errors import MissingExtraError
 from korisk.report.outlook import Group, main_group
 from korisk.report.page_data import script_json
+from korisk.report.table_text import html as table_html
+from korisk.report.tables import Column, ReportTable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -158,15 +160,14 @@ class Page:
     def _answers(self) -> str:
         if len(self.answers) < 2:
             return ""
-        rows = "".join(
-            f'<tr><th scope="row">{escape(name)}</th><td>{escape(said)}</td></tr>'
-            for name, said in self.answers
+        table = ReportTable(
+            name="answers",
+            title="Every point at a glance",
+            caption="Every point at a glance",
+            columns=(Column("point"), Column("answer")),
+            rows=tuple(self.answers),
         )
-        return (
-            '<div class="table" tabindex="0" role="region" aria-label="Every point at a glance">'
-            '<table><caption>Every point at a glance</caption><thead><tr><th scope="col">point</th>'
-            f'<th scope="col">answer</th></tr></thead><tbody>{rows}</tbody></table></div>'
-        )
+        return table_html(table)
 
     def _curves(self) -> Section:
         still = f'<figure class="still">{self.still}</figure>' if self.still else ""

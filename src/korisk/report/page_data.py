@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
-from korisk.report.outlook import LEAST_SIZES, Foretold, Group, main_group
+from korisk.report.outlook import Foretold, Group, main_group
 from korisk.report.planner_data import planner_data
+from korisk.studies.results import LEAST_SIZES
 from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]
@@ -74,7 +75,6 @@ def group_data(group: Group, *, watch: Watch = lambda _: None) -> dict[str, Any]
     return {
         "name": group.name,
         "target": group.target if group.foretold else None,
-        "why": group.why if group.foretold else "",
         "models": models,
         "crossovers": crossovers,
         "short": [{"name": curve.name, **_measured(curve)} for curve in group.short],

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import MissingExtraError
-from korisk.report.contents import Pictures, relative_error
+from korisk.report.contents import Pictures, grey_scale, relative_error
 from korisk.report.looks import Figure, style
 
 try:
@@ -54,7 +54,7 @@ def framed(named: Sequence[tuple[str, Pictures]], *, most: int) -> tuple[list[Fr
 
 def _frame(point: str, pictures: Pictures, most: int) -> Framed:
     factor = max(1, -(-max(pictures.truth.shape[1:]) // most))
-    low, high = _grey_scale(pictures.truth)
+    low, high = grey_scale(pictures.truth)
     reach = _error_scale(pictures)
     truth = [_grey(_reduced(image, factor), low, high) for image in pictures.truth]
     frames: dict[str, dict[int, list[dict[str, Any]]]] = {}
@@ -86,12 +86,6 @@ def _frame(point: str, pictures: Pictures, most: int) -> Framed:
 
 def _finite(value: float) -> float | None:
     return float(f"{value:.4g}") if np.isfinite(value) else None
-
-
-def _grey_scale(truth: Array) -> tuple[float, float]:
-    known = truth[np.isfinite(truth)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-    return low, high if high > low else low + 1.0
 
 
 def _error_scale(pictures: Pictures) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import forecast
@@ -11,6 +10,8 @@ from korisk.report.outlook import Group
 from korisk.report.page import METHOD, Page, Section, bullets, figure_html
 from korisk.report.page_data import groups_data
 from korisk.report.pilot_figure import comparison_figure, plan_figure
+from korisk.report.table_text import html as table_html
+from korisk.report.tables import Column, ReportTable
 
 _STILLS = 4  # pictures of single forecasts
 
@@ -43,26 +44,25 @@ def _still(group: Group) -> str:
 
 
 def _measured(group: Group) -> Section:
-    heads = ("model", "N", "seeds", group.curves[0].metric or group.curves[0].unit.noun)
-    head = "".join(
-        f'<th scope="col"{" class=number" if at else ""}>{escape(each)}</th>'
-        for at, each in enumerate(heads)
-    )
-    rows = "".join(_rows(curve) for curve in group.curves)
-    table = (
-        '<div class="table" tabindex="0" role="region" aria-label="What was measured"><table>'
-        "<caption>Means over seeds</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    first = group.curves[0]
+    table = ReportTable(
+        name="measured",
+        title="What was measured",
+        caption="Means over seeds",
+        columns=(
+            Column("model"),
+            Column("N", "integer"),
+            Column("seeds", "integer"),
+            Column(first.metric or first.unit.noun, "number"),
+        ),
+        rows=tuple(row for curve in group.curves for row in _rows(curve)),
     )
     odd = [f"{plan.curve.name}: {said}" for plan in group.plans for said in plan.findings]
     notes = f"<h3>What is odd about it</h3>{bullets(odd)}" if odd else ""
-    return Section(name="measured", title="What was measured", html=table + notes)
+    return Section(name="measured", title=table.title, html=table_html(table) + notes)
 
 
-def _rows(curve: Curve) -> str:
+def _rows(curve: Curve) -> Iterator[tuple[str, int, int, float]]:
     means = curve.unit.from_error(curve.means).tolist()
-    return "".join(
-        f'<tr><th scope="row">{escape(curve.name)}</th><td class="number">{n:,}</td>'
-        f'<td class="number">{count}</td><td class="number">{mean:.4g}</td></tr>'
-        for n, count, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True)
-    )
+    for n, count, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
+        yield curve.name, n, count, mean

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.report.contents import Pictures, relative_error
+from korisk.report.contents import Pictures, grey_scale, relative_error
 from korisk.report.looks import (
     DARK,
     DPI,
@@ -108,7 +108,7 @@ def gallery(pictures: Pictures) -> Gallery | None:
         models=tuple(models),
         sizes=sizes,
         tiles=tiles,
-        grey=_grey(truth),
+        grey=grey_scale(truth),
         reach=reach if reach > 0 else 1.0,
         clipped=bool(finite.size and finite.max() > reach > 0),
         broken=any(not np.isfinite(part).all() for part in parts),
@@ -129,12 +129,6 @@ def _chosen(sizes: Sequence[int]) -> tuple[int, ...]:
         return tuple(sizes)
     places = np.unique(np.linspace(0, len(sizes) - 1, MOST_SIZES).round().astype(int))
     return tuple(sizes[place] for place in places)
-
-
-def _grey(truth: Array) -> tuple[float, float]:
-    finite = truth[np.isfinite(truth)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    return (low, high) if high > low else (low, low + 1.0)
 
 
 # --- The figure ----------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from korisk.errors import KoriskError
 from korisk.figure_file import KINDS
+from korisk.files import make_folder
 from korisk.report.architecture_figure import architecture_figure
 from korisk.report.contents import Contents, Point
 from korisk.report.ct_networks import CtNetwork, ct_networks
@@ -113,14 +113,7 @@ def save_figures(
     """Write figures into a folder, which is made, in each of the kinds."""
     for kind in kinds:
         one_of("kinds", kind, KINDS)
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise KoriskError(
-            f"{folder}: cannot be made: {reason}; name a folder that you may write to"
-        ) from None
+    target = make_folder(folder)
     written = []
     for stem, figure in figures:
         for kind in kinds:

@@ -10,13 +10,14 @@ from typing import Any
 from korisk.curves.target import target_error
 from korisk.errors import KoriskError
 from korisk.report.contents import Contents, Point, refuse_an_empty_one
-from korisk.report.outlook import LEAST_SIZES, Group
+from korisk.report.outlook import Group
 from korisk.report.page import LARGEST, METHOD, Page, Section, asset, definitions, figure_html
 from korisk.report.page_data import Watch, groups_data
 from korisk.report.picture_data import framed
 from korisk.report.study_figures import STILL, study_figures
 from korisk.report.table_text import html as table_html
 from korisk.report.tables import ReportTable, study_tables
+from korisk.studies.results import LEAST_SIZES
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page
@@ -68,7 +69,7 @@ def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list
                 refused.append(f"{point.name}: {error}.")
                 group = replace(group, asked=None)
         groups.append(group)
-    if target is not None and len(refused) == len(groups):
+    if refused and len(refused) == len(groups):
         raise KoriskError(refused[0].removesuffix("."))
     return groups, refused
 
@@ -93,8 +94,7 @@ def _lacking(contents: Contents) -> Iterator[str]:
                 "have them."
             )
         if point.failures:
-            why = (point.failures[0].error.splitlines() or ["no reason is known"])[0]
-            count = len(point.failures)
+            count, why = len(point.failures), point.failures[0].reason
             yield f"{point.name}: {count} cell{'s' if count > 1 else ''} failed, the first: {why}"
         yield from (f"{point.name}: {sentence}." for sentence in point.left_out)
 

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 
 from korisk.errors import KoriskError, shown
-from korisk.files import write_text
+from korisk.files import make_folder, write_text
 from korisk.report.contents import Contents
 from korisk.report.tables import BYTES, Column, ReportTable, study_tables
 from korisk.studies.export import Table, Value, csv_text
@@ -62,15 +62,7 @@ def _prepare(folder: str | PathLike[str], kinds: Sequence[str]) -> Path:
                 f"kinds must be among {', '.join(FORMATS)}, got {shown(kind)}; "
                 "name them without dots"
             )
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = str(getattr(error, "strerror", None) or error).lower()
-        raise KoriskError(
-            f"{shown(str(place))}: cannot be made: {reason}; name another folder"
-        ) from None
-    return place
+    return make_folder(folder)
 
 
 def one_line(text: str) -> str:

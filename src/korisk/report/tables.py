@@ -119,14 +119,10 @@ def _status(point: Point) -> Row:
         done + failed + len(point.missing),
         done,
         failed,
-        _first_line(point.failures[0].error) if failed else None,
+        point.failures[0].reason if failed else None,
         ", ".join(map(str, point.missing)) or None,
         "; ".join(point.left_out) or None,
     )
-
-
-def _first_line(error: str) -> str:
-    return next((line.strip() for line in error.splitlines() if line.strip()), "no message")
 
 
 # --- Calibration ---------------------------------------------------------------------------------

@@ -74,6 +74,12 @@ class Failure:
     error: str
     account: Account
 
+    @property
+    def reason(self) -> str:
+        """The first line of what went wrong."""
+        lines = (line.strip() for line in self.error.splitlines())
+        return next(filter(None, lines), "no reason is known")
+
 
 @dataclass(frozen=True, kw_only=True)
 class FlatRow:
