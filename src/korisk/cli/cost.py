@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from korisk.cli.output import cells, console, duration, number, print_json, table, whole
-from korisk.costs.cost import Cost, Estimate, Estimator, Total, costs, total
+from korisk.costs.cost import Cost, Estimate, Estimator, Total, costs, predictable, total
 from korisk.costs.devices import CARDS, GIB, NODES, Device, smallest
 from korisk.costs.rates import Rates, rates_for, read_rates
 from korisk.errors import KoriskError, MissingExtraError
@@ -70,6 +70,7 @@ def cost(
     room = None if memory is None else memory * GIB
     estimator = _estimator(study, known, out, room)
     firsts = list({task.point: task for task in study.tasks}.values())
+    _refuse_unknown(firsts)
     found = {task.point: costs(task.spec, known, ranks=ranks, memory=room) for task in firsts}
     both = total(study.tasks, estimator, workers=workers)
     if as_json:
@@ -91,6 +92,15 @@ def _check(device: str | None, workers: int, ranks: int, memory: float | None) -
     _checks.count("--ranks", ranks, at_least=1, at_most=_MOST, remedy="count cards")
     if memory is not None:
         _checks.real("--memory", memory, above=0, remedy="give GiB")
+
+
+def _refuse_unknown(tasks: list[Task]) -> None:
+    for task in tasks:
+        if not predictable(task.spec):
+            raise KoriskError(
+                f"{task.point}: korisk cost knows CT with ellipses alone; run one seed, and korisk "
+                "run --dry-run tells what the others take"
+            )
 
 
 def _rates(device: str | None, chosen: str | None) -> Rates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,17 @@ def show_cells(study: Study, folder: Path, place: Place, *, retry: bool, as_json
     rates = rates_for(device_kind(place))
     states, found = _looked_up(study, folder, rates)
     open_states = {"to do", "failed"} if retry else {"to do"}
-    todo = [task for task in study.tasks if states[task.key] in open_states]
+    open_tasks = [task for task in study.tasks if states[task.key] in open_states]
+    todo = [task for task in open_tasks if found(task).origin != "unknown"]
+    unknown = len(open_tasks) - len(todo)
     script = _script(place)
     workers = _workers(study, place)
     whole = total(todo, found, workers=workers)
     if as_json:
-        print_json(_as_json(study, states, found, rates, whole, workers, script))
+        print_json(_as_json(study, states, found, rates, whole, workers, script, unknown))
         return
     _print_cells(study, states, found)
-    _print_total(whole, workers, rates)
+    _print_total(whole, workers, rates, unknown)
     if script is not None:
         console().print(f"\nEach of {workers} jobs:\n\n{script}", highlight=False, soft_wrap=True)
 
@@ -76,13 +79,20 @@ def _print_cells(study: Study, states: dict[str, str], found: Estimator) -> None
         shown.add_row(
             *cells(
                 *(task.key, " ".join(task.spec["models"]), sizes, states[task.key], about.origin),
-                *(duration(about.seconds), format_bytes(int(_memory(about)))),
+                *(duration(about.seconds), _size(_memory(about))),
             )
         )
     console().print(shown)
 
 
-def _print_total(whole: Total, workers: int, rates: Rates) -> None:
+def _print_total(whole: Total, workers: int, rates: Rates, unknown: int) -> None:
+    if unknown:
+        console().print(
+            f"{unknown:,} to do of a kind whose time is not known before the first has run.",
+            highlight=False,
+        )
+        if not whole.cells:
+            return
     many = "1 worker" if workers == 1 else f"{workers:,} workers"
     memory = whole.memory if whole.device_memory is None else whole.device_memory
     count = "1 cell" if whole.cells == 1 else f"{whole.cells:,} cells"
@@ -93,6 +103,10 @@ def _print_total(whole: Total, workers: int, rates: Rates) -> None:
     if whole.measured < whole.cells:
         lines.append(f"Predicted from rates measured on {rates.where}; see korisk cost.")
     console().print(" ".join(lines) if whole.cells else "Nothing is left to do.", highlight=False)
+
+
+def _size(size: float) -> str:
+    return "-" if math.isnan(size) else format_bytes(int(size))
 
 
 def _memory(about: Estimate) -> float:
@@ -107,12 +121,18 @@ def _as_json(
     whole: Total,
     workers: int,
     script: str | None,
+    unknown: int,
 ) -> dict[str, Any]:
     content: dict[str, Any] = {
         "name": study.name,
         "cells": [_cell_json(task, states[task.key], found(task)) for task in study.tasks],
         "rates": rates.name,
-        "to_do": {"cells": whole.cells, "workers": workers, "seconds": whole.seconds},
+        "to_do": {
+            "cells": whole.cells + unknown,
+            "of_unknown_time": unknown,
+            "workers": workers,
+            "seconds": whole.seconds if whole.cells or not unknown else math.nan,
+        },
     }
     return content if script is None else content | {"job_script": script}
 

@@ -73,6 +73,8 @@ def short(value: int) -> str:
 
 def duration(seconds: float) -> str:
     """A span of time in the unit that suits it: `3.2 s`, `12 min`, `4.5 h`, `17 days`."""
+    if math.isnan(seconds):
+        return "-"
     for size, unit, until in ((1, "s", 90), (60, "min", 90), (3600, "h", 48)):
         if seconds < until * size:
             return f"{seconds / size:.2g} {unit}"

@@ -94,7 +94,8 @@ def groups(tasks: Sequence[Task], place: Place) -> list[tuple[list[Task], int]]:
 
 def _is_large(task: Task) -> bool:
     problem = task.spec["problem"]
-    return bool(problem["side"] >= _LARGE or problem["views"] * problem["bins"] > _MANY)
+    rays = problem.get("views", 0) * problem.get("bins", 0)
+    return bool(problem.get("side", 0) >= _LARGE or rays > _MANY)
 
 
 def report_failures(out: Path, tasks: Sequence[Task], summary: Summary) -> None:

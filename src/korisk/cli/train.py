@@ -125,6 +125,9 @@ def train(
 
 def _chosen(study: Study, point: str | None) -> tuple[str, dict[str, Any]]:
     points = {task.point: dict(task.spec) for task in study.tasks}
+    kind = study.tasks[0].spec["problem"]["kind"]
+    if kind != "ct":
+        raise KoriskError(f"korisk train is for kind ct, got kind {kind}; use korisk run")
     if point is None:
         if len(points) > 1:
             raise KoriskError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -15,7 +16,7 @@ from korisk.costs.rates import Rates
 from korisk.studies.result import Task
 from korisk.studies.store import Cell, Store
 
-Origin = Literal["measured", "predicted"]
+Origin = Literal["measured", "predicted", "unknown"]
 
 _NAMES = {"adam": "Adam", "adagrad": "Adagrad", "sgd": "SGD"}
 
@@ -67,9 +68,22 @@ class Estimator:
         measured = self._measured.get((task.point, task.spec_hash))
         if measured is not None:
             return measured
+        if not predictable(task.spec):
+            return _UNKNOWN
         if task.spec_hash not in self._known:
             self._known[task.spec_hash] = predicted(task.spec, self.rates, memory=self.memory)
         return self._known[task.spec_hash]
+
+
+def predictable(spec: Mapping[str, Any]) -> bool:
+    """Whether what a cell takes can be told before one has run: that of CT with ellipses."""
+    problem = spec["problem"]
+    return bool(problem["kind"] == "ct" and "images" not in problem)
+
+
+_UNKNOWN = Estimate(
+    seconds=math.nan, setup=0.0, memory=math.nan, device_memory=None, origin="unknown"
+)
 
 
 def estimate(
@@ -314,6 +328,8 @@ def makespan(jobs: Iterable[tuple[str, float, float]], workers: int) -> float:
 def stored_bytes(spec: Mapping[str, Any]) -> float:
     """What a cell's results take in the store before they are compressed."""
     problem = spec["problem"]
+    if not predictable(spec):
+        return math.nan
     pixels, rays = problem["side"] ** 2, problem["views"] * problem["bins"]
     pictures = _PICTURES * pixels * 2  # in 16 bits
     size = pictures + _PICTURES * rays * 4

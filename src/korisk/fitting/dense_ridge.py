@@ -84,10 +84,14 @@ class DenseTraining:
 
     def predictions(self, rotated: Tensor, penalties: Sequence[float]) -> Tensor:
         """(penalties, inputs, outputs), with the ReLU where the network has one."""
+        outputs = self.products(rotated, penalties)
+        return outputs.relu_() if self.ridge.relu else outputs
+
+    def products(self, rotated: Tensor, penalties: Sequence[float]) -> Tensor:
+        """The same without the ReLU."""
         coefficients = torch.cat([self._coefficients(rotated, each) for each in penalties])
         outputs = coefficients @ self.ridge.targets[: self.n]
-        outputs = outputs.reshape(len(penalties), len(rotated), -1)
-        return outputs.relu_() if self.ridge.relu else outputs
+        return outputs.reshape(len(penalties), len(rotated), -1)
 
     def scores(self, scorer: Scorer) -> Callable[[Sequence[float]], list[float]]:
         """Scores of lambdas on other samples, such as a validation set."""
@@ -163,7 +167,12 @@ class DenseFit:
 
     def predict(self, inputs: Tensor) -> Tensor:
         """(inputs, ...) of the targets' shape."""
-        made = self.training.predictions(self.training.rotated(inputs), [self.penalty])[0]
+        product = self.product(inputs)
+        return product.relu_() if self.training.ridge.relu else product
+
+    def product(self, inputs: Tensor) -> Tensor:
+        """M x: the same without the ReLU."""
+        made = self.training.products(self.training.rotated(inputs), [self.penalty])[0]
         return made.reshape(len(inputs), *self.training.ridge._shapes[1])
 
     def network(self) -> DenseNet:

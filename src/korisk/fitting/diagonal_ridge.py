@@ -118,7 +118,12 @@ class DiagonalRidge:
             self._forms = scorer, matrix, linear, float(targets.square().sum())
         _, matrix, linear, constant = self._forms
         entries = scorer.targets.numel()
-        return lambda w: float(w @ (matrix @ w) - 2 * (linear @ w) + constant) / entries
+
+        def error(w: Tensor) -> float:
+            # A perfect fit leaves rounding of either sign, and an error is never negative.
+            return max(0.0, float(w @ (matrix @ w) - 2 * (linear @ w) + constant)) / entries
+
+        return error
 
     @property
     def _small(self) -> bool:

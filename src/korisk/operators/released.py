@@ -31,14 +31,14 @@ def released_geometry(side: int) -> FanBeam:
     return fan_of_released(side, *_SCANS[side])
 
 
-def fan_of_released(side: int, views: int, bins: int) -> FanBeam:
-    """The same fan at any size: bins of 1 mm, views over half a turn with both ends."""
+def fan_of_released(side: int, views: int, bins: int, arc: float = math.pi) -> FanBeam:
+    """The same fan at any size: bins of 1 mm, views over half a turn, or `arc`, with both ends."""
     # Pixel centres reach from edge to edge of what the detector sees at the centre.
     reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
     return FanBeam(
         side,
         bins=bins,
-        angles=tuple(np.linspace(0, math.pi, views).tolist()),
+        angles=tuple(np.linspace(0, arc, views).tolist()),
         pixel_spacing=2 * reach / (side - 1),
         source_to_center=_SOURCE_TO_CENTER,
         source_to_detector=_SOURCE_TO_DETECTOR,

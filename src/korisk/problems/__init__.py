@@ -1,4 +1,4 @@
-"""Problems to learn: scanners, phantoms and their sinograms, and how results are measured."""
+"""Problems to learn: scanners, sensors and what they show, and how results are measured."""
 
 try:
     import torch  # noqa: F401
@@ -12,16 +12,16 @@ except ModuleNotFoundError as missing:
 from korisk.problems.ct import (
     BEAMS,
     POPULATIONS,
-    TEST_SEED,
     Beam,
+    CtProblem,
     CtScanner,
-    Pairs,
-    Pools,
     Population,
-    Reconstruction,
     draw_pools,
 )
+from korisk.problems.deep import DeepProblem
+from korisk.problems.heat import HeatProblem
 from korisk.problems.metrics import METRICS, Metric, measure, measure_each
+from korisk.problems.mri import MriProblem
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.phantoms import (
     Ellipses,
@@ -29,6 +29,8 @@ from korisk.problems.phantoms import (
     released_ellipses,
     released_surrogate_ellipses,
 )
+from korisk.problems.problem import TEST_SEED, Pairs, Pools, Problem, Reconstruction, Truth
+from korisk.problems.sources import EllipseSource, FileSource, ImageSource
 
 __all__ = [
     "BEAMS",
@@ -36,16 +38,25 @@ __all__ = [
     "POPULATIONS",
     "TEST_SEED",
     "Beam",
+    "CtProblem",
     "CtScanner",
+    "DeepProblem",
+    "EllipseSource",
     "Ellipses",
+    "FileSource",
     "Gaussian",
+    "HeatProblem",
+    "ImageSource",
     "Metric",
+    "MriProblem",
     "Noise",
     "Pairs",
     "Poisson",
     "Pools",
     "Population",
+    "Problem",
     "Reconstruction",
+    "Truth",
     "add_noise",
     "draw_pools",
     "measure",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
@@ -30,6 +31,8 @@ from korisk.problems.phantoms import (
     released_ellipses,
     released_surrogate_ellipses,
 )
+from korisk.problems.problem import POOLS, TEST_SEED, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.theory import _checks
 
 Beam = Literal["surrogate", "parallel", "fan", "released"]
@@ -37,18 +40,10 @@ BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "released")
 Population = Literal["ellipses", "released", "released-surrogate"]
 POPULATIONS: tuple[Population, ...] = ("ellipses", "released", "released-surrogate")
 
-TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
 _SURROGATE_SIDES = (8, 16, 32)
 _SURROGATE_MU = 0.1
 _SURROGATE_POOLS = {"train": 128, "validation": 32, "test": 128}
 _BATCH = 2**24  # pixels that are projected at once
-
-
-class Reconstruction(NamedTuple):
-    """A known reconstruction: rays are multiplied by `weights`, then pass through `tail`."""
-
-    weights: Tensor  # (views, bins): W before training
-    tail: tuple[LinearOperator, ...]  # in order of application; the last one gives the image
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +54,15 @@ class CtScanner:
     mu = 0.1; needs bins = side), "parallel" (Joseph's rays, filtered backprojection), "fan" (the
     distances, views and field of view of the released sweeps, at any size, with Joseph's rays and
     the full filtered backprojection) or "released" (operators as the authors' code has them).
+    `arc` is the angle in degrees that "parallel" and "fan" scan, half a turn where it is None;
+    with less, part of the image's Fourier transform is not measured (limited angle).
     """
 
     side: int
     views: int
     bins: int
     beam: Beam
+    arc: float | None = None
 
     def __post_init__(self) -> None:
         _checks.one_of("beam", self.beam, BEAMS)
@@ -80,6 +78,21 @@ class CtScanner:
             )
         if self.beam == "released":
             self._refuse_unreleased()
+        if self.arc is not None:
+            self._check_arc(self.arc)
+
+    def _check_arc(self, arc: float) -> None:
+        most = {"parallel": 180.0, "fan": 360.0}.get(self.beam)
+        if most is None:
+            raise KoriskError(
+                f"arc belongs to the beams 'parallel' and 'fan', got {arc!r} with {self.beam!r}, "
+                "whose views are fixed; leave it out"
+            )
+        remedy = "give degrees, such as 120"
+        value = _checks.real("arc", arc, above=0, remedy=remedy)
+        if value > most:
+            raise KoriskError(f"arc must be at most {most:g} degrees, got {value:g}; {remedy}")
+        object.__setattr__(self, "arc", value)
 
     def _refuse_unreleased(self) -> None:
         views, bins = released_geometry(self.side).sinogram_shape
@@ -110,8 +123,13 @@ class CtScanner:
         if self.beam == "released":
             return released_geometry(self.side)
         if self.beam == "fan":
-            return _fan(self.side, self.views, self.bins)
-        return ParallelBeam(self.side, views=self.views, bins=self.bins)
+            return _fan(self.side, self.views, self.bins, self._arc)
+        return ParallelBeam(self.side, views=self.views, bins=self.bins, arc=self._arc)
+
+    @property
+    def _arc(self) -> float:
+        """In radians; half a turn."""
+        return math.pi if self.arc is None else math.radians(self.arc)
 
     def projector(
         self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
@@ -141,19 +159,63 @@ class CtScanner:
         return Reconstruction(weights, layers[1:])
 
 
-class Pairs(NamedTuple):
-    """Sinograms and the images they are of."""
+@dataclass(frozen=True, kw_only=True)
+class CtProblem(Problem):
+    """Images of a source behind a scanner; `population` may name one of the released ones."""
 
-    inputs: Tensor  # (count, views, bins)
-    targets: Tensor  # (count, side, side)
+    scanner: CtScanner
+    source: ImageSource = field(default_factory=EllipseSource)
+    population: Population = "ellipses"
+    noise: Noise | None = None
 
+    def prepared(self, device: torch.device | str | None = None) -> LinearOperator:
+        """The projector, with what it builds when it is first used."""
+        projector = self.scanner.projector(device)
+        projector(torch.zeros(projector.domain, device=projector.device, dtype=projector.dtype))
+        return projector
 
-class Pools(NamedTuple):
-    """Samples to learn from, to choose by, and to judge with."""
+    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+        """The scanner's."""
+        return self.scanner.reconstruction(device)
 
-    train: Pairs
-    validation: Pairs
-    test: Pairs
+    def pools(
+        self,
+        *,
+        seed: int,
+        train: int,
+        validation: int,
+        test: int,
+        device: torch.device | str | None = None,
+    ) -> Pools:
+        """Sinograms and the images they are of: see `draw_pools`."""
+        if not isinstance(self.source, EllipseSource):
+            counts = dict(zip(POOLS, (train, validation, test), strict=True))
+            return self._drawn(seed, counts, device)
+        fewest, most = self.source.fewest, self.source.most
+        return draw_pools(
+            self.scanner,
+            seed=seed,
+            train=train,
+            validation=validation,
+            test=test,
+            population=self.population,
+            fewest=fewest,
+            most=most,
+            noise=self.noise,
+            device=device,
+        )
+
+    def _drawn(self, seed: int, counts: dict[str, int], device: torch.device | str | None) -> Pools:
+        projector = self.scanner.projector(checked_device(device))
+        drawn = self.source.draw(
+            self.scanner.side, seed=seed, counts=counts, device=projector.device
+        )
+        pairs = []
+        for name, images in drawn.items():
+            key = TEST_SEED if name == "test" else seed
+            targets = images.to(projector.dtype)
+            pairs.append(_pairs(targets, self.scanner, projector, self.noise, key, name))
+        return Pools(*pairs)
 
 
 def draw_pools(
@@ -189,12 +251,13 @@ def draw_pools(
     pools = []
     for stream, ellipses in phantoms.items():
         seed_of_noise = TEST_SEED if stream == "test" and one_test_set else start
-        pools.append(_pairs(ellipses, scanner, projector, noise, seed_of_noise, stream))
+        targets = ellipses.images(scanner.side, device=projector.device, dtype=projector.dtype)
+        pools.append(_pairs(targets, scanner, projector, noise, seed_of_noise, stream))
     return Pools(*pools)
 
 
 def _pairs(
-    ellipses: Ellipses,
+    targets: Tensor,
     scanner: CtScanner,
     projector: LinearOperator,
     noise: Noise | None,
@@ -202,7 +265,6 @@ def _pairs(
     stream: str,
 ) -> Pairs:
     device, dtype = projector.device, projector.dtype
-    targets = ellipses.images(scanner.side, device=device, dtype=dtype)
     inputs = torch.empty((len(targets), *projector.range), device=device, dtype=dtype)
     width = scanner.geometry.image_size[1]
     step = max(1, _BATCH // scanner.side**2)
@@ -296,9 +358,9 @@ def _large_scan(side: int) -> tuple[int, int]:
         ) from None
 
 
-def _fan(side: int, views: int, bins: int) -> FanBeam:
-    """The fan of the released sweeps at any size: bins of 1 mm, views over half a turn."""
+def _fan(side: int, views: int, bins: int, arc: float) -> FanBeam:
+    """The fan of the released sweeps at any size: bins of 1 mm, views over the arc."""
     with warnings.catch_warnings():
         # The outer halves of the outermost pixels lie beyond it: more bins would not help.
         warnings.simplefilter("ignore", KoriskWarning)
-        return fan_of_released(side, views, bins)
+        return fan_of_released(side, views, bins, arc)

@@ -20,7 +20,7 @@ from korisk.fitting.sharded import Ranks, ShardedDense, ShardedTraining, joined,
 from korisk.operators.engines import free_memory
 from korisk.problems import CtScanner, Pairs, measure
 from korisk.studies.account import versions
-from korisk.studies.cells import pools_of, scanner_of
+from korisk.studies.problem_of import problem_of, scanner_of
 from korisk.studies.result import Task
 from korisk.theory.footprint import format_bytes, sharded_blocks, sharded_bytes, share_bytes
 
@@ -219,8 +219,8 @@ def _data(job: Job, ranks: Ranks) -> tuple[Pairs, Pairs]:
     scanner, device = job.scanner, ranks.device
     tests = job.spec["pools"]["test"]
     if ranks.first:
-        pools = pools_of(
-            job.spec, scanner, job.seed, train=job.samples, validation=0, device=str(device)
+        pools = problem_of(job.spec).pools(
+            seed=job.seed, train=job.samples, validation=0, test=tests, device=device
         )
         drawn = pools.train, pools.test
     else:

@@ -1,0 +1,85 @@
+"""CT behind detectors of unknown gain, seen through unknown convolutions: two things to learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from korisk.networks.refined import RefinedNet
+from korisk.operators.linear import LinearOperator, checked_device
+from korisk.problems.ct import CtProblem, CtScanner
+from korisk.problems.phantoms import stream_key
+from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction
+from korisk.problems.sources import EllipseSource
+from korisk.theory import _checks
+
+_TRUE_SPREAD = 0.2  # of the true kernels about the identity
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepProblem(Problem):
+    """x -> S(A^T K W x) for a true W and a true S, both the same for every seed.
+
+    W is the analytic weights times a gain for each detector bin, exp(uniform(-gain, gain)); S is
+    two convolutions with a ReLU between them (see `RefinedNet`). As the target is a network of the
+    kind that is trained, every layer's own error can be measured.
+    """
+
+    scanner: CtScanner
+    source: EllipseSource = field(default_factory=EllipseSource)
+    channels: int = 4
+    gain: float = 0.3
+
+    def __post_init__(self) -> None:
+        _ = self.scanner.geometry
+        remedy = "count the images between the two convolutions"
+        _checks.count("channels", self.channels, at_least=1, at_most=1024, remedy=remedy)
+        _checks.real("gain", self.gain, at_least=0, remedy="0.3 gives gains from 0.74 to 1.35")
+
+    def prepared(self, device: torch.device | str | None = None) -> LinearOperator:
+        """The projector."""
+        return CtProblem(scanner=self.scanner).prepared(device)
+
+    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+        """The scanner's, without the convolutions."""
+        return self.scanner.reconstruction(device)
+
+    def true_network(self, device: torch.device | str | None = None) -> RefinedNet:
+        """The network that is to be learned."""
+        return _true_network(self, str(checked_device(device) or "cpu"))
+
+    def pools(
+        self,
+        *,
+        seed: int,
+        train: int,
+        validation: int,
+        test: int,
+        device: torch.device | str | None = None,
+    ) -> Pools:
+        """Sinograms of ellipses, and what the true network makes of them."""
+        truth = self.true_network(device)
+        drawn = CtProblem(scanner=self.scanner, source=self.source).pools(
+            seed=seed, train=train, validation=validation, test=test, device=device
+        )
+        with torch.no_grad():
+            return Pools(*(Pairs(pool.inputs, truth(pool.inputs)) for pool in drawn))
+
+
+@lru_cache(maxsize=2)
+def _true_network(problem: DeepProblem, device: str) -> RefinedNet:
+    rng = np.random.Generator(np.random.Philox(key=stream_key(0, "gains")))
+    gains = np.exp(rng.uniform(-problem.gain, problem.gain, problem.scanner.bins))
+    weights, tail = problem.scanner.reconstruction(device)
+    generator = torch.Generator().manual_seed(0)
+    truth = RefinedNet(
+        weights * torch.from_numpy(gains).to(weights),
+        tail,
+        channels=problem.channels,
+        generator=generator,
+        spread=_TRUE_SPREAD,
+    )
+    return truth.requires_grad_(False)

@@ -1,0 +1,134 @@
+"""Advection and diffusion behind sensors of unknown gain: a hybrid PINN in its simplest form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from korisk.errors import KoriskError
+from korisk.operators.diffusion import Diffusion
+from korisk.operators.linear import checked_device
+from korisk.problems.phantoms import stream_key
+from korisk.problems.problem import (
+    POOLS,
+    TEST_SEED,
+    Pairs,
+    Pools,
+    Problem,
+    Reconstruction,
+    Truth,
+)
+from korisk.theory import _checks
+
+FloatArray = NDArray[np.float64]
+
+_LARGEST_GAIN = 5
+_GAIN_SEED = 0  # sensors are the same for every training set
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeatProblem(Problem):
+    """Sensors x = g (u(0) + noise) on a periodic line; wanted is u(t) of u_t = nu u_xx - c u_x.
+
+    The gains g = exp(uniform(-gain, gain)), one for each of `points` sensors, are to be learned.
+    What follows is known: the exact flow with the viscosity that is `assumed`, which is `viscosity`
+    where it is left out. Of another one, the network keeps an error that no data removes.
+
+    u(0) is a random series of all waves that the points resolve, wave j with a standard deviation
+    of `amplitude` j^(-1/2), scaled so that the squares of all of them add up to `amplitude`^2, and
+    a mean of a quarter of the amplitude. `noise` is the standard deviation at a sensor.
+    """
+
+    points: int = 64
+    viscosity: float = 0.01
+    assumed: float | None = None
+    speed: float = 1.0
+    time: float = 0.1
+    gain: float = 0.5
+    noise: float = 0.014
+    amplitude: float = 0.9
+
+    def __post_init__(self) -> None:
+        remedy = "count the sensors"
+        _checks.count("points", self.points, at_least=2, at_most=65536, remedy=remedy)
+        # Diffusion checks what is its own.
+        Diffusion(2, viscosity=self.viscosity, speed=self.speed, time=self.time)
+        Diffusion(2, viscosity=self._assumed, time=self.time)
+        remedy = "0.5 gives gains from 0.61 to 1.65"
+        gain = _checks.real("gain", self.gain, at_least=0, remedy=remedy)
+        if gain > _LARGEST_GAIN:
+            raise KoriskError(f"gain must be at most {_LARGEST_GAIN}, got {gain:g}; {remedy}")
+        _checks.real("noise", self.noise, at_least=0, remedy="give a standard deviation")
+        _checks.real("amplitude", self.amplitude, above=0, remedy="give a standard deviation")
+
+    @property
+    def _assumed(self) -> float:
+        return self.viscosity if self.assumed is None else self.assumed
+
+    @property
+    def gains(self) -> FloatArray:
+        """g, (points,)."""
+        rng = np.random.Generator(np.random.Philox(key=stream_key(_GAIN_SEED, "gains")))
+        return np.exp(rng.uniform(-self.gain, self.gain, self.points))
+
+    def flow(self, viscosity: float, device: torch.device | str | None = None) -> Diffusion:
+        """u(0) to u(t) with this viscosity, in float64."""
+        return Diffusion(
+            self.points,
+            viscosity=viscosity,
+            speed=self.speed,
+            time=self.time,
+            device=checked_device(device),
+            dtype=torch.float64,
+        )
+
+    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+        """Weights of one, and the flow with the assumed viscosity."""
+        flow = self.flow(self._assumed, device)
+        return Reconstruction(
+            torch.ones(self.points, dtype=flow.dtype, device=flow.device), (flow,)
+        )
+
+    def truth(self, device: torch.device | str | None = None) -> Truth:
+        """One over the gains, and the flow with the true viscosity."""
+        flow = self.flow(self.viscosity, device)
+        return Truth(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
+
+    def pools(
+        self,
+        *,
+        seed: int,
+        train: int,
+        validation: int,
+        test: int,
+        device: torch.device | str | None = None,
+    ) -> Pools:
+        """What sensors show, and the field at time t."""
+        flow = self.flow(self.viscosity, device)
+        gains = torch.from_numpy(self.gains).to(flow.device)
+        pairs = []
+        for name, count in zip(POOLS, (train, validation, test), strict=True):
+            key = stream_key(TEST_SEED if name == "test" else seed, f"{name} fields")
+            start, noise = (
+                torch.from_numpy(part).to(flow.device) for part in self._draw(key, count)
+            )
+            pairs.append(Pairs(gains * (start + noise), flow(start)))
+        return Pools(*pairs)
+
+    def _draw(self, key: NDArray[np.uint64], count: int) -> tuple[FloatArray, FloatArray]:
+        """Fields and sensor noise, (count, points) each; those of sample i depend on i alone."""
+        waves = np.arange(1, self.points // 2 + 1)
+        sizes = self.amplitude * waves**-0.5 / math.sqrt(float((1 / waves).sum()))
+        angles = 2 * math.pi / self.points * np.outer(waves, np.arange(self.points))
+        shapes = np.concatenate([np.cos(angles), np.sin(angles)]) * np.tile(sizes, 2)[:, None]
+        start, noise = np.empty((count, self.points)), np.empty((count, self.points))
+        for at in range(count):
+            rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, at]))
+            mean = self.amplitude / 4 * rng.standard_normal()
+            start[at] = mean + rng.standard_normal(len(shapes)) @ shapes
+            noise[at] = self.noise * rng.standard_normal(self.points)
+        return start, noise

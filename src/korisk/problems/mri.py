@@ -1,0 +1,106 @@
+"""Magnetic resonance imaging: lines of k-space, and pools of them with the images they are of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from korisk.errors import KoriskError
+from korisk.operators.fourier import Fourier
+from korisk.operators.linear import checked_device
+from korisk.problems.noise import Gaussian, add_noise
+from korisk.problems.problem import POOLS, TEST_SEED, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.sources import EllipseSource, ImageSource
+from korisk.theory import _checks
+
+_LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64
+
+
+@dataclass(frozen=True, kw_only=True)
+class MriProblem(Problem):
+    """Real images of `side` x `side` pixels from `lines` of their `side` lines of k-space.
+
+    `centre` lines about the origin are taken whole; the rest are spread evenly, each with its
+    mirror image. A real image has F(-k) = conj(F(k)): a line whose mirror was not taken would tell
+    that one too, and inverting with a factor of two there would make up for it. With both or
+    neither, what is missing is missing. An odd number of lines leaves out the outermost one, which
+    is its own mirror. Noise is white, relative to the samples' own root mean square.
+    """
+
+    side: int
+    lines: int
+    centre: int | None = None
+    noise: Gaussian | None = None
+    source: ImageSource = field(default_factory=EllipseSource)
+
+    def __post_init__(self) -> None:
+        remedy = "count pixels along an edge"
+        side = _checks.count("side", self.side, at_least=4, at_most=4096, remedy=remedy)
+        if side % 2:
+            raise KoriskError(f"side must be even, got {side}; use {side + 1}")
+        remedy = "count the lines of k-space that are taken, all of them for no undersampling"
+        lines = _checks.count("lines", self.lines, at_least=1, at_most=side, remedy=remedy)
+        centre = max(1, lines // 2) if self.centre is None else self.centre
+        remedy = "count the lines about the origin that are taken whole"
+        _checks.count("centre", centre, at_least=1, at_most=lines, remedy=remedy)
+        object.__setattr__(self, "centre", centre - (centre + 1) % 2)  # the origin, and pairs
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision it is computed in."""
+        return torch.float64 if self.side <= _LARGEST_DOUBLE else torch.float32
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Which lines are taken, (side,), the origin at side // 2."""
+        middle, assigned = self.side // 2, self.centre
+        assert assigned is not None
+        inner = (assigned - 1) // 2
+        outer = (self.lines - 1) // 2 - inner
+        room = middle - 1 - inner  # pairs there are beyond the centre
+        places = inner + 1 + np.floor((np.arange(outer) + 0.5) * room / max(outer, 1)).astype(int)
+        taken = np.zeros(self.side, dtype=bool)
+        taken[middle] = True
+        for distance in (*range(1, inner + 1), *places.tolist()):
+            taken[[middle - distance, middle + distance]] = True
+        taken[0] |= self.lines % 2 == 0
+        return taken
+
+    def operator(self, device: torch.device | str | None = None) -> Fourier:
+        """F: images (..., side, side) to samples (..., side, side, 2), zero where none is taken."""
+        shape = (self.side, self.side)
+        return Fourier(shape, self.mask, real=True, device=checked_device(device), dtype=self.dtype)
+
+    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+        """Weights of one, and the inverse transform with zeros for what was not taken."""
+        inverse = self.operator(device).T
+        ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
+        return Reconstruction(ones, (inverse,))
+
+    def pools(
+        self,
+        *,
+        seed: int,
+        train: int,
+        validation: int,
+        test: int,
+        device: torch.device | str | None = None,
+    ) -> Pools:
+        """Samples of k-space and the images they are of."""
+        operator = self.operator(device)
+        counts = dict(zip(POOLS, (train, validation, test), strict=True))
+        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
+        pairs = []
+        for name, images in drawn.items():
+            targets = images.to(operator.dtype)
+            samples = operator(targets)
+            if self.noise is not None:
+                key = TEST_SEED if name == "test" else seed
+                stream = f"{name} noise"
+                noisy = add_noise(samples, self.noise, width=1.0, seed=key, stream=stream)
+                samples = torch.where(operator.mask[..., None], noisy, samples)
+            pairs.append(Pairs(samples, targets))
+        return Pools(*pairs)

@@ -1,0 +1,71 @@
+"""What every problem has: samples to learn from, and a known way from inputs to targets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from korisk.operators.linear import LinearOperator
+
+TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
+POOLS = ("train", "validation", "test")
+
+
+class Reconstruction(NamedTuple):
+    """A known reconstruction: inputs are multiplied by `weights`, then pass through `tail`."""
+
+    weights: Tensor  # of an input's shape, such as (views, bins): W before training
+    tail: tuple[LinearOperator, ...]  # in order of application; the last one gives the output
+
+
+class Pairs(NamedTuple):
+    """Inputs, such as sinograms, and the targets that belong to them."""
+
+    inputs: Tensor  # (count, *input shape)
+    targets: Tensor  # (count, *target shape)
+
+
+class Pools(NamedTuple):
+    """Samples to learn from, to choose by, and to judge with."""
+
+    train: Pairs
+    validation: Pairs
+    test: Pairs
+
+
+class Truth(NamedTuple):
+    """The layers that an estimated network stands for, where the problem knows them."""
+
+    weights: Tensor  # of an input's shape
+    tail: tuple[LinearOperator, ...]  # one for each operator of the reconstruction
+
+
+class Problem(ABC):
+    """Something to learn. A frozen value: equal problems give equal samples."""
+
+    @abstractmethod
+    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+        """W before training, and the known operators behind it."""
+
+    @abstractmethod
+    def pools(
+        self,
+        *,
+        seed: int,
+        train: int,
+        validation: int,
+        test: int,
+        device: torch.device | str | None = None,
+    ) -> Pools:
+        """Samples; sample i of a pool is the same for any pool size, the test set for any seed."""
+
+    def truth(self, device: torch.device | str | None = None) -> Truth | None:
+        """The true layers; None where nobody knows them, as behind a scanner."""
+        return None
+
+    def prepared(self, device: torch.device | str | None = None) -> object:
+        """What all pools share and should be kept between them."""
+        return None

@@ -1,0 +1,101 @@
+"""Where images come from: ellipses drawn at random, or files of one's own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.problems.phantoms import random_ellipses
+from korisk.problems.problem import POOLS, TEST_SEED
+
+if TYPE_CHECKING:
+    from korisk.problems.images import ImageSet
+
+
+class ImageSource(ABC):
+    """Images for the pools of a seed; training images of N are the first N for any larger pool."""
+
+    @abstractmethod
+    def draw(
+        self, side: int, *, seed: int, counts: Mapping[str, int], device: torch.device | None
+    ) -> dict[str, Tensor]:
+        """(count, side, side) in float64 for each pool, by the pool's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EllipseSource(ImageSource):
+    """`fewest` to `most` ellipses in an image: see `random_ellipses`."""
+
+    fewest: int = 1
+    most: int = 4
+
+    def draw(
+        self, side: int, *, seed: int, counts: Mapping[str, int], device: torch.device | None
+    ) -> dict[str, Tensor]:
+        """Phantoms; the test set is one for all seeds."""
+        return {
+            name: random_ellipses(
+                number,
+                seed=TEST_SEED if name == "test" else seed,
+                stream=name,
+                fewest=self.fewest,
+                most=self.most,
+            ).images(side, device=device, dtype=torch.float64)
+            for name, number in counts.items()
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource(ImageSource):
+    """Images of one's own, in units of water where they are attenuations.
+
+    `fingerprint` is that of the images when the study was made: others are refused. Slices of one
+    patient are in one pool alone; the test patients are the same for all seeds.
+    """
+
+    path: str
+    fingerprint: str | None = None
+    patients: str = "auto"
+    on_error: str = "stop"
+    scale: float | None = None
+
+    def read(self, side: int) -> ImageSet:
+        """The images at this size, read once a process."""
+        return _read(self, side)
+
+    def draw(
+        self, side: int, *, seed: int, counts: Mapping[str, int], device: torch.device | None
+    ) -> dict[str, Tensor]:
+        """Images of the patients that the seed puts into each pool."""
+        from korisk.problems.images import image_pools, relative
+
+        images = self.read(side)
+        if self.fingerprint is not None and images.fingerprint != self.fingerprint:
+            raise KoriskError(
+                f"{self.path}: the images are not those that the study was begun with; bring them "
+                "back, or begin another study"
+            )
+        train, validation, test = (counts[name] for name in POOLS)
+        chosen = image_pools(images, seed=seed, train=train, validation=validation, test=test)
+        values = torch.from_numpy(relative(images)).double()
+        return {name: values[getattr(chosen, name)].to(device) for name in counts}
+
+
+@lru_cache(maxsize=2)
+def _read(source: FileSource, side: int) -> ImageSet:
+    from korisk.problems.images import read_images
+
+    return read_images(
+        source.path,
+        side=side,
+        patients=source.patients,
+        on_error=source.on_error,  # type: ignore[arg-type]
+        scale=source.scale,
+    )

@@ -1,0 +1,183 @@
+"""Errors of single layers, measured on the test set, for "does the theorem hold?".
+
+The theorem speaks of a target u_L o ... o u_1 and errs by e_l(z) = u_l(z) - û_l(z), where z is what
+the network has made of the input by then. For ReLU(B W x), or without the ReLU, with B known:
+
+- W: (W* - W) x, with W* the true weights where the problem knows them, or else those that fit the
+  test set best, which is the best that any training can come to.
+- Each operator of B that is not the true one, applied to what comes to it: its mismatch.
+- "left out": a last layer whose true map adds y - f*(x) to its input, f* the network with true
+  layers, and whose estimate adds nothing: noise, and what such a network cannot do. Its constant
+  is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from korisk.fitting.diagonal_ridge import DiagonalRidge
+from korisk.networks import KnownOperatorNet
+from korisk.networks.refined import RefinedNet
+from korisk.operators import Composed, LinearOperator
+from korisk.problems.problem import Pairs, Truth
+from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
+from korisk.theory.network_file import to_dict
+
+LEFT_OUT = "left out"
+_SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal
+
+
+def sum_of_squares(errors: Tensor) -> float:
+    """E||e||^2: the mean over samples of the sum over entries, in float64."""
+    return float(errors.double().square().flatten(1).sum(1).mean())
+
+
+@dataclass(frozen=True)
+class KnownLayers:
+    """The layers of ReLU(B W x), to measure networks of this kind by."""
+
+    weights: Tensor  # W*
+    true_tail: tuple[LinearOperator, ...]
+    tail: tuple[LinearOperator, ...]
+    relu: bool
+    left_out: float
+    test: Pairs
+
+    @classmethod
+    def of(
+        cls,
+        tail: Composed,
+        truth: Truth | None,
+        test: Pairs,
+        *,
+        toward: Tensor,
+        relu: bool,
+        gram: Tensor | None,
+    ) -> KnownLayers:
+        """With the true layers, or with the weights that fit the test set best."""
+        if truth is None:
+            ridge = DiagonalRidge(tail, *test, toward=toward, relu=relu, gram=gram)
+            training = ridge.training(len(test.inputs))
+            weights = training.fit(penalty=_SLIGHT * training.scale).weights
+            true_tail = tail.layers
+        else:
+            weights, true_tail = truth
+        output = _through(true_tail, weights * test.inputs)
+        missing = test.targets - (output.relu() if relu else output)
+        return cls(weights, true_tail, tail.layers, relu, sum_of_squares(missing), test)
+
+    def network(self) -> Network:
+        """The true network as the theory takes it, every norm a bracket."""
+        front = KnownOperatorNet(self.weights, self.true_tail, relu=self.relu)
+        last = Known(LEFT_OUT, lipschitz=NormBracket(1, 1, how="adds to its input"))
+        return _network(front, last)
+
+    def measure(self, weights: Tensor, predictions: Tensor) -> dict[str, Any]:
+        """The errors of a network with these weights, by layer, and of the whole."""
+        inputs, targets = self.test
+        errors = {"W": sum_of_squares((self.weights - weights) * inputs)}
+        z = weights * inputs
+        for name, true, used in zip(self._names, self.true_tail, self.tail, strict=True):
+            made = used(z)
+            if true is not used and (missed := sum_of_squares(true(z) - made)):
+                errors[name] = missed
+            z = made
+        errors[LEFT_OUT] = self.left_out
+        return {"error": sum_of_squares(targets - predictions), "layers": errors}
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The known operators, as the network names them."""
+        front = KnownOperatorNet(self.weights, self.true_tail, relu=False)
+        return list(front.describe().names[1:])
+
+
+def dense_network(inputs: Tensor, targets: Tensor, *, relu: bool) -> Network:
+    """The dense network: everything that it errs by is the error of its one learned layer."""
+    count = math.prod(inputs.shape[1:]) * math.prod(targets.shape[1:])
+    layers: list[Layer] = [Learned("M", parameters=count)]
+    if relu:
+        layers.append(Known("ReLU", lipschitz=NormBracket(1, 1, how="a ReLU's")))
+    return Network(layers, name="FC")
+
+
+def dense_errors(linear: Tensor, predictions: Tensor, test: Pairs) -> dict[str, Any]:
+    """The dense network's error before its ReLU, and behind it."""
+    return {
+        "error": sum_of_squares(test.targets - predictions),
+        "layers": {"M": sum_of_squares(test.targets - linear)},
+    }
+
+
+def refined_network(truth: RefinedNet) -> Network:
+    """The true network of `DeepProblem` as the theory takes it."""
+    from korisk.networks.describe import describe
+
+    rows, columns = truth.front.range
+    example = torch.zeros(1, 1, rows, columns, dtype=truth.weights.dtype)
+    convolutions = describe(deepcopy(truth.refinement).to(example.device), example)
+    upper = convolutions.lipschitz()
+    count = sum(parameter.numel() for parameter in truth.refinement.parameters())
+    bracket = NormBracket(0.0, upper, how="product of the norms of its convolutions")
+    return _network(truth.front, Learned("S", parameters=count, lipschitz=bracket))
+
+
+def refined_errors(truth: RefinedNet, network: RefinedNet, test: Pairs) -> dict[str, Any]:
+    """Errors of both learned parts, and of the whole.
+
+    W / c and z -> S(c z) are the same network as W and S. Training fixes no c, and the theorem
+    holds for any: the layers are taken with the c that brings W nearest to the true weights.
+    """
+    true, made = truth.weights * test.inputs, network.weights * test.inputs
+    scale = float((made * made).double().sum() / (true * made).double().sum())
+    images = network.front(test.inputs)
+    refined = network.refine(images)
+    return {
+        "error": sum_of_squares(test.targets - refined),
+        "layers": {
+            "W": sum_of_squares(true - made / scale),
+            "S": sum_of_squares(truth.refine(images / scale) - refined),
+        },
+    }
+
+
+def networks_detail(networks: Mapping[str, Network], test: Pairs) -> dict[str, Any]:
+    """What a cell keeps of its networks."""
+    return {
+        "networks": {model: to_dict(network) for model, network in networks.items()},
+        "pixels": math.prod(test.targets.shape[1:]),
+    }
+
+
+def _network(front: KnownOperatorNet, last: Layer) -> Network:
+    """The network's layers and one more, with brackets for all, and for runs of operators."""
+    made = front.describe()
+    operators = front.linear_tail.layers
+    names = made.names[1 : 1 + len(operators)]
+    compositions = [
+        Composition(name, names[-1], lipschitz=Composed(operators[at:]).norm())
+        for at, name in enumerate(names[:-1])
+    ]
+    layers = [*(_settled(layer) for layer in made), last]
+    return Network(layers, compositions=compositions, name="KO")
+
+
+def _settled(layer: Layer) -> Layer:
+    """The layer with its bracket instead of an operator."""
+    if isinstance(layer, Known):
+        return Known(layer.name, lipschitz=layer.bracket)
+    return layer
+
+
+def _through(tail: tuple[LinearOperator, ...], z: Tensor) -> Tensor:
+    for operator in tail:
+        z = operator(z)
+    return z

@@ -1,0 +1,282 @@
+"""Studies of every kind: their files, their cells, and the errors of their layers."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from korisk.errors import KoriskError
+from korisk.problems import CtScanner, DeepProblem, HeatProblem, sources
+from korisk.studies.account import Account
+from korisk.studies.cells import run_cell
+from korisk.studies.layer_errors import refined_errors
+from korisk.studies.result import Result
+from korisk.studies.store import Cell
+from korisk.studies.study import Study
+from korisk.studies.theorem_check import checks_of
+
+CT = {"beam": "parallel", "ellipses": [1, 2]}
+SMALL: dict[str, dict[str, Any]] = {
+    "ct": {"problem": CT, "points": [{"side": 8, "views": 10, "bins": 12}]},
+    "limited angle": {
+        "problem": {**CT, "arc": 120.0},
+        "points": [{"side": 8, "views": 10, "bins": 12}],
+    },
+    "mri": {
+        "problem": {"kind": "mri", "noise": {"gaussian": 0.1}},
+        "points": [{"side": 8, "lines": 5}],
+    },
+    "heat": {
+        "problem": {"kind": "heat", "points": 16},
+        "points": [{"name": "exact"}, {"name": "wrong", "assumed": 0.02}],
+    },
+    "deep": {
+        "problem": {"kind": "deep", "channels": 2},
+        "points": [{"side": 8, "views": 6, "bins": 12}],
+        "models": {"KO": {"iterations": 20}, "FC": {}},
+    },
+}
+
+
+def study(kind: str, **other: Any) -> Study:
+    content = {"name": kind, "sizes": [2, 8], "seeds": [1], "theorem": True, **SMALL[kind]}
+    return Study({**content, "pools": {"validation": 4, "test": 6}, **other})
+
+
+def run(made: Study, point: int = 0) -> Result:
+    return run_cell(made.tasks[point], lambda _: None)
+
+
+# --- Files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        (
+            "mri",
+            {"problem": {"kind": "mir"}},
+            "no problem of kind 'mir'; did you mean 'mri'",
+        ),
+        ("mri", {"protocol": "released"}, "protocol 'released' is of kind ct, got kind mri"),
+        ("mri", {"problem": {"kind": "mri", "noise": {"poisson": 10.0}}}, "is gaussian"),
+        ("mri", {"problem": {"kind": "mri", "beam": "fan"}}, "unknown key 'beam'"),
+        ("mri", {"points": [{"side": 8}]}, "lines is missing"),
+        ("mri", {"points": [{"side": 8, "lines": 9}]}, "lines must be"),
+        ("heat", {"models": {"KO": {"relu": True}}}, "models.KO.relu must be false"),
+        ("heat", {"models": {"FC": {"relu": True}}}, "models.FC.relu must be false"),
+        ("heat", {"points": [{"assumed": -1.0}]}, "viscosity must be"),
+        ("heat", {"metric": "psnr"}, "metric must be"),
+        ("deep", {"models": {"KO": {"rate": -1.0}}}, "rate must be"),
+        ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be at most"),
+        ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
+        ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc belongs to"),
+        ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be at most 180"),
+        ("ct", {"problem": {"images": {"path": "nowhere"}}}, "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_runs(
+    kind: str, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(KoriskError, match=words):
+        study(kind, **change)
+
+
+def test_points_have_names_that_tell_them_apart() -> None:
+    points = [{"side": 8, "lines": 5}, {"side": 8, "lines": 3}]
+    assert [task.point for task in study("mri", points=points).tasks] == [
+        "5 of 8 lines",
+        "3 of 8 lines",
+    ]
+    heat = study("heat", points=[{}, {"assumed": 0.02}])
+    assert [task.point for task in heat.tasks] == [
+        "viscosity 0.01 for 0.01",
+        "viscosity 0.02 for 0.01",
+    ]
+
+
+def test_a_ct_study_of_before_has_the_spec_of_before() -> None:
+    """By its hash a store knows whether to carry on; this is that of before other kinds came."""
+    content = {"name": "x", "points": [{"side": 8}], "sizes": [4, 8]}
+    assert Study(content).tasks[0].spec_hash == "070dcfbfc53addfe"
+
+
+def test_a_study_that_ran_is_read_again_from_what_its_store_keeps() -> None:
+    for kind in SMALL:
+        made = study(kind)
+        again = Study(made.content, ran=True)
+        assert [task.key for task in again.tasks] == [task.key for task in made.tasks]
+        assert [task.spec_hash for task in again.tasks] == [task.spec_hash for task in made.tasks]
+
+
+# --- Cells ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    return {kind: run(study(kind), point=-1) for kind in SMALL}
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_every_network_stays_within_every_bound(kind: str, results: dict[str, Result]) -> None:
+    result = results[kind]
+    account = Account(started="", seconds=0.0)
+    task = study(kind).tasks[-1]
+    cell = Cell(task=task, rows=result.rows, detail=result.detail, account=account)
+    checks = list(checks_of(cell))
+    assert len(checks) == len(results[kind].rows) == 5  # KO untrained, both models at both sizes
+    for check in checks:
+        assert set(check.bounds) == {"paper", "minkowski", "composed"}, check.reason
+        composed, minkowski = check.bounds["composed"].total, check.bounds["minkowski"].total
+        paper = check.bounds["paper"].total
+        assert check.error <= composed * (1 + 1e-4)
+        assert composed <= minkowski * (1 + 1e-9)
+        assert minkowski <= paper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_the_theorem_s_error_is_the_test_error(kind: str, results: dict[str, Result]) -> None:
+    result = results[kind]
+    for row in result.rows:
+        whole = row.metrics["mse"] * result.detail["pixels"]
+        assert row.detail["theorem"]["error"] == pytest.approx(whole, rel=1e-5)
+
+
+def test_nothing_is_measured_by_layer_unless_asked() -> None:
+    result = run(study("heat", theorem=False))
+    assert "networks" not in result.detail
+    assert not any("theorem" in row.detail for row in result.rows)
+
+
+def test_errors_of_the_layers_of_a_heat_network_are_those_of_its_weights() -> None:
+    """Computed again from the stored weights, by matrices of the two flows."""
+    made = study("heat", points=[{"assumed": 0.02}])
+    result = run(made)
+    problem = HeatProblem(points=16, assumed=0.02)
+    inputs, targets = problem.pools(seed=1, train=0, validation=0, test=6).test
+    true = problem.flow(0.01).as_matrix().numpy()
+    used = problem.flow(0.02).as_matrix().numpy()
+    x, y = inputs.numpy(), targets.numpy()
+    weights = result.arrays["KO/8/weights"].astype(float)
+    [row] = [row for row in result.rows if (row.model, row.n) == ("KO", 8)]
+    layers = row.detail["theorem"]["layers"]
+
+    def squares(errors: np.ndarray[Any, Any]) -> float:
+        return float((errors**2).sum(1).mean())
+
+    assert layers["W"] == pytest.approx(squares((1 / problem.gains - weights) * x), rel=1e-3)
+    assert layers["E"] == pytest.approx(squares((weights * x) @ (true - used).T), rel=1e-3)
+    assert layers["left out"] == pytest.approx(squares(y - (x / problem.gains) @ true.T), rel=1e-6)
+    assert row.detail["theorem"]["error"] == pytest.approx(
+        squares(y - (weights * x) @ used.T), rel=1e-3
+    )
+
+
+def test_without_noise_gains_are_learned_exactly_and_nothing_errs() -> None:
+    problem = {"kind": "heat", "points": 16, "noise": 0.0}
+    result = run(study("heat", problem=problem, points=[{}], sizes=[8, 32]))
+    last = next(row for row in result.rows if (row.model, row.n) == ("KO", 32))
+    untrained = next(row for row in result.rows if (row.model, row.n) == ("KO", 0))
+    assert last.metrics["mse"] < 1e-8 * untrained.metrics["mse"]
+    assert set(last.metrics) == {"mse", "relative"}
+    layers = last.detail["theorem"]["layers"]
+    assert layers["left out"] < 1e-20
+    assert "E" not in layers  # exact, so it is not said to err
+
+
+def test_a_wrong_viscosity_leaves_an_error_that_no_data_removes() -> None:
+    problem = {"kind": "heat", "points": 16, "noise": 0.0}
+    made = study("heat", problem=problem, points=[{"assumed": 0.02}], sizes=[32, 256])
+    few, many = (
+        next(row for row in run(made).rows if (row.model, row.n) == ("KO", n)) for n in (32, 256)
+    )
+    assert many.metrics["mse"] > 0.5 * few.metrics["mse"]
+    assert many.detail["theorem"]["layers"]["E"] > 0.5 * few.detail["theorem"]["layers"]["E"] > 0
+
+
+def test_a_deep_network_learns_both_parts() -> None:
+    models = {"KO": {"iterations": 300}}
+    result = run(study("deep", models=models, sizes=[16]))
+    before, after = (row.detail["theorem"] for row in result.rows)
+    assert after["error"] < before["error"] / 20
+    for layer in ("W", "S"):
+        assert after["layers"][layer] < before["layers"][layer] / 5
+    assert {"converged", "loss", "seconds"} <= result.rows[1].detail.keys()
+
+
+def test_a_common_factor_of_two_layers_is_no_error_of_either() -> None:
+    problem = DeepProblem(scanner=CtScanner(side=8, views=6, bins=12, beam="parallel"))
+    truth = problem.true_network()
+    test = problem.pools(seed=1, train=0, validation=0, test=3).test
+    same = deepcopy(truth)
+    with torch.no_grad():
+        same.weights.mul_(2.0)
+        same.refinement[0].weight.div_(2.0)  # type: ignore[operator]
+    found = refined_errors(truth, same, test)
+    size = float(test.targets.square().flatten(1).sum(1).mean())
+    assert found["error"] < 1e-9 * size
+    assert max(found["layers"].values()) < 1e-9 * size
+
+
+# --- Images of one's own -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for patient in range(8):
+        (tmp_path / f"patient{patient}").mkdir()
+        for slice_ in range(3):
+            image = rng.random((12, 12)).astype(np.float32)
+            np.save(tmp_path / f"patient{patient}" / f"{slice_}.npy", image)
+    return tmp_path
+
+
+def with_images(folder: Path, **other: Any) -> dict[str, Any]:
+    return {
+        "name": "mine",
+        "problem": {"beam": "parallel", "images": {"path": folder.name, "patients": "folder"}},
+        "points": [{"side": 8, "views": 10, "bins": 12}],
+        "sizes": [2, 8],
+        "seeds": [1],
+        "pools": {"validation": 4, "test": 6},
+        **other,
+    }
+
+
+def test_images_of_one_s_own_take_the_place_of_ellipses(folder: Path) -> None:
+    made = Study(with_images(folder), folder=folder.parent)
+    first = run(made)
+    assert {row.model for row in first.rows} == {"KO", "FC"}
+    truth = first.arrays["truth"].astype(float)
+    assert truth.shape == (2, 8, 8)
+    # Means over areas of uniform numbers: around a half, and narrower than the numbers were.
+    assert abs(truth.mean() - 0.5) < 0.1
+    assert truth.std() < 0.25
+    mri = with_images(folder) | {
+        "problem": {"kind": "mri", "images": {"path": folder.name, "patients": "folder"}},
+        "points": [{"side": 8, "lines": 8}],
+        "models": {"KO": {}},
+    }
+    [untrained, *_] = run(Study(mri, folder=folder.parent)).rows
+    assert untrained.metrics["mse"] < 1e-12  # every line was taken, whatever the images are
+
+
+def test_other_images_are_another_study(folder: Path) -> None:
+    before = Study(with_images(folder), folder=folder.parent)
+    np.save(folder / "patient0" / "0.npy", np.eye(12, dtype=np.float32))
+    sources._read.cache_clear()
+    after = Study(with_images(folder), folder=folder.parent)
+    assert before.tasks[0].spec_hash != after.tasks[0].spec_hash
+    with pytest.raises(KoriskError, match="are not those that the study was begun with"):
+        run(before)
+
+
+def test_too_few_images_are_said_before_anything_runs(folder: Path) -> None:
+    with pytest.raises(KoriskError, match=r"mine\.yaml"):
+        Study(with_images(folder, sizes=[2, 100]), folder=folder.parent, source="mine.yaml")
