@@ -11,6 +11,7 @@ import typer
 
 from korisk import __version__
 from korisk.cli.bound import bound
+from korisk.cli.check import check
 from korisk.cli.compare import compare
 from korisk.cli.cost import cost
 from korisk.cli.export import export
@@ -27,8 +28,8 @@ from korisk.errors import KoriskError
 app = typer.Typer(
     name="korisk",
     help="How much training data a network with known operators needs, and what each one saves.",
-    epilog="Exit codes: 0 done, 1 cells of a study failed, 2 the input was wrong, 3 the target "
-    "cannot be reached, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 cells of a study failed or a bound is violated, 2 the input was "
+    "wrong, 3 the target cannot be reached or no bound is known, 130 interrupted.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -45,6 +46,7 @@ app.command(name="run")(run_study)
 app.command()(cost)
 app.command()(train)
 app.command()(report)
+app.command()(check)
 app.command()(export)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.

@@ -20,10 +20,13 @@ from korisk.report.factors_figure import factors_figure, factors_of
 from korisk.report.layers_figure import layers_figure
 from korisk.report.looks import Figure, save
 from korisk.report.reconstruction_figure import reconstruction_figure
+from korisk.report.theorem_figure import theorem_figure
+from korisk.report.theorem_tables import theorems_of
 from korisk.report.weights_figure import weights_figure
 from korisk.theory._checks import one_of
 
 STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
+THEOREM = "theorem"
 Draw = Callable[[], Figure | None]
 
 _LONGEST = 60  # letters of a file's name that come from a point's
@@ -49,6 +52,7 @@ def _figures(contents: Contents, page: bool) -> Iterator[tuple[str, Draw]]:
     shapes = {made.title: made.shapes for made in networks}
     yield "architecture", lambda: architecture_figure(named, shapes=shapes)
     yield "layers", lambda: _layers(networks)
+    yield THEOREM, lambda: theorem_figure(theorems_of(contents))
     stems = file_stems([point.name for point in contents.points])
     shown = [each for each in zip(contents.points, stems, strict=True) if each[0].pictures]
     for point, stem in shown[-1:] if page else shown:

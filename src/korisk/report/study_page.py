@@ -11,13 +11,25 @@ from korisk.curves.target import target_error
 from korisk.errors import KoriskError
 from korisk.report.contents import Contents, Point, refuse_an_empty_one
 from korisk.report.outlook import Group
-from korisk.report.page import LARGEST, METHOD, Page, Section, asset, definitions, figure_html
+from korisk.report.page import (
+    LARGEST,
+    METHOD,
+    Page,
+    Section,
+    asset,
+    bullets,
+    definitions,
+    figure_html,
+)
 from korisk.report.page_data import Watch, groups_data
 from korisk.report.picture_data import framed
-from korisk.report.study_figures import STILL, study_figures
+from korisk.report.study_figures import STILL, THEOREM, study_figures
 from korisk.report.table_text import html as table_html
 from korisk.report.tables import ReportTable, study_tables
+from korisk.report.theorem_tables import NAMES as THEOREM_TABLES
+from korisk.report.theorem_tables import theorem_sentences, theorems_of
 from korisk.studies.results import LEAST_SIZES
+from korisk.studies.theorem import PointTheorem
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page
@@ -25,6 +37,7 @@ _WORDS = {  # for those who do not see a figure, by how its name begins
     "two": "The two factors of Proposition 2, their product and the ratio of N, against the target",
     "architecture": "The networks layer by layer, known layers grey and learned ones green",
     "layers": "Amplification of every layer by three bounds, and its part of the bound",
+    "theorem": "Measured errors and the three bounds over N, and what each layer adds to a bound",
     "weights": "Learned weights against the analytic ones, over views and detector bins",
 }
 
@@ -36,16 +49,18 @@ def study_page(
     refuse_an_empty_one(contents)
     groups, refused = _groups(contents, target)
     data, crowded = groups_data(groups, watch=watch)
-    still, figures = _figures(contents, watch)
+    still, drawn, figures = _figures(contents, watch)
     watch("tables")
-    sections = [figures, _tables(contents), _how(contents)]
+    theorem, tables = _tables(contents)
+    theorems = theorems_of(contents)
+    sections = [_theorem(theorems, drawn + theorem), figures, tables, _how(contents)]
     page = Page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
         data={"groups": data, "pictures": []},
         answers=[(group.name, _answer(group)) for group in groups],
-        notes=[*_lacking(contents), *refused, *crowded],
+        notes=[*_violated(theorems), *_lacking(contents), *refused, *crowded],
         still=still,
         sections=[section for section in sections if section.html],
     )
@@ -99,9 +114,9 @@ def _lacking(contents: Contents) -> Iterator[str]:
         yield from (f"{point.name}: {sentence}." for sentence in point.left_out)
 
 
-def _figures(contents: Contents, watch: Watch) -> tuple[str, Section]:
-    """The curves as a still picture, and the other figures as a section."""
-    still, shown = "", []
+def _figures(contents: Contents, watch: Watch) -> tuple[str, str, Section]:
+    """The curves as a still picture, the theorem's figure, and the others as a section."""
+    still, theorem, shown = "", "", []
     for name, figure in study_figures(contents, page=True):
         watch(name)
         words = _WORDS.get(name.partition("_")[0], name)
@@ -110,12 +125,35 @@ def _figures(contents: Contents, watch: Watch) -> tuple[str, Section]:
         else:
             drawn = figure_html(figure, words)
             caption = f"<figcaption>{escape(words)}.</figcaption>"
-            shown.append(f'<figure class="figure">{drawn}{caption}</figure>')
-    return still, Section(name="figures", title="Figures", html="".join(shown))
+            html = f'<figure class="figure">{drawn}{caption}</figure>'
+            if name == THEOREM:
+                theorem = html
+            else:
+                shown.append(html)
+    return still, theorem, Section(name="figures", title="Figures", html="".join(shown))
 
 
-def _tables(contents: Contents) -> Section:
-    return Section(name="tables", title="Tables", html="".join(map(_table, study_tables(contents))))
+def _tables(contents: Contents) -> tuple[str, Section]:
+    """The theorem's tables, and the others as a section."""
+    made = study_tables(contents)
+    own = "".join(_table(table) for table in made if table.name in THEOREM_TABLES)
+    others = "".join(_table(table) for table in made if table.name not in THEOREM_TABLES)
+    return own, Section(name="tables", title="Tables", html=others)
+
+
+def _theorem(theorems: Sequence[PointTheorem], shown: str) -> Section:
+    """Whether measured errors stay within the bounds; empty where the study does not tell."""
+    said = theorem_sentences(theorems)
+    words = f"<p><strong>{escape(said[0])}</strong></p>" if said else ""
+    words += bullets(said[1:]) if said[1:] else ""
+    return Section(name="theorem", title="Does the theorem hold?", html=words + shown)
+
+
+def _violated(theorems: Sequence[PointTheorem]) -> Iterator[str]:
+    """A line for the top of the page where errors lie above their bounds."""
+    broken = [point.name for point in theorems if point.holds is False]
+    if broken:
+        yield f"Errors lie above a bound of the theorem, which is VIOLATED: {', '.join(broken)}."
 
 
 def _table(table: ReportTable) -> str:

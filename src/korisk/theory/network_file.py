@@ -52,7 +52,12 @@ class NetworkEntry(Spec):
 
 def read_network(path: str | PathLike[str]) -> Network:
     """The network that a YAML file describes."""
-    entry = parse(NetworkEntry, read_yaml(path), source=path)
+    return from_dict(read_yaml(path), source=path)
+
+
+def from_dict(content: Any, *, source: object) -> Network:
+    """The network that plain values describe, in the shape that `to_dict` gives."""
+    entry = parse(NetworkEntry, content, source=source)
     try:
         return Network(
             [_layer(part, number) for number, part in enumerate(entry.layers, start=1)],
@@ -60,7 +65,7 @@ def read_network(path: str | PathLike[str]) -> Network:
             name=entry.name,
         )
     except KoriskError as error:
-        raise KoriskError(f"{path}: {error}") from None
+        raise KoriskError(f"{source}: {error}") from None
 
 
 def write_network(net: Network, path: str | PathLike[str]) -> None:

@@ -1,0 +1,236 @@
+"""The theorem in a report: figure, tables and section, and nothing of it where it is not told."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from theorem_stores import SIZES, cell, row, written
+
+from korisk.report.contents import read_contents
+from korisk.report.looks import Axes, Figure
+from korisk.report.study_figures import save_figures, study_figures
+from korisk.report.study_page import study_page
+from korisk.report.table_text import FORMATS
+from korisk.report.tables import ReportTable, study_tables
+from korisk.report.theorem_figure import MOST_PANELS, theorem_figure
+from korisk.report.theorem_tables import (
+    NAMES,
+    layers_table,
+    order_table,
+    theorem_sentences,
+    theorem_table,
+    theorem_tables,
+    theorems_of,
+)
+from korisk.studies.result import Result, Row
+from korisk.studies.theorem import PointTheorem
+from korisk.theory import METHODS, Known, Learned, Network
+from korisk.theory.network_file import to_dict
+
+
+def points(folder: Path, cells: dict[str, list[Result]], **options: Any) -> list[PointTheorem]:
+    return theorems_of(read_contents(written(folder, cells, **options)))
+
+
+def records(table: ReportTable) -> list[dict[str, Any]]:
+    titles = [column.title for column in table.columns]
+    return [dict(zip(titles, each, strict=True)) for each in table.rows]
+
+
+def drawn(axes: Axes, name: str) -> tuple[np.ndarray, np.ndarray]:
+    (line,) = [each for each in axes.lines if each.get_gid() == name]
+    return np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+
+
+def figure_of(made: list[PointTheorem]) -> Figure:
+    figure = theorem_figure(made)
+    assert figure is not None
+    return figure
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[PointTheorem]:
+    cells = {
+        "exact": [cell(1, sizes=(0, *SIZES)), cell(2, sizes=(0, *SIZES))],
+        "wrong": [cell(1, mismatch=0.2)],
+    }
+    return points(tmp_path_factory.mktemp("both"), cells, failed=["wrong"])
+
+
+# --- Tables --------------------------------------------------------------------------------------
+
+
+def test_the_table_holds_every_model_and_n(both: list[PointTheorem]) -> None:
+    rows = records(theorem_table(both))
+    assert len(rows) == 2 * 5 + 2 * 4
+    group = both[0].groups[1]
+    (found,) = [
+        each for each in rows if (each["point"], each["model"], each["N"]) == ("exact", "KO", 4)
+    ]
+    loose = group.looseness("composed")
+    assert loose is not None
+    assert found["error"] == group.error
+    assert [found[method] for method in METHODS] == [group.bound(method) for method in METHODS]
+    assert (found["loose by, least"], found["loose by, most"]) == (loose.least, loose.worst)
+    assert (found["seeds"], found["judged"], found["held"], found["holds"]) == (2, 2, 2, "yes")
+
+
+def test_the_parts_of_the_layers_add_up_to_the_bounds(both: list[PointTheorem]) -> None:
+    rows = records(layers_table(both))
+    assert {each["model"] for each in rows} == {"KO"}  # one layer of FC errs alone
+    for point in both:
+        for group in point.groups:
+            own = [
+                each
+                for each in rows
+                if (each["point"], each["model"], each["N"]) == (point.name, group.model, group.n)
+            ]
+            if not own:
+                continue
+            for method in METHODS:
+                total = sum(each[f"part of {method}"] for each in own)
+                assert total == pytest.approx(group.bound(method))
+            assert sum(each["share of composed"] for each in own) == pytest.approx(100)
+    kinds = [(each["layer"], each["kind"]) for each in rows if each["point"] == "wrong"][:3]
+    assert kinds == [("W", "learned"), ("K", "known"), ("C", "learned")]
+
+
+def test_the_order_has_a_row_for_each_method(both: list[PointTheorem]) -> None:
+    rows = records(order_table(both))
+    assert [each["method"] for each in rows] == [*METHODS, *METHODS]
+    for each, order in zip(rows[::3], (both[0].orders[0], both[1].orders[0]), strict=True):
+        assert each["A p, first"] == order.strengths["paper"][0]
+        assert each["predicted"] == order.predicted("paper")
+        assert each["came out"] + each["reversed"] + each["open"] == len(order.rungs)
+    assert rows[0]["turns at"] is None
+    assert "FC" in rows[3]["turns at"]
+
+
+def test_tables_of_what_is_not_known_or_violated(tmp_path: Path) -> None:
+    endless = to_dict(Network([Learned("W"), Known("K"), Learned("C", lipschitz=1.0)]))
+    known = to_dict(Network([Learned("D", parameters=3)]))
+    rows = (
+        row("a", 4, 1.0, {"W": 1.0, "C": 1.0}),
+        row("b", 4, 0.0, {"D": 0.0}),
+        row("c", 4, 2.0, {"D": 1.0}),
+    )
+    nets = {"a": endless, "b": known, "c": known}
+    made = points(tmp_path, {"p|q": [Result(rows=rows, detail={"networks": nets})]})
+    found = records(theorem_table(made))
+    assert [each["holds"] for each in found] == ["not known", "yes", "VIOLATED"]
+    assert found[0]["composed"] is None
+    assert found[1]["loose by, mean"] is None
+    assert [table.name for table in theorem_tables(made)] == ["theorem", "theorem_order"]
+    predicted = [each["predicted"] for each in records(order_table(made))]
+    assert predicted == ["not known"] * 6 + ["neither"] * 3
+    for table in theorem_tables(made):
+        for write in FORMATS.values():
+            assert "nan" not in write(table)
+    assert theorem_sentences(made)[0].startswith("VIOLATED: in 1 of 2 networks")
+
+
+def bare() -> Result:
+    """What a cell stores that was not asked for the theorem."""
+    rows = cell(1, sizes=(4, 16)).rows
+    return Result(
+        rows=tuple(Row(model=each.model, n=each.n, metrics=each.metrics) for each in rows)
+    )
+
+
+def test_a_study_without_errors_of_layers_has_nothing_of_it(tmp_path: Path) -> None:
+    contents = read_contents(written(tmp_path, {"p": [bare()]}))
+    assert theorems_of(contents) == []
+    assert theorem_sentences([]) == []
+    assert theorem_figure([]) is None
+    assert not set(NAMES) & {table.name for table in study_tables(contents)}
+
+
+# --- The figure ----------------------------------------------------------------------------------
+
+
+def test_the_figure_shows_errors_bounds_and_parts(both: list[PointTheorem]) -> None:
+    frames = figure_of(both).axes
+    titles = [axes.get_title(loc="left") for axes in frames]
+    assert titles == ["exact"] * 3 + ["wrong"] * 3
+    groups = [group for group in both[0].groups if group.model == "KO" and group.n]
+    n, error = drawn(frames[0], "error")
+    assert n.tolist() == list(SIZES)  # a logarithmic axis has no place for the untrained
+    assert error.tolist() == [group.error for group in groups]
+    for method in METHODS:
+        assert drawn(frames[0], f"bound-{method}")[1].tolist() == [g.bound(method) for g in groups]
+    parts = [drawn(frames[4], f"layer-{number}")[1] for number in (1, 2, 3)]
+    assert np.sum(parts, axis=0) == pytest.approx(drawn(frames[4], "total")[1])
+    low, high = frames[0].get_ylim()
+    for line in frames[0].lines:
+        assert low < np.min(line.get_ydata())
+        assert np.max(line.get_ydata()) < high
+    notes = [text.get_text() for axes in frames for text in axes.texts]
+    assert notes[:3] == [
+        "KO: holds in 8 of 8",
+        "KO: composed bound by layer",
+        "FC: holds in 8 of 8; bound = error",
+    ]
+
+
+def test_a_violation_and_an_unknown_bound_stand_in_the_figure(tmp_path: Path) -> None:
+    net = Network([Learned("W"), Known("K")])
+    nets = {"open": to_dict(net), "bad": to_dict(Network([Learned("D")]))}
+    rows = [row("open", n, 1.0, {"W": 1.0}) for n in (1, 3)]
+    rows += [row("bad", n, error, {"D": 1.0}) for n, error in ((4, 2.0), (9, 0.0), (16, math.inf))]
+    made = points(tmp_path, {"$p$": [Result(rows=tuple(rows), detail={"networks": nets})]})
+    figure = figure_of(made)
+    unknown, bad = figure.axes
+    texts = [" ".join(text.get_text().split()) for text in unknown.texts]
+    assert texts[0] == "open: not known"
+    assert texts[1].startswith("no bound: layer 'K': lipschitz has no upper end")
+    assert drawn(bad, "violated")[1].tolist() == [2.0]
+    assert bad.texts[0].get_text().startswith("bad: holds in 1 of 3")
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert any(text.startswith("VIOLATED") for text in legend)
+    (saved,) = save_figures([("theorem", figure)], tmp_path / "figures", ("svg",))
+    assert saved.stat().st_size > 0
+
+
+def test_many_panels_are_counted_and_many_layers_are_grey(tmp_path: Path) -> None:
+    names = [f"layer {k}" for k in range(6)]
+    net = Network([Learned(name, lipschitz=1.0) for name in names])
+    told = row("m" * 80, 4, 1.0, dict.fromkeys(names, 1.0))
+    result = Result(rows=(told,), detail={"networks": {told.model: to_dict(net)}})
+    made = points(tmp_path, {f"point {k}": [result] for k in range(MOST_PANELS)})
+    figure = figure_of(made)
+    assert len(figure.axes) == MOST_PANELS
+    assert any("12 of 24 panels" in text.get_text() for text in figure.texts)
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend[-1] == "other layers"
+
+
+# --- The page ------------------------------------------------------------------------------------
+
+
+def test_the_report_has_a_section_with_words_figure_and_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("korisk.report.study_figures.efficiency_figure", lambda _: None)
+    told = {"<b>p</b>": [cell(seed, models=["KO"], sizes=(4, 16)) for seed in (1, 2)]}
+    contents = read_contents(written(tmp_path / "told", told))
+    assert [stem for stem, _ in study_figures(contents)] == ["theorem"]
+    assert [table.name for table in study_tables(contents)][-3:] == [*NAMES[:2], "cells"]
+    text = study_page(contents)
+    start, end = text.index('<section id="theorem"'), text.index('<section id="tables"')
+    section = text[start:end]
+    assert "In all 4 networks the error stays within all three bounds" in section
+    assert (section.count("<table>"), section.count("<img ")) == (2, 1)
+    assert "<b>p</b>" not in text
+    assert '<section id="figures"' not in text
+    assert "Does the theorem hold?" not in text[end:]
+    assert "VIOLATED" not in text
+    broken = Result(
+        rows=(row("KO", 4, 9.0, {"D": 1.0}),),
+        detail={"networks": {"KO": to_dict(Network([Learned("D")]))}},
+    )
+    bad = study_page(read_contents(written(tmp_path / "bad", {"p": [broken]})))
+    assert "which is VIOLATED: p." in bad[: bad.index("</header>")]
+    other = study_page(read_contents(written(tmp_path / "bare", {"p": [bare()]})))
+    assert "theorem hold" not in other

@@ -1,0 +1,595 @@
+"""Measured errors against the bounds: laws of linear chains, closed forms, and what is missing."""
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from theorem_stores import LEARNED, SIDE, SIZES, cell, chain, measured, network, row, written, wrong
+
+from korisk.errors import KoriskError
+from korisk.studies.result import Result, Row
+from korisk.studies.theorem import PointTheorem, Theorem, read_theorem
+from korisk.studies.theorem_check import COMPUTED, MEASURED, Check
+from korisk.studies.theorem_order import (
+    RUNGS,
+    MeanCurve,
+    Needed,
+    Order,
+    mean_curves,
+    orders,
+    strength,
+)
+from korisk.studies.theorem_words import answer, order_sentences, remarks, shares
+from korisk.theory import (
+    METHODS,
+    Composition,
+    Known,
+    Learned,
+    Network,
+    NormBracket,
+    barron_bound,
+    structural_factor,
+)
+from korisk.theory.network_file import to_dict
+
+# Three layers: an error of the first grows by 2 * 3 = 6, or by 5 where the tail is known whole.
+LAYERS = (
+    Learned("W", lipschitz=7.0, parameters=4),
+    Known("K", lipschitz=2.0),
+    Learned("C", lipschitz=3.0, parameters=9),
+)
+NET = Network(LAYERS, compositions=[Composition("K", "C", lipschitz=5.0)])
+
+
+def read(folder: Path, *cells: Result, **options: Any) -> Theorem:
+    return read_theorem(written(folder, {"p": cells}, **options))
+
+
+def result(*rows: Row, net: Network | None = NET, **detail: Any) -> Result:
+    told = {} if net is None else {"networks": {each.model: to_dict(net) for each in rows}}
+    return Result(rows=rows, detail={**told, **detail})
+
+
+def one(folder: Path, told: Any, net: Network | None = NET) -> Check:
+    """The check of a single row with this theorem entry."""
+    made = Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told})
+    (check,) = read(folder, result(made, net=net)).checks
+    return check
+
+
+def totals(check: Check) -> dict[str, float]:
+    return {method: bound.total for method, bound in check.bounds.items()}
+
+
+def known_by(check: Check) -> set[str]:
+    return set(check.bounds)
+
+
+# --- Whether it holds ----------------------------------------------------------------------------
+
+
+def test_the_three_bounds_are_those_of_the_formulas(tmp_path: Path) -> None:
+    check = one(tmp_path, {"error": 10.0, "layers": {"W": 1.0, "C": 4.0}})
+    expected = {
+        "paper": 4 * 36 * 1 + 2 * 1 * 4,
+        "minkowski": (6 + 2) ** 2,
+        "composed": (5 + 2) ** 2,
+    }
+    assert totals(check) == pytest.approx(expected)
+    assert check.holds is True
+    assert check.looseness("composed") == pytest.approx(4.9)
+    (group,) = read_theorem(tmp_path).points[0].groups
+    assert group.contributions("composed") == pytest.approx({"W": 5 * 7, "C": 2 * 7})
+    assert group.contributions("paper") == pytest.approx({"W": 144, "C": 8})
+    assert group.layer_errors == {"W": 1.0, "C": 4.0}
+
+
+def test_an_erring_known_layer_enters_with_what_the_row_measured(tmp_path: Path) -> None:
+    told = {"error": 1.0, "layers": {"W": 1.0, "C": 4.0, "K": 9.0}}
+    stated = NET.replace("K", Known("K", lipschitz=2.0, mismatch=1e6))
+    for place, net in (("exact", NET), ("stated", stated)):
+        check = one(tmp_path / place, told, net)
+        expected = {"minkowski": (6 + 3 * 3 + 2) ** 2, "composed": (5 + 3 * 3 + 2) ** 2}
+        assert {key: totals(check)[key] for key in expected} == pytest.approx(expected)
+    lacking = one(tmp_path / "lacking", {"error": 1.0, "layers": {"W": 1.0, "C": 4.0}}, stated)
+    assert lacking.holds is None
+    assert "'K', a known layer with a mismatch" in lacking.reason
+
+
+@pytest.mark.parametrize("mismatch", [0.0, 0.3])
+def test_it_holds_in_every_chain_of_linear_layers(tmp_path: Path, mismatch: float) -> None:
+    found = read(tmp_path, *(cell(seed, mismatch=mismatch) for seed in range(5)))
+    assert len(found.checks) == 5 * 2 * len(SIZES)
+    for check in found.checks:
+        bounds = totals(check)
+        assert check.error <= bounds["composed"] * (1 + 1e-12)
+        assert bounds["composed"] <= bounds["minkowski"] * (1 + 1e-12)
+        assert bounds["minkowski"] <= bounds["paper"] * (1 + 1e-12)
+        assert ("K" in check.layers) == bool(mismatch and check.model == "KO")
+    assert found.holds is True
+
+
+def test_the_composed_bound_is_attained_where_an_error_meets_the_largest_singular_vector(
+    tmp_path: Path,
+) -> None:
+    true = chain(np.random.default_rng(3))
+    tail = true["C"] @ true["K"]
+    _, _, directions = np.linalg.svd(tail)
+    # W^ differs from W by a map onto the direction that the tail stretches most.
+    hats = {"W": true["W"] - np.outer(directions[0], np.ones(SIDE)), "C": true["C"]}
+    told = measured(true, hats, np.random.default_rng(4).standard_normal((30, SIDE)))
+    check = one(tmp_path, told, network(true, LEARNED["KO"]))
+    assert check.looseness("composed") == pytest.approx(1.0)
+    assert check.holds is True
+    assert not check.only_the_last
+
+
+def test_constants_that_are_too_small_are_found_out(tmp_path: Path) -> None:
+    true = chain(np.random.default_rng(3))
+    rng = np.random.default_rng(5)
+    told = measured(true, wrong(rng, true, ["W"], 0.5) | {"C": true["C"]}, np.eye(SIDE))
+    net = network(true, LEARNED["KO"])
+    small = Network(
+        [replace(layer, lipschitz=0.1 * layer.bracket.upper) for layer in net], name="small"
+    )
+    check = one(tmp_path, told, small)
+    assert check.holds is False
+    assert check.exceeded == METHODS
+    found = read_theorem(tmp_path)
+    assert found.holds is False
+    assert answer(found.checks).startswith("VIOLATED: in 1 of 1 network ")
+    assert remarks(found.checks)[0].startswith("p, KO, N = 4, seed 1: error ")
+    assert "above paper " in remarks(found.checks)[0]
+
+
+def test_rounding_is_forgiven_and_no_more(tmp_path: Path) -> None:
+    layers = {"W": 1.0, "C": 4.0}
+    for place, beyond, holds in (("a", 0.5, True), ("b", 2.0, False)):
+        check = one(tmp_path / place, {"error": 49 * (1 + beyond * MEASURED), "layers": layers})
+        assert check.holds is holds
+        assert check.exceeded == (() if holds else ("composed",))
+
+
+def test_bounds_out_of_order_are_a_violation(tmp_path: Path) -> None:
+    check = one(tmp_path, {"error": 10.0, "layers": {"W": 1.0, "C": 4.0}})
+    mixed = replace(check, bounds={"paper": check.bounds["composed"], **_without(check, "paper")})
+    assert not mixed.exceeded
+    assert mixed.holds is False
+    assert "out of order" in remarks([mixed])[0]
+
+
+def _without(check: Check, method: str) -> dict[Any, Any]:
+    return {key: bound for key, bound in check.bounds.items() if key != method}
+
+
+# --- What is not known ---------------------------------------------------------------------------
+
+
+def test_an_unknown_constant_leaves_the_bound_open_and_says_so(tmp_path: Path) -> None:
+    told = {"error": 10.0, "layers": {"W": 1.0, "C": 4.0}}
+    sampled = Known("K", lipschitz=NormBracket(1.0, math.inf, how="sampled"))
+    alone = one(tmp_path / "a", told, Network([LAYERS[0], sampled, LAYERS[2]]))
+    assert alone.holds is None
+    assert known_by(alone) == set()
+    assert "'K': lipschitz has no upper end (sampled)" in alone.reason
+    assert answer([alone]).startswith("Not known")
+    whole = one(
+        tmp_path / "b",
+        told,
+        Network([LAYERS[0], sampled, LAYERS[2]], compositions=NET.compositions),
+    )
+    assert known_by(whole) == {"composed"}
+    assert whole.holds is True
+    assert "every bound that is known" in answer([whole])
+    assert any(each.startswith("No paper or minkowski bound of p") for each in remarks([whole]))
+    both = answer([whole, alone])
+    assert both.startswith("In 1 of 2 networks")
+    assert both.endswith("Of 1 network no bound can be told.")
+
+
+def test_a_layer_without_error_may_have_an_unknown_tail(tmp_path: Path) -> None:
+    net = Network([LAYERS[0], Known("K"), LAYERS[2]])
+    check = one(tmp_path, {"error": 3.0, "layers": {"W": 0.0, "C": 4.0}}, net)
+    assert totals(check)["composed"] == pytest.approx(4.0)
+    assert check.only_the_last
+
+
+def test_networks_without_error(tmp_path: Path) -> None:
+    exact = one(tmp_path / "a", {"error": 0.0, "layers": {"W": 0.0, "C": 0.0}})
+    lucky = one(tmp_path / "b", {"error": 0.0, "layers": {"W": 1.0, "C": 0.0}})
+    missed = one(tmp_path / "c", {"error": 1e-9, "layers": {"W": 0.0, "C": 0.0}})
+    assert (exact.holds, lucky.holds, missed.holds) == (True, True, False)
+    assert exact.looseness("composed") is None
+    assert lucky.looseness("composed") == math.inf
+    assert missed.looseness("composed") == 0
+    (group,) = read_theorem(tmp_path / "b").points[0].groups
+    assert group.looseness("composed") is None
+    assert answer([exact, lucky]) == "In all 2 networks the error stays within all three bounds."
+    assert "error of 2 networks is 0" in remarks([exact, lucky])[-1]
+
+
+LAYER_ERRORS = {"W": 1.0, "C": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (7, "theorem must be a mapping, got 7"),
+        ({"layers": LAYER_ERRORS}, "error must be a number >= 0, got None"),
+        ({"error": math.nan, "layers": LAYER_ERRORS}, "got nan"),
+        ({"error": -1, "layers": LAYER_ERRORS}, "got -1"),
+        ({"error": True, "layers": LAYER_ERRORS}, "got True"),
+        ({"error": 1.0}, "layers must be a mapping, got None"),
+        ({"error": 1.0, "layers": {"W": 1.0}}, "no entry for the learned layer 'C'"),
+        ({"error": 1.0, "layers": {**LAYER_ERRORS, "V": 1.0}}, "no layer 'V'"),
+        ({"error": 1.0, "layers": {"W": "1", "C": 4.0}}, "error of layer 'W' must be"),
+        ({"error": 1.0, "layers": {"W": math.inf, "C": 4.0}}, "error of layer 'W' must be"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_open_and_the_rest_is_judged(
+    tmp_path: Path, told: Any, said: str
+) -> None:
+    broken = Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told})
+    found = read(tmp_path, result(broken, row("KO", 16, 1.0, LAYER_ERRORS)))
+    assert [check.holds for check in found.checks] == [None, True]
+    assert said in found.checks[0].reason
+    assert found.holds is True
+    assert any(said in sentence for sentence in remarks(found.checks))
+    assert [group.judged == group.checks for group in found.points[0].groups] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("networks", "said"),
+    [
+        ({}, "no network of 'KO'"),
+        ([1], "no network of 'KO'"),
+        ({"KO": {"layers": []}}, "at least one layer"),
+        ({"KO": {"layer": []}}, "network of 'KO'"),
+        ({"KO": 3}, "network of 'KO'"),
+    ],
+)
+def test_a_cell_without_a_readable_network_is_open(
+    tmp_path: Path, networks: Any, said: str
+) -> None:
+    made = result(row("KO", 4, 1.0, LAYER_ERRORS), net=None, networks=networks)
+    (check,) = read(tmp_path, made).checks
+    assert check.holds is None
+    assert check.error == 1.0
+    assert said in check.reason
+
+
+def test_an_infinite_error_lies_above_every_bound(tmp_path: Path) -> None:
+    check = one(tmp_path, {"error": math.inf, "layers": LAYER_ERRORS})
+    assert check.holds is False
+    assert check.exceeded == METHODS
+
+
+# --- Over seeds ----------------------------------------------------------------------------------
+
+
+def test_groups_tell_means_and_the_worst_of_seeds(tmp_path: Path) -> None:
+    cells = [result(row("KO", 4, error, LAYER_ERRORS), pixels=6) for error in (49 / 2, 49 / 4, 98)]
+    cells.append(result(row("KO", 4, 1000.0, {"W": 1.0}), pixels=6))  # no bound: not in the means
+    (point,) = read(tmp_path, *cells).points
+    (group,) = point.groups
+    assert (len(group.checks), len(group.judged), group.held) == (4, 3, 2)
+    assert group.holds is point.holds is False
+    assert group.error == pytest.approx((49 / 2 + 49 / 4 + 98) / 3)
+    assert group.bound("composed") == pytest.approx(49)
+    loose = group.looseness("composed")
+    assert loose is not None
+    assert (loose.least, loose.mean, loose.worst) == pytest.approx((0.5, 6.5 / 3, 4))
+    assert point.pixels == 6
+
+
+def test_the_answer_counts_and_tells_the_range_of_real_tests(tmp_path: Path) -> None:
+    nets = {"KO": to_dict(NET), "FC": to_dict(Network([Learned("D", parameters=36)]))}
+    rows = [row("KO", n, 4.9 / n, {"W": 1 / n, "C": 4 / n}) for n in (1, 2)]
+    rows += [row("KO", 0, 24.5, LAYER_ERRORS), row("FC", 4, 5.0, {"D": 5.0})]
+    found = read(tmp_path, Result(rows=tuple(rows), detail={"networks": nets}))
+    assert answer(found.checks) == (
+        "In all 4 networks (1 of them before training) the error stays within all three bounds; "
+        "the tightest is loose by 2 to 10 times."
+    )
+    (said,) = remarks(found.checks)
+    assert said.startswith("In 1 network the last layer alone errs")
+    assert "before training" not in answer(found.checks[:2])
+    (share,) = shares(found.points[0])
+    assert share == "KO at N = 2: the composed bound is made of W 71.4%, C 28.6%."
+
+
+def test_what_is_missing_stands_in_the_notes(tmp_path: Path) -> None:
+    bare = Row(model="FC", n=4, metrics={"mse": 1.0})
+    other = Network([replace(LAYERS[0], lipschitz=8.0), *LAYERS[1:]])
+    cells = [
+        result(
+            *(row("KO", n, 1.0, LAYER_ERRORS) for n in (4, 16)), bare, notes=["K is sampled", 3]
+        ),
+        result(row("KO", 4, 1.0, LAYER_ERRORS), bare, net=other, notes=["K is sampled"]),
+    ]
+    (point,) = read(tmp_path, *cells, failed=["p"]).points
+    assert point.notes == (
+        "1 cell failed, not counted here; the first: no <luck>",
+        "KO: 1 of 4 rows are missing",
+        "KO: the true network's constants differ between seeds; samples are predicted from those "
+        "of the first",
+        "FC: 2 of 2 rows tell no errors of layers",
+        "K is sampled",
+    )
+    assert {group.model for group in point.groups} == {"KO"}
+    assert point.orders == ()
+    whole = read(tmp_path / "whole", cell(1), cell(2)).points[0]
+    assert whole.notes == ()
+
+
+def test_where_cells_differ_the_first_predicts_and_no_number_of_entries_is_told(
+    tmp_path: Path,
+) -> None:
+    rows = row("KO", 4, 1.0, LAYER_ERRORS), row("FC", 4, 9.0, {"D": 9.0})
+    cells = []
+    for pixels in (6, 7):
+        networks = {"KO": to_dict(NET), "FC": to_dict(dense(pixels))}
+        cells.append(Result(rows=rows, detail={"networks": networks, "pixels": pixels}))
+    (point,) = read(tmp_path, *cells).points
+    assert point.pixels is None
+    assert point.orders[0].strengths["paper"][1] == pytest.approx(6)
+    assert any(note.startswith("FC: the true network's constants differ") for note in point.notes)
+
+
+def test_stores_that_have_nothing_to_check_say_how_to_get_it(tmp_path: Path) -> None:
+    bare = Result(rows=(Row(model="KO", n=4, metrics={"mse": 1.0}),))
+    with pytest.raises(KoriskError, match="no row tells errors of layers; write `theorem: true`"):
+        read(tmp_path / "bare", bare)
+    with pytest.raises(KoriskError, match="no cell is finished yet"):
+        read_theorem(written(tmp_path / "none", {}))
+    with pytest.raises(KoriskError, match="no cell is finished yet"):
+        read_theorem(written(tmp_path / "failed", {}, failed=["p"]))
+    mixed = written(tmp_path / "mixed", {"told": [cell(1)], "bare": [bare]})
+    found = read_theorem(mixed)
+    assert ([point.name for point in found.points], found.untold) == (["told"], ("bare",))
+    assert read_theorem(mixed, point="told").untold == ()
+    with pytest.raises(KoriskError, match="no row of 'bare'"):
+        read_theorem(mixed, point="bare")
+    with pytest.raises(KoriskError, match="no point 'tol'; did you mean 'told'"):
+        read_theorem(mixed, point="tol")
+
+
+# --- The order of sample sizes -------------------------------------------------------------------
+
+
+def power(level: float, rate: float, sizes: tuple[int, ...] = (4, 16, 64, 256)) -> MeanCurve:
+    return MeanCurve(sizes, tuple(level * n**-rate for n in sizes))
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.0])
+def test_n_on_a_power_law_is_that_of_the_law(rate: float) -> None:
+    curve = power(2.0, rate)
+    for n in (4.5, 16, 17, 200, 255.9):
+        found = curve.needed(2.0 * n**-rate)
+        assert found.number == pytest.approx(n)
+        assert found.reached
+    assert curve.needed(2.0 * 3**-rate) == Needed(0, 4)
+    assert curve.needed(2.0 * 257**-rate) == Needed(256, math.inf)
+    assert not curve.needed(2.0 * 257**-rate).reached
+
+
+def test_a_target_counts_as_reached_where_the_error_stays_below_it() -> None:
+    dips = MeanCurve((4, 8, 16, 32), (1.0, 0.1, 0.4, 0.2))
+    assert 16 < (dips.needed(0.3).number or 0) < 32
+    assert not dips.needed(0.15).reached
+    assert dips.needed(1.0) == Needed(0, 4)
+    gone = MeanCurve((4, 8), (1.0, 0.0))
+    assert gone.needed(0.5) == Needed(8, 8)
+
+
+def test_which_n_is_certainly_the_smaller_one() -> None:
+    at_once, beyond = Needed(0, 4), Needed(256, math.inf)
+    assert at_once.before(Needed(5, 5))
+    assert not at_once.before(Needed(4, 4))  # it may be 4 as well
+    assert not at_once.before(at_once)
+    assert Needed(256, 256).before(beyond)  # which lies beyond 256
+    assert not Needed(300, 300).before(beyond)
+    assert not beyond.before(at_once)
+    assert Needed(5, 5).before(Needed(6, 6))
+    assert not Needed(6, 6).before(Needed(5, 5))
+
+
+def pair(first: MeanCurve, second: MeanCurve, nets: tuple[Network, Network] = (NET, NET)) -> Order:
+    (order,) = orders({"a": nets[0], "b": nets[1]}, {"a": first, "b": second})
+    return order
+
+
+def dense(parameters: int) -> Network:
+    return Network([Learned("D", parameters=parameters)])
+
+
+def test_two_power_laws_cross_where_algebra_says() -> None:
+    # 1 / N and 0.2 / sqrt N meet at N = 25, at the error 0.04.
+    order = pair(power(0.2, 0.5), power(1.0, 1.0), (dense(10), dense(20)))
+    (turn,) = order.crossovers
+    assert (turn.target, turn.n) == pytest.approx((0.04, 25))
+    assert turn.model == "b"
+    assert order.predicted("paper") == "a"
+    assert order.came_out("paper") is False
+    easy, hard = order.targets("a"), order.targets("b")
+    assert min(easy) > 0.04 > max(hard)
+    assert order.lowest == hard[-1] == pytest.approx(1 / 256)
+    assert order.rungs[-1].needed[0] == Needed(256, math.inf)
+    said = " ".join(order_sentences(order))
+    assert said.startswith(
+        "a should need fewer samples: its A p is smaller by 2 times (paper, minkowski, composed)."
+    )
+    assert "The order turns near 0.04: b needs about N = 25 there." in said
+    assert f"came out at {len(easy)} of {len(easy) + len(hard)} targets" in said
+    assert "Below 0.00391 neither got." in said
+
+
+def test_a_model_that_levels_off_is_passed_where_the_other_comes_below_its_level() -> None:
+    level = MeanCurve((4, 16, 64, 256), (0.2, 0.1, 0.1, 0.1))
+    order = pair(level, power(4.0, 1.0), (dense(10), dense(20)))
+    (turn,) = order.crossovers
+    assert (turn.target, turn.n) == pytest.approx((0.1, 40))
+    said = " ".join(order_sentences(order))
+    assert "b needed fewer, which a did not reach" in said
+
+
+def test_curves_apart_have_one_order_and_no_crossover() -> None:
+    order = pair(power(1.0, 1.0), power(3.0, 1.0), (dense(10), dense(20)))
+    assert order.crossovers == ()
+    assert len(order.targets("a")) == len(order.rungs)
+    assert order.came_out("composed") is True
+    said = " ".join(order_sentences(order))
+    assert "composed came out at all 12 targets" in said
+    hard = [rung.target for rung in order.rungs if not rung.needed[1].reached]
+    assert 0 < len(hard) < 12
+    assert f"a needed fewer, of which b did not reach {hard[0]:.3g} and below." in said
+    turned = pair(power(1.0, 1.0), power(3.0, 1.0), (dense(20), dense(10)))
+    assert turned.predicted("composed") == "b"
+    assert turned.came_out("composed") is False
+    assert "composed was reversed at all 12 targets" in " ".join(order_sentences(turned))
+
+
+def test_equal_curves_and_equal_networks_decide_nothing() -> None:
+    same = pair(power(1.0, 1.0), power(1.0, 1.0))
+    assert len(same.targets(None)) == len(same.rungs)
+    assert same.predicted("paper") is None
+    assert same.came_out("paper") is None
+    said = " ".join(order_sentences(same))
+    assert "A p is the same" in said
+    assert "it is open" in said
+    exact = pair(MeanCurve((4, 8), (0.0, 0.0)), MeanCurve((4, 8), (0.0, 0.0)))
+    assert exact.rungs == ()
+    assert "neither errs at all" in " ".join(order_sentences(exact))
+
+
+def test_models_measured_at_other_n_are_compared_as_far_as_that_goes() -> None:
+    # b was begun at 64 only, and is below every target there: a's N may be larger or smaller.
+    order = pair(power(1.0, 1.0), power(0.001, 1.0, (64, 256)), (dense(10), dense(20)))
+    decided = {rung.smaller for rung in order.rungs}
+    assert decided == {None, 1}
+    for rung in order.rungs:
+        assert (rung.smaller is None) == (rung.needed[0].lower <= 64)
+
+
+def test_the_prediction_in_ct_is_the_structural_factor() -> None:
+    side, norms = 32, (0.0384, 35.01)
+    known = Network(
+        [
+            Learned("W", parameters=45 * 30),
+            *(Known(name, lipschitz=each) for name, each in zip("KA", norms, strict=True)),
+            Known("ReLU", lipschitz=1.0),
+        ]
+    )
+    full = Network([Learned("D", parameters=side**2 * 45 * 30), Known("ReLU", lipschitz=1.0)])
+    order = pair(power(1, 1), power(2, 1), (known, full))
+    expected = structural_factor(H=side, filter_norm=norms[0], backprojection_norm=norms[1])
+    assert order.ratio("paper") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_strength_is_the_bound_over_log_n_by_n(method: Any) -> None:
+    n = 1000.0
+    assert strength(NET, method) == pytest.approx(
+        barron_bound(NET, n, method=method).total / (math.log(n) / n)
+    )
+    # Constants of someone's calibration and mismatches do not count: they are matched.
+    fitted = Network(
+        [
+            replace(LAYERS[0], kappa=3.0, C=2.0),
+            Known("K", lipschitz=2.0, mismatch=1.0),
+            LAYERS[2],
+        ],
+        compositions=NET.compositions,
+    )
+    assert strength(fitted, method) == pytest.approx(strength(NET, method))
+
+
+def test_strengths_that_are_not_known_are_said() -> None:
+    nameless = Network([Learned("W"), *LAYERS[1:]])
+    endless = Network([LAYERS[0], Known("K"), LAYERS[2]], compositions=NET.compositions)
+    counted = pair(power(1, 1), power(2, 1), (nameless, NET))
+    assert dict(counted.strengths) == {}
+    assert counted.came_out("paper") is None
+    assert "parameters is missing" in " ".join(order_sentences(counted))
+    order = pair(power(1, 1), power(2, 1), (dense(5), endless))
+    assert set(order.strengths) == {"composed"}
+    assert "By paper and minkowski nothing is predicted" in " ".join(order_sentences(order))
+
+
+def test_methods_that_disagree_are_told_apart() -> None:
+    # By products of constants the first layer of NET counts 36-fold, by the whole tail 25-fold.
+    order = pair(power(1, 1), power(2, 1), (NET, dense(290)))
+    strengths = {method: found[0] for method, found in order.strengths.items()}
+    expected = {"paper": 4 * 36 * 4 + 2 * 9, "minkowski": (12 + 3) ** 2, "composed": (10 + 3) ** 2}
+    assert strengths == pytest.approx(expected)
+    said = " ".join(order_sentences(order))
+    assert "By paper b should need fewer samples" in said
+    assert "By minkowski and composed a should need fewer samples" in said
+    assert "The order predicted by paper was reversed at all 12 targets." in said
+    assert "The order predicted by minkowski and composed came out at all 12 targets." in said
+    assert [order.came_out(method) for method in METHODS] == [False, True, True]
+
+
+def test_one_model_has_no_order_and_three_have_three(tmp_path: Path) -> None:
+    assert read(tmp_path / "one", cell(1, models=["KO"])).points[0].orders == ()
+    (point,) = read(tmp_path / "three", cell(1, models=["KO", "FC", "KO2"], mismatch=0.1)).points
+    assert [order.models for order in point.orders] == [("KO", "FC"), ("KO", "KO2"), ("FC", "KO2")]
+    assert point.orders[0].erring == (("KO", "K"),)
+    assert point.orders[1].predicted("paper") is None
+    assert "what known layers err by ('K' of KO) is not in it" in " ".join(
+        order_sentences(point.orders[0])
+    )
+
+
+def test_curves_are_of_trained_networks_with_errors() -> None:
+    rows = [("a", 0, 9.0), ("a", 16, 1.0), ("a", 4, 2.0), ("a", 64, math.nan), ("b", 4, math.inf)]
+    assert mean_curves(rows) == {"a": MeanCurve((4, 16), (2.0, 1.0))}
+
+
+def test_a_point_orders_by_its_own_means(tmp_path: Path) -> None:
+    nets = {"KO": to_dict(NET), "FC": to_dict(dense(10**6))}
+    cells = [
+        Result(
+            rows=tuple(
+                row(
+                    model,
+                    n,
+                    scale * factor / n,
+                    {"W": 1.0, "C": 1.0} if model == "KO" else {"D": 9},
+                )
+                for model, factor in (("KO", 1.0), ("FC", 8.0))
+                for n in (4, 16, 64)
+            ),
+            detail={"networks": nets},
+        )
+        for scale in (0.5, 1.5)
+    ]
+    point: PointTheorem = read(tmp_path, *cells).points[0]
+    (order,) = point.orders
+    # Means are 1 / N and 8 / N: for every target FC needs eight times as many.
+    both = [rung.needed for rung in order.rungs if all(each.number for each in rung.needed)]
+    assert both
+    for known, full in both:
+        assert (full.number or 0) / (known.number or 1) == pytest.approx(8)
+    assert order.came_out("composed") is True
+
+
+# --- The page of the docs ------------------------------------------------------------------------
+
+
+def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text()
+    assert (RUNGS, "For twelve targets" in page) == (12, True)
+    assert (MEASURED, "above a bound by a relative 10⁻⁴" in page) == (1e-4, True)
+    assert (COMPUTED, "may fail by 10⁻⁹" in page) == (1e-9, True)
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    scope: dict[str, Any] = {"error": 3.0, "pixels": 6, "error_of_w": 1.0}
+    scope["true_network"] = Network([LAYERS[0], LAYERS[1]])
+    exec(code, scope)
+    (check,) = read(tmp_path, scope["result"]).checks
+    assert check.looseness("composed") == pytest.approx(4 / 3)
+    assert read_theorem(tmp_path).points[0].notes == ("in words",)
