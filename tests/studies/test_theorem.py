@@ -11,7 +11,7 @@ import pytest
 from theorem_stores import LEARNED, SIDE, SIZES, cell, chain, measured, network, row, written, wrong
 
 from korisk.errors import KoriskError
-from korisk.studies.result import Result, Row
+from korisk.studies.result import LEFT_OUT, Result, Row
 from korisk.studies.theorem import PointTheorem, Theorem, read_theorem
 from korisk.studies.theorem_check import COMPUTED, MEASURED, Check
 from korisk.studies.theorem_order import (
@@ -593,3 +593,11 @@ def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
     (check,) = read(tmp_path, scope["result"]).checks
     assert check.looseness("composed") == pytest.approx(4 / 3)
     assert read_theorem(tmp_path).points[0].notes == ("in words",)
+
+
+def test_a_layer_that_holds_what_others_leave_out_does_not_change_the_prediction() -> None:
+    layers = [Learned("W", parameters=10), Known("K", lipschitz=3.0)]
+    plain = Network(layers)
+    with_rest = Network([*layers, Known(LEFT_OUT, lipschitz=1.0)])
+    for method in METHODS:
+        assert strength(with_rest, method) == strength(plain, method)

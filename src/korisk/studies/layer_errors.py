@@ -28,10 +28,10 @@ from korisk.networks import KnownOperatorNet
 from korisk.networks.refined import RefinedNet
 from korisk.operators import Composed, LinearOperator
 from korisk.problems.problem import Pairs, Truth
+from korisk.studies.result import LEFT_OUT
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
 from korisk.theory.network_file import to_dict
 
-LEFT_OUT = "left out"
 _SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal
 
 

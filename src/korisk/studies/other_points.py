@@ -1,4 +1,4 @@
-"""Points of studies beyond CT: MRI, advection and diffusion, and a network with two learned parts."""
+"""Points of studies beyond CT: MRI, advection and diffusion, a network with two learned parts."""
 
 from __future__ import annotations
 

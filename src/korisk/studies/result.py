@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+LEFT_OUT = "left out"  # a last layer that holds what no layer before it can account for
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One cell of a study: a point and a seed, with all its training set sizes inside.

@@ -18,6 +18,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from korisk.errors import KoriskError
+from korisk.studies.result import LEFT_OUT
 from korisk.theory import METHODS, Learned, Method, Network
 from korisk.theory.bound import evaluate
 
@@ -182,7 +183,14 @@ def orders(
 
 
 def strength(net: Network, method: Method) -> float:
-    """s of a network: its bound is s log N / N with matched constants."""
+    """s of a network: its bound is s log N / N with matched constants.
+
+    A last layer that only holds what the others leave out takes no part: the paper's factors grow
+    with the number of layers, and it is there for the measurement alone.
+    """
+    if net.names[-1] == LEFT_OUT and len(net) > 1:
+        kept = [part for part in net.compositions if part.last != LEFT_OUT]
+        net = Network(net.layers[:-1], compositions=kept, name=net.name)
     missing = [layer.name for layer in net.learned if layer.parameters is None]
     if missing:
         raise KoriskError(f"layer {missing[0]!r}: parameters is missing; count its weights")
