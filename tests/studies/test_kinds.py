@@ -267,6 +267,19 @@ def test_images_of_one_s_own_take_the_place_of_ellipses(folder: Path) -> None:
     assert untrained.metrics["mse"] < 1e-12  # every line was taken, whatever the images are
 
 
+def test_what_a_study_says_of_its_images_reaches_their_reading(folder: Path) -> None:
+    """Hounsfield units in a folder, patients in a table beside the file of the study."""
+    lines = ["file,patient"]
+    for number, path in enumerate(sorted(folder.rglob("*.npy"))):
+        np.save(path, np.load(path) * 2000 - 1000)
+        lines.append(f"{path.relative_to(folder)},P{number % 5}")
+    (folder.parent / "patients.csv").write_text("\n".join(lines))
+    images = {"path": folder.name, "unit": "HU", "patients": "patients.csv"}
+    content = with_images(folder, problem={"beam": "parallel", "images": images})
+    truth = run(Study(content, folder=folder.parent)).arrays["truth"].astype(float)
+    assert abs(truth.mean() - 1.0) < 0.2  # 0 HU is water, which is 1
+
+
 def test_other_images_are_another_study(folder: Path) -> None:
     before = Study(with_images(folder), folder=folder.parent)
     np.save(folder / "patient0" / "0.npy", np.eye(12, dtype=np.float32))

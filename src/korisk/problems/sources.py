@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -62,8 +62,13 @@ class FileSource(ImageSource):
 
     path: str
     fingerprint: str | None = None
+    pattern: str | None = None
     patients: str = "auto"
-    on_error: str = "stop"
+    on_error: Literal["stop", "skip"] = "stop"
+    crop: Literal["square", "pad"] = "square"
+    resample: Literal["area", "spline"] = "area"
+    unit: Literal["HU", "1/mm", "1/cm", "1/m", "plain"] | None = None
+    mu_water: float | None = None
     scale: float | None = None
 
     def read(self, side: int) -> ImageSet:
@@ -90,12 +95,18 @@ class FileSource(ImageSource):
 
 @lru_cache(maxsize=2)
 def _read(source: FileSource, side: int) -> ImageSet:
+    from korisk.problems.image_values import MU_WATER
     from korisk.problems.images import read_images
 
     return read_images(
         source.path,
         side=side,
+        pattern=source.pattern,
         patients=source.patients,
-        on_error=source.on_error,  # type: ignore[arg-type]
+        on_error=source.on_error,
+        crop=source.crop,
+        resample=source.resample,
+        unit=source.unit,
+        mu_water=MU_WATER if source.mu_water is None else source.mu_water,
         scale=source.scale,
     )

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-
 LEFT_OUT = "left out"  # a last layer that holds what no layer before it can account for
 
 

@@ -102,6 +102,9 @@ def _with_whole_path(content: dict[str, Any], folder: Path | None) -> dict[str, 
     assert isinstance(problem, dict)
     assert isinstance(images, dict)
     whole = {**images, "path": str((folder / path).resolve())}
+    table = images.get("patients")
+    if isinstance(table, str) and table.lower().endswith(".csv"):
+        whole["patients"] = str((folder / table).resolve())
     return {**content, "problem": {**problem, "images": whole}}
 
 

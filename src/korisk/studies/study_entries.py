@@ -31,8 +31,13 @@ class ImagesEntry(Spec):
     """Images of one's own: see docs/images.md."""
 
     path: str
-    patients: Literal["auto", "folder", "file"] = "auto"
+    pattern: str | None = None
+    patients: str = "auto"  # "auto", "folder", "file", "image", or a table's path
     on_error: Literal["stop", "skip"] = "stop"
+    crop: Literal["square", "pad"] = "square"
+    resample: Literal["area", "spline"] = "area"
+    unit: Literal["HU", "1/mm", "1/cm", "1/m", "plain"] | None = None
+    mu_water: float | None = None
     scale: float | None = None
 
 
@@ -198,6 +203,4 @@ def images_spec(images: ImagesEntry | None) -> dict[str, Any]:
     """What images of one's own add to the problem of a spec."""
     if images is None:
         return {}
-    if images.scale is not None:
-        _checks.real("images.scale", images.scale, above=0, remedy="give the value that becomes 1")
-    return {"population": "images", "images": images.model_dump(exclude_none=True)}
+    return {"population": "images", "images": images.model_dump(exclude_unset=True)}

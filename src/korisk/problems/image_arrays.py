@@ -1,0 +1,69 @@
+"""NumPy's own files as images: .npy, read as far as it is needed, and .npz."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk.errors import KoriskError, did_you_mean
+from korisk.problems.image_page import Page, full_scale, refuse_large, stack_of
+
+
+def read_npy(path: Path, member: str | None) -> Iterator[Page]:
+    """The slices of one array, which is mapped and not loaded."""
+    if member is not None:
+        raise KoriskError(
+            f"is one array, without members such as {member!r}; leave out ':{member}'"
+        )
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise KoriskError(f"is not a whole .npy file of numbers: {error}") from None
+    yield from _slices(array)
+
+
+def read_npz(path: Path, member: str | None) -> Iterator[Page]:
+    """The slices of the archive's only array, or of the one that is named."""
+    with zipfile.ZipFile(path) as archive:
+        inside = [name.removesuffix(".npy") for name in archive.namelist()]
+        chosen = _chosen(inside, member)
+        with archive.open(f"{chosen}.npy") as file:
+            version = np.lib.format.read_magic(file)
+            reader = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }.get(version)
+            if reader is None:
+                raise KoriskError(f"{chosen} is in version {version} of NumPy's format; save again")
+            shape, _, dtype = reader(file)
+    # The header decides before anything is unpacked: a few bytes can hold gigabytes of zeros.
+    count, rows, columns = stack_of(shape, f"the array {chosen!r}")
+    refuse_large(rows, columns, dtype.itemsize, at_once=count)
+    with np.load(path, allow_pickle=False) as arrays:
+        yield from _slices(arrays[chosen])
+
+
+def _chosen(inside: list[str], member: str | None) -> str:
+    if member is not None:
+        if member.strip("/") not in inside:
+            raise KoriskError(f"has no array {member!r}{did_you_mean(member, inside)}")
+        return member.strip("/")
+    if len(inside) != 1:
+        names = ", ".join(inside[:5]) or "none"
+        raise KoriskError(
+            f"must hold one array, got {len(inside)} ({names}); name one, as in FILE.npz:NAME"
+        )
+    return inside[0]
+
+
+def _slices(array: NDArray[Any]) -> Iterator[Page]:
+    count, rows, columns = stack_of(array.shape, "the array")
+    full = full_scale(array.dtype, "the array")
+    refuse_large(rows, columns, array.dtype.itemsize)
+    for values in array.reshape(count, rows, columns):
+        yield Page(np.asarray(values), count=count, full=full)

@@ -1,0 +1,555 @@
+"""Reading images: formats, units, patients, and files that cannot be read."""
+
+import csv
+import os
+import pickle
+import zlib
+from pathlib import Path
+from typing import Any
+
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+import pytest
+import tifffile
+from numpy.typing import NDArray
+from PIL import Image
+
+from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
+from korisk.problems import image_page
+from korisk.problems.images import ImageSet, read_images, relative
+
+RNG = np.random.default_rng(7)
+
+
+def picture(*shape: int) -> NDArray[np.float64]:
+    return RNG.uniform(0.1, 1, shape or (6, 6))
+
+
+def integers(dtype: Any, low: int, high: int, shape: tuple[int, ...] = (6, 6)) -> NDArray[Any]:
+    values = RNG.integers(low, high, shape).astype(dtype)
+    values.flat[0], values.flat[1] = low, high
+    return values
+
+
+# Formats
+
+
+def test_numpy_files_are_images_or_stacks(tmp_path: Path) -> None:
+    one, stack = picture(), picture(3, 6, 6)
+    np.save(tmp_path / "a.npy", one)
+    np.save(tmp_path / "b.NPY", np.asfortranarray(stack))
+    os.rename(tmp_path / "b.NPY.npy", tmp_path / "b.NPY")  # noqa: PTH104
+    np.savez_compressed(tmp_path / "c.npz", only=stack)
+    images = read_images(tmp_path)
+    assert images.files == ("a.npy", *(f"{n}#{i}" for n in ("b.NPY", "c.npz") for i in range(3)))
+    np.testing.assert_array_equal(images.images, np.array([one, *stack, *stack], np.float32))
+    assert images.images.dtype == np.float32
+    assert (images.unit, images.spacing, images.skipped) == ("plain", None, ())
+    assert len(images) == 7
+
+
+def test_pictures_are_fractions_of_their_types_maximum(tmp_path: Path) -> None:
+    eight, sixteen = integers(np.uint8, 0, 255), integers(np.uint16, 0, 65535)
+    signed, bits = integers(np.int16, 0, 32767), integers(bool, 0, 1)
+    Image.fromarray(eight).save(tmp_path / "a.png")
+    Image.fromarray(sixteen).save(tmp_path / "b.png")
+    Image.fromarray(np.stack([eight] * 3, axis=-1)).save(tmp_path / "c.png")  # grey, as colours
+    Image.fromarray(bits).save(tmp_path / "d.png")
+    tifffile.imwrite(tmp_path / "e.tif", signed)
+    tifffile.imwrite(tmp_path / "f.tiff", sixteen, compression="zlib")
+    tifffile.imwrite(tmp_path / "g.tif", eight, photometric="miniswhite")
+    tifffile.imwrite(tmp_path / "h.tif", (eight / 255).astype(np.float32))
+    images = read_images(tmp_path)
+    expected = [eight / 255, sixteen / 65535, eight / 255, bits, signed / 32767, sixteen / 65535]
+    expected += [1 - eight / 255, eight / 255]
+    np.testing.assert_allclose(images.images, np.array(expected), atol=1e-7)
+    np.testing.assert_array_equal(relative(images), images.images)
+    assert relative(images).flags.writeable
+    words = images.summary()
+    for scaling in ("divided by 255", "divided by 32767", "divided by 65535", "as they are"):
+        assert scaling in words
+
+
+def test_pages_of_a_tiff_are_images_and_previews_are_none(tmp_path: Path) -> None:
+    pages = integers(np.uint16, 0, 4095, (4, 6, 6))
+    with tifffile.TiffWriter(tmp_path / "pages.tif") as writer:
+        for page in pages:
+            writer.write(page, contiguous=False)
+        writer.write(pages[0][::2, ::2], subfiletype=1)
+    tifffile.imwrite(tmp_path / "volume.tif", pages, imagej=True, truncate=True)  # one header
+    images = read_images(tmp_path, scale=4095)
+    np.testing.assert_allclose(images.images, np.concatenate([pages, pages]) / 4095, atol=1e-7)
+    assert images.files[3] == "pages.tif#3"
+    assert "divided by scale = 4095" in images.summary()
+
+
+def test_signed_sixteen_bits_are_hounsfield_units_where_one_says_so(tmp_path: Path) -> None:
+    values = integers(np.int16, -2000, 3000)
+    tifffile.imwrite(tmp_path / "slice.tif", values)
+    with pytest.raises(KoriskError, match=r"slice.tif: has values below 0 .* -2000.*unit='HU'"):
+        read_images(tmp_path)
+    images = read_images(tmp_path, unit="HU", mu_water=0.02)
+    expected = np.where(values < -1000, 0, 0.02 * (1 + values / 1000.0))
+    np.testing.assert_allclose(images.images[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(relative(images)[0], expected / 0.02, rtol=1e-6)
+    assert images.unit == "1/mm"
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("1/mm", 1.0), ("1/cm", 0.1), ("1/m", 0.001)])
+def test_attenuation_in_other_units(tmp_path: Path, unit: Any, factor: float) -> None:
+    values = picture() - 0.2
+    np.save(tmp_path / "a.npy", values)
+    images = read_images(tmp_path, unit=unit)
+    np.testing.assert_allclose(images.images[0], np.clip(values, 0, None) * factor, rtol=1e-6)
+
+
+def test_hdf5_datasets_are_found_or_named(tmp_path: Path) -> None:
+    stack, one = picture(3, 6, 6), picture()
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["group/images"] = stack
+        file["weights"] = np.arange(5.0)
+    with h5py.File(tmp_path / "b.hdf5", "w") as file:
+        file["one"], file["two"] = one, stack
+    np.testing.assert_array_equal(read_images(tmp_path / "a.h5").images, np.float32(stack))
+    with pytest.raises(KoriskError, match=r"b.hdf5: must hold one dataset.*got 2 \(/one, /two\)"):
+        read_images(tmp_path / "b.hdf5")
+    named = read_images([f"{tmp_path}/b.hdf5:/one", f"{tmp_path}/b.hdf5:/two"])
+    np.testing.assert_array_equal(named.images, np.array([one, *stack], np.float32))
+    with pytest.raises(KoriskError, match=r"has no dataset '/on'; did you mean '/one'"):
+        read_images(f"{tmp_path}/b.hdf5:/on")
+    np.savez(tmp_path / "c.npz", one=one, two=stack)
+    with pytest.raises(KoriskError, match=r"c.npz: must hold one array, got 2 \(one, two\)"):
+        read_images(tmp_path / "c.npz")
+    np.testing.assert_array_equal(read_images(f"{tmp_path}/c.npz:one").images[0], np.float32(one))
+
+
+def test_lodopab_has_attenuation_and_patients(tmp_path: Path) -> None:
+    # mu_max of its paper: 3071 HU between air (0.02 1/m) and water (20 1/m).
+    mu_max = 3071 * (20 - 0.02) / 1000 + 20
+    data = picture(7, 10, 10).astype(np.float32)
+    folder = tmp_path / "ground_truth_train"
+    folder.mkdir()
+    for number, part in enumerate((data[:3], data[3:6], data[6:])):
+        with h5py.File(folder / f"ground_truth_train_{number:03}.hdf5", "w") as file:
+            filled = np.concatenate([part, np.zeros((3 - len(part), 10, 10), np.float32)])
+            file["data"] = filled
+    with h5py.File(tmp_path / "observation_train_000.hdf5", "w") as file:
+        file["data"] = picture(3, 5, 9)
+    ids = ["12", "7", "12", "12", "3", "7", "3"]
+    (tmp_path / "patient_ids_rand_train.csv").write_text("\n".join(ids) + "\n")
+    images = read_images(tmp_path)
+    np.testing.assert_allclose(images.images, data * mu_max / 1000, rtol=1e-6)
+    assert images.patients == tuple(ids)
+    assert images.unit == "1/mm"
+    assert images.spacing == (26.0, 26.0)
+    assert [each.file for each in images.skipped] == ["observation_train_000.hdf5"]
+    half = read_images(tmp_path, side=5)
+    assert half.spacing == (52.0, 52.0)
+    (tmp_path / "patient_ids_rand_train.csv").write_text("\n".join(ids[:5]))
+    with pytest.raises(KoriskError, match=r"one whole number a slice, from line 7 on .* got 5"):
+        read_images(tmp_path)
+    (tmp_path / "patient_ids_rand_train.csv").unlink()
+    assert set(read_images(tmp_path, limit=6).patients) == {"ground_truth_train"}
+
+
+# Sizes
+
+
+def test_mixed_sizes_are_named_or_brought_to_one(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", picture(8, 8))
+    np.save(tmp_path / "b.npy", picture(4, 4))
+    np.save(tmp_path / "c.npy", picture(8, 12))
+    with pytest.raises(KoriskError, match=r"8 x 8 in 2 images such as a.npy; 4 x 4 .*give side="):
+        read_images(tmp_path)
+    images = read_images(tmp_path, side=4)
+    stored = np.load(tmp_path / "c.npy")[:, 2:10]
+    np.testing.assert_allclose(images[2], stored.reshape(4, 2, 4, 2).mean(axis=(1, 3)), rtol=1e-6)
+    padded = read_images(tmp_path / "c.npy", side=12, crop="pad")
+    np.testing.assert_array_equal(padded[0][2:10], np.float32(np.load(tmp_path / "c.npy")))
+    assert padded[0][[0, 1, 10, 11]].max() == 0
+    windows = read_images(tmp_path, crop=(4, 6))
+    np.testing.assert_array_equal(windows[2], np.float32(np.load(tmp_path / "c.npy")[2:6, 3:9]))
+    with pytest.raises(KoriskError, match=r"c.npy: is 8 x 12 and would be squeezed to 4 x 4"):
+        read_images(tmp_path, side=4, crop="none")
+    curved = read_images(tmp_path, side=64, resample="spline").images
+    assert curved.min() >= 0
+
+
+def test_mixed_units_are_refused(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "ground_truth_test_000.hdf5", "w") as file:
+        file["data"] = picture(1, 6, 6)
+    np.save(tmp_path / "a.npy", picture())
+    with pytest.raises(KoriskError, match=r"of one unit, got 1/mm in ground.*, plain in a.npy"):
+        read_images(tmp_path)
+    with pytest.raises(KoriskError, match=r"in 1/mm, and unit='HU' says otherwise"):
+        read_images(tmp_path / "ground_truth_test_000.hdf5", unit="HU")
+    with pytest.raises(KoriskError, match="holds attenuation, and scale=2 is for plain values"):
+        read_images(tmp_path / "ground_truth_test_000.hdf5", scale=2)
+    assert read_images(tmp_path, unit="1/mm").unit == "1/mm"
+
+
+# Files that cannot be read
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A thousand images of ten patients, of which one is cut off."""
+    folder = tmp_path_factory.mktemp("thousand")
+    for patient in range(10):
+        (folder / f"p{patient}").mkdir()
+        for number in range(100):
+            np.save(folder / f"p{patient}" / f"{number:02}.npy", RNG.random((2, 2)))
+    broken = folder / "p3" / "41.npy"
+    broken.write_bytes(broken.read_bytes()[:-5])
+    return folder
+
+
+def test_a_corrupt_file_among_a_thousand_is_named(thousand: Path) -> None:
+    with pytest.raises(KoriskError, match=r"^p3/41.npy: is not a whole .npy file.*on_error='skip'"):
+        read_images(thousand)
+
+
+def test_a_corrupt_file_among_a_thousand_is_left_out_by_choice(thousand: Path) -> None:
+    seen = []
+    with pytest.warns(KoriskWarning, match=r"left out what cannot be read: 1, p3/41.npy \(is not"):
+        images = read_images(
+            thousand, on_error="skip", progress=lambda done, files: seen.append((done, files))
+        )
+    assert len(images) == 999
+    assert [each.file for each in images.skipped] == ["p3/41.npy"]
+    assert seen == [(done, 1000) for done in range(1, 1001)]
+    assert "Left out: 1, p3/41.npy" in images.summary()
+    assert "999 images of 2 x 2 pixels from 10 patients (99 to 100 each)" in images.summary()
+
+
+def broken_files() -> dict[str, tuple[bytes, str]]:
+    png = b"\x89PNG\r\n\x1a\n"
+    return {
+        "a.npy": (b"", "is empty"),
+        "b.npy": (b"\x93NUMPY" + bytes(20), "not a whole .npy file"),
+        "c.npy": (pickle.dumps([1]), "not a whole .npy file"),
+        "d.npz": (b"PK\x03\x04 nothing", "BadZipFile"),
+        "e.png": (b"GIF89a" + bytes(40), "is not a PNG file"),
+        "f.png": (png + bytes(4) + b"IHDR" + bytes([0, 0, 0, 6] * 2 + [8, 0]), "cannot be read"),
+        "g.tif": (b"II*\x00" + bytes(30), "cannot be read"),
+        "h.dcm": (bytes(200), "has no DICOM header"),
+        "i.dcm": (bytes(128) + b"DICM" + b"\xff" * 50, "cannot be read|without an image"),
+        "j.h5": (b"\x89HDF\r\n\x1a\n" + bytes(20), "cannot be read"),
+    }
+
+
+@pytest.mark.parametrize("name", list(broken_files()))
+def test_broken_files_of_every_kind_are_named_in_one_line(tmp_path: Path, name: str) -> None:
+    content, reason = broken_files()[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(KoriskError, match=reason) as caught:
+        read_images(tmp_path / name)
+    assert str(caught.value).startswith(f"{name}: ")
+    assert "\n" not in str(caught.value)
+
+
+def odd_arrays() -> dict[str, tuple[Any, str]]:
+    spoiled = picture()
+    spoiled[2, 3] = np.nan
+    return {
+        "nan": (spoiled, "has 1 values that are NaN or infinite"),
+        "beyond": (picture() * 1e39, "values beyond 3e38"),
+        "flat": (np.full((6, 6), 0.5), "is 0.5 everywhere"),
+        "negative": (picture() - 5, "has values below 0"),
+        "four": (picture(2, 2, 6, 6), "must have 2 axes"),
+        "colours": (picture(6, 6, 3), "colours in the last axis"),
+        "none": (np.zeros((0, 6, 6)), "holds no image"),
+        "line": (picture(1, 6), "is 1 x 6, too small"),
+        "complex": (picture() + 1j, "holds complex128; save real numbers"),
+        "texts": (np.array([["a", "b"], ["c", "d"]]), "holds <U1; save real numbers"),
+        "wide": (integers(np.int32, 0, 70000), "beyond 16 bits.*say scale="),
+    }
+
+
+@pytest.mark.parametrize("name", list(odd_arrays()))
+def test_arrays_that_are_no_images_are_named(tmp_path: Path, name: str) -> None:
+    array, reason = odd_arrays()[name]
+    np.save(tmp_path / "odd.npy", array)
+    with pytest.raises(KoriskError, match=f"^odd.npy: .*{reason}"):
+        read_images(tmp_path)
+
+
+def test_a_page_that_shows_nothing_is_left_out_alone_and_a_broken_file_whole(
+    tmp_path: Path,
+) -> None:
+    stack = picture(4, 6, 6)
+    stack[2] = 0
+    np.save(tmp_path / "a.npy", stack)
+    pages = picture(4, 30, 30)
+    tifffile.imwrite(tmp_path / "b.tif", pages, compression="zlib", photometric="minisblack")
+    with tifffile.TiffFile(tmp_path / "b.tif") as file:
+        last = file.pages[3].dataoffsets[0]
+    content = bytearray((tmp_path / "b.tif").read_bytes())
+    content[last : last + 40] = bytes(40)
+    (tmp_path / "b.tif").write_bytes(content)
+    with pytest.warns(KoriskWarning, match=r"cannot be read: 2, a.npy#2 .is 0 everywhere"):
+        images = read_images(tmp_path, on_error="skip")
+    assert images.files == ("a.npy#0", "a.npy#1", "a.npy#3")
+    assert images.skipped[1].file == "b.tif"
+
+
+def test_pictures_in_colour_are_refused(tmp_path: Path) -> None:
+    colours = integers(np.uint8, 0, 255, (6, 6, 3))
+    Image.fromarray(colours).save(tmp_path / "a.png")
+    tifffile.imwrite(tmp_path / "b.tif", colours, photometric="rgb")
+    veiled = np.full((6, 6, 4), 9, np.uint8)
+    Image.fromarray(veiled).save(tmp_path / "c.png")
+    for name, reason in (("a.png", "colours"), ("b.tif", "colours"), ("c.png", "transparent")):
+        with pytest.raises(KoriskError, match=f"{name}: .*{reason}.*save it in grey"):
+            read_images(tmp_path / name)
+
+
+def test_a_compressed_tiff_without_its_codec_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", picture(), compression="zlib")
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
+
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", missing)
+    with pytest.raises(
+        KoriskError, match=r"a.tif: is compressed as \w+, .*pip install imagecodecs"
+    ):
+        read_images(tmp_path)
+
+
+def test_nothing_left_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KoriskError, match=r"no images were found \(other files: none\)"):
+        read_images(tmp_path)
+    (tmp_path / "a.nii").write_bytes(b"x")
+    with pytest.raises(KoriskError, match=r"other files: 1 .nii\); what is read: .npy"):
+        read_images(tmp_path)
+    (tmp_path / "b.npy").write_bytes(b"")
+    with pytest.raises(
+        KoriskError, match=r"no image is left of 1 files; left out: 1, b.npy \(is e"
+    ):
+        read_images(tmp_path, on_error="skip")
+    with pytest.raises(KoriskError, match=r"a.nii: is none of the kinds"):
+        read_images(tmp_path / "a.nii")
+    with pytest.raises(KoriskError, match=r"that match '\*.png' were found"):
+        read_images(tmp_path, pattern="*.png")
+    with pytest.raises(KoriskError, match="missing': does not exist"):
+        read_images(tmp_path / "missing")
+    with pytest.raises(KoriskError, match="empty list"):
+        read_images([])
+
+
+def test_huge_images_are_refused_by_their_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (200_000).to_bytes(4, "big") * 2
+    header = b"IHDR" + size + bytes([8, 0, 0, 0, 0])
+    checksum = zlib.crc32(header).to_bytes(4, "big")
+    png = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + header + checksum
+    (tmp_path / "a.png").write_bytes(png)
+    with pytest.raises(KoriskError, match=r"200,000 x 200,000 pixels would take .* GiB"):
+        read_images(tmp_path)
+    (tmp_path / "a.png").unlink()
+    np.savez_compressed(tmp_path / "b.npz", np.zeros((100, 100, 100), np.uint8))
+    monkeypatch.setattr(image_page, "_SMALL", 0)
+    monkeypatch.setattr(image_page, "free_memory", lambda _: 10**6)
+    with pytest.raises(KoriskError, match=r"b.npz: 100 images of 100 x 100 pixels would take"):
+        read_images(tmp_path)
+    (tmp_path / "b.npz").unlink()
+    np.save(tmp_path / "c.npy", picture(50, 40, 40))
+    monkeypatch.setattr(image_page, "free_memory", lambda _: 2 * 10**5)
+    with pytest.raises(KoriskError, match=r"c.npy#0: with it, 50 images take .*give side="):
+        read_images(tmp_path, on_error="skip")
+    assert len(read_images(tmp_path, limit=2)) == 2
+
+
+# Folders
+
+
+def test_folders_are_searched_in_one_order_and_loops_end(tmp_path: Path) -> None:
+    for name in ("p2/s1/b.npy", "p2/s1/a.npy", "p10/x.npy", "z.npy", ".hidden/a.npy", "p2/.h.npy"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        np.save(tmp_path / name, picture())
+    (tmp_path / ".DS_Store").write_bytes(b"x")
+    (tmp_path / "p2" / "Thumbs.db").write_bytes(b"x")
+    (tmp_path / "folder.png").mkdir()
+    np.save(tmp_path / "folder.png" / "in.npy", picture())
+    (tmp_path / "p10" / "loop").symlink_to(tmp_path, target_is_directory=True)
+    images = read_images(tmp_path)
+    order = ("folder.png/in.npy", "p10/x.npy", "p2/s1/a.npy", "p2/s1/b.npy", "z.npy")
+    assert images.files == order
+    assert images.patients == ("folder.png", "p10", "p2", "p2", ".")
+    assert read_images(tmp_path, pattern="b*.npy").files == ("p2/s1/b.npy",)
+    assert read_images(tmp_path, pattern="p2/*").files == order[2:4]
+    (tmp_path / "p10" / "loop").unlink()
+    twice = read_images([tmp_path / "p2", tmp_path / "p2" / "s1" / "a.npy", tmp_path / "p10"])
+    assert twice.files == ("p2/s1/a.npy", "p2/s1/b.npy", "p10/x.npy")
+    (tmp_path / "p2" / "gone.npy").symlink_to(tmp_path / "nowhere.npy")
+    with pytest.raises(KoriskError, match=r"p2/gone.npy: is a link that leads nowhere"):
+        read_images(tmp_path)
+
+
+def test_a_folder_that_cannot_be_opened_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "a.npy", picture())
+    walk = os.walk
+
+    def closed(top: Any, onerror: Any, **options: Any) -> Any:
+        onerror(PermissionError(13, "Permission denied", str(tmp_path / "shut")))
+        return walk(top, onerror=onerror, **options)
+
+    monkeypatch.setattr(os, "walk", closed)
+    with pytest.raises(KoriskError, match=r"^shut: cannot be opened: permission denied"):
+        read_images(tmp_path)
+    with pytest.warns(KoriskWarning, match="shut"):
+        assert len(read_images(tmp_path, on_error="skip")) == 1
+
+
+def test_the_extra_is_named_where_a_package_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.fromarray(integers(np.uint8, 0, 255)).save(tmp_path / "a.png")
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(image_page, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"reading PNG needs PIL.Image.*'korisk\[io\]'"):
+        read_images(tmp_path, on_error="skip")
+
+
+# Patients
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clinic")
+    for name in ("ann/1.npy", "ann/2.npy", "bob/1.npy"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        np.save(folder / name, picture(2, 6, 6))
+    return folder
+
+
+def test_patients_by_folder_file_image_function_mapping_and_table(clinic: Path) -> None:
+    def named(rule: Any) -> tuple[str, ...]:
+        return read_images(clinic, patients=rule).patients
+
+    files = ("ann/1.npy", "ann/2.npy", "bob/1.npy")
+    assert named("auto") == named("folder") == ("ann",) * 4 + ("bob",) * 2
+    assert named("file") == tuple(name for name in files for _ in range(2))
+    assert named("image") == tuple(f"{name}#{page}" for name in files for page in range(2))
+    assert named(lambda name: name[-1]) == ("0", "1") * 3
+    table = {"ann/1.npy": 5, "ann/2.npy": 6, "bob/1.npy": 5, "bob/1.npy#1": 7}
+    assert named(table) == ("5", "5", "6", "6", "5", "7")
+    path = clinic / "whose.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("file", "patient"), *table.items()])
+    assert named(path) == named(str(path)) == named(table)
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("nobody", "patients must be one of auto, folder, file, image, a function"),
+        ({"ann/1.npy": "a"}, "says nothing of 4 of 6 images, the first is ann/2.npy#0"),
+        (lambda _: "", "ann/1.npy#0: must have a patient, got ''"),
+        ("gone.csv", "gone.csv: no such file"),
+    ],
+)
+def test_patients_that_cannot_be_named_are_told(clinic: Path, rule: Any, reason: str) -> None:
+    with pytest.raises(KoriskError, match=reason):
+        read_images(clinic, patients=rule)
+
+
+def test_a_table_of_patients_must_be_whole_and_without_contradiction(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", picture())
+    table = tmp_path / "whose.csv"
+    table.write_text("file;patient\na.npy;x\n")
+    with pytest.raises(KoriskError, match="line 2: must have a file and a patient"):
+        read_images(tmp_path, patients=table)
+    table.write_text("file,patient\na.npy,x\na.npy,y\n")
+    with pytest.raises(KoriskError, match=r"line 3: a.npy is of 'y' here and of 'x' above"):
+        read_images(tmp_path, patients=table)
+
+
+def test_the_same_image_under_two_patients_is_told(clinic: Path, tmp_path: Path) -> None:
+    for name in ("ann/1.npy", "bob/copy.npy"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes((clinic / "ann" / "1.npy").read_bytes())
+    with pytest.warns(KoriskWarning, match=r"bob/copy.npy#0 and ann/1.npy#0 are the same image"):
+        read_images(tmp_path)
+    read_images(tmp_path, patients={"ann/1.npy": "x", "bob/copy.npy": "x"})
+
+
+# The set
+
+
+def test_a_set_is_indexed_and_cannot_be_changed(clinic: Path) -> None:
+    images = read_images(clinic)
+    assert images[1].shape == (6, 6)
+    part = images[[4, 1]]
+    assert isinstance(part, ImageSet)
+    np.testing.assert_array_equal(part.images, images.images[[4, 1]])
+    assert part.patients == ("bob", "ann")
+    assert part.files == (images.files[4], images.files[1])
+    assert len(images[2:5]) == 3
+    assert images[np.array([p == "bob" for p in images.patients])].files == images.files[4:]
+    with pytest.raises(ValueError, match="read-only"):
+        images.images[0] = 0
+    assert len(read_images(clinic, limit=3)) == 3
+    assert len(images[:0]) == 0
+    assert "0 images" in images[:0].summary()
+
+
+def test_the_fingerprint_is_of_contents_patients_and_settings(clinic: Path, tmp_path: Path) -> None:
+    base = read_images(clinic).fingerprint
+    moved = tmp_path / "elsewhere"
+    for path in sorted(clinic.rglob("*.npy")):
+        copy = moved / path.relative_to(clinic)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(path.read_bytes())
+    assert read_images(moved).fingerprint == base
+    others = [
+        read_images(clinic, side=3),
+        read_images(clinic, crop="pad"),
+        read_images(clinic, resample="spline"),
+        read_images(clinic, patients="file"),
+        read_images(clinic, scale=2),
+        read_images(clinic, unit="1/mm"),
+        read_images(clinic, unit="1/mm", mu_water=0.02),
+        read_images(clinic, limit=5),
+        read_images(clinic)[::-1],
+    ]
+    values = np.load(moved / "ann" / "1.npy")
+    values[0, 0, 0] += 1e-9
+    np.save(moved / "ann" / "1.npy", values)
+    prints = [base, read_images(moved).fingerprint, *(each.fingerprint for each in others)]
+    assert len(set(prints)) == len(prints)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ({"side": 1}, "side must be a whole number from 2"),
+        ({"on_error": "ignore"}, "on_error must be one of stop, skip"),
+        ({"resample": "cubic"}, "resample must be one of area, spline"),
+        ({"unit": "mm"}, "unit must be one of HU"),
+        ({"mu_water": 0}, "mu_water must be a finite number > 0"),
+        ({"scale": -1}, "scale must be a finite number > 0"),
+        ({"scale": 2, "unit": "HU"}, "scale= is for plain values"),
+        ({"limit": 0}, "limit must be a whole number >= 1"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_read(
+    tmp_path: Path, option: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(KoriskError, match=reason):
+        read_images(tmp_path / "missing", **option)
+
+
+def test_relative_wants_a_set() -> None:
+    with pytest.raises(KoriskError, match="images must be an ImageSet, got list"):
+        relative([])  # type: ignore[arg-type]
