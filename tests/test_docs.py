@@ -221,6 +221,20 @@ def test_training_in_the_kept_rigorous_sweeps_is_nowhere_worse_than_none() -> No
     assert all(each["worst_training"] <= 1.01 for each in findings)
 
 
+def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
+    results = kept("problems_h200.json")
+    page = (ROOT / "docs" / "problems.md").read_text()
+    lines = list(benchmark("problems").tables(results))
+    assert len(lines) > 30
+    for row in lines:
+        assert row in page
+    studies = results["studies"].values()
+    networks = [point["theorem"] for study in studies for point in study["points"].values()]
+    assert all(told["held"] == told["networks"] for told in networks)
+    count = sum(told["networks"] for told in networks)
+    assert f"{count} networks" in (ROOT / "docs" / "check.md").read_text()
+
+
 def test_the_study_of_the_docs_is_read(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "study.md").read_text()
     (content,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)

@@ -3,8 +3,10 @@
 The theorem speaks of a target u_L o ... o u_1 and errs by e_l(z) = u_l(z) - û_l(z), where z is what
 the network has made of the input by then. For ReLU(B W x), or without the ReLU, with B known:
 
-- W: (W* - W) x, with W* the true weights where the problem knows them, or else those that fit the
-  test set best, which is the best that any training can come to.
+- W: (W* - W) x, with W* the true weights where the problem knows them, or else the least-squares
+  weights of the test set. The theorem holds for any W*; these are near the best there are, and a
+  fit with the ReLU inside, which can follow the test images closer, would stand further from
+  every trained network.
 - Each operator of B that is not the true one, applied to what comes to it: its mismatch.
 - "left out": a last layer whose true map adds y - f*(x) to its input, f* the network with true
   layers, and whose estimate adds nothing: noise, and what such a network cannot do. Its constant
