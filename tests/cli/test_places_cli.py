@@ -274,3 +274,49 @@ def test_loading_the_batch_systems_leaves_ctrl_c_alone() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+HEAT = """
+name: heat
+problem: {kind: heat, points: 8}
+points: [{name: exact}, {name: wrong, assumed: 0.02}]
+sizes: [2, 4]
+seeds: [1, 2]
+pools: {validation: 4, test: 4}
+"""
+
+
+def test_of_other_kinds_than_ct_a_dry_run_tells_the_time_once_a_cell_has_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, out = tmp_path / "heat.yaml", tmp_path / "out"
+    study.write_text(HEAT)
+    asked = ("run", study, "--out", out, "--dry-run")
+    assert korisk(*asked) == 0
+    assert "4 to do of a kind whose time is not known" in capsys.readouterr().out
+    assert korisk(*asked, "--json") == 0
+    before = json.loads(capsys.readouterr().out)
+    assert before["to_do"] == {
+        **{"cells": 4, "of_unknown_time": 4, "seconds": None},
+        "workers": before["to_do"]["workers"],
+    }
+    study.write_text(HEAT.replace("seeds: [1, 2]", "seeds: [1]"))
+    assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu") == 0
+    study.write_text(HEAT)
+    capsys.readouterr()
+    assert korisk(*asked, "--device", "cpu", "--json") == 0
+    after = json.loads(capsys.readouterr().out)
+    assert after["to_do"]["cells"] == 2
+    assert after["to_do"]["of_unknown_time"] == 0
+    assert after["to_do"]["seconds"] > 0
+
+
+def test_commands_that_know_ct_alone_say_so_of_other_kinds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "heat.yaml"
+    study.write_text(HEAT)
+    assert korisk("cost", study) == 2
+    assert "knows CT with ellipses alone" in capsys.readouterr().err
+    assert korisk("train", study, "--point", "exact") == 2
+    assert "is for kind ct, got kind heat" in capsys.readouterr().err

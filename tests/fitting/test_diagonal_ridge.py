@@ -279,3 +279,17 @@ def test_what_does_not_fit_together_is_refused() -> None:
     training = DiagonalRidge(tail(), inputs, targets).training(4)
     with pytest.raises(KoriskError, match="penalty= or a scorer"):
         training.fit()
+
+
+def test_a_perfect_fit_has_an_error_of_zero_and_a_lambda() -> None:
+    """Its quadratic form leaves rounding of either sign, from which no lambda could be chosen."""
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.rand(40, 6, generator=generator, dtype=torch.float64)
+    tail = Matrix(torch.rand(5, 6, generator=generator, dtype=torch.float64))
+    true = torch.rand(6, generator=generator, dtype=torch.float64)
+    targets = tail(inputs * true)
+    ridge = DiagonalRidge(tail, inputs, targets, relu=False, gram=tail_gram(tail))
+    fit = ridge.training(40).fit(scorer=Scorer(inputs, targets))
+    assert fit.choice is not None
+    assert all(score >= 0 for _, score in fit.choice.tried)
+    torch.testing.assert_close(fit.weights, true, rtol=1e-5, atol=1e-5)

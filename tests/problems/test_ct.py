@@ -1,5 +1,6 @@
 """CT pools and scanners against ndimage, the released results and the operators themselves."""
 
+import math
 import subprocess
 import sys
 from typing import Any, cast, get_args
@@ -349,3 +350,41 @@ def test_the_released_test_set_cannot_be_trained_on() -> None:
             test=2,
             population="released",
         )
+
+
+# --- Limited angle -------------------------------------------------------------------------------
+
+
+def test_an_arc_takes_the_first_views_of_the_whole_scan() -> None:
+    whole = CtScanner(side=8, views=18, bins=12, beam="parallel")
+    part = CtScanner(side=8, views=12, bins=12, beam="parallel", arc=120.0)
+    images = torch.rand(2, 8, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(part.projector()(images), whole.projector()(images)[:, :12])
+
+
+def test_a_fan_s_arc_has_both_ends() -> None:
+    geometry = CtScanner(side=8, views=7, bins=12, beam="fan", arc=120.0).geometry
+    degrees = np.degrees(geometry.angle_array)
+    np.testing.assert_allclose(degrees, np.arange(0, 121, 20), atol=1e-9)
+
+
+def test_an_arc_of_half_a_turn_is_the_scan_without_one() -> None:
+    for beam in ("parallel", "fan"):
+        plain = CtScanner(side=8, views=7, bins=12, beam=beam)
+        named = CtScanner(side=8, views=7, bins=12, beam=beam, arc=180.0)
+        assert plain.geometry == named.geometry
+
+
+@pytest.mark.parametrize(
+    ("beam", "arc", "words"),
+    [
+        ("parallel", 0.0, "arc must be"),
+        ("parallel", 180.5, "at most 180"),
+        ("fan", 361.0, "at most 360"),
+        ("fan", math.nan, "arc must be"),
+        ("surrogate", 90.0, "arc belongs to"),
+    ],
+)
+def test_arcs_that_no_scan_has_are_refused(beam: Beam, arc: float, words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        CtScanner(side=8, views=7, bins=8, beam=beam, arc=arc)

@@ -184,7 +184,7 @@ def test_the_curves_have_plans_of_every_kind() -> None:
     refusals = " ".join(answer.get("refusal", "") for answer in found)
     assert "worse than all that was measured" in refusals
     assert "give the one that you want to reach" in refusals
-    assert any(plan_module._again_missed(made("rises"), goal) for goal in (0.4, 0.45))
+    assert any(plan_module.again_missed(made("rises"), goal) for goal in (0.4, 0.45))
 
 
 def test_constants_come_from_python(page: "Page", monkeypatch: pytest.MonkeyPatch) -> None:

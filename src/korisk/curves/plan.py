@@ -115,7 +115,7 @@ class Plan:
         return self._by(TAIL * self._counted), self._by((1 - TAIL) * self._counted)
 
     def _by(self, p: float) -> int:
-        found = _when(self.forecast, self.goal, p, start=_again_missed(self.forecast, self.goal))
+        found = _when(self.forecast, self.goal, p, start=again_missed(self.forecast, self.goal))
         return self.forecast.horizon if found is None else found
 
     @cached_property
@@ -217,7 +217,7 @@ def _by_posterior(made: Forecast, goal: float) -> Answer:
     reach = float(made.posterior.probability(_doublings(made), goal).max())
     if reach < LEAST_REACH:
         return None, math.inf, math.inf, reach
-    start = _again_missed(made, goal)
+    start = again_missed(made, goal)
     lower = _or_infinite(_when(made, goal, TAIL, start))
     upper = _when(made, goal, 1 - TAIL, start) if reach > 1 - TAIL else None
     samples = _when(made, goal, MIDDLE * _futures(made, goal, lower), start)
@@ -245,7 +245,7 @@ def _when(made: Forecast, goal: float, p: float, start: int | None) -> int | Non
     return made.first(lambda n: made.posterior.probability(n, goal) >= p, start=start)
 
 
-def _again_missed(made: Forecast, goal: float) -> int | None:
+def again_missed(made: Forecast, goal: float) -> int | None:
     """Where the search must begin, if the pilot meets the target, rises, and misses it again.
 
     The first time does not count then; the answer lies beyond the last measured miss.
@@ -258,7 +258,7 @@ def _again_missed(made: Forecast, goal: float) -> int | None:
 
 def _by_band(made: Forecast, goal: float) -> Answer:
     """Read N off the fitted curve and its band; the chance still comes from the posterior."""
-    start = _again_missed(made, goal)
+    start = again_missed(made, goal)
     samples = made.first(lambda n: made.middle(n) <= goal, start=start)
     lower = made.first(lambda n: made.band(n)[0] <= goal, start=start)
     upper = made.first(lambda n: made.band(n)[1] <= goal, start=start)

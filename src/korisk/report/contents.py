@@ -22,7 +22,7 @@ from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, Unit, suggested_un
 from korisk.errors import KoriskError
 from korisk.studies.reproduction import Sweep, sweeps
 from korisk.studies.result import Row, Task
-from korisk.studies.results import Crossing, crossing
+from korisk.studies.results import Crossing, crossing, group_of
 from korisk.studies.store import Cell, Failure, FlatRow, Store, store_path
 from korisk.studies.study import PROTOCOLS, Study
 
@@ -144,7 +144,7 @@ class Contents:
     def sweeps(self) -> list[Sweep]:
         """The points that are sweeps of the paper's kind, KO against FC in CT."""
         drawable = {point.name for point in self.points if _is_sweep(point)}
-        return sweeps(row for row in self.rows if row.task.point in drawable)
+        return sweeps(row for row in self.rows if group_of(row.task) in drawable)
 
     @cached_property
     def crossings(self) -> dict[str, Crossing]:
@@ -163,9 +163,9 @@ def read_contents(path: str | PathLike[str]) -> Contents:
         waiting = [task for task in asked or () if task.key not in tried]
         names = dict.fromkeys(
             [
-                *(cell.task.point for cell in cells),
-                *(failure.task.point for failure in failures),
-                *(task.point for task in waiting),
+                *(group_of(cell.task) for cell in cells),
+                *(group_of(failure.task) for failure in failures),
+                *(group_of(task) for task in waiting),
             ]
         )
         points = tuple(_point(store, name, cells, failures, waiting) for name in names)
@@ -204,9 +204,9 @@ def _asked(study: Mapping[str, Any]) -> list[Task] | None:
 def _point(
     store: Store, name: str, cells: list[Cell], failures: list[Failure], waiting: list[Task]
 ) -> Point:
-    own = tuple(cell for cell in cells if cell.task.point == name)
-    failed = tuple(failure for failure in failures if failure.task.point == name)
-    lacking = [task for task in waiting if task.point == name]
+    own = tuple(cell for cell in cells if group_of(cell.task) == name)
+    failed = tuple(failure for failure in failures if group_of(failure.task) == name)
+    lacking = [task for task in waiting if group_of(task) == name]
     tasks = [
         *(cell.task for cell in own),
         *(failure.task for failure in failed),

@@ -18,7 +18,7 @@ from korisk.errors import KoriskError
 from korisk.report.contents import Contents, Point
 from korisk.studies.export import Value
 from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, verdicts
-from korisk.studies.results import LEAST_SIZES, Crossing, mean_at
+from korisk.studies.results import LEAST_SIZES, Crossing, group_of, mean_at
 from korisk.studies.study import PROTOCOLS
 from korisk.theory import Footprint, RiskLine
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
@@ -381,7 +381,7 @@ def cells_table(contents: Contents) -> ReportTable:
         ),
         rows=tuple(
             (
-                *(each.task.point, each.task.seed, each.row.model, each.row.n),
+                *(group_of(each.task), each.task.seed, each.row.model, each.row.n),
                 *(_number(each.row.metrics.get(name)) for name in metrics),
                 *(_number(each.row.detail.get(name)) for name in told),
             )

@@ -30,6 +30,7 @@ _FETCH = 60.0  # seconds after which to look whether a result's worker is still 
 _QUIET_WAIT = 2.0  # seconds without a worker before that is said
 _SLOW_START = 30.0  # the same where workers are there and load what they need
 _STARTS = 4  # workers in a row that may be lost before they have greeted
+_RESTART = 60.0  # seconds for a worker to be started anew
 _RENEWAL = 30.0  # seconds between two looks after lost jobs
 _CANCELLED = (CancelledError, asyncio.CancelledError)  # distributed's has been either
 
@@ -42,6 +43,7 @@ class _Hand:
     future: Any = None  # of its greeting or its cell
     process: str = ""  # once it has greeted
     fit: bool = True  # unless it lacks a GPU that is asked for
+    stuck: bool = False  # with a cell that took too long, and nobody can end it
     task: Task | None = None
     point: str | None = None  # of its last task, for which it may keep things
     started: str = ""
@@ -54,7 +56,14 @@ class DaskPool:
     """The workers of a cluster, and the loop that feeds them. It alone touches the book."""
 
     def __init__(
-        self, tasks: Queue, work: Work, book: Book, cluster: Cluster, attempts: int
+        self,
+        tasks: Queue,
+        work: Work,
+        book: Book,
+        cluster: Cluster,
+        attempts: int,
+        *,
+        timeout: float | None = None,
     ) -> None:
         self._queue = tasks
         self._work = pickled(work)
@@ -62,6 +71,7 @@ class DaskPool:
         self._cluster = cluster
         self._client = cluster.client
         self._attempts = attempts
+        self._timeout = timeout
         self._deaths: dict[str, int] = {}  # of workers, by the key of the cell they had
         self._hands: dict[str, _Hand] = {}  # by address
         self._by_key: dict[str, _Hand] = {}  # by the key of the future they have
@@ -94,6 +104,7 @@ class DaskPool:
         clock = time.monotonic()
         if clock - self._surveyed < _SURVEY and self._client.status == "running":
             return
+        self._give_up_on_the_slow(clock)
         present = self._present()
         self._surveyed = clock
         for address in self._hands.keys() - present:
@@ -126,11 +137,13 @@ class DaskPool:
             self._renewed = clock
 
     def _mind_loneliness(self, clock: float) -> None:
-        if any(hand.process and hand.fit for hand in self._hands.values()):
+        if any(hand.process and hand.fit and not hand.stuck for hand in self._hands.values()):
             self._lack = None
             return
         lack = "no worker"
-        if any(hand.process for hand in self._hands.values()):
+        if any(hand.stuck for hand in self._hands.values()):
+            lack = "no worker but such as took too long and cannot be restarted (no nanny)"
+        elif any(hand.process for hand in self._hands.values()):
             lack = "no worker with a GPU"
         elif self._hands:
             lack = "no worker that answers"
@@ -154,7 +167,7 @@ class DaskPool:
             self._feed(hand)
 
     def _feed(self, hand: _Hand) -> None:
-        if not (self._queue and hand.process and hand.fit and hand.future is None):
+        if not (self._queue and hand.process and hand.fit and hand.future is None) or hand.stuck:
             return
         busy = [other.point for other in self._hands.values() if other is not hand]
         task = hand.task = self._queue.take(hand.point, busy)
@@ -284,6 +297,29 @@ class DaskPool:
         often = "once" if times == 1 else f"{times} times"
         outcome = self._failure(hand, f"its worker died {often} (the last at {hand.address})")
         self._book.outcome(task, outcome, times)
+
+    def _give_up_on_the_slow(self, clock: float) -> None:
+        """Fail cells that take too long, and have their workers started anew.
+
+        A worker that nobody restarts (it has no nanny) is given no more cells.
+        """
+        for hand in [hand for hand in self._hands.values() if hand.task is not None]:
+            if self._timeout is None or clock - hand.clock < self._timeout:
+                continue
+            task, failed = hand.task, self._failure(hand, f"took longer than {self._timeout:g} s")
+            assert task is not None
+            hand.task, hand.stuck = None, True
+            self._release(hand)
+            self._book.outcome(task, failed, self._deaths.get(task.key, 0) + 1)
+            if self._restarted(hand.address):
+                self._drop(hand)
+
+    def _restarted(self, address: str) -> bool:
+        try:
+            said = self._client.restart_workers([address], timeout=_RESTART, raise_for_error=False)
+        except (ValueError, TimeoutError):  # no nanny, or the worker has gone by itself
+            return address not in self._present()
+        return bool(said.get(address) == "OK")
 
     def _count_false_start(self, hand: _Hand) -> None:
         self._false_starts += 1

@@ -19,6 +19,7 @@ from korisk.studies.result import Task
 from korisk.studies.signals import ended_by_sigterm
 from korisk.studies.store import Store
 from korisk.studies.worker import Work, perform, use_threads
+from korisk.theory._checks import real
 
 if TYPE_CHECKING:
     from korisk.studies.clusters import Cluster
@@ -46,6 +47,8 @@ def run(
     retry_failed: bool = False,
     watch: Watch | None = None,
     cluster: "Cluster | None" = None,
+    timeout: float | None = None,
+    with_children: bool = False,
 ) -> Summary:
     """Run the tasks that the store lacks.
 
@@ -55,12 +58,18 @@ def run(
     not stop the rest. A worker that dies is replaced and its cell tried again, `attempts` times in
     all. Ctrl-C and SIGTERM stop the workers and go on as KeyboardInterrupt. With a `cluster`, made
     by `korisk.studies.clusters`, cells run there, and it settles `workers` and `threads`.
+
+    A cell that takes longer than `timeout` seconds has failed and is not tried again; its worker
+    is ended and replaced, so there must be one. With `with_children`, processes that a cell
+    has left behind end with their worker; with a `timeout` they always do.
     """
     begun = time.monotonic()
     _check_count("workers", workers, 0)
     _check_count("attempts", attempts, 1)
     if threads is not None:
         _check_count("threads", threads, 1)
+    if timeout is not None:
+        _check_timeout(timeout, here=cluster is None and workers == 0)
     asked = list(tasks)
     store.check(asked)
     missing = store.missing(asked)
@@ -68,12 +77,16 @@ def run(
     book = Book(store, len(todo), len(asked) - len(missing), watch)
     with ended_by_sigterm():
         if cluster is not None:
-            _run_there(Queue(todo), work, book, cluster, attempts)
+            _run_there(Queue(todo), work, book, cluster, attempts, timeout)
         elif workers == 0:
             _run_here(Queue(todo), work, book, threads)
         elif todo:
-            share = threads or max(1, cores() // workers)
-            LocalPool(Queue(todo), work, book, min(workers, len(todo)), share, attempts).run()
+            size, share = min(workers, len(todo)), threads or max(1, cores() // workers)
+            LocalPool(
+                *(Queue(todo), work, book, size, share, attempts),
+                timeout=timeout,
+                with_children=with_children,
+            ).run()
     return Summary(
         done=book.done,
         failed=book.failed,
@@ -88,6 +101,15 @@ def _check_count(name: str, value: object, least: int) -> None:
         raise KoriskError(f"{name} must be a whole number from {least}, got {shown(value)}")
 
 
+def _check_timeout(timeout: object, *, here: bool) -> None:
+    real("timeout", timeout, above=0, remedy="give seconds")
+    if here:
+        raise KoriskError(
+            f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process cannot be "
+            "ended; pass workers=1, or no timeout"
+        )
+
+
 def _run_here(queue: Queue, work: Work, book: Book, threads: int | None) -> None:
     while queue:
         task = queue.take()
@@ -98,8 +120,15 @@ def _run_here(queue: Queue, work: Work, book: Book, threads: int | None) -> None
         book.outcome(task, outcome, attempts=1)
 
 
-def _run_there(queue: Queue, work: Work, book: Book, cluster: "Cluster", attempts: int) -> None:
+def _run_there(
+    queue: Queue,
+    work: Work,
+    book: Book,
+    cluster: "Cluster",
+    attempts: int,
+    timeout: float | None,
+) -> None:
     from korisk.studies.dask_pool import DaskPool  # of no use without the extra
 
     if queue:
-        DaskPool(queue, work, book, cluster, attempts).run()
+        DaskPool(queue, work, book, cluster, attempts, timeout=timeout).run()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean
+from korisk.studies.results import PART_OF, group_of
 from korisk.studies.store import FlatRow, Store
 
 Value = str | int | float | bool | None
@@ -44,7 +45,7 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
         ("point", *titles, "seed", "model", "n", *metrics, *told),
         tuple(
             (
-                flat.task.point,
+                group_of(flat.task),
                 *(_about(flat.task.spec).get(name) for name in about),
                 *(flat.task.seed, flat.row.model, flat.row.n),
                 *(flat.row.metrics.get(name) for name in metrics),
@@ -61,7 +62,7 @@ def pilot_table(store: Store, metric: str, *, point: str | None = None) -> Table
     Rows of n = 0 and 1, from before any learning, are left out.
     """
     found = _rows(store, point)
-    points = _names({flat.task.point: None} for flat in found)
+    points = _names({group_of(flat.task): None} for flat in found)
     if len(points) > 1:
         raise KoriskError(
             f"{store.path}: a pilot is of one point, and there are {', '.join(points)}; "
@@ -118,12 +119,12 @@ def _rows(store: Store, point: str | None) -> list[FlatRow]:
     found = list(store.rows())
     if not found:
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
-    points = _names({flat.task.point: None} for flat in found)
+    points = _names({group_of(flat.task): None} for flat in found)
     if point is None:
         return found
     if point not in points:
         raise KoriskError(f"{store.path}: no point {point!r}{did_you_mean(point, points)}")
-    return [flat for flat in found if flat.task.point == point]
+    return [flat for flat in found if group_of(flat.task) == point]
 
 
 def _names(mappings: Iterable[Mapping[str, object]]) -> list[str]:
@@ -133,7 +134,10 @@ def _names(mappings: Iterable[Mapping[str, object]]) -> list[str]:
 
 def _about(spec: Mapping[str, Any]) -> dict[str, Value]:
     problem = spec.get("problem")
-    return _plain(problem if isinstance(problem, Mapping) else {}) | _plain(spec)
+    about = _plain(problem if isinstance(problem, Mapping) else {}) | _plain(spec)
+    if PART_OF in about:  # a pilot: its N and what it is a part of are columns already
+        del about[PART_OF], about["n"]
+    return about
 
 
 def _plain(content: Mapping[str, Any]) -> dict[str, Value]:

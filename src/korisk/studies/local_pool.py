@@ -14,10 +14,23 @@ _WAKE = 1.0  # seconds; where signals do not end a wait, this does
 
 
 class LocalPool:
-    """Workers, and the loop that feeds them."""
+    """Workers, and the loop that feeds them.
+
+    A cell that takes longer than `timeout` seconds has failed, and its worker is replaced. With
+    `with_children`, processes that a cell has left behind end with its worker.
+    """
 
     def __init__(
-        self, queue: Queue, work: Work, book: Book, size: int, threads: int, attempts: int
+        self,
+        queue: Queue,
+        work: Work,
+        book: Book,
+        size: int,
+        threads: int,
+        attempts: int,
+        *,
+        timeout: float | None = None,
+        with_children: bool = False,
     ) -> None:
         self._queue = queue
         self._work = pickled(work)
@@ -25,6 +38,8 @@ class LocalPool:
         self._size = size
         self._threads = threads
         self._attempts = attempts
+        self._timeout = timeout
+        self._own_groups = with_children or timeout is not None
         self._deaths: dict[str, int] = {}  # of workers, by the key of the cell they had
         self._false_starts = 0
         self._workers: list[Worker] = []
@@ -53,11 +68,17 @@ class LocalPool:
         starting = sum(not worker.ready for worker in self._workers)
         room = self._size - len(self._workers)
         for _ in range(min(room, len(self._queue) - starting)):
-            self._workers.append(Worker(self._work, self._threads))
+            self._workers.append(Worker(self._work, self._threads, own_group=self._own_groups))
 
     def _wait(self) -> None:
         signs = [sign for w in self._workers for sign in (w.connection, w.process.sentinel)]
-        wait(signs, timeout=_WAKE)
+        wait(signs, timeout=min([_WAKE, *(self._left(worker) for worker in self._workers)]))
+
+    def _left(self, worker: Worker) -> float:
+        """Seconds that a worker still has for its cell."""
+        if self._timeout is None or worker.task is None:
+            return _WAKE
+        return max(0.0, self._timeout - worker.seconds)
 
     def _attend(self, worker: Worker) -> None:
         exit_code = worker.exit_code  # looked up first: nothing is said after a death
@@ -65,6 +86,8 @@ class LocalPool:
             self._hear(worker, message)
         if exit_code is not None:
             self._replace(worker, exit_code)
+        elif worker.task is not None and self._left(worker) <= 0:
+            self._give_up(worker, worker.task)
 
     def _hear(self, worker: Worker, message: Message) -> None:
         if isinstance(message, Ready):
@@ -106,14 +129,16 @@ class LocalPool:
             self._book.retried(task, f"its worker died (exit code {exit_code})")
             return
         often = "once" if times == 1 else f"{times} times"
-        account = Account(
-            started=worker.started,
-            seconds=worker.seconds,
-            machine=machine(),
-            versions=versions(),
-        )
         words = f"its worker died {often} (exit code {exit_code})"
-        self._book.outcome(task, Failed(words, account), times)
+        self._book.outcome(task, _failure(words, worker), times)
+
+    def _give_up(self, worker: Worker, task: Task) -> None:
+        """End a worker that takes too long. Its cell would take as long again: it has failed."""
+        failed = _failure(f"took longer than {self._timeout:g} s", worker)
+        self._workers.remove(worker)
+        worker.stop(at_once=True)
+        worker.bury(patience=_PATIENCE)
+        self._book.outcome(task, failed, self._deaths.get(task.key, 0) + 1)
 
     def _stop(self, *, at_once: bool) -> None:
         for worker in self._workers:
@@ -121,3 +146,10 @@ class LocalPool:
         for worker in self._workers:
             worker.bury(patience=1.0 if at_once else _PATIENCE)
         self._workers.clear()
+
+
+def _failure(words: str, worker: Worker) -> Failed:
+    account = Account(
+        started=worker.started, seconds=worker.seconds, machine=machine(), versions=versions()
+    )
+    return Failed(words, account)

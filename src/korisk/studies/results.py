@@ -7,40 +7,56 @@ from dataclasses import dataclass
 
 from korisk.curves.compare import Crossover, compare
 from korisk.curves.curve import Curve
+from korisk.curves.unit import UNITS, suggested_unit
+from korisk.studies.result import Task
 from korisk.studies.store import FlatRow
 
 LEAST_SIZES = 3  # from which on curves can be carried on
+PART_OF = "part_of"  # in a spec: what the point is a part of, as one N is of a pilot
 
 
-def curve_of(rows: Iterable[FlatRow], model: str, metric: str) -> Curve | None:
+def curve_of(rows: Iterable[FlatRow], model: str, metric: str, unit: str = "error") -> Curve | None:
     """The curve of one model in the rows of one point, None where it has none."""
     own = [each for each in rows if each.row.model == model and each.row.n > 0]
     if not own:
         return None
     return Curve(
         [each.row.n for each in own],
-        [each.row.metrics[metric] for each in own],
+        UNITS[unit].to_error([each.row.metrics[metric] for each in own]),
         [each.task.seed for each in own],
         model=model,
         metric=metric,
+        unit=unit,
     )
 
 
+def group_of(task: Task) -> str:
+    """What a task's rows are shown under: its point, or what that is a part of."""
+    return str(task.spec.get(PART_OF, task.point))
+
+
 def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
-    """Rows of each point, in the order in which points first appear."""
+    """Rows of each point, or of all that are part of one, in the order in which they appear."""
     groups: dict[str, list[FlatRow]] = {}
     for row in rows:
-        groups.setdefault(row.task.point, []).append(row)
+        groups.setdefault(group_of(row.task), []).append(row)
     return groups
 
 
 def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
-    """The curves of each point in the metric that its study names, one for each model."""
+    """The curves of each point in the metric that its study names, one for each model.
+
+    A pilot names none: its first is taken, in the unit that the metric's name suggests.
+    """
     found = {}
     for point, own in by_point(rows).items():
-        metric = own[0].task.spec["metric"]
+        metric = own[0].task.spec.get("metric")
+        unit = "error"
+        if metric is None:
+            metric = next(iter(own[0].row.metrics))
+            unit = suggested_unit(metric) or unit
         models = dict.fromkeys(each.row.model for each in own)
-        made = [curve_of(own, model, metric) for model in models]
+        made = [curve_of(own, model, metric, unit) for model in models]
         found[point] = [curve for curve in made if curve is not None]
     return found
 

@@ -34,6 +34,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+_POLL = 0.02  # seconds
 _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
 _TRACEBACK_CALLS = 4
 _ERROR_LENGTH = 4000
@@ -100,11 +101,12 @@ def _calm(report: Report) -> Report:
 
 
 def _in_words(error: BaseException) -> str:
-    """Type and message first, then the last calls."""
+    """Type and message first, then the last calls and what was noted on the error."""
     said = " ".join(str(error).split())
     calls = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_CALLS:]
     lines = [f"{type(error).__name__}: {said}" if said else type(error).__name__]
     lines += [f"  {Path(call.filename).name}, line {call.lineno}, in {call.name}" for call in calls]
+    lines += [str(note) for note in getattr(error, "__notes__", ())]
     text = "\n".join(lines).encode(errors="replace").decode()  # storable, whatever it quotes
     return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
 
@@ -112,8 +114,10 @@ def _in_words(error: BaseException) -> str:
 # --- In the worker -------------------------------------------------------------------------------
 
 
-def serve(connection: Connection, pickled_work: bytes, threads: int) -> None:
+def serve(connection: Connection, pickled_work: bytes, threads: int, own_group: bool) -> None:
     """The life of a worker: tasks one at a time until None, or until its owner is gone."""
+    if own_group:
+        os.setpgid(0, 0)
     _leave_interrupts_to_the_owner()
     _die_with_the_owner()
     with suppress(EOFError, OSError):  # the owner has gone
@@ -154,18 +158,22 @@ def _die_with_the_owner() -> None:
 
 
 class Worker:
-    """A worker as its owner sees it."""
+    """A worker as its owner sees it.
 
-    def __init__(self, pickled_work: bytes, threads: int) -> None:
+    With `own_group` it and all that it starts are one process group, which ends with it.
+    """
+
+    def __init__(self, pickled_work: bytes, threads: int, *, own_group: bool = False) -> None:
         self.ready = False
         self.task: Task | None = None
         self.point: str | None = None  # of its last task, for which it may keep things
         self.started = ""
         self._clock = 0.0
+        self._own_group = own_group and hasattr(os, "killpg")
         context = get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
-            target=serve, args=(theirs, pickled_work, threads), daemon=True
+            target=serve, args=(theirs, pickled_work, threads, self._own_group), daemon=True
         )
         try:
             with _threads_in_environment(threads), _interrupts_held():
@@ -203,6 +211,7 @@ class Worker:
         """End it, after its last message or at once."""
         if at_once:
             self.process.terminate()
+            self._end_group()
         else:
             with suppress(OSError):
                 self.connection.send(None)
@@ -210,11 +219,23 @@ class Worker:
 
     def bury(self, *, patience: float) -> None:
         """Wait for its end, and force it if it does not come."""
-        self.process.join(patience)
+        if self._own_group:  # what it left behind may hold what `join` would wait for
+            end = time.monotonic() + patience
+            while self.process.exitcode is None and time.monotonic() < end:
+                time.sleep(_POLL)
+            self._end_group()
+        else:
+            self.process.join(patience)
         if self.process.exitcode is None:
             self.process.kill()
             self.process.join()
         self.process.close()
+
+    def _end_group(self) -> None:
+        pid = self.process.pid
+        if self._own_group and pid is not None:
+            with suppress(ProcessLookupError, PermissionError):  # none is left, or none was made
+                os.killpg(pid, signal.SIGKILL)
 
 
 def pickled(work: Work) -> bytes:

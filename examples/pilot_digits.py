@@ -1,0 +1,135 @@
+"""Three estimators on scikit-learn's digits: planned from N <= 200, checked at N = 1400.
+
+    python examples/pilot_digits.py [--quick] [--figure FILE]
+
+For each estimator the pilot is run up to N = 200. The error rate at N = 1400 is foretold, with its
+90% band, and N is planned for a target: the error rate that is half that of the pilot's end. Then
+the truth is measured with 1400 training samples. The 397 other digits are the test set throughout.
+Whatever comes out is printed.
+"""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+import korisk as kr
+
+SIZES = [25, 35, 50, 70, 100, 140, 200]
+LARGE = 1400
+TEST = 397  # the rest of the 1797
+
+
+@dataclass(frozen=True)
+class Check:
+    """One estimator: what was foretold and what came out, as error rates."""
+
+    name: str
+    pilot: kr.Pilot
+    plan: kr.Plan
+    foretold: kr.Expectation
+    measured: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the truth lies in the 90% band."""
+        return self.foretold.lower <= self.measured <= self.foretold.upper
+
+
+def estimators() -> dict[str, Any]:
+    """What is compared."""
+    return {
+        "logistic regression": LogisticRegression(max_iter=300),
+        "SVC (RBF)": SVC(),
+        "3 nearest neighbours": KNeighborsClassifier(3),
+    }
+
+
+def check(name: str, estimator: Any, *, quick: bool) -> Check:
+    """Plan from small N, then measure at the large one."""
+    x, y = load_digits(return_X_y=True)
+    x = x / 16.0
+    common: dict[str, Any] = {"test": TEST / len(y), "model": name, "quiet": True}
+    seeds = 3 if quick else 10
+    sizes = SIZES[::2] if quick else SIZES
+    pilot = kr.pilot_sklearn(estimator, x, y, sizes=sizes, seeds=seeds, **common)
+    end = pilot.curve.means[-1]
+    plan = pilot.plan(1 - 0.5 * end)  # the unit is accuracy
+    foretold = plan.at(LARGE)
+    truth = kr.pilot_sklearn(estimator, x, y, sizes=[LARGE], seeds=1 if quick else 3, **common)
+    errors = kr.Expectation(LARGE, 1 - foretold.error, 1 - foretold.upper, 1 - foretold.lower)
+    return Check(name, pilot, plan, errors, float(truth.curve.means[0]))
+
+
+def samples(plan: kr.Plan) -> str:
+    """The planned N with its 90% interval."""
+    if plan.samples is None:
+        return "out of reach"
+    upper = f"{plan.upper:,.0f}" if plan.upper < float("inf") else "no end"
+    return f"{plan.samples:,} ({plan.lower:,.0f} to {upper})"
+
+
+def table(checks: list[Check]) -> str:
+    """What came out, one row for each estimator."""
+    rows = [
+        (
+            *("estimator", "target", "planned N (90%)"),
+            *(f"foretold at {LARGE} (90%)", f"measured at {LARGE}", "inside"),
+        )
+    ]
+    for each in checks:
+        band = f"{each.foretold.lower:.2%} to {each.foretold.upper:.2%}"
+        rows.append(
+            (
+                *(each.name, f"{1 - each.plan.target:.2%}", samples(each.plan)),
+                *(f"{each.foretold.error:.2%} ({band})", f"{each.measured:.2%}"),
+                "yes" if each.inside else "no",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def draw(checks: list[Check], path: str) -> None:
+    """The pilots, what they foretell, and the truth."""
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    figure, axes = plt.subplots(1, len(checks), figsize=(4 * len(checks), 3.5), sharey=True)
+    for axis, each in zip(axes, checks, strict=True):
+        curve, n = each.pilot.curve, np.geomspace(SIZES[0], LARGE, 60)
+        low, high = each.plan.forecast.band(n)
+        axis.fill_between(n, low, high, alpha=0.2)
+        axis.loglog(n, each.plan.forecast.middle(n))
+        axis.loglog(curve.sizes, curve.means, "o")
+        axis.loglog([LARGE], [each.measured], "k*", markersize=12)
+        axis.set(title=each.name, xlabel="training samples N")
+    axes[0].set_ylabel("error rate")
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Run all and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and seeds")
+    parser.add_argument("--figure", metavar="FILE", help="draw the curves into FILE")
+    chosen = parser.parse_args()
+    checks = [check(name, each, quick=chosen.quick) for name, each in estimators().items()]
+    print(table(checks))
+    inside = sum(each.inside for each in checks)
+    print(f"\n{inside} of {len(checks)} errors measured at N = {LARGE} lie in the 90% band.")
+    if chosen.figure:
+        draw(checks, chosen.figure)
+
+
+if __name__ == "__main__":
+    main()

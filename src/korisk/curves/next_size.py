@@ -1,0 +1,337 @@
+"""Where one more measurement would narrow a plan most.
+
+A preposterior analysis over the planner's own posterior. For every candidate N, the posterior says
+what a new mean there may turn out to be. For each such outcome, every curve of the posterior is
+weighed anew and its level and drift are conditioned on the outcome, in closed form, since both are
+Gaussian given the rest. The 90% interval of N for the target is read off again, as a plan reads it,
+and its width (a logarithm) is averaged over the outcomes by their odds. No random numbers.
+
+N beyond `before_long` of the plan count as that N: of futures that late a pilot says too little,
+and an interval without an end has no width that could shrink.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from korisk.curves.calibrate import LARGEST_N
+from korisk.curves.curve import Curve
+from korisk.curves.forecast import Forecast, forecast
+from korisk.curves.noise import relative_variance
+from korisk.curves.plan import ROUND, TAIL, again_missed, plan_from
+from korisk.curves.posterior import Posterior, log_shape
+from korisk.curves.target import target_error
+from korisk.errors import KoriskError, shown
+from korisk.theory._checks import count, real
+
+Array = NDArray[np.float64]
+Cost = Callable[[int], float]
+
+_OUTCOMES = 13  # of a measurement, closer together where they are less likely
+_POINTS = 500  # of the posterior, the heaviest
+_PER_DOUBLING = 4  # steps of N at which the target is looked for
+_STEPS = 44  # halvings in which an outcome is found
+_SURE = 1e-9  # a chance nearer to 0 or 1 counts as this one
+_LEAST_NOISE = 1e-5  # of a mean, relative
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A size that could be measured next, and what is to be expected of it."""
+
+    n: int
+    expected: float  # upper / lower of the 90% interval of N afterwards (geometric mean)
+    narrowing: float  # doublings of N that the interval is expected to lose
+    cost: float | None  # of all its seeds, where costs are given
+
+
+@dataclass(frozen=True)
+class NextSize:
+    """The size to measure next. `now` and `expected` are upper / lower of the 90% interval of N."""
+
+    n: int
+    seeds: int
+    now: float
+    expected: float
+    narrowing: float  # in doublings of N
+    candidates: tuple[Candidate, ...]  # in order of n
+
+    def __str__(self) -> str:
+        words = f"Measure N = {self.n:,} next, with {_plural(self.seeds, 'seed')}"
+        if self.narrowing <= 0:
+            return f"{words}; it is not expected to narrow the answer."
+        return (
+            f"{words}: the 90% interval of the answer spans a factor of {self.now:.3g} now and is "
+            f"expected to span {self.expected:.3g} then."
+        )
+
+
+def next_size(
+    curve: Curve,
+    target: float,
+    *,
+    candidates: Iterable[int] | None = None,
+    largest: int | None = None,
+    seeds: int | None = None,
+    noise: float | None = None,
+    cost: Cost | None = None,
+) -> NextSize:
+    """The candidate whose measurement is expected to narrow the 90% interval of N most.
+
+    `candidates` are by default two to a doubling, from the pilot's first N to four times its
+    last or `largest`, without those that are measured already. `seeds` is how many each would get
+    (default: as many as the pilot's N have), `noise` the relative deviation of one seed (default:
+    the pilot's). With `cost(n)`, what one seed costs, the best is the one that narrows most for
+    its cost; without, the one that narrows most.
+    """
+    made = forecast(curve)
+    goal = target_error(curve, target)
+    asked = _candidates(curve, candidates, largest)
+    often = _seeds(curve, seeds)
+    outlook = _Outlook(made, goal, plan_from(made, target).before_long)
+    variance = _variance(outlook.posterior, curve, noise) / often
+    now = outlook.width_now
+    found = tuple(
+        _candidate(n, now, outlook.expected_width(n, variance), _price(cost, n, often))
+        for n in asked
+    )
+    best = max(found, key=lambda each: (_worth(each), -each.n))
+    return NextSize(best.n, often, math.exp(now), best.expected, best.narrowing, found)
+
+
+def _candidate(n: int, now: float, then: float, price: float | None) -> Candidate:
+    return Candidate(n, math.exp(then), (now - then) / math.log(2), price)
+
+
+def _worth(candidate: Candidate) -> float:
+    return candidate.narrowing / (1.0 if candidate.cost is None else candidate.cost)
+
+
+# --- What is asked for ---------------------------------------------------------------------------
+
+
+def open_sizes(curve: Curve, largest: int | None = None) -> list[int]:
+    """Sizes that could be measured next, two to a doubling, without those that were."""
+    first, last = int(curve.sizes[0]), int(curve.sizes[-1])
+    end = min(ROUND * last, LARGEST_N, largest or LARGEST_N)
+    steps = 1 + int(2 * math.log2(end / first)) if end > first else 0
+    found = {round(first * 2 ** (step / 2)) for step in range(steps)} | {end}
+    return sorted(n for n in found - set(curve.sizes.tolist()) if 2 <= n <= end)
+
+
+def _candidates(curve: Curve, given: Iterable[int] | None, largest: int | None) -> list[int]:
+    if largest is not None:
+        largest = count("largest", largest, at_least=2, remedy="give the N to end at")
+    if given is None:
+        asked = open_sizes(curve, largest)
+    else:
+        sizes = {_size(n) for n in given}
+        asked = sorted(n for n in sizes if largest is None or n <= largest)
+    if not asked:
+        raise KoriskError(
+            "candidates must name at least one size to measure, got none "
+            f"up to largest = {shown(largest)}; pass candidates=, or a larger largest="
+        )
+    return asked
+
+
+def _size(n: object) -> int:
+    remedy = "count the training samples"
+    return count("candidates", n, at_least=2, at_most=LARGEST_N, remedy=remedy)
+
+
+def _seeds(curve: Curve, given: int | None) -> int:
+    if given is None:
+        return int(np.median(curve.counts))
+    return count("seeds", given, at_least=1, remedy="say how many runs the new size would get")
+
+
+def _price(cost: Cost | None, n: int, seeds: int) -> float | None:
+    if cost is None:
+        return None
+    remedy = "cost(n) is what one training with n samples costs"
+    return seeds * real(f"cost({n})", cost(n), above=0, remedy=remedy)
+
+
+def _variance(posterior: Posterior, curve: Curve, noise: float | None) -> Array:
+    """(P,) the relative variance of a single seed, for each curve of the posterior."""
+    if noise is not None:
+        deviation = real("noise", noise, at_least=0, remedy="give one seed's relative deviation")
+        return np.full(len(posterior.weight), deviation**2)
+    measured = relative_variance(curve)
+    if measured is not None:
+        return np.full(len(posterior.weight), float(np.mean(measured * curve.counts)))
+    guessed = np.array([float(each.mean()) for each in posterior._pilot.noises])
+    return guessed[posterior.walk % len(guessed)]  # walks are made drift by drift, noise by noise
+
+
+# --- The analysis --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """The futures of a pilot, each twice: without a surprise and with one."""
+
+    made: Forecast
+    goal: float
+    end: int
+
+    @property
+    def posterior(self) -> Posterior:
+        return self.made.posterior
+
+    @cached_property
+    def _grid(self) -> Array:
+        start = again_missed(self.made, self.goal) or int(self.made.curve.sizes[0])
+        doublings = math.log2(self.end / start)
+        return np.asarray(
+            start * 2.0 ** np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings))
+        )
+
+    @cached_property
+    def _kept(self) -> slice:
+        return slice(0, _POINTS)  # they stand in order of weight
+
+    @cached_property
+    def _weight(self) -> Array:
+        """(2 P,)"""
+        weight = self.posterior.weight[self._kept]
+        weight = weight / weight.sum()
+        chance = self.posterior._prior.surprise
+        return np.concatenate([(1 - chance) * weight, chance * weight])
+
+    @cached_property
+    def _group(self) -> NDArray[np.intp]:
+        """(2 P,) which walk, those with a surprise after those without."""
+        walk = self.posterior.walk[self._kept]
+        return np.concatenate([walk, walk + len(self.posterior._walks)])
+
+    def _mean(self, n: Array) -> Array:
+        """(2 P, M) of the log error."""
+        found, kept = self.posterior, self._kept
+        behind = np.maximum(-np.log2(n / found.last), 0.0)
+        mean = found.level[kept, None] + log_shape(
+            found.rate[kept], found.floor[kept], found.shift[kept], n / found.last
+        )
+        for index, walk in enumerate(found._walks):
+            mine = found.walk[kept] == index
+            near = np.minimum(found._pilot.doublings[:, None], behind)
+            pull = walk.inverse @ (walk.drift**2 * near)
+            mean[mine] += found._residuals[kept][mine] @ walk.inverse.T @ pull
+        return np.concatenate([mean, mean])
+
+    def _covariance(self, n: Array, other: Array) -> Array:
+        """(2 W, M, L) between log errors, for each walk without a surprise and then with one."""
+        found, prior = self.posterior, self.posterior._prior
+        sides = []
+        for where in (n, other):
+            away = np.log2(where / found.last)
+            sides.append((np.maximum(-away, 0.0), np.maximum(away, 0.0)))
+        (behind, ahead), (behind_too, ahead_too) = sides
+        both_behind = np.minimum(behind[:, None], behind_too)
+        both_ahead = np.minimum(ahead[:, None], ahead_too)
+        calm, surprised = [], []
+        for walk in found._walks:
+            pulls = [
+                walk.inverse @ (walk.drift**2 * np.minimum(found._pilot.doublings[:, None], each))
+                for each in (behind, behind_too)
+            ]
+            free = [1.0 - walk.ones @ pull for pull in pulls]
+            held = walk.drift**2 * both_behind - pulls[0].T @ pulls[1]
+            held = held + np.outer(*free) / walk.precision
+            calm.append(held + walk.drift**2 * both_ahead)
+            step = (prior.surprise_stretch * walk.drift) ** 2 + prior.surprise_step**2
+            surprised.append(held + step * both_ahead)
+        return np.array(calm + surprised)
+
+    @cached_property
+    def _ahead(self) -> tuple[Array, Array]:
+        """(2 P, M) means and variances of the log error along the grid."""
+        spread = np.einsum("wmm->wm", self._covariance(self._grid, self._grid))
+        return self._mean(self._grid), spread[self._group]
+
+    @property
+    def width_now(self) -> float:
+        """log(upper / lower) of the interval of N as it is."""
+        mean, variance = self._ahead
+        return self._width(self._weight, (math.log(self.goal) - mean) / _root(variance))
+
+    def expected_width(self, n: int, noise: Array) -> float:
+        """The same after a new mean at n with this variance (P,), on average."""
+        nodes, shares = np.polynomial.legendre.leggauss(_OUTCOMES)
+        return float(0.5 * shares @ self.widths_after(n, noise, at=0.5 + 0.5 * nodes))
+
+    def widths_after(
+        self, n: int, noise: Array, *, at: Array | None = None, outcomes: Array | None = None
+    ) -> Array:
+        """(Y,) the same after each of several outcomes: given themselves, or as quantiles."""
+        where = np.array([float(n)])
+        mean_there, group = self._mean(where)[:, 0], self._group
+        own = self._covariance(where, where)[:, 0, 0]
+        shared = self._covariance(self._grid, where)[:, :, 0][group]  # (2 P, M)
+        seen = np.maximum(noise[self._kept], _LEAST_NOISE**2)
+        total = np.maximum(own, 0.0)[group] + np.concatenate([seen, seen])
+        mean, variance = self._ahead
+        gain = shared / total[:, None]
+        left = _root(variance - gain * shared)
+        short, gain = (math.log(self.goal) - mean) / left, gain / left
+        if outcomes is None:
+            assert at is not None
+            outcomes = _quantiles(self._weight, mean_there, np.sqrt(total), at)
+        widths = []
+        for outcome in outcomes:
+            away = outcome - mean_there
+            log_odds = np.log(self._weight) - 0.5 * away**2 / total - 0.5 * np.log(total)
+            with np.errstate(under="ignore"):
+                odds = np.exp(log_odds - log_odds.max())
+            widths.append(self._width(odds / odds.sum(), short - gain * away[:, None]))
+        return np.array(widths)
+
+    def _width(self, weight: Array, short: Array) -> float:
+        """log(upper / lower), read off the probability that the target is met at each N.
+
+        `short` (2 P, M) is by how many deviations the error to expect lies below the target.
+        """
+        chance = weight @ ndtr(short)
+        return _when(self._grid, chance, 1 - TAIL) - _when(self._grid, chance, TAIL)
+
+
+def _root(variance: Array) -> Array:
+    return np.asarray(np.sqrt(np.maximum(variance, 1e-24)))
+
+
+def _when(grid: Array, chance: Array, p: float) -> float:
+    """log N at which the chance first is p; the grid's end where that is never.
+
+    Between the grid's N, the quantile of the normal law that belongs to the chance is linear.
+    """
+    logs = np.log(grid)
+    reached = chance >= p
+    if not reached.any():
+        return float(logs[-1])
+    at = int(np.argmax(reached))
+    if at == 0:
+        return float(logs[0])
+    below, above = ndtri(np.clip(chance[at - 1 : at + 1], _SURE, 1 - _SURE))
+    part = (ndtri(p) - below) / (above - below)
+    return float(logs[at - 1] + part * (logs[at] - logs[at - 1]))
+
+
+def _quantiles(weight: Array, mean: Array, deviation: Array, share: Array) -> Array:
+    """(Y,) the values of a mixture of normals below which these shares of it lie."""
+    low = np.full(len(share), float((mean - 9 * deviation).min()))
+    high = np.full(len(share), float((mean + 9 * deviation).max()))
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        under = weight @ ndtr((middle - mean[:, None]) / deviation[:, None])
+        low, high = np.where(under < share, middle, low), np.where(under < share, high, middle)
+    return np.asarray(0.5 * (low + high))
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,280 @@
+"""Pilots of scikit-learn estimators and of PyTorch datasets."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
+from korisk.studies.pilot import run_pilot
+from korisk.studies.pilot_request import checked_sizes
+from korisk.studies.pilot_result import Pilot
+from korisk.studies.pilot_subsets import (
+    check_room,
+    checked_fraction,
+    checked_groups,
+    grouped_order,
+    held_out,
+    random_order,
+    stratified_order,
+)
+
+Scoring = str | Sequence[str] | None
+
+_DEFAULT_TEST = 0.25
+_MOST_SEED = 2**32  # scikit-learn takes seeds below
+
+
+# --- scikit-learn --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SklearnFit:
+    """`fit(n, seed)` of an estimator: the first n of an order by the seed, scored on one test."""
+
+    estimator: Any
+    x: Any
+    y: Any
+    x_test: Any
+    y_test: Any
+    scoring: Mapping[str, str]  # scikit-learn's names by the metrics'
+    stratified: bool
+    groups: NDArray[Any] | None
+
+    def __call__(self, n: int, seed: int) -> dict[str, float]:
+        """Train a clone and score it; errors are positive, scores as scikit-learn gives them."""
+        sklearn: Any = import_module("sklearn.base")
+        utils: Any = import_module("sklearn.utils")
+        metrics: Any = import_module("sklearn.metrics")
+        rows = self.order(seed)[:n]
+        model = sklearn.clone(self.estimator)
+        model.set_params(**dict.fromkeys(_random_states(model), seed % _MOST_SEED))
+        model.fit(*(utils._safe_indexing(part, rows) for part in (self.x, self.y)))
+        found = {}
+        for metric, name in self.scoring.items():
+            score = float(metrics.get_scorer(name)(model, self.x_test, self.y_test))
+            found[metric] = -score if _is_negated(name) else score
+        return found
+
+    def order(self, seed: int) -> NDArray[np.intp]:
+        """The training samples in the order in which this seed takes them."""
+        every = np.arange(len(self.y))
+        if self.groups is not None:
+            return grouped_order(every, self.groups, seed)
+        if self.stratified:
+            return stratified_order(every, np.asarray(self.y), seed)
+        return random_order(every, seed)
+
+
+def pilot_sklearn(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    sizes: Iterable[int],
+    seeds: int | Iterable[int] = 5,
+    test: float | tuple[Any, Any] | None = None,
+    scoring: Scoring = None,
+    groups: ArrayLike | None = None,
+    **options: Any,
+) -> Pilot:
+    """The pilot of a scikit-learn estimator.
+
+    A clone is trained on nested subsets (for each seed an order of its own, of which n are the
+    first n; classes in their shares for a classifier) and scored on one test set for all: `test`
+    is a part of the samples (default 0.25) or a pair (X, y). A group in `groups` stands on one
+    side, and groups are taken one after the other. `scoring` names scorers of scikit-learn
+    (default: accuracy, or r2 for regression). The rest goes to `run_pilot`.
+    """
+    base = _scikit_learn()
+    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+        raise KoriskError(
+            f"estimator must be a scikit-learn estimator, got {shown(estimator)}; "
+            "pass an instance, such as LogisticRegression()"
+        )
+    x, target = import_module("sklearn.utils").indexable(X, y)
+    classes = bool(base.is_classifier(estimator))
+    labels = np.asarray(target)
+    strata = labels if classes and labels.ndim == 1 else None
+    names = checked_groups(groups, len(labels))
+    asked = checked_sizes(sizes)
+    if isinstance(test, tuple):
+        train, (x_test, y_test) = np.arange(len(labels)), test
+    else:
+        part = checked_fraction(_DEFAULT_TEST if test is None else test)
+        train, rest = held_out(len(labels), part, labels=strata, groups=names)
+        x_test, y_test = _rows(x, rest), _rows(target, rest)
+    check_room(asked, options.get("largest"), len(train))
+    metrics = _metrics(scoring, classes)
+    fit = SklearnFit(
+        estimator=estimator,
+        x=_rows(x, train),
+        y=_rows(target, train),
+        x_test=x_test,
+        y_test=y_test,
+        scoring=metrics,
+        stratified=strata is not None,
+        groups=None if names is None else names[train],
+    )
+    return run_pilot(fit, asked, seeds, **_with_defaults(fit, options, len(train)))
+
+
+def _with_defaults(fit: SklearnFit, options: dict[str, Any], room: int) -> dict[str, Any]:
+    """What the user gave, and what follows from the estimator and the data."""
+    known: dict[str, Any] = {
+        "model": type(fit.estimator).__name__,
+        "unit": {metric: _unit(name) for metric, name in fit.scoring.items()},
+    }
+    if options.get("grow"):
+        known["largest"] = room
+    return known | options | {"settings": _settings(fit) | dict(options.get("settings") or {})}
+
+
+def _settings(fit: SklearnFit) -> dict[str, Any]:
+    """What results depend on, so that a store refuses those of another estimator or data."""
+    joblib: Any = import_module("joblib")
+    parameters = fit.estimator.get_params() if hasattr(fit.estimator, "get_params") else {}
+    return {
+        "estimator": type(fit.estimator).__qualname__,
+        "parameters": {name: _written(parameters[name]) for name in sorted(parameters)},
+        "data": joblib.hash((fit.x, fit.y, fit.x_test, fit.y_test, fit.groups)),
+    }
+
+
+def _written(parameter: object) -> str:
+    """A parameter as a text that is the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(parameter))[:200]
+
+
+def _scikit_learn() -> Any:
+    try:
+        return import_module("sklearn.base")
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "pilot_sklearn needs scikit-learn, which is not installed; pip install scikit-learn"
+        ) from None
+
+
+def _rows(values: Any, rows: NDArray[np.intp]) -> Any:
+    return import_module("sklearn.utils")._safe_indexing(values, rows)
+
+
+def _random_states(model: Any) -> list[str]:
+    parameters = model.get_params(deep=True)
+    return [name for name in parameters if name.rpartition("__")[2] == "random_state"]
+
+
+def _metrics(scoring: Scoring, classes: bool) -> dict[str, str]:
+    """Scikit-learn's names by ours: errors lose their neg_."""
+    if scoring is None:
+        scoring = "accuracy" if classes else "r2"
+    names = [scoring] if isinstance(scoring, str) else scoring
+    if not isinstance(names, list | tuple) or not names:
+        raise KoriskError(
+            f"scoring must be the name of a scorer of scikit-learn, or a list of them, got "
+            f"{shown(scoring)}; for a score of your own use run_pilot"
+        )
+    known = import_module("sklearn.metrics").get_scorer_names()
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise KoriskError(f"scoring: no scorer {shown(name)} in scikit-learn{hint}")
+    return {name.removeprefix("neg_"): name for name in names}
+
+
+def _is_negated(name: str) -> bool:
+    return name.startswith("neg_") or name == "max_error"
+
+
+def _unit(name: str) -> str:
+    """All scores of scikit-learn but those that are negated errors have 1 as their best."""
+    known = {"accuracy", "r2"}
+    if _is_negated(name):
+        return "error"
+    return name if name in known else "complement"
+
+
+# --- PyTorch -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TorchFit:
+    """`fit(n, seed)` of a dataset: the user's function on the first n of an order by the seed."""
+
+    fit: Callable[[Any, Any, int], Any]
+    dataset: Any
+    train: NDArray[np.intp]  # indices into the dataset
+    test: Any
+    groups: NDArray[Any] | None  # of `train`
+
+    def __call__(self, n: int, seed: int) -> Any:
+        """What the user's function makes of the subset."""
+        data: Any = import_module("torch.utils.data")
+        return self.fit(data.Subset(self.dataset, self.order(seed)[:n].tolist()), self.test, seed)
+
+    def order(self, seed: int) -> NDArray[np.intp]:
+        """Indices into the dataset, in the order in which this seed takes them."""
+        if self.groups is not None:
+            return grouped_order(self.train, self.groups, seed)
+        return random_order(self.train, seed)
+
+
+def pilot_torch(
+    fit: Callable[[Any, Any, int], Any],
+    dataset: Any,
+    *,
+    test: Any,
+    sizes: Iterable[int],
+    seeds: int | Iterable[int] = 5,
+    groups: ArrayLike | None = None,
+    **options: Any,
+) -> Pilot:
+    """The pilot of a function that trains on a PyTorch dataset.
+
+    `fit(train, test, seed)` gets nested `Subset`s of the dataset (for each seed an order of its
+    own, of which n are the first n) and returns an error or a dict of metrics. `test` is handed
+    on as it is, or a part of the samples, such as 0.25, kept out of all training. A group in
+    `groups` stands on one side, and groups are taken one after the other. Seeding PyTorch is
+    the function's part. The rest goes to `run_pilot`.
+    """
+    _torch()
+    if not callable(fit):
+        raise KoriskError(f"fit must be a function of (train, test, seed), got {shown(fit)}")
+    samples = _length(dataset)
+    names = checked_groups(groups, samples)
+    asked = checked_sizes(sizes)
+    train = np.arange(samples)
+    if isinstance(test, int | float):
+        train, rest = held_out(samples, checked_fraction(test), groups=names)
+        test = import_module("torch.utils.data").Subset(dataset, rest.tolist())
+    check_room(asked, options.get("largest"), len(train))
+    inner = getattr(fit, "__qualname__", type(fit).__qualname__)
+    known: dict[str, Any] = {"model": getattr(fit, "__name__", "fit").strip("<>")}
+    if options.get("grow"):
+        known["largest"] = len(train)
+    about = {"function": inner, "dataset": type(dataset).__qualname__, "samples": samples}
+    settings = about | dict(options.get("settings") or {})
+    wrapped = TorchFit(fit, dataset, train, test, None if names is None else names[train])
+    return run_pilot(wrapped, asked, seeds, **(known | options | {"settings": settings}))
+
+
+def _length(dataset: Any) -> int:
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise KoriskError(
+            f"dataset must have a length and give samples by index, got {shown(dataset)}; "
+            "a stream has no subsets: put its samples in a list or a TensorDataset"
+        )
+    return len(dataset)
+
+
+def _torch() -> None:
+    try:
+        import_module("torch")
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "pilot_torch needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        ) from None

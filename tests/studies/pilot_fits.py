@@ -1,0 +1,109 @@
+"""Fits that behave, and fits that do not: what `run_pilot` is tested with."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SLEEP = ["sleep", "300"]
+FOLDER = "PILOT_FITS_FOLDER"  # where processes that are left behind write their ids
+
+
+def power(n: int, seed: int) -> float:
+    """0.02 + 0.5 n^-0.5, with 3% of noise."""
+    rng = np.random.default_rng([n, seed])
+    return float((0.02 + 0.5 * n**-0.5) * np.exp(0.03 * rng.standard_normal()))
+
+
+def scores(n: int, seed: int) -> dict[str, Any]:
+    error = power(n, seed)
+    return {"accuracy": 1 - error, "loss": 2 * error, "bias": -error}
+
+
+def note(pid: int) -> None:
+    (Path(os.environ[FOLDER]) / str(pid)).touch()
+
+
+def hangs(n: int, seed: int) -> float:
+    """With a child, which must not outlive it, and deaf to polite requests."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note(subprocess.Popen(SLEEP).pid)
+    note(os.getpid())
+    time.sleep(300)
+    return power(n, seed)
+
+
+def kills_itself(n: int, seed: int) -> float:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return power(n, seed)
+
+
+def leaves(n: int, seed: int) -> float:
+    print("before the exit")
+    sys.exit(3)
+
+
+def forks(n: int, seed: int) -> float:
+    """Child and parent both return, the child something else."""
+    if os.fork() == 0:
+        return 77.0
+    os.wait()
+    return power(n, seed)
+
+
+def forks_and_raises(n: int, seed: int) -> float:
+    if os.fork() == 0:
+        raise RuntimeError("in the child")
+    os.wait()
+    return power(n, seed)
+
+
+def leaves_things_running(n: int, seed: int) -> float:
+    note(subprocess.Popen(SLEEP).pid)
+    threading.Thread(target=time.sleep, args=(300,), name="sleeper", daemon=True).start()
+    return power(n, seed)
+
+
+def prints(n: int, seed: int) -> float:
+    print("by Python")
+    print("as an error", file=sys.stderr)
+    os.write(1, b"by the system\n")
+    subprocess.run(["echo", "by a child"], check=True)
+    return power(n, seed)
+
+
+def raises(n: int, seed: int) -> float:
+    print("so far so good")
+    raise ValueError(f"no luck with {n}")
+
+
+# The worker of the last one ends in peace, and must take along what that has left.
+BEHAVIOURS = [
+    *(kills_itself, hangs, power, leaves, forks),
+    *(forks_and_raises, prints, raises, leaves_things_running),
+]
+
+
+def by_seed(n: int, seed: int) -> float:
+    """Each seed another behaviour."""
+    return float(BEHAVIOURS[seed](n, seed))
+
+
+def hangs_at_32(n: int, seed: int) -> float:
+    if n == 32:
+        time.sleep(60)
+    return power(n, seed)
+
+
+def torch_fit(train: Any, test: Any, seed: int) -> dict[str, float]:
+    """Least squares of y on x, and how many samples it had."""
+    x, y = (np.array([float(pair[part]) for pair in train]) for part in (0, 1))
+    slope = float(x @ y / (x @ x))
+    errors = [(float(b) - slope * float(a)) ** 2 for a, b in test]
+    return {"mse": float(np.mean(errors)) + 1e-6, "samples": len(train)}
