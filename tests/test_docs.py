@@ -233,6 +233,11 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     assert all(told["held"] == told["networks"] for told in networks)
     count = sum(told["networks"] for told in networks)
     assert f"{count} networks" in (ROOT / "docs" / "check.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert f"it held in all {count}." in readme
+    for point in ("18 of 32 lines", "viscosity 20% too large", "parallel, 120 degrees"):
+        (told,) = [each["points"][point] for each in studies if point in each["points"]]
+        assert f"N = {benchmark('problems').crossing(told['crossing'])}" in readme
 
 
 def test_the_study_of_the_docs_is_read(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
 """korisk: how much training data a network with known operators needs, and what each one saves."""
 
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from korisk._version import __version__
 from korisk.curves.calibrate import CURVE_METHODS, Calibration, calibrate
@@ -43,17 +42,40 @@ if TYPE_CHECKING:
     from korisk import operators as operators
     from korisk import problems as problems
     from korisk import studies as studies
+    from korisk.curves.next_size import NextSize as NextSize
+    from korisk.curves.next_size import next_size as next_size
+    from korisk.networks.describe import describe as describe
+    from korisk.networks.marks import known as known
+    from korisk.networks.marks import learned as learned
+    from korisk.studies.pilot import Pilot as Pilot
+    from korisk.studies.pilot import run_pilot as run_pilot
+    from korisk.studies.pilot_adapters import pilot_sklearn as pilot_sklearn
+    from korisk.studies.pilot_adapters import pilot_torch as pilot_torch
 
 _ROOMS = ("fitting", "networks", "operators", "problems", "studies")
+_NAMES = {
+    "NextSize": "curves.next_size",
+    "Pilot": "studies.pilot",
+    "describe": "networks.describe",
+    "known": "networks.marks",
+    "learned": "networks.marks",
+    "next_size": "curves.next_size",
+    "pilot_sklearn": "studies.pilot_adapters",
+    "pilot_torch": "studies.pilot_adapters",
+    "run_pilot": "studies.pilot",
+}
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`korisk.operators` and others without an import of their own, loaded when first asked for."""
+def __getattr__(name: str) -> Any:
+    """What needs more than the core, loaded when it is first asked for."""
     if name in _ROOMS:
         return import_module(f"korisk.{name}")
+    if name in _NAMES:
+        return getattr(import_module(f"korisk.{_NAMES[name]}"), name)
     raise AttributeError(f"module 'korisk' has no attribute {name!r}")
 
 
+# `describe`, `known` and `learned` need PyTorch; what is named here works with the core alone.
 __all__ = [
     "CURVE_METHODS",
     "METHODS",
@@ -75,8 +97,10 @@ __all__ = [
     "Learned",
     "Method",
     "Network",
+    "NextSize",
     "NormBracket",
     "OutOfReachError",
+    "Pilot",
     "Plan",
     "RiskLine",
     "Savings",
@@ -90,8 +114,12 @@ __all__ = [
     "deep_risk",
     "forecast",
     "layer_risk",
+    "next_size",
+    "pilot_sklearn",
+    "pilot_torch",
     "plan",
     "risk_line",
+    "run_pilot",
     "sample_size",
     "structural_factor",
     "two_factors",

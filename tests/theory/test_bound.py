@@ -15,7 +15,7 @@ K, AT = 0.026, 85.7
 def ct_network(**learned: float) -> kr.Network:
     return kr.Network(
         [
-            kr.Learned("W", parameters=7680, **learned),
+            kr.Learned("W", parameters=7680, **learned),  # type: ignore[arg-type]
             kr.Known("K", lipschitz=K),
             kr.Known("A^T", lipschitz=AT),
             kr.Known("ReLU", lipschitz=1),

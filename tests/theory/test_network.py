@@ -264,3 +264,23 @@ def test_lipschitz_constant_of_the_whole_network() -> None:
     assert net.lipschitz("minkowski") == pytest.approx(0.026 * 85.7)
     assert net.lipschitz("composed") == pytest.approx(0.317)
     assert math.isinf(kr.Network([kr.Learned("W")]).lipschitz())
+
+
+def test_parameters_that_layers_share_count_once_in_the_network_and_in_every_layer_s_risk(
+    tmp_path: Path,
+) -> None:
+    tied = [
+        kr.Learned("a", parameters=20),
+        kr.Learned("b", parameters=25, shared=20, lipschitz=1.0),
+    ]
+    net = kr.Network(tied)
+    assert net.parameters == 25
+    assert kr.layer_risk(tied[1], 100) == kr.layer_risk(kr.Learned("b", parameters=25), 100)
+    net.write(tmp_path / "net.yaml")
+    assert kr.Network.read(tmp_path / "net.yaml") == net
+    assert eval(repr(net), SCOPE) == net
+    assert kr.Network([kr.Learned("a", parameters=3), kr.Learned("b")]).parameters is None
+    with pytest.raises(kr.KoriskError, match="shared must be"):
+        kr.Learned("b", parameters=3, shared=4)
+    with pytest.raises(kr.KoriskError, match="shared must be"):
+        kr.Learned("b", parameters=3, shared=-1)

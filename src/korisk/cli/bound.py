@@ -1,5 +1,8 @@
-"""`korisk bound`: the deep risk of a network file, layer by layer, and the data it asks for."""
+"""`korisk bound`: the deep risk of a network, layer by layer, and the data it asks for."""
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from korisk.cli.module_source import chosen_network
 from korisk.cli.output import cells, console, number, print_json, short, table, whole
 from korisk.errors import KoriskError, UnreachableError
 from korisk.theory import (
@@ -51,8 +55,16 @@ class Answer:
 
 def bound(
     network: Annotated[
-        Path, typer.Argument(metavar="NETWORK.yaml", help="The network; see examples/ for some.")
-    ],
+        Path | None,
+        typer.Argument(metavar="NETWORK.yaml", help="The network; see examples/ for some."),
+    ] = None,
+    module: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PACKAGE.MODULE:FACTORY",
+            help="Describe a PyTorch module instead: the function returns (module, example).",
+        ),
+    ] = None,
     n: Annotated[
         float | None,
         typer.Option(
@@ -72,6 +84,10 @@ def bound(
     method: Annotated[
         str, typer.Option(metavar="METHOD", help="composed (tightest), minkowski or paper.")
     ] = "composed",
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.yaml", help="Save the network that --module describes."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Bound the expected squared error of a network, layer by layer.
@@ -80,8 +96,10 @@ def bound(
     estimation part that falls as log N / N. Amplification A_l says how far a layer's squared error
     can grow on its way to the output.
     """
-    net = Network.read(network)
-    answer = _answer(net, _method(method), n, target)
+    chosen = _method(method)
+    net = chosen_network(network, module, write)
+    with _completable(described=module is not None):
+        answer = _answer(net, chosen, n, target)
     replaced = None
     if replace is not None:
         savings = net.savings(replace, method=answer.method)
@@ -101,6 +119,27 @@ def bound(
 
 
 Replaced = tuple[Savings, str, Answer] | None
+
+
+@contextmanager
+def _completable(*, described: bool) -> Iterator[None]:
+    """Say how a described network can be completed where a constant was only sampled."""
+    try:
+        yield
+    except KoriskError as error:
+        if not described or "no upper end" not in str(error):
+            raise
+        raise KoriskError(
+            f"{error} to its mark in the code (kr.known or kr.learned), or in the file that "
+            "--write FILE.yaml keeps"
+        ) from None
+
+
+def _open_ended(net: Network) -> list[str]:
+    """Layers whose constant is known from below alone."""
+    return [
+        layer.name for layer in net if layer.bracket.upper == math.inf and layer.bracket.lower > 0
+    ]
 
 
 def _method(word: str) -> Method:
@@ -200,6 +239,13 @@ def _words(answer: Answer) -> list[str]:
         f"expected squared error of at most {number(chosen.total)} ({answer.method} bound), "
         f"of which {number(chosen.floor)} stays however much data there is."
     ]
+    sampled = _open_ended(answer.net)
+    if sampled:
+        said.append(
+            f"The Lipschitz constant of {', '.join(sampled)} was only sampled, so it is at least "
+            "what stands there. No learned layer in front of it adds an error; if one did, the "
+            "bound would be infinite."
+        )
     if any(found is None for found in answer.bounds.values()):
         said.append(
             "A dash: the file lacks a constant that this form needs, or its value exceeds a double."
@@ -209,6 +255,11 @@ def _words(answer: Answer) -> list[str]:
         said.append(
             f"From N = {whole(samples)} on the bound stays at or below the target "
             f"{number(answer.target)}."
+        )
+    if any(layer.shared for layer in answer.net.learned):
+        said.append(
+            "Layers that share parameters err by all of them each; different parameters in all: "
+            f"{whole(answer.net.parameters or 0)}."
         )
     mismatched = [
         layer.name for layer in answer.net if isinstance(layer, Known) and layer.mismatch > 0
@@ -293,6 +344,7 @@ def _layer_numbers(answer: Answer) -> list[dict[str, Any]]:
             },
             "amplification": {m: float(factors[m][index]) for m in METHODS},
             "parameters": layer.parameters if isinstance(layer, Learned) else 0,
+            "shared": layer.shared if isinstance(layer, Learned) else 0,
             "approximation": float(chosen.approximations[index]),
             "estimation": float(chosen.estimations[index]),
             "contribution": float(chosen.contributions[index]),
@@ -308,6 +360,8 @@ def _constant(layer: Layer) -> str:
         return number(bracket.upper)
     if bracket.lower == 0 and bracket.upper == float("inf"):
         return "-"
+    if bracket.upper == float("inf"):
+        return f">= {number(bracket.lower)}"
     return f"{number(bracket.lower)} to {number(bracket.upper)}"
 
 

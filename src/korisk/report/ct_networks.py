@@ -81,7 +81,7 @@ def _networks(point: Point) -> list[CtNetwork]:
     ):
         curve = point.curve(model)
         constants = _constants(curve, count, growth)
-        layers: list[Layer] = [Learned(name, parameters=count, **constants), *front]
+        layers: list[Layer] = [Learned(name, parameters=count, **constants), *front]  # type: ignore[arg-type]
         if _relu(point, model):
             layers.append(Known("ReLU", lipschitz=1.0))
         made.append(

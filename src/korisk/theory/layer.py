@@ -1,5 +1,6 @@
 """The two kinds of layer: known operators and learned ones."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
@@ -74,10 +75,13 @@ class Learned(Layer):
 
     `parameters` is the paper's p_l, `C` its complexity, `n` its width n_l (not a sample size) and
     `kappa` the constant of the estimation term. C = 0 and kappa = 1 give the matched-constant
-    reference; a pilot study gives numbers with absolute units.
+    reference; a pilot study gives numbers with absolute units. `shared` is how many of the
+    parameters are an earlier layer's: the layer errs by all of its p, and a network counts them
+    once.
     """
 
     parameters: int | None = None
+    shared: int = 0
     C: float = 0.0
     n: float = 1.0
     kappa: float = 1.0
@@ -90,6 +94,11 @@ class Learned(Layer):
                 self._field("parameters"), self.parameters, at_least=1, remedy=remedy
             )
             object.__setattr__(self, "parameters", parameters)
+        remedy = "count those of its parameters that an earlier layer has"
+        most = math.inf if self.parameters is None else self.parameters
+        field = self._field("shared")
+        shared = _checks.count(field, self.shared, at_least=0, at_most=most, remedy=remedy)
+        object.__setattr__(self, "shared", shared)
         remedy = "see Assumption (ass:barron): C >= 0, n >= 1, kappa > 0"
         checked = {
             "C": _checks.real(self._field("C"), self.C, at_least=0, remedy=remedy),

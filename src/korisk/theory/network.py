@@ -135,6 +135,15 @@ class Network:
         """The learned layers, the index set L of Theorem (thm:deep-risk)."""
         return tuple(layer for layer in self.layers if isinstance(layer, Learned))
 
+    @property
+    def parameters(self) -> int | None:
+        """How many different parameters are learned; None where a layer does not tell."""
+        counts = [
+            None if layer.parameters is None else layer.parameters - layer.shared
+            for layer in self.learned
+        ]
+        return None if None in counts else sum(filter(None, counts))
+
     def index(self, name: str) -> int:
         """The position of a layer, from 0."""
         if name not in self.names:

@@ -29,6 +29,7 @@ class LayerEntry(Spec):
     lipschitz: float | BracketEntry | None = None
     mismatch: float | None = None
     parameters: int | float | None = None
+    shared: int | None = None
     C: float | None = None
     n: float | None = None
     kappa: float | None = None
@@ -124,6 +125,8 @@ def _layer_entry(layer: Layer) -> dict[str, Any]:
     if isinstance(layer, Learned):
         if layer.parameters is not None:
             entry["parameters"] = layer.parameters
+        if layer.shared:
+            entry["shared"] = layer.shared
         entry |= {"C": layer.C, "n": layer.n, "kappa": layer.kappa}
     if isinstance(layer, Known) and layer.mismatch:
         entry["mismatch"] = layer.mismatch

@@ -1,0 +1,219 @@
+"""describe: any PyTorch module as the network that the theory takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk.networks import rules
+from korisk.networks.chain import Inside, Link, links
+from korisk.networks.dense import DenseNet
+from korisk.networks.known_operator import KnownOperatorNet
+from korisk.networks.layers import layers_of, own_bracket
+from korisk.networks.marks import mark_of
+from korisk.networks.recording import CannotFollow, record, uncompiled
+from korisk.networks.steps import Recording, Step
+from korisk.operators.linear import LinearOperator
+from korisk.theory import Known, Network, NormBracket
+from korisk.theory.bracket import NOT_KNOWN
+from korisk.theory.layer import resolve
+
+_WRAP = "wrap it in a module whose forward takes and gives one tensor"
+
+
+def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
+    """The module as a chain of known and learned layers, with parameters and Lipschitz brackets.
+
+    `example` is an input, batches first; its first sample is run once, in evaluation mode, and
+    the module is left as it was. A layer is learned where a parameter that it uses requires
+    gradients, or where `korisk.learned` says so; brackets are those of the present weights and of
+    this input size. What is not a chain becomes one layer, and is warned of, as is every layer
+    whose constant could only be sampled. See docs/describe.md for the rules.
+    """
+    _check(module, example)
+    module = uncompiled(module)
+    with _untouched(module, example):
+        recording, notes = _followed(module, example)
+        inside = _inside(notes)
+        chain = links(recording, inside)
+        if not chain:
+            identity = NormBracket(1.0, 1.0, how="rearranges or selects entries")
+            return Network([Known(type(module).__name__, lipschitz=identity)], name=name)
+        layers, compositions, more = layers_of(module, recording, chain)
+    for words in [*notes, *_branch_note(recording), *more]:
+        warnings.warn(words, KoriskWarning, stacklevel=2)
+    return Network(layers, compositions=compositions, name=name)
+
+
+def _check(module: object, example: object) -> None:
+    if not isinstance(module, nn.Module):
+        raise KoriskError(f"module must be an nn.Module, got {shown(module)}; {_WRAP}")
+    if not isinstance(example, Tensor):
+        raise KoriskError(
+            f"example must be one torch tensor, an input of the module, got {shown(example)}; if "
+            f"the module takes several, {_WRAP} and holds the others"
+        )
+    if not example.is_floating_point():
+        raise KoriskError(
+            f"example must hold floating-point numbers, got {example.dtype}; whole numbers have no "
+            "distance to stretch, so describe the part behind an embedding"
+        )
+    if example.ndim == 0 or example.numel() == 0:
+        raise KoriskError(
+            f"example must have a batch axis and at least one sample, got {tuple(example.shape)}"
+        )
+    if not bool(torch.isfinite(example).all()):
+        raise KoriskError("example must be finite, got NaN or infinity in it; give a real input")
+    for path, parameter in module.named_parameters():
+        if isinstance(parameter, nn.UninitializedParameter):
+            raise KoriskError(
+                f"parameter {path} has no shape yet; run the lazy module once before describing it"
+            )
+
+
+@contextmanager
+def _untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
+    """Evaluation mode, with the module's flags and torch's random state put back afterwards."""
+    flags = [(part, part.training) for part in module.modules()]
+    devices = [example.device] if example.device.type == "cuda" else []
+    with torch.inference_mode(False), torch.random.fork_rng(devices=devices):
+        try:
+            for part, _ in flags:
+                part.training = False
+            yield
+        finally:
+            for part, training in flags:
+                part.training = training
+
+
+def _followed(module: nn.Module, example: Tensor) -> tuple[Recording, list[str]]:
+    """The run on the first sample; on all of them where a module does not take one alone."""
+    try:
+        return _run(module, example[:1])
+    except KoriskError:
+        if len(example) == 1:
+            raise
+        return _run(module, example)
+
+
+def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Recording, list[str]]:
+    """The recorded run; modules that cannot be followed inside are taken whole, with a note."""
+    opaque: set[int] = set()
+    notes: list[str] = []
+    paths = {id(part): path for path, part in module.named_modules()}
+
+    def whole(part: nn.Module) -> bool:
+        if id(part) in opaque:
+            return True
+        if part is module and enter:
+            return False
+        if mark_of(part) is not None:
+            return True
+        rules.refuse(part, paths.get(id(part), ""))
+        kinds = LinearOperator | KnownOperatorNet | DenseNet | nn.RNN | torch.jit.ScriptModule
+        return isinstance(part, kinds)
+
+    while True:
+        try:
+            recorder, output = record(module, example, whole)
+            last = _output(module, output, recorder)
+            found = Recording(recorder.steps, last, recorder.branches)
+            if id(module) in opaque or _reproduces(module, found, example):
+                return found, notes
+            raise CannotFollow(recorder.root, "its steps do not give its output for other inputs")
+        except CannotFollow as lost:
+            opaque.add(id(lost.frame.module))
+            place = lost.frame.path or type(module).__name__
+            notes.append(f"{place} cannot be followed inside ({lost.why}); it is taken whole")
+        except KoriskError:
+            raise
+        except Exception as error:
+            reason = shown(" ".join(str(error).split()) or "no message", limit=200)[1:-1]
+            raise KoriskError(
+                f"the module fails on the example of shape {tuple(example.shape)}: "
+                f"{type(error).__name__}: {reason}; give an input that it takes"
+            ) from error
+
+
+def _reproduces(module: nn.Module, recording: Recording, example: Tensor) -> bool:
+    """Whether the recorded steps are the module for another input too, and nothing was missed."""
+    if recording.branches:
+        return True  # another input may go another way
+    drawn = torch.randn(example.shape, generator=torch.Generator().manual_seed(2))
+    other = example + 0.1 * float(example.abs().max() or 1) * drawn.to(example)
+    with torch.no_grad():
+        try:
+            expected, again = module(other.clone()), module(other.clone())
+        except Exception:  # it does not take such inputs, so they say nothing
+            return True
+        if not torch.equal(expected, again):
+            return True  # random by design
+        values = {0: other}
+        for step in recording.leading_to(recording.output):
+            values[step.index] = step.replay(values)
+    coarse = example.dtype in (torch.float16, torch.bfloat16)
+    slack = (0.05 if coarse else 1e-3) * float(expected.abs().max())
+    return torch.allclose(values[recording.output], expected, rtol=0, atol=slack, equal_nan=True)
+
+
+def _output(module: nn.Module, output: Any, recorder: Any) -> int:
+    if not isinstance(output, Tensor) or not output.is_floating_point():
+        kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
+        raise KoriskError(
+            f"the module must give one tensor of floats, got {kind}; {_WRAP}, and picks the output "
+            "that the error is measured on"
+        )
+    if not bool(torch.isfinite(output).all()):
+        raise KoriskError(
+            "the module gives NaN or infinity on the example; check its weights, or give an input "
+            "that it takes"
+        )
+    last: int | None = recorder.step_of(output)
+    if last is None:
+        raise KoriskError(
+            "the module's output does not depend on its input by any function of torch; check "
+            "the module, or mark it with kr.known or kr.learned"
+        )
+    return last
+
+
+def _inside(notes: list[str]) -> Inside:
+    """The brackets of modules that are taken whole: stated by a mark, or found inside."""
+
+    def bracket(step: Step, x: Tensor) -> NormBracket | None:
+        module = step.module
+        assert module is not None
+        mark = mark_of(module)
+        if mark is not None and mark.lipschitz is not None:
+            return resolve("lipschitz", mark.lipschitz)
+        if isinstance(module, KnownOperatorNet | DenseNet):
+            return own_bracket(module)
+        if mark is None or isinstance(module, LinearOperator | nn.RNN):
+            return None
+        if not step.takes_one_value:
+            return NOT_KNOWN
+        recording, more = _run(module, x, enter=True)
+        notes.extend(more)
+        steps = recording.steps
+        found = links(recording, bracket)
+        if not found:
+            return NormBracket(1.0, 1.0, how="rearranges or selects entries")
+        return Link(steps[0], tuple(recording.leading_to(recording.output)), steps, bracket).bracket
+
+    return bracket
+
+
+def _branch_note(recording: Recording) -> list[str]:
+    if not recording.branches:
+        return []
+    places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
+    return [
+        f"{shown(places)[1:-1]} chooses its way by the values it is given; described is the way "
+        "that the example took, and constants hold where others take it too"
+    ]

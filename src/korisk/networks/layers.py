@@ -1,0 +1,307 @@
+"""Layers of the theory from the links of a chain: kinds, parameters, names, and words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+
+from torch import Tensor, nn
+
+from korisk.errors import KoriskError
+from korisk.networks.chain import Link
+from korisk.networks.dense import DenseNet
+from korisk.networks.known_operator import KnownOperatorNet, _free_name
+from korisk.networks.labels import link_label, step_label, step_mark
+from korisk.networks.linear_part import LinearPart, function_norm, matrix_norm
+from korisk.networks.marks import Mark, mark_of
+from korisk.networks.steps import Recording
+from korisk.operators.linear import LinearOperator, parts_of
+from korisk.theory import Composition, Known, Layer, Learned, NormBracket
+from korisk.theory.bracket import Lipschitz
+from korisk.theory.network import Network
+
+_LONGEST_HOW = 80
+_SHOWN = 6  # names in one warning
+
+
+@dataclass
+class _Draft:
+    """What has been written so far."""
+
+    paths: dict[int, str]  # of parameters
+    layers: list[Layer] = field(default_factory=list)
+    taken: set[str] = field(default_factory=set)
+    users: dict[int, list[str]] = field(default_factory=dict)  # layers that use a tensor
+    sizes: dict[int, int] = field(default_factory=dict)
+    branched: list[str] = field(default_factory=list)
+    sampled: list[str] = field(default_factory=list)
+    thawed: list[str] = field(default_factory=list)
+
+    def name(self, wanted: str) -> str:
+        free = _free_name(wanted, self.taken)
+        self.taken.add(free)
+        return free
+
+    def uses(self, name: str, trained: tuple[Tensor, ...]) -> None:
+        for tensor in trained:
+            self.users.setdefault(id(tensor), []).append(name)
+            self.sizes[id(tensor)] = tensor.numel()
+
+
+def layers_of(
+    module: nn.Module, recording: Recording, chain: list[Link]
+) -> tuple[list[Layer], list[Composition], list[str]]:
+    """The layers, constants of runs of them, and what their reader should know."""
+    draft = _Draft({id(part): path for path, part in module.named_parameters()})
+    spans: list[tuple[Link, list[Layer]]] = []
+    for link in chain:
+        before = len(draft.layers)
+        _write(link, draft)
+        spans.append((link, draft.layers[before:]))
+    return draft.layers, list(_compositions(recording, spans)), _words(draft)
+
+
+def own_bracket(module: KnownOperatorNet | DenseNet) -> NormBracket:
+    """A bracket of one of korisk's own networks as a whole."""
+    upper = Network(_own_layers(module)).lipschitz()
+    return NormBracket(0.0, upper, how="constants of its layers multiplied")
+
+
+def _write(link: Link, draft: _Draft) -> None:
+    """The layer of a link, or the layers of what is several by itself."""
+    (*_, last) = link.core
+    if len(link.core) == 1 and link.is_chain and last.module is not None:
+        if mark_of(last.module) is None and isinstance(last.module, KnownOperatorNet | DenseNet):
+            for layer, trained in _own_parts(last.module):
+                _add(draft, layer, trained)
+            return
+        if mark_of(last.module) is None and isinstance(last.module, LinearOperator):
+            for operator in parts_of(last.module):
+                _add(draft, *_operator_layer(operator))
+            return
+    _add(draft, *_link_layer(link, draft))
+
+
+def _add(draft: _Draft, layer: Layer, trained: tuple[Tensor, ...]) -> None:
+    name = draft.name(layer.name)
+    if isinstance(layer, Learned) and layer.parameters is not None:
+        seen = _count(tuple(tensor for tensor in trained if id(tensor) in draft.users))
+        layer = replace(layer, shared=min(seen, layer.parameters))
+    draft.layers.append(replace(layer, name=name))
+    draft.uses(name, trained)
+
+
+def _operator_layer(operator: LinearOperator) -> tuple[Layer, tuple[Tensor, ...]]:
+    """Known operators keep themselves as their constant, so that the theory can compose them."""
+    trained = _trained(operator)
+    if not trained:
+        return Known(operator.name, lipschitz=operator), ()
+    bracket = _present(operator.norm())
+    return Learned(operator.name, parameters=_count(trained), lipschitz=bracket), trained
+
+
+def _own_layers(module: KnownOperatorNet | DenseNet) -> list[Layer]:
+    return [layer for layer, _ in _own_parts(module)]
+
+
+def _own_parts(
+    module: KnownOperatorNet | DenseNet,
+) -> list[tuple[Layer, tuple[Tensor, ...]]]:
+    """The layers that the network itself tells, with a constant for the first of them too."""
+    first, *others = module.describe().layers
+    assert isinstance(first, Learned)
+    trained = _trained(module)
+    frozen = not trained and any(True for _ in module.parameters())
+    if isinstance(module, KnownOperatorNet):
+        largest = float(module.weights.detach().abs().max())
+        bracket = NormBracket(largest, largest, how="largest |weight|")
+    else:
+        bracket = _dense_norm(module)
+    layer: Layer = (
+        Known(first.name, lipschitz=bracket)
+        if frozen
+        else Learned(first.name, parameters=first.parameters, lipschitz=_present(bracket))
+    )
+    return [(layer, trained), *((other, ()) for other in others)]
+
+
+def _dense_norm(module: DenseNet) -> NormBracket:
+    if module.weight is not None:
+        return matrix_norm(module.weight)
+    assert module.left is not None
+    assert module.right is not None
+    left, right = module.left.double(), module.right.double()
+    return LinearPart(lambda x: left @ (right @ x), right.new_zeros(right.shape[1])).bracket()
+
+
+def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, tuple[Tensor, ...]]:
+    marks = [mark for step in link.core if (mark := step_mark(step)) is not None]
+    alone = marks[0] if len(link.core) == 1 and link.is_chain and marks else None
+    name = (alone.name if alone else None) or link_label(link, draft.paths)
+    if not alone and any(mark.mismatch for mark in marks):
+        raise KoriskError(
+            f"layer {name!r}: a module marked with mismatch= stands where the network is not a "
+            "chain, so its error has no layer of its own; mark the whole block instead"
+        )
+    trained = _link_trained(link)
+    _notice(link, name, alone, draft)
+    if not trained and not any(mark.learned for mark in marks):
+        stated = _stated(link, alone)
+        bracket: Lipschitz = _told(link) if stated is None else stated
+        return Known(name, lipschitz=bracket, mismatch=alone.mismatch if alone else 0.0), ()
+    bracket = alone.lipschitz if alone and alone.lipschitz is not None else _present(_told(link))
+    return Learned(name, parameters=_parameters(link, name), lipschitz=bracket), trained
+
+
+def _stated(link: Link, mark: Mark | None) -> Lipschitz:
+    if mark is None:
+        return None
+    module = link.core[0].module
+    operator = module if isinstance(module, LinearOperator) else None
+    return operator if mark.lipschitz is None else mark.lipschitz
+
+
+def _told(link: Link) -> NormBracket:
+    """The link's bracket, which says what was put together where that is not one step."""
+    bracket = link.bracket
+    if link.is_chain or len(link.core) == 1:
+        return bracket
+    parts = list(dict.fromkeys(step_label(step) for step in link.core))
+    return _how(bracket, f"{bracket.how}; not a chain: {', '.join(parts)}")
+
+
+def _notice(link: Link, name: str, mark: Mark | None, draft: _Draft) -> None:
+    """Keep what the warnings will say."""
+    if not link.is_chain and len(link.core) > 1:
+        parts = list(dict.fromkeys(step_label(step) for step in link.core))
+        draft.branched.append(f"{name} ({_listed(parts)})")
+    if _stated(link, mark) is None and link.bracket.upper == math.inf:
+        draft.sampled.append(name)
+    for step in link.core:
+        found = step_mark(step)
+        if found is not None and not found.learned and step.trained:
+            draft.thawed.append(name)
+
+
+def _link_trained(link: Link) -> tuple[Tensor, ...]:
+    """The trained tensors of a link, without those of modules that are marked as known."""
+    found = {
+        id(tensor): tensor
+        for step in link.steps
+        if (mark := step_mark(step)) is None or mark.learned
+        for tensor in step.trained
+    }
+    return tuple(found.values())
+
+
+def _parameters(link: Link, name: str) -> int:
+    """p: trained numbers, each once, or what a mark states instead for its module."""
+    stated = [
+        step for step in link.core if (mark := step_mark(step)) and mark.parameters is not None
+    ]
+    theirs = {id(tensor) for step in stated for tensor in step.trained}
+    counted = _count(tuple(t for t in _link_trained(link) if id(t) not in theirs))
+    counted += sum(mark.parameters or 0 for step in stated if (mark := step_mark(step)))
+    if counted:
+        return counted
+    frozen = {
+        id(tensor): tensor.numel()
+        for step in link.core
+        if step.module is not None
+        for tensor in step.module.parameters()
+    }
+    if not frozen:
+        raise KoriskError(
+            f"layer {name!r} is marked as learned and has no parameters; give "
+            "kr.learned(module, parameters=...)"
+        )
+    return sum(frozen.values())
+
+
+def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -> list[Composition]:
+    """Norms of the products of known linear layers in a row.
+
+    Where all of them are operators the theory composes them by itself.
+    """
+    found = []
+    for linear, group in groupby(spans, key=_is_known_linear):
+        run = list(group)
+        operators = all(
+            isinstance(layer.lipschitz, LinearOperator) for _, ls in run for layer in ls
+        )
+        if not linear or len(run) < 2 or operators:
+            continue
+        start, end = run[0][0].start, run[-1][0].steps[-1]
+        steps = tuple(recording.leading_to(end.index, after=start.index))
+        whole = Link(start, steps, recording.steps, run[0][0].inside)
+        norm = function_norm(partial(whole.apply, double=True), start.value)
+        if norm is not None:
+            ends = run[0][1][0].name, run[-1][1][-1].name
+            found.append(Composition(*ends, lipschitz=norm))
+    return found
+
+
+def _is_known_linear(span: tuple[Link, list[Layer]]) -> bool:
+    link, layers = span
+    real = link.start.value.is_floating_point() and link.steps[-1].value.is_floating_point()
+    return real and all(isinstance(layer, Known) for layer in layers) and link.linear
+
+
+def _words(draft: _Draft) -> list[str]:
+    said = []
+    if draft.branched:
+        said.append(
+            f"the network is not a chain of its modules everywhere; taken together as one layer: "
+            f"{_listed(draft.branched, '; ')}"
+        )
+    if draft.sampled:
+        said.append(
+            f"no upper Lipschitz constant is known of {_listed(draft.sampled)}; slopes were "
+            "sampled, a lower estimate; state one with kr.known or kr.learned(lipschitz=...)"
+        )
+    if draft.thawed:
+        said.append(
+            f"{_listed(draft.thawed)}: marked as known, but with parameters that require gradients "
+            "again; freeze them with requires_grad_(False)"
+        )
+    return said + _shared(draft)
+
+
+def _shared(draft: _Draft) -> list[str]:
+    """Weights in several layers: the theorem counts the error of each use, the sum would not."""
+    groups: dict[tuple[str, ...], int] = {}
+    for key, names in draft.users.items():
+        if len(names) > 1:
+            groups[tuple(names)] = groups.get(tuple(names), 0) + draft.sizes[key]
+    if not groups:
+        return []
+    total = sum(draft.sizes.values())
+    listed = _listed([f"{size:,} by {' and '.join(names)}" for names, size in groups.items()], "; ")
+    return [
+        f"parameters are shared: {listed}; each of these layers errs by them, so its p has them "
+        f"all, and the network counts them once: {total:,} different parameters are trained"
+    ]
+
+
+def _listed(names: list[str], between: str = ", ") -> str:
+    more = f"{between}and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return between.join(names[:_SHOWN]) + more
+
+
+def _present(bracket: NormBracket) -> NormBracket:
+    return _how(bracket, f"present weights: {bracket.how}")
+
+
+def _how(bracket: NormBracket, how: str) -> NormBracket:
+    short = how if len(how) <= _LONGEST_HOW else how[: _LONGEST_HOW - 3] + "..."
+    return NormBracket(bracket.lower, bracket.upper, how=short)
+
+
+def _trained(module: nn.Module) -> tuple[Tensor, ...]:
+    return tuple(one for one in module.parameters() if one.requires_grad)
+
+
+def _count(tensors: tuple[Tensor, ...]) -> int:
+    return sum(tensor.numel() for tensor in tensors)

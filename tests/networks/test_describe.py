@@ -1,0 +1,640 @@
+"""describe: networks of every shape, what is learned in them, and what is refused."""
+
+import copy
+import importlib.util
+import io
+import math
+import pickle
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import korisk as kr
+from korisk.errors import KoriskError, KoriskWarning
+from korisk.networks import DenseNet, KnownOperatorNet, constants
+from korisk.operators import Diagonal, Matrix, ParallelBeam, Projector, fbp
+
+ROOT = Path(__file__).parents[2]
+GEOMETRY = ParallelBeam(4, views=3, bins=6)
+SINOGRAM = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(0))
+
+
+class Of(nn.Module):
+    """A function of the input and of parts, as a module."""
+
+    def __init__(self, function: Callable[..., Any], *parts: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x, *self.parts)
+
+
+def told(module: nn.Module, example: Tensor) -> tuple[kr.Network, str]:
+    """The network, and everything that was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", KoriskWarning)
+        net = kr.describe(module, example)
+    return net, " | ".join(str(each.message) for each in caught)
+
+
+def kinds(net: kr.Network) -> list[str]:
+    return [layer.kind for layer in net]
+
+
+def parameters(net: kr.Network) -> list[int | None]:
+    return [layer.parameters for layer in net.learned]
+
+
+# Networks that can tell themselves
+
+
+def test_korisks_own_networks_have_their_own_numbers() -> None:
+    known = KnownOperatorNet.from_fbp(fbp(GEOMETRY))
+    dense = DenseNet((3, 6), (4, 4), matrix=torch.randn(16, 18))
+    factored = DenseNet.factored(torch.randn(16, 3), torch.randn(3, 18), (3, 6), (4, 4))
+    rebuilt = nn.Sequential(*fbp(GEOMETRY, trainable=True).layers, nn.ReLU())
+    whole = nn.Sequential(fbp(GEOMETRY, trainable=True), nn.ReLU())
+    for module, own in (
+        (known, known),
+        (dense, dense),
+        (factored, factored),
+        (rebuilt, known),
+        (nn.Sequential(nn.Identity(), known), known),
+    ):
+        net, expected = kr.describe(module, SINOGRAM), own.describe()
+        assert kinds(net) == kinds(expected)
+        assert parameters(net) == parameters(expected)
+        for method in kr.METHODS:
+            assert net.amplification(method) == pytest.approx(expected.amplification(method))
+            found = kr.barron_bound(net, 100, method=method)
+            assert found.total == pytest.approx(kr.barron_bound(expected, 100, method=method).total)
+    # Consecutive operators keep themselves, so that the theory multiplies them.
+    net = kr.describe(rebuilt, SINOGRAM)
+    product = math.prod(layer.bracket.lower for layer in net.layers[1:])
+    assert net.tails("composed")[0] < 0.9 * product
+    assert kr.describe(known, SINOGRAM).names == ("W", "K", "A^T", "ReLU")
+    assert kr.describe(whole, SINOGRAM).names == ("W", "K", "A^T", "1 ReLU")
+
+
+def test_own_networks_inside_others_become_their_layers() -> None:
+    known = KnownOperatorNet.from_fbp(fbp(GEOMETRY))
+    net = kr.describe(nn.Sequential(known, nn.Flatten(), nn.Linear(16, 3)), SINOGRAM)
+    assert net.names == ("W", "K", "A^T", "ReLU", "2 Linear")
+    assert parameters(net) == [18, 51]
+    assert net["W"].bracket.upper == known.weights.abs().max()
+    matrix = torch.randn(4, 5)
+    behind = nn.Sequential(nn.Linear(3, 5), DenseNet(5, 4, matrix=matrix))
+    net = kr.describe(behind, torch.ones(1, 3))
+    exact = torch.linalg.matrix_norm(matrix.double(), 2).item()
+    assert net["M"].bracket.upper == pytest.approx(exact, rel=1e-9)
+    known.weights.requires_grad_(False)
+    assert kinds(kr.describe(known, SINOGRAM)) == ["known"] * 4
+    known.weights.requires_grad_(True)
+    net, words = told(Of(lambda x, inner: inner(x) + inner(2 * x), known), SINOGRAM)
+    (layer,) = net
+    assert layer.bracket.upper == pytest.approx(3 * known.describe().tails()[0], rel=1e-3)
+    assert "not a chain" in words
+
+
+def test_several_runs_side_by_side() -> None:
+    net = kr.describe(KnownOperatorNet.from_fbp(fbp(GEOMETRY), runs=3), torch.ones(3, 2, 3, 6))
+    assert parameters(net) == [18]
+
+
+# Networks of all shapes
+
+
+def test_a_small_cnn() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1, padding_mode="circular"),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.Dropout(),
+        nn.MaxPool2d(3, 2),
+        nn.Flatten(),
+        nn.Linear(36, 10),
+        nn.LogSoftmax(1),
+    )
+    net = kr.describe(module, torch.randn(4, 1, 8, 8), name="small")
+    # Dropout and Flatten are no layers; the padding is part of its convolution.
+    assert net.names == (
+        "0 Conv2d",
+        "1 BatchNorm2d",
+        "2 ReLU",
+        "4 MaxPool2d",
+        "6 Linear",
+        "7 LogSoftmax",
+    )
+    assert parameters(net) == [40, 8, 370]
+    assert net.name == "small"
+    assert net["0 Conv2d"].bracket.how.startswith("present weights: ")
+    assert math.isfinite(kr.barron_bound(net, 100, method="paper").total)
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.one = nn.Linear(width, 16)
+        self.two = nn.Linear(16, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.two(F.relu(self.one(x)))  # type: ignore[no-any-return]
+
+
+def test_a_residual_mlp_is_a_chain_of_blocks() -> None:
+    module = nn.Sequential(Block(8), nn.Tanh(), Block(8), nn.Linear(8, 1))
+    net, words = told(module, torch.randn(3, 8))
+    assert net.names == ("0 Block", "1 Tanh", "2 Block", "3 Linear")
+    assert parameters(net) == [280, 280, 9]
+    for path in (0, 2):
+        block: Any = module[path]
+        inner = [
+            torch.linalg.matrix_norm(p.double(), 2) for p in (block.one.weight, block.two.weight)
+        ]
+        bracket = net[f"{path} Block"].bracket
+        assert bracket.upper == pytest.approx(1 + (inner[0] * inner[1]).item(), rel=1e-9)
+        assert 0 < bracket.lower <= bracket.upper
+        assert "not a chain" in bracket.how
+    assert "not a chain" in words
+    assert "0 Block (0.one, 0.ReLU, 0.two, 0.add)" in words
+
+
+def example_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("du", ROOT / "examples" / "describe_unet.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_unet_is_cut_where_one_value_carries_everything() -> None:
+    module, example = example_script().factory()
+    net, words = told(module, example)
+    assert net.names == (
+        *("W", "K", "A^T", "unet.first", "unet.ReLU"),
+        *("unet.pool to unet.cat", "unet.last"),
+    )
+    assert parameters(net) == [288, 40, 148, 73]
+    assert sum(p for p in parameters(net) if p) == sum(p.numel() for p in module.parameters())
+    middle = module.unet.middle.double()
+    inner = kr.describe(middle, torch.ones(1, 4, 8, 8).double()).layers[0].bracket.upper
+    up = kr.describe(module.unet.up, torch.ones(1, 4, 8, 8)).layers[0].bracket.upper
+    # Concatenation: the root of the sum of squares of both ways.
+    expected = math.hypot(1, inner * up)
+    assert net["unet.pool to unet.cat"].bracket.upper == pytest.approx(expected, rel=1e-6)
+    assert "unet.pool, unet.middle, unet.ReLU, unet.up, unet.cat" in words
+
+
+def test_the_example_prints_every_layer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(KoriskWarning, match="not a chain"):
+        example_script().main()
+    out = capsys.readouterr().out
+    assert "unet.pool to unet.cat" in out
+    assert out.count("learned") == 4
+
+
+class Unrolled(nn.Module):
+    """Gradient steps on |A x - y|^2 with a learned step, the operator used in both directions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.A = Projector(GEOMETRY)
+        self.step = nn.Parameter(torch.tensor(0.01))
+        self.clean = nn.Conv2d(1, 1, 3, padding=1)
+
+    def forward(self, y: Tensor) -> Tensor:
+        x = self.A.adjoint(y) * self.step
+        for _ in range(2):
+            x = x - self.step * self.A.T(self.A(x) - y)
+        return self.clean(x.unsqueeze(1)).squeeze(1)  # type: ignore[no-any-return]
+
+
+def test_korisk_operators_inside_a_module() -> None:
+    module = Unrolled()
+    net, words = told(module, SINOGRAM)
+    assert kinds(net) == ["learned", "learned"]
+    assert parameters(net) == [1, 10]  # the step, used five times, counts once in its layer
+    assert "A^T" in words
+    jacobian: Any = torch.autograd.functional.jacobian
+    exact = torch.linalg.matrix_norm(jacobian(module, SINOGRAM[:1]).reshape(16, 18), 2)
+    assert exact <= net.lipschitz() * (1 + 1e-5)
+    chain = Of(lambda y, A, c: c(A.adjoint(y)[:, None]), module.A, module.clean)
+    net = kr.describe(chain, SINOGRAM)
+    assert net.names == ("A^T", "parts.1 Conv2d")
+    assert isinstance(net.layers[0].lipschitz, kr.HasNorm)  # asked only when a bound needs it
+
+
+def test_the_functions_of_the_module_are_recorded_in_loops_and_branches() -> None:
+    def forward(x: Tensor, linear: nn.Module) -> Tensor:
+        for _ in range(2):
+            x = linear(x).tanh()
+        return -x if x.sum() > 100 else 2 * x
+
+    net, words = told(Of(forward, nn.Linear(4, 4)), torch.ones(1, 4))
+    assert net.names == ("parts.0 Linear", "tanh", "parts.0 Linear (2)", "tanh (2)", "mul")
+    assert "chooses its way by the values" in words
+
+
+# What is learned, and how much of it
+
+
+def test_frozen_parameters_are_known() -> None:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4).requires_grad_(False))
+    assert kinds(kr.describe(module, torch.ones(1, 4))) == ["learned", "known", "known"]
+    partly = nn.Linear(4, 4)
+    partly.weight.requires_grad_(False)
+    assert parameters(kr.describe(partly, torch.ones(1, 4))) == [4]
+
+
+def test_known_linear_layers_in_a_row_are_composed() -> None:
+    torch.manual_seed(0)
+    frozen = [nn.Linear(6, 6).requires_grad_(False) for _ in range(3)]
+    module = nn.Sequential(nn.Linear(6, 6), *frozen[:2], nn.Flatten(), frozen[2], nn.ReLU())
+    net = kr.describe(module, torch.ones(1, 6))
+    product = frozen[2].weight @ frozen[1].weight @ frozen[0].weight
+    exact = torch.linalg.matrix_norm(product.double(), 2).item()
+    assert exact <= net.tails("composed")[0] <= 1.011 * exact
+    assert net.tails("paper")[0] > 1.2 * exact
+    learned = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
+    assert kr.describe(learned, torch.ones(1, 6)).compositions == ()
+
+
+def test_shared_weights_err_at_every_use_and_are_named() -> None:
+    linear, act = nn.Linear(4, 4), nn.PReLU()
+    module = nn.Sequential(linear, act, linear, act)
+    net, words = told(module, torch.ones(1, 4))
+    assert net.names == ("0 Linear", "1 PReLU", "0 Linear (2)", "1 PReLU (2)")
+    # The theorem adds the error of each use, so each needs the p of what it uses.
+    assert parameters(net) == [20, 1, 20, 1]
+    assert "20 by 0 Linear and 0 Linear (2); 1 by 1 PReLU and 1 PReLU (2)" in words
+    assert "21 different parameters are trained" in words
+    assert [layer.shared for layer in net.learned] == [0, 0, 20, 1]
+    assert net.parameters == 21 == sum(part.numel() for part in module.parameters())
+    assert math.isfinite(kr.barron_bound(net, 10).total)
+    tied = Of(lambda x, one: F.linear(torch.relu(one(x)), one.weight.t()), nn.Linear(4, 3))
+    net, words = told(tied, torch.ones(1, 4))
+    assert parameters(net) == [15, 12]
+    assert "15 different parameters" in words
+    assert net.parameters == 15
+    # Within one layer a weight counts once.
+    twice = Of(lambda x, one: one(x) + one(2 * x), linear)
+    net, words = told(twice, torch.ones(1, 4))
+    assert parameters(net) == [20]
+    assert "shared" not in words
+
+
+def test_weights_that_are_computed_count_by_what_they_come_from() -> None:
+    normed = nn.utils.parametrizations.weight_norm(nn.Linear(5, 3))
+    net = kr.describe(normed, torch.ones(1, 5))
+    assert parameters(net) == [5 * 3 + 3 + 3]  # direction, length, bias
+    exact = torch.linalg.matrix_norm(normed.weight.detach().double(), 2).item()
+    assert net.layers[0].bracket.upper == pytest.approx(exact, rel=1e-9)
+
+    class Gains(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gains = nn.Parameter(torch.tensor([1.0, -3.0]))
+            self.offset = nn.Parameter(torch.zeros(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.relu(x * self.gains.abs() + self.offset)
+
+    net = kr.describe(Gains(), torch.ones(1, 2))
+    assert net.names == ("gains", "offset", "ReLU")
+    assert [layer.bracket.upper for layer in net] == [3, 1, 1]
+    assert parameters(net) == [2, 2]
+
+
+# Marks
+
+
+def test_marks_say_what_parameters_do_not() -> None:
+    inner = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 4))
+    known = kr.known(inner, mismatch=0.25, name="physics")
+    assert known is inner
+    assert not any(p.requires_grad for p in inner.parameters())
+    learned = kr.learned(nn.MultiheadAttention(4, 1), lipschitz=2.0, parameters=7)
+    attend = Of(lambda x, a: a(x, x, x)[0], learned)
+    net = kr.describe(nn.Sequential(known, attend, nn.Linear(4, 1)), torch.ones(1, 5, 4))
+    assert net.names[0] == "physics"
+    assert kinds(net) == ["known", "learned", "learned"]
+    assert parameters(net) == [7, 5]
+    physics = net["physics"]
+    assert isinstance(physics, kr.Known)
+    assert physics.mismatch == 0.25
+    product = math.prod(
+        torch.linalg.matrix_norm(p.double(), 2).item() for p in inner.parameters() if p.ndim == 2
+    )
+    assert physics.bracket.upper == pytest.approx(product, rel=1e-9)
+    assert net.layers[1].bracket.upper == 2
+
+
+def test_a_stated_constant_is_one_of_all_inputs_together() -> None:
+    class Join(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return x.sin() * y.sin()
+
+    module = Of(lambda x, join: join(x, 2 * x), kr.known(Join(), lipschitz=3.0))
+    net, _ = told(module, torch.ones(1, 4))
+    assert net.layers[0].bracket.upper == pytest.approx(3 * math.hypot(1, 2))
+    unstated = Of(lambda x, join: join(x, 2 * x), kr.known(Join()))
+    assert told(unstated, torch.ones(1, 4))[0].layers[0].bracket.upper == math.inf
+
+
+def test_marks_survive_copies_pickles_and_state_dicts() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), kr.known(nn.Linear(3, 3), lipschitz=7.0, name="B"))
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    other = copy.deepcopy(module)
+    other.load_state_dict(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).state_dict())
+    for again in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), loaded, other):
+        net = kr.describe(again, torch.ones(1, 3))
+        assert kinds(net) == ["learned", "known"]
+        assert net["B"].bracket.upper == 7
+
+
+def test_a_marked_operator_keeps_its_norm_and_gets_a_mismatch() -> None:
+    module = nn.Sequential(nn.Linear(5, 4), kr.known(Matrix(torch.eye(4)), mismatch=0.5, name="E"))
+    layer = kr.describe(module, torch.ones(1, 5))["E"]
+    assert isinstance(layer, kr.Known)
+    assert layer.mismatch == 0.5
+    assert layer.bracket.upper == 1
+    operator: Any = module[1]
+    assert layer.lipschitz is operator
+
+
+def test_thawed_parameters_of_a_known_module_are_warned_of() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), kr.known(nn.Linear(3, 3)))
+    module.requires_grad_(True)
+    net, words = told(module, torch.ones(1, 3))
+    assert kinds(net) == ["learned", "known"]
+    assert "1 Linear: marked as known, but with parameters that require gradients" in words
+
+
+# What cannot be followed
+
+
+def test_what_leaves_torch_is_taken_whole_and_sampled() -> None:
+    def through_numpy(x: Tensor) -> Tensor:
+        return torch.from_numpy(np.sin(3 * x.detach().numpy()))
+
+    def by_value(x: Tensor) -> Tensor:
+        return x / x.abs().max().item()
+
+    def written(x: Tensor) -> Tensor:
+        y = x.clone()
+        y[:, 0] = 5 * y[:, 1]
+        return y
+
+    def beside(x: Tensor) -> Tensor:
+        y = 2 * x
+        y.view(-1)[:2].mul_(3)
+        return y
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return torch.from_numpy(2 * x.detach().numpy())
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return 1000 * gradient  # not its own
+
+    def unreported(x: Tensor) -> Tensor:
+        return x * torch.vmap(torch.exp)(x)  # as if times a constant, to who does not look
+
+    functions = [through_numpy, by_value, written, beside, Doubled.apply, unreported]
+    least = [2.0, 0.0, 5.0, 5.9, 1.99, 1.0]
+    most = [3.0, math.inf, 5.2, 6.1, 2.0, math.inf]
+    for function, low, high in zip(functions, least, most, strict=True):
+        module = nn.Sequential(nn.Linear(4, 4), Of(function))
+        net, words = told(module, torch.full((1, 4), 0.1))
+        assert net.names == ("0 Linear", "1 Of"), function
+        assert "1 cannot be followed inside" in words
+        assert net["1 Of"].bracket.upper == math.inf
+        assert net["1 Of"].bracket.how == "sampled, a lower estimate"
+        assert low <= net["1 Of"].bracket.lower <= high
+
+
+def test_what_is_missed_is_noticed_by_another_input() -> None:
+    def hidden(x: Tensor) -> Tensor:
+        with torch.no_grad():  # so that autograd does not know of it either
+            return x * torch.vmap(torch.exp)(x)
+
+    net, words = told(nn.Sequential(nn.Linear(4, 4), Of(hidden)), torch.ones(1, 4))
+    assert net.names == ("Sequential",)
+    assert net.layers[0].bracket.upper == math.inf
+    assert "its steps do not give its output for other inputs" in words
+
+
+def test_a_compiled_module_is_what_it_was() -> None:
+    class OptimizedModule(nn.Module):  # as torch.compile makes them, without loading it
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self._orig_mod = module
+
+        def forward(self, x: Tensor) -> Tensor:
+            raise AssertionError
+
+    plain = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    net = kr.describe(OptimizedModule(plain), torch.ones(1, 4))
+    assert repr(net) == repr(kr.describe(plain, torch.ones(1, 4)))
+    inside = nn.Sequential(OptimizedModule(plain), nn.Tanh())
+    assert parameters(kr.describe(inside, torch.ones(1, 4))) == [20]
+
+
+def test_whole_numbers_jump() -> None:
+    net, _ = told(Of(lambda x: 2 * x.argmax(-1, keepdim=True).float()), torch.randn(1, 4))
+    assert net.layers[0].bracket.upper == math.inf
+    assert net.layers[0].bracket.how == "gives whole numbers, so it jumps"
+
+
+def test_writing_in_place_by_name_is_followed() -> None:
+    def forward(x: Tensor) -> Tensor:
+        x *= 2
+        y = F.relu(x, inplace=True)
+        y += x  # the same tensor by now
+        return y.mul_(3)
+
+    module = Of(forward)
+    x = torch.randn(1, 5)
+    kept = x.clone()
+    net, _ = told(module, x)
+    assert torch.equal(x, kept)
+    assert net.lipschitz() == pytest.approx(12)
+
+
+# Nothing is changed
+
+
+def test_the_module_is_left_as_it_was() -> None:
+    noise = Of(lambda x: x + torch.rand(4))
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.ReLU(), noise)
+    module[1].eval()
+    module(torch.randn(3, 4)).sum().backward()
+    seen: list[int] = []
+    module[0].register_forward_hook(lambda *_: seen.append(1))
+    flags = [part.training for part in module.modules()]
+    gradients = [p.grad.clone() for p in module.parameters() if p.grad is not None]
+    state = {key: value.clone() for key, value in module.state_dict().items()}
+    random = torch.get_rng_state()
+    call = nn.Module.__call__
+    with torch.inference_mode():
+        kr.describe(module, torch.randn(3, 4, generator=torch.Generator().manual_seed(1)))
+    assert [part.training for part in module.modules()] == flags
+    assert all(p.requires_grad for p in module.parameters())
+    for parameter, before in zip(module.parameters(), gradients, strict=True):
+        assert parameter.grad is not None
+        assert torch.equal(parameter.grad, before)
+    for key, value in module.state_dict().items():
+        assert torch.equal(value, state[key])
+    assert torch.equal(torch.get_rng_state(), random)
+    assert nn.Module.__call__ is call
+    assert len(module[0]._forward_hooks) == 1
+    assert seen
+
+
+def test_a_failing_module_is_left_as_it_was() -> None:
+    module = Of(lambda x, linear: linear(x) @ torch.ones(7, 7), nn.Linear(4, 4))
+    call = nn.Module.__call__
+    with pytest.raises(KoriskError, match="the module fails on the example of shape"):
+        kr.describe(module, torch.ones(1, 4))
+    assert module.training
+    assert nn.Module.__call__ is call
+
+
+def test_the_same_module_gives_the_same_numbers() -> None:
+    module, x = nn.Sequential(nn.Conv1d(1, 2, 3), nn.GELU(), Of(torch.exp)), torch.randn(1, 1, 9)
+    first, second = told(module, x)[0], told(module, x)[0]
+    assert repr(first) == repr(second)
+
+
+def test_half_of_a_batch_is_no_matter_and_one_precision_is_as_good() -> None:
+    module = nn.Sequential(nn.Linear(6, 5), nn.ReLU())
+    one = kr.describe(module, torch.ones(1, 6)).tails().tolist()
+    assert kr.describe(module, torch.ones(9, 6)).tails().tolist() == one
+    double = kr.describe(module.double(), torch.ones(1, 6).double()).layers[0].bracket.upper
+    assert double == pytest.approx(
+        kr.describe(module.float(), torch.ones(1, 6))["0 Linear"].bracket.upper
+    )
+
+
+def test_a_described_network_can_be_written_and_read(tmp_path: Path) -> None:
+    net, _ = told(nn.Sequential(nn.Linear(4, 4), Block(4), Of(torch.exp)), torch.ones(1, 4))
+    net.write(tmp_path / "net.yaml")
+    again = kr.Network.read(tmp_path / "net.yaml")
+    assert again.names == net.names
+    assert again.tails().tolist() == net.tails().tolist()
+
+
+# What is refused
+
+
+def attention(x: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.parametrize(
+    ("module", "example", "says"),
+    [
+        (
+            nn.LSTM(4, 4),
+            torch.ones(1, 3, 4),
+            r"LSTM.*gates.*kr\.learned\(module, lipschitz=\.\.\.\)",
+        ),
+        (nn.Sequential(nn.GRU(4, 4)), torch.ones(1, 3, 4), r"^0 \(GRU\)"),
+        (
+            nn.TransformerEncoderLayer(4, 1),
+            torch.ones(1, 3, 4),
+            "no Lipschitz constant on unbounded",
+        ),
+        (Of(attention), torch.ones(1, 3, 4), r"scaled_dot_product.*kr\.known\("),
+        (
+            Of(lambda x, a: a(x, x, x)[0], nn.MultiheadAttention(4, 1)),
+            torch.ones(1, 3, 4),
+            "unbounded",
+        ),
+        (
+            Of(lambda x, e: e(x.long()), nn.Embedding(4, 4)),
+            torch.ones(1, 3),
+            "describe the part behind",
+        ),
+        (nn.Linear(4, 4), torch.ones(1, 4).long(), "floating-point numbers, got torch.int64"),
+        (nn.Linear(4, 4), torch.ones(0, 4), "at least one sample"),
+        (nn.Linear(4, 4), torch.full((1, 4), math.nan), "finite"),
+        (
+            nn.Linear(4, 4),
+            torch.ones(2, 3),
+            r"fails on the example of shape \(2, 3\): RuntimeError: ",
+        ),
+        (nn.Linear(4, 4), (torch.ones(1, 4),), "one torch tensor.*wrap it"),
+        (lambda x: x, torch.ones(1, 4), "must be an nn.Module"),
+        (Of(lambda x: (x, x)), torch.ones(1, 4), "one tensor of floats, got tuple; wrap it"),
+        (Of(lambda x: x > 0), torch.ones(1, 4), "got torch.bool"),
+        (Of(lambda x: torch.ones(3)), torch.ones(1, 4), "does not depend on its input"),
+        (Of(torch.log), -torch.ones(1, 4), "gives NaN or infinity on the example"),
+        (nn.LazyLinear(4), torch.ones(1, 4), "run the lazy module once"),
+        (kr.learned(nn.ReLU()), torch.ones(1, 4), r"no parameters; give kr\.learned\(module, para"),
+        (
+            Of(lambda x, b: x + b(x), kr.known(nn.Linear(4, 4), mismatch=0.1)),
+            torch.ones(1, 4),
+            "mismatch= stands where the network is not a chain",
+        ),
+    ],
+)
+def test_refused_in_one_line(module: Any, example: Any, says: str) -> None:
+    with pytest.raises(KoriskError) as caught:
+        kr.describe(module, example)
+    assert re.search(says, str(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("mark", "says"),
+    [
+        (lambda: kr.known(3), "only an nn.Module"),  # type: ignore[type-var]
+        (lambda: kr.known(nn.ReLU(), lipschitz=-1.0), "lipschitz must be a finite number >= 0"),
+        (lambda: kr.known(nn.ReLU(), mismatch=-1.0), "mismatch must be"),
+        (lambda: kr.learned(nn.ReLU(), parameters=0), "parameters must be a whole number >= 1"),
+        (lambda: kr.learned(nn.ReLU(), name=""), "name must be a printable text"),
+    ],
+)
+def test_wrong_marks_are_refused_where_they_are_made(mark: Callable[[], Any], says: str) -> None:
+    with pytest.raises(KoriskError, match=says):
+        mark()
+
+
+def test_a_module_that_only_rearranges_is_one_known_layer() -> None:
+    (layer,) = kr.describe(nn.Flatten(), torch.ones(1, 2, 3))
+    assert (layer.kind, layer.bracket.upper) == ("known", 1)
+
+
+def test_a_diagonal_of_the_input_shape() -> None:
+    net = kr.describe(Diagonal(torch.tensor([1.0, -4.0]), trainable=True), torch.ones(1, 2))
+    assert (net["W"].kind, net["W"].bracket.upper) == ("learned", 4)
+
+
+def test_the_constants_of_the_page_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "describe.md").read_text()
+    for constant, digits in (
+        (constants.GELU, 5),
+        (constants.GELU_TANH, 5),
+        (constants.SILU, 5),
+        (constants.MISH, 5),
+        (constants.SELU, 4),
+    ):
+        assert f"{constant:.{digits}f}" in page

@@ -1,0 +1,439 @@
+"""Brackets of described layers against exact Jacobians and sampled slopes."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import korisk as kr
+from korisk.errors import KoriskWarning
+
+FEW = settings(max_examples=12)
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def seeded(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return make().double()
+
+
+def described(module: nn.Module, x: Tensor) -> kr.Network:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", KoriskWarning)
+        return kr.describe(module, x)
+
+
+def exact_norm(module: nn.Module, x: Tensor) -> float:
+    jacobian: Any = torch.autograd.functional.jacobian
+    matrix = jacobian(module.eval(), x).reshape(-1, x.numel())
+    return float(torch.linalg.matrix_norm(matrix, 2))
+
+
+def check_linear(module: nn.Module, x: Tensor, *, width: float = 0.011) -> None:
+    """The bracket of the only layer holds the Jacobian's norm, and is narrow."""
+    (layer,) = described(module, x)
+    exact = exact_norm(module, x[:1])
+    assert layer.bracket.lower <= exact * (1 + 1e-9)
+    assert exact <= layer.bracket.upper * (1 + 1e-9)
+    assert layer.bracket.upper <= layer.bracket.lower * (1 + width) + 1e-12
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
+    dims = draw(st.integers(1, 3))
+    groups = draw(st.sampled_from([1, 2]))
+    inner, outer = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
+    size = draw(st.integers(5, 6)) if dims < 3 else 3
+    kernel, dilation = draw(st.integers(1, 3)), draw(st.integers(1, 2)) if dims < 3 else 1
+    stride = draw(st.integers(1, 3))
+    transposed = draw(st.booleans())
+    seed = draw(st.integers(0, 99))
+    if transposed:
+        kind: Any = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[dims - 1]
+        size = 4 if dims < 3 else 2
+        extra: dict[str, Any] = {
+            "output_padding": draw(st.integers(0, max(stride, dilation) - 1)),
+            "padding": draw(st.integers(0, 1)),
+        }
+        length = (size - 1) * stride - 2 * extra["padding"] + dilation * (kernel - 1)
+        assume(length + extra["output_padding"] >= 0)
+    else:
+        kind = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[dims - 1]
+        mode = draw(st.sampled_from(["zeros", "reflect", "replicate", "circular"]))
+        extra = {"padding": draw(st.integers(0, 2 if dims < 3 else 1)), "padding_mode": mode}
+    made = seeded(
+        lambda: kind(
+            inner, outer, kernel, stride=stride, dilation=dilation, groups=groups, **extra
+        ),
+        seed,
+    )
+    return made, torch.ones(1, inner, *[size] * dims, dtype=torch.float64)
+
+
+@FEW
+@given(convolutions())
+def test_convolutions_hold_the_exact_norm(case: tuple[nn.Module, Tensor]) -> None:
+    check_linear(*case)
+
+
+@FEW
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 99))
+def test_linear_layers_hold_the_exact_norm(inner: int, outer: int, seed: int) -> None:
+    module = seeded(lambda: nn.Linear(inner, outer), seed)
+    check_linear(module, draw(2, inner), width=1e-9)
+    check_linear(module, draw(1, 3, inner), width=1e-9)
+
+
+@FEW
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 1), st.booleans(), st.integers(5, 8))
+def test_average_pooling_holds_the_exact_norm(
+    kernel: int, stride: int, padding: int, ceil: bool, size: int
+) -> None:
+    padding = min(padding, kernel // 2)
+    check_linear(nn.AvgPool2d(kernel, stride, padding, ceil_mode=ceil), draw(1, 2, size, 6))
+    check_linear(nn.AdaptiveAvgPool2d((kernel, stride)), draw(1, 1, size, 7))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Upsample(scale_factor=2, mode="nearest"),
+        nn.Upsample(scale_factor=2.5, mode="bilinear"),
+        nn.Upsample(size=(3, 9), mode="bilinear", align_corners=True),
+        nn.Upsample(scale_factor=2, mode="bicubic"),
+        nn.Upsample(scale_factor=0.5, mode="area"),
+        nn.ReflectionPad2d(2),
+        nn.ConstantPad2d(1, 3.0),
+        nn.Unfold(3, stride=2),
+    ],
+    ids=str,
+)
+def test_resampling_holds_the_exact_norm(module: nn.Module) -> None:
+    check_linear(module, draw(1, 2, 5, 6))
+
+
+class Of(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Tensor], *parts: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, *self.parts)
+
+
+MATRIX = draw(6, 6, seed=3)
+fft2: Any = torch.fft.fft2
+
+FUNCTIONS: dict[str, tuple[Callable[[Tensor], Tensor], float]] = {
+    "times a matrix": (lambda x: x @ MATRIX, 1e-9),
+    "a matrix times": (lambda x: MATRIX @ x, 1e-9),
+    "einsum": (lambda x: torch.einsum("bij,jk->bk", x, MATRIX), 0.011),
+    "mean": (lambda x: x.mean(-1), 0.011),
+    "sum": (lambda x: x.sum((1, 2)), 0.011),
+    "cumsum": (lambda x: x.cumsum(1), 0.011),
+    "factor": (lambda x: -2.5 * x, 1e-9),
+    "factors": (lambda x: x * MATRIX, 1e-9),
+    "spread": (lambda x: x.mean((1, 2), keepdim=True) * MATRIX, 0.011),
+    "divided": (lambda x: x / MATRIX, 1e-9),
+    "minus": (lambda x: 3 - x, 1e-9),
+    "twice": (lambda x: torch.add(x, x, alpha=-3), 1e-9),
+    "reversed": (lambda x: torch.rsub(x, MATRIX, alpha=4), 1e-9),
+    "scaled sum": (lambda x: torch.add(MATRIX, x, alpha=2), 1e-9),
+    "added to more": (lambda x: x.mean(1) + MATRIX, 0.011),
+    "indexed": (lambda x: x[:, [0, 0, 2, 0]], 0.011),
+    "masked": (lambda x: x.masked_fill(MATRIX > 0, 0.0) * 2, 0.011),
+    "filled": (lambda x: torch.where(MATRIX > 0, x, MATRIX), 0.011),
+    "repeated": (lambda x: x.repeat(1, 3, 1), 0.011),
+    "expanded": (lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1), 0.011),
+    "beside constants": (lambda x: 2 * torch.cat([x, x.new_ones(1, 6, 6)], 1), 1e-9),
+    "written": (lambda x: x.new_zeros(6, 6).copy_(x[0]) * 3, 0.011),
+    "scattered": (
+        lambda x: torch.zeros(1, 6, 2).double().index_add(2, torch.tensor([0, 1, 1, 0, 0, 0]), x),
+        0.011,
+    ),
+    "filtered": (lambda x: F.conv1d(x, MATRIX[:, :, None]), 0.011),
+    "rolled": (lambda x: 2 * x.roll(1, 2).flip(1).transpose(1, 2), 1e-9),
+    "spectrum": (lambda x: torch.view_as_real(fft2(x)), 1e-9),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_linear_functions_hold_the_exact_norm(name: str) -> None:
+    function, width = FUNCTIONS[name]
+    x = draw(1, 6, 6)
+    layers = described(Of(function), x).layers
+    exact = exact_norm(Of(function), x)
+    upper = math.prod(layer.bracket.upper for layer in layers)
+    assert exact <= upper * (1 + 1e-9)
+    assert math.isfinite(upper)
+    if len(layers) == 1:
+        assert layers[0].bracket.lower <= exact * (1 + 1e-9)
+        assert upper <= layers[0].bracket.lower * (1 + width) + 1e-12
+
+
+@FEW
+@given(st.integers(0, 99), st.sampled_from(["sum", "cat", "sub", "chain", "stack", "nested"]))
+def test_linear_blocks_hold_the_exact_norm(seed: int, kind: str) -> None:
+    def block(x: Tensor, one: nn.Module, two: nn.Module, three: nn.Module) -> Tensor:
+        ways: dict[str, Callable[[], Tensor]] = {
+            "sum": lambda: x + two(one(x)),
+            "sub": lambda: one(x) - 2 * three(x),
+            "cat": lambda: torch.cat([one(x), x, two(x)], 1),
+            "stack": lambda: torch.stack([one(x), two(x)], 1),
+            "chain": lambda: two(one(x)),
+            "nested": lambda: (y := one(x)) + two(y + three(y)) - x,
+        }
+        return ways[kind]()
+
+    def make() -> nn.Module:
+        return Of(block, *(nn.Conv1d(2, 2, 3, padding=1) for _ in range(3)))
+
+    module, x = seeded(make, seed), draw(1, 2, 5)
+    net = described(module, x)
+    exact = exact_norm(module, x)
+    assert exact <= math.prod(layer.bracket.upper for layer in net) * (1 + 1e-9)
+    if kind != "chain":
+        (layer,) = net
+        assert layer.bracket.lower <= exact * (1 + 1e-9)
+        assert layer.bracket.upper <= exact * 1.011 + 1e-12
+
+
+def test_a_value_that_is_spread_counts_as_often() -> None:
+    module = Of(lambda x: x.tanh() + x[:, :1])
+    (layer,) = described(module, draw(1, 4))
+    assert layer.bracket.upper == pytest.approx(1 + math.sqrt(4))
+    assert 2.5 < exact_norm(module, torch.zeros(1, 4, dtype=torch.float64)) <= 3
+
+
+ACTIVATIONS: list[tuple[nn.Module, float]] = [
+    (nn.ReLU(), 1),
+    (nn.LeakyReLU(0.3), 1),
+    (nn.LeakyReLU(-2.0), 2),
+    (nn.PReLU(init=1.75), 1.75),
+    (nn.RReLU(), 1),
+    (nn.ELU(0.5), 1),
+    (nn.ELU(2.5), 2.5),
+    (nn.CELU(0.3), 1),
+    (nn.SELU(), 1.7580993408),
+    (nn.SiLU(), 1.0998393201),
+    (nn.GELU(), 1.1289041452),
+    (nn.GELU(approximate="tanh"), 1.1289930687),
+    (nn.Mish(), 1.0884981613),
+    (nn.Softplus(beta=3), 1),
+    (nn.Sigmoid(), 0.25),
+    (nn.LogSigmoid(), 1),
+    (nn.Tanh(), 1),
+    (nn.Tanhshrink(), 1),
+    (nn.Hardtanh(-0.5, 2), 1),
+    (nn.ReLU6(), 1),
+    (nn.Hardswish(), 1.5),
+    (nn.Hardsigmoid(), 1 / 6),
+    (nn.Softsign(), 1),
+    (nn.Softshrink(), 1),
+    (nn.Threshold(1, 1), 1),
+    (Of(torch.sin), 1),
+    (Of(torch.erf), 2 / math.sqrt(math.pi)),
+    (Of(lambda x: x.clamp(-1, 2)), 1),
+]
+
+
+@pytest.mark.parametrize(("module", "constant"), ACTIVATIONS, ids=str)
+def test_activations_have_their_largest_slope(module: nn.Module, constant: float) -> None:
+    x = torch.linspace(-12, 12, 96_001, dtype=torch.float64).reshape(1, -1).requires_grad_()
+    module = module.double().eval()
+    (slopes,) = torch.autograd.grad(module(x).sum(), x)
+    steepest = float(slopes.abs().max())
+    assert steepest == pytest.approx(constant, rel=1e-4)
+    (layer,) = described(module, x.detach()[:, ::1000])
+    # torch's own derivative of Hardsigmoid has a slope of 1/6 in single precision.
+    assert steepest <= layer.bracket.upper * (1 + 1e-7)
+    assert layer.bracket.lower == pytest.approx(constant, rel=1e-9)
+    assert layer.bracket.upper == pytest.approx(constant, rel=1e-9)
+
+
+@pytest.mark.parametrize("entries", [2, 3, 7])
+def test_softmax_and_its_logarithm_reach_their_constants(entries: int) -> None:
+    even = torch.full((1, entries), -50.0, dtype=torch.float64)
+    even[0, :2] = 0
+    sure = torch.zeros(1, entries, dtype=torch.float64)
+    sure[0, 0] = 50
+    for module, worst in ((nn.Softmax(1), even), (nn.LogSoftmax(1), sure)):
+        (layer,) = described(module, draw(1, entries))
+        assert layer.bracket.upper == pytest.approx(exact_norm(module, worst), rel=1e-9)
+    (layer,) = described(nn.Softmax(1), draw(1, 1))
+    assert layer.bracket.upper == 0
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.MaxPool2d(2),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        nn.MaxPool2d((3, 2), stride=1),
+        nn.MaxPool2d(2, stride=1, dilation=2),
+        nn.AdaptiveMaxPool2d((3, 4)),
+    ],
+    ids=str,
+)
+def test_max_pooling_stretches_a_peak_as_often_as_windows_hold_it(module: nn.Module) -> None:
+    (layer,) = described(module, draw(1, 1, 5, 5))
+    most = 0.0
+    for place in range(25):
+        peak = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
+        peak.view(-1)[place] = 100
+        most = max(most, exact_norm(module, peak + 0.01 * draw(1, 1, 5, 5)))
+    assert layer.bracket.lower <= most * (1 + 1e-9)
+    assert most <= layer.bracket.upper * (1 + 1e-9)
+
+
+def flat_input(*shape: int) -> Tensor:
+    return torch.full(shape, 0.7, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("module", "worst"),
+    [
+        (nn.LayerNorm(6), flat_input(1, 6)),
+        (nn.LayerNorm((2, 3), eps=0.1), flat_input(1, 2, 3)),
+        (nn.GroupNorm(2, 4), flat_input(1, 4, 3)),
+        (nn.InstanceNorm1d(2, affine=True, eps=0.01), flat_input(1, 2, 5)),
+        (nn.BatchNorm1d(3, track_running_stats=False), flat_input(1, 3, 4)),
+        (nn.RMSNorm(5, eps=1e-3), torch.zeros(1, 5, dtype=torch.float64)),
+    ],
+    ids=str,
+)
+def test_normalisation_is_steepest_without_variance(module: nn.Module, worst: Tensor) -> None:
+    for number, weight in enumerate(module.parameters()):
+        weight.data = draw(*weight.shape, seed=number)
+    module = module.double()
+    (layer,) = described(module, worst + 1e-3 * draw(*worst.shape))
+    exact = exact_norm(module, worst)
+    assert layer.bracket.lower <= exact * (1 + 1e-9)
+    assert exact <= layer.bracket.upper * (1 + 1e-9)
+    assert "large" in layer.bracket.how
+    elsewhere = exact_norm(module, draw(*worst.shape))
+    assert elsewhere <= layer.bracket.upper
+
+
+def test_batch_norm_takes_its_running_statistics() -> None:
+    module = nn.BatchNorm2d(3).double()
+    assert module.running_var is not None
+    module.running_var.copy_(torch.tensor([0.5, 2.0, 0.01]))
+    module.weight.data.copy_(torch.tensor([3.0, -9.0, 0.1]))
+    check_linear(module, draw(1, 3, 2, 2), width=1e-9)
+
+
+@FEW
+@given(
+    st.lists(st.sampled_from(range(len(ACTIVATIONS) + 9)), min_size=1, max_size=4),
+    st.booleans(),
+    st.integers(0, 999),
+)
+def test_no_upper_end_is_below_a_sampled_slope(
+    chosen: list[int], residual: bool, seed: int
+) -> None:
+    """Random networks: steps along the steepest direction at random points stay below."""
+    others: list[Callable[[], nn.Module]] = [
+        lambda: nn.Conv1d(4, 4, 3, padding=1),
+        lambda: nn.Linear(8, 8),
+        lambda: nn.LayerNorm(8, eps=0.1),
+        lambda: nn.BatchNorm1d(4),
+        lambda: nn.MaxPool1d(3, stride=1, padding=1),
+        lambda: nn.AvgPool1d(3, stride=1, padding=1),
+        lambda: nn.Softmax(-1),
+        lambda: nn.LogSoftmax(1),
+        lambda: Of(lambda x: torch.maximum(x.flip(1), 2 * x)),
+    ]
+
+    def make() -> nn.Module:
+        parts = [
+            ACTIVATIONS[c][0] if c < len(ACTIVATIONS) else others[c - len(ACTIVATIONS)]()
+            for c in chosen
+        ]
+        if not residual:
+            return nn.Sequential(*parts)
+        return Of(
+            lambda x, inner: torch.cat([x - inner(x), inner(x).mean(1, True)], 1),
+            nn.Sequential(*parts),
+        )
+
+    module = seeded(make, seed).eval()
+    net = described(module, draw(1, 4, 8, seed=seed))
+    upper = net.lipschitz()
+    assert math.isfinite(upper)
+    for point in range(4):
+        x = 2 * draw(1, 4, 8, seed=seed + point)
+        assert exact_norm(module, x) <= upper * (1 + 1e-6)  # see Hardsigmoid above
+        y = x + draw(1, 4, 8, seed=point)
+        with torch.no_grad():
+            slope = float((module(x) - module(y)).norm() / (x - y).norm())
+        assert slope <= upper * (1 + 1e-6)
+    for layer in net:
+        assert layer.bracket.lower <= layer.bracket.upper
+
+
+@pytest.mark.parametrize("kind", ["tanh", "relu"])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("part", [0, 1])
+def test_recurrent_layers_by_unrolling(kind: str, both: bool, part: int) -> None:
+    def make() -> nn.Module:
+        rnn = nn.RNN(2, 3, 2, nonlinearity=kind, batch_first=True, bidirectional=both)
+        return Of(lambda x, inner: inner(x)[part], rnn)
+
+    module = seeded(make)
+    (layer,) = described(module, draw(1, 5, 2))
+    rnn: Any = module.parts[0]  # type: ignore[index]
+    total, states = 1.0, 0.0
+    for number in range(2):
+        squares = 0.0
+        for end in ("", "_reverse") if both else ("",):
+            inner = torch.linalg.matrix_norm(getattr(rnn, f"weight_ih_l{number}{end}"), 2)
+            again = torch.linalg.matrix_norm(getattr(rnn, f"weight_hh_l{number}{end}"), 2)
+            squares += (inner * sum(again**k for k in range(5))).item() ** 2
+        total *= math.sqrt(squares)
+        states = math.hypot(states, total)
+    assert layer.bracket.upper == pytest.approx((total, states)[part])
+    worst = max(exact_norm(module, 0.1 * draw(1, 5, 2, seed=s)) for s in range(4))
+    assert worst <= layer.bracket.upper
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.exp,
+        lambda x: x * x,
+        lambda x: x @ x.transpose(1, 2),
+        lambda x: x / (x.norm() + 1e-3),
+        lambda x: torch.where(x > 0, x, x - 1),
+        lambda x: 1 / x,
+        lambda x: x * (x > 0),
+        lambda x: F.normalize(x),
+        lambda x: F.grid_sample(MATRIX[None, None], x.reshape(-1, 4, 3, 2), align_corners=True),
+        nn.Hardshrink(),
+        nn.GLU(),
+        nn.Threshold(0.1, 5.0),
+    ],
+)
+def test_what_has_no_rule_is_a_lower_estimate(function: Callable[[Tensor], Tensor]) -> None:
+    module, x = Of(function), draw(2, 4, 6)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", KoriskWarning)
+        (layer,) = kr.describe(module, x)
+    assert any("slopes were sampled, a lower estimate" in str(one.message) for one in caught)
+    assert layer.bracket.upper == math.inf
+    # At least what the Jacobian at the example says, to the accuracy of finite steps.
+    assert layer.bracket.lower >= 0.8 * exact_norm(module, x[:1])
