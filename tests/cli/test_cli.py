@@ -4,12 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
+from typer.models import OptionInfo
 
 import korisk as kr
-from korisk.cli.app import run
+from korisk.cli.app import app, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KO = str(EXAMPLES / "ct_h128_ko.yaml")
@@ -266,3 +267,17 @@ def test_output_that_cannot_be_written(arguments: str) -> None:
     ascii_only = f"PYTHONIOENCODING=ascii {command}"
     done = subprocess.run(ascii_only, shell=True, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_options_whose_value_is_shown_by_their_own_name_say_how_they_are_written() -> None:
+    """typer 0.27 takes the metavar METHOD of an option `method` for its name: --METHOD."""
+    looked_at = 0
+    for command in app.registered_commands:
+        assert command.callback is not None
+        hints = get_type_hints(command.callback, include_extras=True)
+        for name, hint in hints.items():
+            for said in getattr(hint, "__metadata__", ()):
+                if isinstance(said, OptionInfo) and (said.metavar or "").lower() == name:
+                    looked_at += 1
+                    assert said.param_decls, f"{command.name}: {name}"
+    assert looked_at >= 4

@@ -82,7 +82,8 @@ def bound(
         typer.Option(metavar="NAME", help="Show what making this layer known would save."),
     ] = None,
     method: Annotated[
-        str, typer.Option(metavar="METHOD", help="composed (tightest), minkowski or paper.")
+        str,
+        typer.Option("--method", metavar="METHOD", help="composed (tightest), minkowski or paper."),
     ] = "composed",
     write: Annotated[
         Path | None,

@@ -79,7 +79,9 @@ def operators(
     ] = "ramp",
     mu: Annotated[
         float | None,
-        typer.Option(metavar="MU", help="Add the regularised inverse (A^T A + MU I)^-1 A^T."),
+        typer.Option(
+            "--mu", metavar="MU", help="Add the regularised inverse (A^T A + MU I)^-1 A^T."
+        ),
     ] = None,
     width: Annotated[
         float, typer.Option(metavar="W", help="Relative width to aim for in a norm's bracket.")

@@ -21,11 +21,13 @@ Target = Annotated[
 ]
 MethodOption = Annotated[
     str,
-    typer.Option(metavar="METHOD", help=f"How to carry the curve on: {', '.join(CURVE_METHODS)}."),
+    typer.Option(
+        "--method", metavar="METHOD", help=f"How to carry the curve on: {', '.join(CURVE_METHODS)}."
+    ),
 ]
 UnitOption = Annotated[
     str,
-    typer.Option(metavar="UNIT", help=f"What the values are: {', '.join(UNITS)}."),
+    typer.Option("--unit", metavar="UNIT", help=f"What the values are: {', '.join(UNITS)}."),
 ]
 MetricOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Which metric, where the file holds several.")
