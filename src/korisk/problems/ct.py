@@ -31,7 +31,15 @@ from korisk.problems.phantoms import (
     released_ellipses,
     released_surrogate_ellipses,
 )
-from korisk.problems.problem import POOLS, TEST_SEED, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.problem import (
+    TEST_SEED,
+    Counts,
+    Device,
+    Pairs,
+    Pools,
+    Problem,
+    Reconstruction,
+)
 from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.theory import _checks
 
@@ -168,44 +176,31 @@ class CtProblem(Problem):
     population: Population = "ellipses"
     noise: Noise | None = None
 
-    def prepared(self, device: torch.device | str | None = None) -> LinearOperator:
+    def prepared(self, device: Device = None) -> LinearOperator:
         """The projector, with what it builds when it is first used."""
         projector = self.scanner.projector(device)
         projector(torch.zeros(projector.domain, device=projector.device, dtype=projector.dtype))
         return projector
 
-    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+    def reconstruction(self, device: Device = None) -> Reconstruction:
         """The scanner's."""
         return self.scanner.reconstruction(device)
 
-    def pools(
-        self,
-        *,
-        seed: int,
-        train: int,
-        validation: int,
-        test: int,
-        device: torch.device | str | None = None,
-    ) -> Pools:
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Sinograms and the images they are of: see `draw_pools`."""
-        if not isinstance(self.source, EllipseSource):
-            counts = dict(zip(POOLS, (train, validation, test), strict=True))
-            return self._drawn(seed, counts, device)
-        fewest, most = self.source.fewest, self.source.most
-        return draw_pools(
-            self.scanner,
-            seed=seed,
-            train=train,
-            validation=validation,
-            test=test,
-            population=self.population,
-            fewest=fewest,
-            most=most,
-            noise=self.noise,
-            device=device,
-        )
-
-    def _drawn(self, seed: int, counts: dict[str, int], device: torch.device | str | None) -> Pools:
+        if isinstance(self.source, EllipseSource):
+            return draw_pools(
+                self.scanner,
+                seed=seed,
+                train=counts["train"],
+                validation=counts["validation"],
+                test=counts["test"],
+                population=self.population,
+                fewest=self.source.fewest,
+                most=self.source.most,
+                noise=self.noise,
+                device=device,
+            )
         projector = self.scanner.projector(checked_device(device))
         drawn = self.source.draw(
             self.scanner.side, seed=seed, counts=counts, device=projector.device

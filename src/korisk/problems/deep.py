@@ -12,7 +12,7 @@ from korisk.networks.refined import RefinedNet
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.phantoms import stream_key
-from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction
+from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource
 from korisk.theory import _checks
 
@@ -39,32 +39,22 @@ class DeepProblem(Problem):
         _checks.count("channels", self.channels, at_least=1, at_most=1024, remedy=remedy)
         _checks.real("gain", self.gain, at_least=0, remedy="0.3 gives gains from 0.74 to 1.35")
 
-    def prepared(self, device: torch.device | str | None = None) -> LinearOperator:
+    def prepared(self, device: Device = None) -> LinearOperator:
         """The projector."""
         return CtProblem(scanner=self.scanner).prepared(device)
 
-    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+    def reconstruction(self, device: Device = None) -> Reconstruction:
         """The scanner's, without the convolutions."""
         return self.scanner.reconstruction(device)
 
-    def true_network(self, device: torch.device | str | None = None) -> RefinedNet:
+    def true_network(self, device: Device = None) -> RefinedNet:
         """The network that is to be learned."""
         return _true_network(self, str(checked_device(device) or "cpu"))
 
-    def pools(
-        self,
-        *,
-        seed: int,
-        train: int,
-        validation: int,
-        test: int,
-        device: torch.device | str | None = None,
-    ) -> Pools:
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Sinograms of ellipses, and what the true network makes of them."""
         truth = self.true_network(device)
-        drawn = CtProblem(scanner=self.scanner, source=self.source).pools(
-            seed=seed, train=train, validation=validation, test=test, device=device
-        )
+        drawn = CtProblem(scanner=self.scanner, source=self.source)._draw(seed, counts, device)
         with torch.no_grad():
             return Pools(*(Pairs(pool.inputs, truth(pool.inputs)) for pool in drawn))
 

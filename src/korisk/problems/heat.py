@@ -14,8 +14,9 @@ from korisk.operators.diffusion import Diffusion
 from korisk.operators.linear import checked_device
 from korisk.problems.phantoms import stream_key
 from korisk.problems.problem import (
-    POOLS,
     TEST_SEED,
+    Counts,
+    Device,
     Pairs,
     Pools,
     Problem,
@@ -75,7 +76,7 @@ class HeatProblem(Problem):
         rng = np.random.Generator(np.random.Philox(key=stream_key(_GAIN_SEED, "gains")))
         return np.exp(rng.uniform(-self.gain, self.gain, self.points))
 
-    def flow(self, viscosity: float, device: torch.device | str | None = None) -> Diffusion:
+    def flow(self, viscosity: float, device: Device = None) -> Diffusion:
         """u(0) to u(t) with this viscosity, in float64."""
         return Diffusion(
             self.points,
@@ -86,40 +87,32 @@ class HeatProblem(Problem):
             dtype=torch.float64,
         )
 
-    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+    def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the flow with the assumed viscosity."""
         flow = self.flow(self._assumed, device)
         return Reconstruction(
             torch.ones(self.points, dtype=flow.dtype, device=flow.device), (flow,)
         )
 
-    def truth(self, device: torch.device | str | None = None) -> Truth:
+    def truth(self, device: Device = None) -> Truth:
         """One over the gains, and the flow with the true viscosity."""
         flow = self.flow(self.viscosity, device)
         return Truth(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
 
-    def pools(
-        self,
-        *,
-        seed: int,
-        train: int,
-        validation: int,
-        test: int,
-        device: torch.device | str | None = None,
-    ) -> Pools:
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """What sensors show, and the field at time t."""
         flow = self.flow(self.viscosity, device)
         gains = torch.from_numpy(self.gains).to(flow.device)
         pairs = []
-        for name, count in zip(POOLS, (train, validation, test), strict=True):
+        for name, count in counts.items():
             key = stream_key(TEST_SEED if name == "test" else seed, f"{name} fields")
             start, noise = (
-                torch.from_numpy(part).to(flow.device) for part in self._draw(key, count)
+                torch.from_numpy(part).to(flow.device) for part in self._fields(key, count)
             )
             pairs.append(Pairs(gains * (start + noise), flow(start)))
         return Pools(*pairs)
 
-    def _draw(self, key: NDArray[np.uint64], count: int) -> tuple[FloatArray, FloatArray]:
+    def _fields(self, key: NDArray[np.uint64], count: int) -> tuple[FloatArray, FloatArray]:
         """Fields and sensor noise, (count, points) each; those of sample i depend on i alone."""
         waves = np.arange(1, self.points // 2 + 1)
         sizes = self.amplitude * waves**-0.5 / math.sqrt(float((1 / waves).sum()))

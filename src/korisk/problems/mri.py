@@ -12,7 +12,15 @@ from korisk.errors import KoriskError
 from korisk.operators.fourier import Fourier
 from korisk.operators.linear import checked_device
 from korisk.problems.noise import Gaussian, add_noise
-from korisk.problems.problem import POOLS, TEST_SEED, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.problem import (
+    TEST_SEED,
+    Counts,
+    Device,
+    Pairs,
+    Pools,
+    Problem,
+    Reconstruction,
+)
 from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.theory import _checks
 
@@ -69,29 +77,20 @@ class MriProblem(Problem):
         taken[0] |= self.lines % 2 == 0
         return taken
 
-    def operator(self, device: torch.device | str | None = None) -> Fourier:
+    def operator(self, device: Device = None) -> Fourier:
         """F: images (..., side, side) to samples (..., side, side, 2), zero where none is taken."""
         shape = (self.side, self.side)
         return Fourier(shape, self.mask, real=True, device=checked_device(device), dtype=self.dtype)
 
-    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+    def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the inverse transform with zeros for what was not taken."""
         inverse = self.operator(device).T
         ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
         return Reconstruction(ones, (inverse,))
 
-    def pools(
-        self,
-        *,
-        seed: int,
-        train: int,
-        validation: int,
-        test: int,
-        device: torch.device | str | None = None,
-    ) -> Pools:
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Samples of k-space and the images they are of."""
         operator = self.operator(device)
-        counts = dict(zip(POOLS, (train, validation, test), strict=True))
         drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
         pairs = []
         for name, images in drawn.items():

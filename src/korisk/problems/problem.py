@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,9 @@ from korisk.operators.linear import LinearOperator
 
 TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
 POOLS = ("train", "validation", "test")
+
+Device = torch.device | str | None
+Counts = Mapping[str, int]  # samples of each of POOLS
 
 
 class Reconstruction(NamedTuple):
@@ -47,10 +51,9 @@ class Problem(ABC):
     """Something to learn. A frozen value: equal problems give equal samples."""
 
     @abstractmethod
-    def reconstruction(self, device: torch.device | str | None = None) -> Reconstruction:
+    def reconstruction(self, device: Device = None) -> Reconstruction:
         """W before training, and the known operators behind it."""
 
-    @abstractmethod
     def pools(
         self,
         *,
@@ -58,14 +61,19 @@ class Problem(ABC):
         train: int,
         validation: int,
         test: int,
-        device: torch.device | str | None = None,
+        device: Device = None,
     ) -> Pools:
         """Samples; sample i of a pool is the same for any pool size, the test set for any seed."""
+        return self._draw(seed, dict(zip(POOLS, (train, validation, test), strict=True)), device)
 
-    def truth(self, device: torch.device | str | None = None) -> Truth | None:
+    @abstractmethod
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
+        """The pools, of as many samples each as `counts` says by their names."""
+
+    def truth(self, device: Device = None) -> Truth | None:
         """The true layers; None where nobody knows them, as behind a scanner."""
         return None
 
-    def prepared(self, device: torch.device | str | None = None) -> object:
+    def prepared(self, device: Device = None) -> object:
         """What all pools share and should be kept between them."""
         return None
