@@ -18,7 +18,8 @@ from typing import Any
 from korisk.studies.account import machine
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-STUDIES = ("mri_h32", "advection_diffusion", "limited_angle", "two_learned_layers")
+ROUNDING = 1e-9  # of the error of a network; what a layer errs by beyond that is none
+STUDIES = ("mri_h32", "mri_h32_relu", "advection_diffusion", "limited_angle", "two_learned_layers")
 
 
 def main() -> None:
@@ -150,7 +151,11 @@ def bounds(studies: dict[str, Any]) -> Iterator[str]:
         for name, point in study["points"].items():
             told = point["theorem"]
             last = told["last"]
-            layers = ", ".join(f"{n} {value:.3g}" for n, value in last["layers"].items() if value)
+            layers = ", ".join(
+                f"{n} {value:.3g}"
+                for n, value in last["layers"].items()
+                if value > ROUNDING * last["error"]
+            )
             least, worst = told["looseness"]["composed"]
             yield line(
                 *(name, f"{told['held']} of {told['networks']}", last["n"], f"{last['error']:.3g}"),

@@ -148,6 +148,8 @@ def test_refinement_lowers_a_loss_that_the_closed_form_cannot_see() -> None:
     ridge = DiagonalRidge(tail(), inputs, targets, toward=torch.ones(DOMAIN))
     fit = ridge.training(60).fit(penalty=1e-6)
     refined = refine(fit, judge, steps=60)
+    assert refined.ended == (refined.steps < 60)
+    assert not refine(fit, judge, steps=1).ended
     before, after = (test(ridge.predict(w, test.inputs)) for w in (fit.weights, refined.weights))
     assert after < 0.01 * before  # the true weights fit exactly once the ReLU is in the loss
     assert torch.allclose(refined.weights, true_weights(), atol=0.02)

@@ -368,6 +368,11 @@ def test_a_fan_s_arc_has_both_ends() -> None:
     np.testing.assert_allclose(degrees, np.arange(0, 121, 20), atol=1e-9)
 
 
+def test_a_full_turn_has_no_view_twice() -> None:
+    geometry = CtScanner(side=8, views=6, bins=12, beam="fan", arc=360.0).geometry
+    np.testing.assert_allclose(np.degrees(geometry.angle_array), np.arange(0, 360, 60), atol=1e-9)
+
+
 def test_an_arc_of_half_a_turn_is_the_scan_without_one() -> None:
     for beam in ("parallel", "fan"):
         plain = CtScanner(side=8, views=7, bins=12, beam=beam)

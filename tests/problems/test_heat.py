@@ -8,6 +8,7 @@ import torch
 
 from korisk.errors import KoriskError
 from korisk.problems import HeatProblem
+from korisk.problems.heat import _series
 
 
 def test_without_noise_the_true_layers_give_the_target() -> None:
@@ -74,3 +75,13 @@ def test_samples_do_not_depend_on_the_pool_s_size_nor_the_test_set_on_the_seed()
 def test_wrong_settings_are_refused(settings: dict[str, float], words: str) -> None:
     with pytest.raises(KoriskError, match=words):
         HeatProblem(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("points", [2, 3, 8, 9])
+def test_fields_are_the_series_that_the_docs_write_down(points: int) -> None:
+    rng = np.random.default_rng(0)
+    cosine, sine = rng.standard_normal((2, points // 2))
+    x = np.arange(points) / points
+    waves = np.arange(1, points // 2 + 1)[:, None]
+    expected = cosine @ np.cos(2 * np.pi * waves * x) + sine @ np.sin(2 * np.pi * waves * x)
+    np.testing.assert_allclose(_series(cosine, sine, points), expected, atol=1e-12)

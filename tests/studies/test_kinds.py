@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from korisk.errors import KoriskError
-from korisk.problems import CtScanner, DeepProblem, HeatProblem, sources
+from korisk.operators import Composed, Matrix
+from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Truth, sources
 from korisk.studies.account import Account
 from korisk.studies.cells import run_cell
-from korisk.studies.layer_errors import refined_errors
+from korisk.studies.layer_errors import KnownLayers, refined_errors, refined_network
 from korisk.studies.result import Result
 from korisk.studies.store import Cell
 from korisk.studies.study import Study
@@ -72,6 +73,10 @@ def run(made: Study, point: int = 0) -> Result:
         ("heat", {"models": {"FC": {"relu": True}}}, "models.FC.relu must be false"),
         ("heat", {"points": [{"assumed": -1.0}]}, "viscosity must be"),
         ("heat", {"metric": "psnr"}, "metric must be"),
+        ("heat", {"models": {"KO": {"refine": 5}}}, "models.KO.refine must be 0"),
+        ("heat", {"problem": {"kind": "heat", "noise": 1e308}}, "is not finite"),
+        ("heat", {"problem": {"kind": "heat", "speed": 1e308}}, "is not finite"),
+        ("mri", {"problem": {"kind": "mri", "noise": {"gaussian": 1e308}}}, "is not finite"),
         ("deep", {"models": {"KO": {"rate": -1.0}}}, "rate must be"),
         ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be at most"),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
@@ -221,6 +226,109 @@ def test_a_common_factor_of_two_layers_is_no_error_of_either() -> None:
     size = float(test.targets.square().flatten(1).sum(1).mean())
     assert found["error"] < 1e-9 * size
     assert max(found["layers"].values()) < 1e-9 * size
+
+
+def test_what_is_left_out_is_measured_behind_the_relu() -> None:
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(5, 4, generator=generator, dtype=torch.float64)
+    inputs = torch.rand(30, 4, generator=generator, dtype=torch.float64)
+    test = Pairs(inputs, (inputs @ matrix.T).relu() + 0.1)
+    tail = Composed([Matrix(matrix)])
+    ones = torch.ones(4, dtype=torch.float64)
+    layers = KnownLayers.of(tail, None, test, toward=ones, relu=True, gram=None)
+    by_hand = test.targets - ((inputs * layers.weights) @ matrix.T).relu()
+    assert layers.left_out == pytest.approx(float(by_hand.square().sum(1).mean()))
+    linear = KnownLayers.of(tail, None, test, toward=ones, relu=False, gram=None)
+    without = test.targets - (inputs * linear.weights) @ matrix.T
+    assert linear.left_out == pytest.approx(float(without.square().sum(1).mean()))
+    assert linear.left_out != pytest.approx(layers.left_out, rel=0.01)
+
+
+def test_a_second_operator_errs_at_what_the_first_one_hands_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first, second, wrong_first, wrong_second = (
+        torch.randn(3, 3, generator=generator, dtype=torch.float64) for _ in range(4)
+    )
+    inputs = torch.rand(10, 3, generator=generator, dtype=torch.float64)
+    test = Pairs(inputs, inputs @ first.T @ second.T)
+    truth = Truth(torch.ones(3, dtype=torch.float64), (Matrix(first), Matrix(second)))
+    used = Composed([Matrix(wrong_first), Matrix(wrong_second)])
+    layers = KnownLayers.of(used, truth, test, toward=truth.weights, relu=False, gram=None)
+    weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+    z = inputs * weights
+    found = layers.measure(weights, z @ wrong_first.T @ wrong_second.T)["layers"]
+    at_second = z @ wrong_first.T
+    expected = {
+        "W": inputs - z,
+        "M": z @ (first - wrong_first).T,
+        "M (2)": at_second @ (second - wrong_second).T,
+        "left out": torch.zeros(1, 3),
+    }
+    assert found == {
+        name: pytest.approx(float(error.square().sum(1).mean()), abs=1e-12)
+        for name, error in expected.items()
+    }
+
+
+def test_the_dense_layer_errs_before_its_relu(results: dict[str, Result]) -> None:
+    told = [row.detail["theorem"] for row in results["ct"].rows if row.model == "FC"]
+    assert all(each["layers"]["M"] >= each["error"] for each in told)
+    assert told[-1]["layers"]["M"] > 1.001 * told[-1]["error"]
+
+
+def test_the_constant_of_the_true_convolutions_is_that_of_their_matrices() -> None:
+    problem = DeepProblem(scanner=CtScanner(side=8, views=6, bins=12, beam="parallel"), channels=2)
+    truth = problem.true_network()
+    product = 1.0
+    for at, channels in ((0, 1), (2, 2)):
+        convolution = truth.refinement[at]
+        zero = torch.zeros(1, channels, 8, 8)
+        rows = torch.autograd.functional.jacobian(convolution, zero).flatten(4).flatten(0, 3)  # type: ignore[no-untyped-call]
+        product *= float(torch.linalg.matrix_norm(rows.double(), 2))
+    upper = refined_network(truth)["S"].bracket.upper
+    assert product * (1 - 1e-6) <= upper <= 1.03 * product
+
+
+def test_images_that_moved_are_the_same_study(folder: Path) -> None:
+    before = Study(with_images(folder), folder=folder.parent)
+    moved = folder.rename(folder.parent / f"{folder.name} moved")
+    after = Study(with_images(moved), folder=moved.parent)
+    assert before.tasks[0].spec_hash == after.tasks[0].spec_hash
+    assert run(after).rows
+
+
+def test_images_must_suffice_for_every_seed(tmp_path: Path) -> None:
+    """One patient has most images: where that one is held out, too few are left to learn from."""
+    rng = np.random.default_rng(0)
+    for patient in range(10):
+        (tmp_path / f"p{patient}").mkdir()
+        for slice_ in range(60 if patient == 0 else 6):
+            np.save(tmp_path / f"p{patient}" / f"{slice_}.npy", rng.random((8, 8)))
+    content = with_images(tmp_path, sizes=[2, 64], pools={"validation": 6, "test": 6})
+    suffices = []
+    for seed in range(1, 17):
+        try:
+            Study(content | {"seeds": [seed]}, folder=tmp_path.parent)
+        except KoriskError:
+            continue
+        suffices.append(seed)
+    assert 0 < len(suffices) < 16
+    with pytest.raises(KoriskError):
+        Study(content | {"seeds": list(range(1, 17))}, folder=tmp_path.parent)
+
+
+def test_weights_that_no_linear_fit_improves_are_trained_with_the_relu() -> None:
+    """Behind the ReLU, MRI's linear fits are worse than no fit at all."""
+    points = [{"side": 16, "lines": 9, "centre": 5}]
+    pools = {"validation": 32, "test": 32}
+    problem = {"kind": "mri"}
+    common = {"problem": problem, "points": points, "pools": pools, "sizes": [64], "theorem": False}
+    untrained, closed = run(study("mri", models={"KO": {"refine": 0}}, **common)).rows
+    _, refined = run(study("mri", models={"KO": {"refine": 30}}, **common)).rows
+    assert closed.detail["lambda"] is None  # infinite: the analytic weights
+    assert closed.metrics["mse"] == untrained.metrics["mse"]
+    assert refined.metrics["mse"] < 0.8 * untrained.metrics["mse"]
+    assert refined.detail["lambda"] > 0
 
 
 # --- Images of one's own -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from korisk.fitting.scores import Scorer
 
 _MEMORY = 8  # pairs that L-BFGS remembers
 _HALVINGS = 8
-_PATIENCE = 2  # steps without a better score after which it stops
+_PATIENCE = 2  # steps without a better score after which it stops, or a tenth of all
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Refined:
 
     weights: Tensor
     steps: int
+    ended: bool  # by itself, before the steps ran out
     score_before: float
     score_after: float
 
@@ -31,6 +32,7 @@ class Refined:
         """What a study keeps of it."""
         return {
             "refinement_steps": self.steps,
+            "refinement_ended": self.ended,
             "score_before_refinement": self.score_before,
             "score": self.score_after,
         }
@@ -46,15 +48,17 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     before = scorer(fit.predict(scorer.inputs))
     best, best_score = fit.weights, before
     if not ridge.relu or math.isinf(fit.penalty):
-        return Refined(best, 0, before, before)
+        return Refined(best, 0, True, before, before)
     weights = fit.weights
     value, slope = _loss(fit, weights)
     memory: deque[tuple[Tensor, Tensor]] = deque(maxlen=_MEMORY)
     taken = idle = 0
+    ended = False
     for _ in range(steps):
         direction = -_inverse_hessian(memory, slope, fit)
         moved = _search(fit, weights, value, slope, direction)
         if moved is None:
+            ended = True
             break
         new, value, new_slope = moved
         memory.append((new - weights, new_slope - slope))
@@ -65,9 +69,10 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
             best, best_score = weights, score
         else:
             idle += 1
-        if idle >= _PATIENCE:
+        if idle >= max(_PATIENCE, steps // 10):
+            ended = True
             break
-    return Refined(best, taken, before, best_score)
+    return Refined(best, taken, ended, before, best_score)
 
 
 def _loss(fit: DiagonalFit, weights: Tensor) -> tuple[float, Tensor]:

@@ -32,13 +32,16 @@ def released_geometry(side: int) -> FanBeam:
 
 
 def fan_of_released(side: int, views: int, bins: int, arc: float = math.pi) -> FanBeam:
-    """The same fan at any size: bins of 1 mm, views over half a turn, or `arc`, with both ends."""
+    """The same fan at any size: bins of 1 mm, views over half a turn, or `arc`, with both ends.
+
+    Of a full turn the end is the beginning, and is left out.
+    """
     # Pixel centres reach from edge to edge of what the detector sees at the centre.
     reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
     return FanBeam(
         side,
         bins=bins,
-        angles=tuple(np.linspace(0, arc, views).tolist()),
+        angles=tuple(np.linspace(0, arc, views, endpoint=arc < 2 * math.pi).tolist()),
         pixel_spacing=2 * reach / (side - 1),
         source_to_center=_SOURCE_TO_CENTER,
         source_to_detector=_SOURCE_TO_DETECTOR,

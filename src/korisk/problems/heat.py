@@ -116,12 +116,19 @@ class HeatProblem(Problem):
         """Fields and sensor noise, (count, points) each; those of sample i depend on i alone."""
         waves = np.arange(1, self.points // 2 + 1)
         sizes = self.amplitude * waves**-0.5 / math.sqrt(float((1 / waves).sum()))
-        angles = 2 * math.pi / self.points * np.outer(waves, np.arange(self.points))
-        shapes = np.concatenate([np.cos(angles), np.sin(angles)]) * np.tile(sizes, 2)[:, None]
         start, noise = np.empty((count, self.points)), np.empty((count, self.points))
         for at in range(count):
             rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, at]))
             mean = self.amplitude / 4 * rng.standard_normal()
-            start[at] = mean + rng.standard_normal(len(shapes)) @ shapes
+            cosine, sine = rng.standard_normal((2, len(waves))) * sizes
+            start[at] = mean + _series(cosine, sine, self.points)
             noise[at] = self.noise * rng.standard_normal(self.points)
         return start, noise
+
+
+def _series(cosine: FloatArray, sine: FloatArray, points: int) -> FloatArray:
+    """sum_j c_j cos(2 pi j x) + s_j sin(2 pi j x) at x = 0, 1/points, ..., by a transform."""
+    spectrum = np.concatenate([[0], (cosine - 1j * sine) * points / 2])
+    if points % 2 == 0:  # of the last wave the points see the cosine, and see it whole
+        spectrum[-1] = cosine[-1] * points
+    return np.fft.irfft(spectrum, n=points)

@@ -35,7 +35,7 @@ class MriProblem(Problem):
     mirror image. A real image has F(-k) = conj(F(k)): a line whose mirror was not taken would tell
     that one too, and inverting with a factor of two there would make up for it. With both or
     neither, what is missing is missing. An odd number of lines leaves out the outermost one, which
-    is its own mirror. Noise is white, relative to the samples' own root mean square.
+    is its own mirror. Noise is white, relative to the root mean square of what was taken.
     """
 
     side: int
@@ -98,8 +98,9 @@ class MriProblem(Problem):
             samples = operator(targets)
             if self.noise is not None:
                 key = TEST_SEED if name == "test" else seed
-                stream = f"{name} noise"
-                noisy = add_noise(samples, self.noise, width=1.0, seed=key, stream=stream)
-                samples = torch.where(operator.mask[..., None], noisy, samples)
+                taken = operator.mask[0]
+                samples[:, :, taken] = add_noise(
+                    samples[:, :, taken], self.noise, width=1.0, seed=key, stream=f"{name} noise"
+                )
             pairs.append(Pairs(samples, targets))
         return Pools(*pairs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ from korisk.theory import Network
 Report = Callable[[float], None]
 Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
 KnownErrors = Callable[[Tensor, Tensor], dict[str, Any]]
+
+_STARTS = (10.0, 1.0, 0.1)  # lambdas over the mean of the diagonal, for fits with the ReLU alone
+_CLEARLY = 0.99  # of a score, below which another beats weights that have no noise of their own
 
 PICTURES = 2  # test images whose reconstructions are kept
 
@@ -111,11 +115,19 @@ def _known_fit(
     ridge: DiagonalRidge, n: int, scorer: Scorer, settings: Mapping[str, Any]
 ) -> tuple[Tensor, dict[str, Any]]:
     """Weights and what is kept beside them; the normal matrix is gone when this returns."""
-    fit = ridge.training(n).fit(scorer=scorer, grid=settings.get("grid"))
+    training = ridge.training(n)
+    fit = training.fit(scorer=scorer, grid=settings.get("grid"))
     if not settings["refine"]:
         return fit.weights, fit.detail()
-    refined = refine(fit, scorer, steps=settings["refine"])
-    return refined.weights, fit.detail() | refined.detail()
+    detail, refined = fit.detail(), refine(fit, scorer, steps=settings["refine"])
+    if ridge.relu and math.isinf(fit.penalty):
+        # No fit without the ReLU was better than the analytic weights; one with it may be.
+        for share in _STARTS:
+            start = training.fit(penalty=share * training.scale)
+            other = refine(start, scorer, steps=settings["refine"])
+            if other.score_after < _CLEARLY * refined.score_after:
+                detail, refined = detail | start.detail(), other
+    return refined.weights, detail | refined.detail()
 
 
 def _known_gradient(job: Job) -> Iterator[Fitted]:

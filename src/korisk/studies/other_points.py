@@ -135,6 +135,8 @@ def _without_relu(models: ModelsEntry) -> ModelsEntry:
     for name, model in (("KO", models.KO), ("FC", models.FC)):
         if model is not None and model.relu and "relu" in model.model_fields_set:
             raise KoriskError(f"models.{name}.relu must be false for kind heat; leave it out")
+    if models.KO is not None and models.KO.refine and "refine" in models.KO.model_fields_set:
+        raise KoriskError("models.KO.refine must be 0 for kind heat, without a ReLU; leave it out")
     known = models.KO and models.KO.model_copy(update={"relu": False, "refine": 0})
     dense = models.FC and models.FC.model_copy(update={"relu": False})
     return ModelsEntry(KO=known, FC=dense)

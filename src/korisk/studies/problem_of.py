@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
+from korisk.errors import KoriskError
 from korisk.problems import CtScanner, Gaussian, Poisson
 from korisk.problems.ct import CtProblem
 from korisk.problems.deep import DeepProblem
@@ -13,6 +16,7 @@ from korisk.problems.images import image_pools
 from korisk.problems.mri import MriProblem
 from korisk.problems.problem import Problem
 from korisk.problems.sources import EllipseSource, FileSource, ImageSource
+from korisk.studies.result import FOUND_AT
 
 
 def problem_of(spec: Mapping[str, Any]) -> Problem:
@@ -23,7 +27,7 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
             noise = noise_of(problem["noise"])
             assert not isinstance(noise, Poisson)
             size = {name: problem.get(name) for name in ("side", "lines", "centre")}
-            return MriProblem(noise=noise, source=_source(problem), **size)
+            return MriProblem(noise=noise, source=_source(spec), **size)
         case "heat":
             return HeatProblem(**{name: problem[name] for name in problem if name != "kind"})
         case "deep":
@@ -40,7 +44,7 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
     _ = scanner.geometry  # which finds out whether such a scanner can be
     return CtProblem(
         scanner=scanner,
-        source=EllipseSource() if released else _source(problem),
+        source=EllipseSource() if released else _source(spec),
         population=population if released else "ellipses",
         noise=noise_of(problem["noise"]),
     )
@@ -60,20 +64,36 @@ def noise_of(entry: Mapping[str, float] | None) -> Gaussian | Poisson | None:
     return Gaussian(entry["gaussian"]) if "gaussian" in entry else Poisson(entry["poisson"])
 
 
-def fingerprinted(spec: dict[str, Any]) -> None:
+def try_out(problem: Problem) -> None:
+    """Draw a sample, where that costs nothing: numbers may be too large to compute with."""
+    if isinstance(problem, CtProblem | DeepProblem):
+        return
+    if isinstance(problem, MriProblem) and isinstance(problem.source, FileSource):
+        return
+    with np.errstate(all="ignore"):
+        drawn = problem.pools(seed=0, train=0, validation=0, test=1).test
+    if not all(bool(values.square().sum().isfinite()) for values in drawn):
+        raise KoriskError(
+            "a sample of this problem is not finite; bring its numbers to a reasonable size"
+        )
+
+
+def fingerprinted(spec: dict[str, Any], seeds: Iterable[int]) -> None:
     """Write into a spec which images of one's own it is about, and whether they suffice."""
     problem = spec["problem"]
     if "images" not in problem:
         return
-    source = _source(problem)
+    source = _source(spec)
     assert isinstance(source, FileSource)
     images = source.read(problem["side"])
-    image_pools(images, seed=1, train=spec["sizes"][-1], **spec["pools"])
+    for seed in seeds:
+        image_pools(images, seed=seed, train=spec["sizes"][-1], **spec["pools"])
     problem["images"]["fingerprint"] = images.fingerprint
 
 
-def _source(problem: Mapping[str, Any]) -> ImageSource:
+def _source(spec: Mapping[str, Any]) -> ImageSource:
+    problem = spec["problem"]
     if "images" in problem:
-        return FileSource(**problem["images"])
+        return FileSource(**problem["images"] | spec[FOUND_AT])
     fewest, most = problem["ellipses"]
     return EllipseSource(fewest=fewest, most=most)

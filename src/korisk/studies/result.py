@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+FOUND_AT = "found_at"  # the part of a spec that may change: files can be moved
 LEFT_OUT = "left out"  # a last layer that holds what no layer before it can account for
 
 
@@ -19,7 +20,8 @@ LEFT_OUT = "left out"  # a last layer that holds what no layer before it can acc
 class Task:
     """One cell of a study: a point and a seed, with all its training set sizes inside.
 
-    `spec` holds everything that its numbers depend on, the seed apart, as plain JSON values.
+    `spec` holds everything that its numbers depend on, the seed apart, as plain JSON values; and
+    under FOUND_AT where something lies whose contents it names elsewhere.
     """
 
     point: str
@@ -34,7 +36,8 @@ class Task:
     @cached_property
     def spec_hash(self) -> str:
         """A fingerprint of `spec`, the same whatever the order of its keys."""
-        text = json.dumps(self.spec, sort_keys=True, separators=(",", ":"))
+        counted = {name: value for name, value in self.spec.items() if name != FOUND_AT}
+        text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

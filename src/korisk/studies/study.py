@@ -20,7 +20,7 @@ from korisk.studies.other_points import (
     mri_point,
 )
 from korisk.studies.result import Task
-from korisk.studies.study_entries import LARGEST_SIZE, MOST_SEEDS, OF_GRADIENT
+from korisk.studies.study_entries import LARGEST_SIZE, MOST_SEEDS, OF_GRADIENT, is_table
 from korisk.studies.study_entries import PROTOCOLS as PROTOCOLS
 from korisk.studies.study_entries import Protocol as Protocol
 from korisk.theory import _checks
@@ -66,7 +66,7 @@ class Study:
             points = _points(entry, kind)
             if not ran:
                 for _, spec in points:
-                    _check_values(spec)
+                    _check_values(spec, entry.seeds)
         except KoriskError as error:
             raise KoriskError(f"{source}: {error}") from None
         self.tasks = tuple(
@@ -82,6 +82,15 @@ class Study:
         if not isinstance(content, dict):
             raise KoriskError(f"{path} must hold keys such as name and points; see docs/study.md")
         return cls(content, source=path, folder=Path(path).parent)
+
+
+def asked_for(study: Mapping[str, Any]) -> list[Task] | None:
+    """The cells that a store's study asked for; None where it does not tell."""
+    parts = study.get("studies", [study])
+    try:
+        return [task for part in parts for task in Study(part, ran=True).tasks]
+    except (KoriskError, TypeError):
+        return None  # made by a program of someone's own
 
 
 def _kind(content: Mapping[str, Any], source: object) -> _Kind:
@@ -103,7 +112,7 @@ def _with_whole_path(content: dict[str, Any], folder: Path | None) -> dict[str, 
     assert isinstance(images, dict)
     whole = {**images, "path": str((folder / path).resolve())}
     table = images.get("patients")
-    if isinstance(table, str) and table.lower().endswith(".csv"):
+    if isinstance(table, str) and is_table(table):
         whole["patients"] = str((folder / table).resolve())
     return {**content, "problem": {**problem, "images": whole}}
 
@@ -133,16 +142,16 @@ def _check_seeds(given: list[int]) -> None:
         raise KoriskError(f"seeds must differ, got {given}; name each once")
 
 
-def _check_values(spec: dict[str, Any]) -> None:
+def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
     """Make what cells will make, so that wrong values are said before anything runs."""
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
         return  # nothing can run without it anyway
     from korisk.fitting import Recipe
-    from korisk.studies.problem_of import fingerprinted, problem_of
+    from korisk.studies.problem_of import fingerprinted, problem_of, try_out
 
-    problem_of(spec)
+    try_out(problem_of(spec))
     known = spec["models"].get("KO")
     if known is not None and known.get("fit", "gradient") == "gradient":
         recipe = Recipe(**{name: known[name] for name in OF_GRADIENT})
@@ -154,4 +163,4 @@ def _check_values(spec: dict[str, Any]) -> None:
         raise KoriskError(
             f"sizes must be at most {most} under the released protocol, got {spec['sizes'][-1]}"
         )
-    fingerprinted(spec)
+    fingerprinted(spec, seeds)

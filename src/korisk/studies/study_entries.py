@@ -8,6 +8,7 @@ from pydantic import Field
 
 from korisk.errors import KoriskError
 from korisk.files import Spec
+from korisk.studies.result import FOUND_AT
 from korisk.theory import _checks
 
 Protocol = Literal["rigorous", "released"]
@@ -188,7 +189,8 @@ def point_spec(
         "metric": metric,
     }
     check_selection(spec)
-    return spec | ({"theorem": True} if entry.theorem else {})
+    found_at = _found_at(getattr(entry.problem, "images", None))  # type: ignore[attr-defined]
+    return spec | found_at | ({"theorem": True} if entry.theorem else {})
 
 
 def refuse_released(entry: StudyEntry, kind: str) -> None:
@@ -203,4 +205,18 @@ def images_spec(images: ImagesEntry | None) -> dict[str, Any]:
     """What images of one's own add to the problem of a spec."""
     if images is None:
         return {}
-    return {"population": "images", "images": images.model_dump(exclude_unset=True)}
+    settings = images.model_dump(exclude_unset=True, exclude=set(_found_at(images)[FOUND_AT]))
+    return {"population": "images", "images": settings}
+
+
+def _found_at(images: ImagesEntry | None) -> dict[str, dict[str, str]]:
+    """Where images are, and the table of their patients: what they are is in the fingerprint."""
+    if images is None:
+        return {}
+    table = {"patients": images.patients} if is_table(images.patients) else {}
+    return {FOUND_AT: {"path": images.path, **table}}
+
+
+def is_table(patients: str) -> bool:
+    """Whether patients are named by a file rather than by a rule."""
+    return patients.lower().endswith(".csv")

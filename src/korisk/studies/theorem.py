@@ -14,7 +14,9 @@ from os import PathLike
 from pathlib import Path
 
 from korisk.errors import KoriskError, did_you_mean
+from korisk.studies.result import Task
 from korisk.studies.store import Cell, Failure, Store, store_path
+from korisk.studies.study import asked_for
 from korisk.studies.theorem_check import DETAIL, Check, Group, all_hold, checks_of
 from korisk.studies.theorem_order import Order, mean_curves, orders
 from korisk.theory import Known, Network
@@ -89,8 +91,9 @@ class Theorem:
 def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theorem:
     """Every point of the study at `path` that tells errors of layers, or the one that is named."""
     with Store.read(store_path(path)) as store:
-        cells, failures, name = list(store.results()), store.failures(), store.study.get("name")
+        cells, failures, study = list(store.results()), store.failures(), store.study
         file = store.path
+    asked = asked_for(study) or []
     tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
     names = list(dict.fromkeys(task.point for task in tasks))
     if point is not None:
@@ -104,6 +107,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
             each,
             [cell for cell in cells if cell.task.point == each],
             [failure for failure in failures if failure.task.point == each],
+            [task for task in asked if task.point == each],
         )
         for each in names
     }
@@ -115,18 +119,21 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
             "with another --out, see docs/check.md"
         )
     untold = tuple(each for each, made in found.items() if made is None)
-    return Theorem(name=str(name or ""), store=file, points=points, untold=untold)
+    return Theorem(name=str(study.get("name") or ""), store=file, points=points, untold=untold)
 
 
 def point_theorem(
-    name: str, cells: Sequence[Cell], failures: Sequence[Failure] = ()
+    name: str,
+    cells: Sequence[Cell],
+    failures: Sequence[Failure] = (),
+    asked: Sequence[Task] = (),
 ) -> PointTheorem | None:
     """One point from its finished cells; None where no row tells errors of layers."""
     checks = tuple(check for cell in cells for check in checks_of(cell))
     if not checks:
         return None
     return PointTheorem(
-        name=name, checks=checks, pixels=_pixels(cells), notes=tuple(_notes(cells, failures))
+        name=name, checks=checks, pixels=_pixels(cells), notes=tuple(_notes(cells, failures, asked))
     )
 
 
@@ -139,7 +146,13 @@ def _pixels(cells: Iterable[Cell]) -> int | None:
     return first if type(first) is int and first > 0 and found.count(first) == len(found) else None
 
 
-def _notes(cells: Sequence[Cell], failures: Sequence[Failure]) -> Iterator[str]:
+def _notes(
+    cells: Sequence[Cell], failures: Sequence[Failure], asked: Sequence[Task]
+) -> Iterator[str]:
+    tried = {cell.task.key for cell in cells} | {failure.task.key for failure in failures}
+    if waiting := [task.seed for task in asked if task.key not in tried]:
+        of = "seed" if len(waiting) == 1 else "seeds"
+        yield f"not there yet: {of} {', '.join(map(str, waiting))}"
     if failures:
         count = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
         yield f"{count} failed, not counted here; the first: {failures[0].reason}"
@@ -147,11 +160,12 @@ def _notes(cells: Sequence[Cell], failures: Sequence[Failure]) -> Iterator[str]:
     for model in dict.fromkeys(row.model for row in rows):
         own = [row for row in rows if row.model == model]
         told = sum(DETAIL in row.detail for row in own)
-        asked = len(cells) * len({row.n for row in own})
+        sizes = {n for cell in cells for n in cell.task.spec.get("sizes", ())}
+        wanted = len(cells) * len(sizes | {row.n for row in own})
         if told < len(own):
             yield f"{model}: {len(own) - told} of {len(own)} rows tell no errors of layers"
-        if len(own) < asked:
-            yield f"{model}: {asked - len(own)} of {asked} rows are missing"
+        if len(own) < wanted:
+            yield f"{model}: {wanted - len(own)} of {wanted} rows are missing"
         if told and _differ(cells, model):
             yield (
                 f"{model}: the true network's constants differ between seeds; samples are "

@@ -46,8 +46,9 @@ def answer(checks: Sequence[Check]) -> str:
 def _all(judged: int, checks: Sequence[Check]) -> str:
     if judged == len(checks) == 1:
         return "the one network"
-    said = _networks(len(checks), checks)
-    return f"all {said}" if judged == len(checks) else f"{judged:,} of {said}"
+    if judged == len(checks):
+        return f"all {_networks(judged, checks)}"
+    return f"{judged:,} of {_networks(len(checks), ())}"
 
 
 def _networks(count: int, checks: Sequence[Check]) -> str:
@@ -62,7 +63,7 @@ def _unjudged(checks: Sequence[Check], judged: Sequence[Check]) -> str:
 
 
 def _loose(judged: Sequence[Check]) -> str:
-    tested = [check for check in judged if not check.only_the_last] or judged
+    tested = [check for check in judged if not check.only_the_last]
     found = spread(check.looseness("composed") for check in tested)
     if found is None:
         return ""
