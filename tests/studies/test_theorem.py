@@ -11,7 +11,11 @@ import pytest
 from theorem_stores import LEARNED, SIDE, SIZES, cell, chain, measured, network, row, written, wrong
 
 from korisk.errors import KoriskError
+from korisk.studies.cells import run_cell
+from korisk.studies.engine import run
 from korisk.studies.result import LEFT_OUT, Result, Row
+from korisk.studies.store import Store
+from korisk.studies.study import Study
 from korisk.studies.theorem import PointTheorem, Theorem, read_theorem
 from korisk.studies.theorem_check import COMPUTED, MEASURED, Check
 from korisk.studies.theorem_order import (
@@ -601,3 +605,16 @@ def test_a_layer_that_holds_what_others_leave_out_does_not_change_the_prediction
     with_rest = Network([*layers, Known(LEFT_OUT, lipschitz=1.0)])
     for method in METHODS:
         assert strength(with_rest, method) == strength(plain, method)
+
+
+def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> None:
+    content = {
+        **{"name": "heat", "problem": {"kind": "heat", "points": 4}, "points": [{"name": "p"}]},
+        **{"sizes": [2, 4], "seeds": [1, 2, 3], "pools": {"validation": 2, "test": 2}},
+        "theorem": True,
+    }
+    study = Study(content)
+    with Store.create_or_open(tmp_path / "study.db", study.content, tasks=study.tasks) as store:
+        run(study.tasks[:1], run_cell, store, workers=0)
+    [point] = read_theorem(tmp_path).points
+    assert "not there yet: seeds 2, 3" in point.notes
