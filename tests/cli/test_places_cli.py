@@ -320,3 +320,17 @@ def test_commands_that_know_ct_alone_say_so_of_other_kinds(
     assert "knows CT with ellipses alone" in capsys.readouterr().err
     assert korisk("train", study, "--point", "exact") == 2
     assert "is for kind ct, got kind heat" in capsys.readouterr().err
+
+
+def test_a_study_without_an_error_is_stored_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Gains of one, no noise, the exact flow: KO has nothing to learn and errs by nothing."""
+    study, out = tmp_path / "heat.yaml", tmp_path / "out"
+    text = HEAT.replace("points: 8", "points: 8, noise: 0, gain: 0, time: 0")
+    text = text.replace(", {name: wrong, assumed: 0.02}", "")
+    study.write_text(text + "models: {KO: {}}\n")
+    assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu") == 0
+    assert "exact" in capsys.readouterr().out
+    assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["were_there"] == 2

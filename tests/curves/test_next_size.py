@@ -92,6 +92,12 @@ def test_the_width_now_is_the_plans() -> None:
         assert math.isfinite(plan.upper)
         found = next_size(pilot, target, candidates=[1024])
         assert math.log(found.now) == pytest.approx(math.log(plan.upper / plan.lower), abs=0.08)
+        assert found.counted_to is None
+    plan = kr.plan(pilot, TARGET)
+    assert plan.upper == math.inf
+    found = next_size(pilot, TARGET, candidates=[1024])
+    assert found.counted_to == plan.before_long
+    assert math.log(found.now) == pytest.approx(math.log(plan.before_long / plan.lower), abs=0.08)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +180,10 @@ def test_words() -> None:
     assert str(told) == (
         "Measure N = 2,048 next, with 1 seed: the 90% interval of the answer spans a factor of 30 "
         "now and is expected to span 3.5 then."
+    )
+    endless = NextSize(2048, 1, 30.0, 3.5, 3.1, (), counted_to=10_240)
+    assert "has no upper end (counted to N = 10,240, it spans a factor of 30) and is" in str(
+        endless
     )
     assert "not expected to narrow" in str(NextSize(20, 2, 1.0, 1.0, 0.0, ()))
 

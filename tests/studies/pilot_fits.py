@@ -1,5 +1,6 @@
 """Fits that behave, and fits that do not: what `run_pilot` is tested with."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -93,6 +94,62 @@ BEHAVIOURS = [
 def by_seed(n: int, seed: int) -> float:
     """Each seed another behaviour."""
     return float(BEHAVIOURS[seed](n, seed))
+
+
+class SpeaksBadly(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+class KeepsSilent(Exception):
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        raise RuntimeError("no notes")
+
+
+class RefusesNotes(Exception):
+    def add_note(self, note: str, /) -> None:
+        raise RuntimeError("no notes")
+
+
+def has_a_child(n: int, seed: int) -> float:
+    """By multiprocessing, as the loaders of PyTorch are."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(0.01,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    return power(n, seed)
+
+
+def leaves_a_sleeper(n: int, seed: int) -> float:
+    note(subprocess.Popen(SLEEP).pid)
+    return power(n, seed)
+
+
+def interrupts_itself(n: int, seed: int) -> float:
+    raise KeyboardInterrupt("of its own")
+
+
+def speaks_badly(n: int, seed: int) -> float:
+    raise SpeaksBadly
+
+
+WITHOUT_TIMEOUT = [has_a_child, interrupts_itself, speaks_badly, leaves_a_sleeper]
+
+
+def without_timeout(n: int, seed: int) -> float:
+    """Each seed another behaviour."""
+    return float(WITHOUT_TIMEOUT[seed](n, seed))
+
+
+def hangs_with_a_child(n: int, seed: int) -> float:
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(300,))
+    child.start()
+    assert child.pid is not None
+    note(child.pid)
+    note(os.getpid())
+    time.sleep(300)
+    return power(n, seed)
 
 
 def hangs_at_32(n: int, seed: int) -> float:

@@ -25,10 +25,11 @@ from waiting import until
 
 import korisk as kr
 from korisk.cli.app import app
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, KoriskWarning
 from korisk.studies.book import Event
 from korisk.studies.pilot_fit import FitWork, Reading, carried
 from korisk.studies.pilot_output import LENGTH
+from korisk.studies.pilot_request import own_name
 from korisk.studies.result import Task
 from korisk.studies.results import curves
 from korisk.studies.store import Store
@@ -136,6 +137,16 @@ def test_sizes_and_seeds_that_make_no_sense() -> None:
         ({"unit": "furlong"}, "unit must be one of"),
         ({"settings": {"x": object()}}, "settings must hold plain values"),
         ({"settings": {1: 2}}, "settings must hold plain values"),
+        ({"settings": [1]}, "settings must be a dict"),
+        ({"workers": "2"}, "workers must be a whole number >= 0, got '2'"),
+        ({"store": 3}, "store must be the name of a file, got 3"),
+        ({"store": ""}, "store must be the name of a file"),
+        ({"watch": 3}, "watch must be a function, got 3"),
+        ({"cost": 3}, "cost must be a function, got 3"),
+        ({"cluster": 3}, "cluster must be one that korisk.studies.clusters makes, got 3"),
+        ({"metric": 3}, "metric must be a printable text, got 3"),
+        ({"metric": ""}, "metric must be a printable text"),
+        ({"mlflow": 3}, "mlflow must be True or an experiment's name, got 3"),
         ({"grow": True}, "must have a target"),
         ({"grow": True, "target": 0.1}, "must have an end"),
         ({"largest": 8, "target": 0.1}, "largest must be a whole number from 128"),
@@ -171,12 +182,12 @@ def test_options_that_make_no_sense(options: Any, said: str) -> None:
         (torch.ones(2, 3), "an array of shape (2, 3)"),
         (np.bool_(True), "must give a number"),
         (-0.5, "must be above 0"),
-        (0.0, "must be above 0"),
+        (1e-300, "must be above 0"),
         ({}, "a dict of 0 metrics"),
         ({"": 0.5}, "name each metric"),
         ({3: 0.5}, "name each metric"),
         ({"mse": [0.5]}, "mse must give a number"),
-        ({"accuracy": 1.0}, "accuracy must be below 1"),
+        ({"accuracy": 1.2}, "accuracy must be below 1"),
     ],
 )
 def test_what_is_no_error_is_a_failure_of_that_fit_alone(value: Any, said: str) -> None:
@@ -377,7 +388,7 @@ def counted(calls: list[tuple[int, int]], n: int, seed: int) -> float:
 
 def test_a_store_goes_on_where_it_ended(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    fit, store = partial(counted, calls), tmp_path / "pilot.db"
+    fit, store = lambda n, seed: counted(calls, n, seed), tmp_path / "pilot.db"
     first = kr.run_pilot(fit, [16, 32], 2, store=store)
     assert len(calls) == 4
     assert set(reasons(first)) == {(32, 1)}
@@ -432,6 +443,25 @@ def test_what_partial_binds_is_a_setting(tmp_path: Path) -> None:
     kr.run_pilot(partial(fit, depth=2), [8], 1, store=tmp_path / "p.db")
     with pytest.raises(KoriskError, match=r"'partial depth'.* is 2 in the store and 3 now"):
         kr.run_pilot(partial(fit, depth=3), [8], 1, store=tmp_path / "p.db")
+    two: Any = np.int64(2)
+    kr.run_pilot(partial(fit, depth=two), [8], 1, store=tmp_path / "p.db")  # is 2 too
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([64], [128]), ({"a": (1, 2)}, {"a": (1, 3)}), (None, 1), (np.int64(1), np.int64(2))],
+)
+def test_everything_plain_that_partial_binds_counts(one: Any, other: Any) -> None:
+    def anything(n: int, seed: int, layers: Any) -> float:
+        return 0.5
+
+    names, bound = zip(*(own_name(partial(anything, layers=x)) for x in (one, other)), strict=True)
+    assert set(names) == {"test_everything_plain_that_partial_binds_counts.<locals>.anything"}
+    assert bound[0] != bound[1]
+    assert own_name(partial(anything, layers=one))[1] == bound[0]
+    assert json.loads(json.dumps(bound[0])) == bound[0]
+    assert own_name(partial(anything, layers=[np.float64(0.5)]))[1] == {"partial layers": [0.5]}
+    assert own_name(partial(anything, layers=np.ones(3)))[1] == {}
 
 
 def interrupted(n: int, seed: int) -> float:
@@ -522,6 +552,21 @@ def test_mlflow_gets_one_run_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> No
     assert [kwargs["run_name"] for name, _, kwargs in stub.calls if name == "start_run"] == [
         *("m, n = 8, seed 0", "m, n = 8, seed 1"),
     ]
+
+
+def test_a_failing_mlflow_is_said_once_and_the_pilot_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Down(StubMlflow):
+        def log_params(self, params: Any) -> None:
+            raise RuntimeError("server is down")
+
+    monkeypatch.setitem(sys.modules, "mlflow", Down())
+    with pytest.warns(KoriskWarning, match="server is down") as said:
+        pilot = kr.run_pilot(power, [8, 16], 2, mlflow="digits")
+    assert len(said) == 1
+    assert len(pilot.curve) == 4
+    assert len(kr.run_pilot(power, [8], 1, mlflow=None).curve) == 1
 
 
 def test_mlflow_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 """Pilots of scikit-learn estimators and PyTorch datasets: who sees which samples."""
 
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pilot_fits
 import pytest
+import scipy.sparse
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import korisk as kr
 from korisk.errors import KoriskError
+from korisk.report.contents import read_contents
 from korisk.studies.pilot import run_pilot
 from korisk.studies.pilot_fit import carried
 from korisk.studies.pilot_subsets import grouped_order, held_out, random_order, stratified_order
@@ -79,6 +82,13 @@ def test_groups_stand_together_and_on_one_side(groups: list[int], seed: int) -> 
         return
     assert not set(names[train]) & set(names[test])
     assert sorted([*train, *test]) == list(range(len(names)))
+
+
+def test_each_seed_draws_its_own_order_of_the_classes() -> None:
+    y = np.repeat([0, 1, 2], 20)
+    starts = {tuple(y[stratified_order(np.arange(60), y, seed)[:3]]) for seed in range(20)}
+    assert {start[0] for start in starts} == {0, 1, 2}
+    assert len(starts) > 3
 
 
 def test_seeds_draw_different_orders_and_one_seed_the_same() -> None:
@@ -200,6 +210,36 @@ def test_another_estimator_or_other_data_in_one_store(
     with pytest.raises(KoriskError, match=r"settings\['data'\]"):
         kr.pilot_sklearn(DecisionTreeRegressor(), x + 1, y, **options)
     kr.pilot_sklearn(Ridge(), x, y, **options)  # a model of its own
+    with pytest.raises(
+        KoriskError, match=r"settings\['scoring'\] .*'r2'.*'neg_mean_squared_error'"
+    ):
+        kr.pilot_sklearn(Ridge(), x, y, scoring="neg_mean_squared_error", **options)
+
+
+def test_another_test_set_or_other_groups_in_one_store(
+    tmp_path: Path, data: tuple[Array, Array]
+) -> None:
+    x, y = data
+    options: dict[str, Any] = {"sizes": [8, 16], "seeds": 1, "store": tmp_path / "p.db"}
+    kr.pilot_sklearn(Ridge(), x[:100], y[:100], test=(x[100:], y[100:]), **options)
+    others: list[dict[str, Any]] = [
+        {"test": (x[100:150], y[100:150])},
+        {"test": (x[100:], y[100:] + 1)},
+        {"test": (x[100:], y[100:]), "groups": np.arange(100) // 5},
+    ]
+    for other in others:
+        with pytest.raises(KoriskError, match=r"settings\['data'\]"):
+            kr.pilot_sklearn(Ridge(), x[:100], y[:100], **options, **other)
+
+
+def test_a_report_knows_the_unit_of_every_scorer(tmp_path: Path, data: tuple[Array, Array]) -> None:
+    x, y = data
+    pilot = kr.pilot_sklearn(
+        *(Ridge(), x, y), sizes=[8, 16], seeds=2, scoring="explained_variance", store=tmp_path
+    )
+    assert pilot.curve.unit.law == "complement"
+    (point,) = read_contents(tmp_path).points
+    assert point.curves == (pilot.curve,)
 
 
 def test_what_scikit_learn_cannot_do_is_refused_in_words(data: tuple[Array, Array]) -> None:
@@ -213,9 +253,20 @@ def test_what_scikit_learn_cannot_do_is_refused_in_words(data: tuple[Array, Arra
         (Ridge(), {"test": 1.5}, "test must be a fraction"),
         (Ridge(), {"groups": [1, 2]}, "groups must have one label for each of the 200"),
     ]
+    wrong += [
+        (type("OnlyFits", (), {"fit": print})(), {}, "must be a scikit-learn estimator"),
+        (Ridge(), {"y": None}, "y must have one label or value for each sample, got None"),
+        (Ridge(), {"y": scipy.sparse.csr_matrix(y)}, "got a sparse matrix"),
+        (Ridge(), {"y": np.array([None, "a"] * 100)}, "labels of one kind, got NoneType, str"),
+        (Ridge(), {"y": y[:-1]}, "X and y must be arrays of one length"),
+        (Ridge(), {"y": 3}, "X and y must be arrays|y must be an array"),
+        (Ridge(), {"test": (x,)}, r"a pair \(X_test, y_test\), got a tuple of 1"),
+        (Ridge(), {"test": (x, y[1:])}, "X and y must be arrays of one length"),
+        (Ridge(), {"settings": [1]}, "settings must be a dict"),
+    ]
     for estimator, options, said in wrong:
         with pytest.raises(KoriskError, match=said):
-            kr.pilot_sklearn(estimator, x, y, **({"sizes": [10, 20]} | options))
+            kr.pilot_sklearn(estimator, x, **{"y": y, "sizes": [10, 20], **options})
     grown = kr.pilot_sklearn(
         DummyClassifier(), x, (y > 0), sizes=[8, 16, 32], seeds=1, target=0.9, grow=True
     )
@@ -276,3 +327,33 @@ def test_torch_streams_and_other_wrongs() -> None:
             kr.pilot_torch(
                 pilot_fits.torch_fit, dataset, **({"test": None, "sizes": [2]} | options)
             )
+
+
+def test_torch_functions_and_what_is_bound_to_them_are_told_apart(tmp_path: Path) -> None:
+    def fit(train: Any, test: Any, seed: int, rate: float = 0.1) -> float:
+        return rate / len(train)
+
+    def other_fit(train: Any, test: Any, seed: int, rate: float = 0.1) -> float:
+        return rate / len(train)
+
+    dataset = list(range(40))
+    options: dict[str, Any] = {"sizes": [4, 8], "seeds": 1, "store": tmp_path / "p.db"}
+    groups = np.arange(40) // 2
+    bound = partial(fit, rate=0.2)
+    pilot = kr.pilot_torch(bound, dataset, test=0.2, groups=groups, model="m", **options)
+    assert pilot.curve.error[0] == 0.05
+    same: dict[str, Any] = {"test": 0.2, "groups": groups}
+    kr.pilot_torch(bound, dataset, model="m", **same, **options)
+    others: list[tuple[Any, dict[str, Any], str]] = [
+        (fit, {}, "partial rate"),
+        (partial(fit, rate=0.3), {}, "partial rate"),
+        (partial(other_fit, rate=0.2), {}, "function"),
+        (bound, {"test": 0.5}, "test"),
+        (bound, {"test": dataset[:3]}, "test"),
+        (bound, {"groups": groups + 1}, "groups"),
+        (bound, {"groups": None}, "groups"),
+    ]
+    for other, changed, key in others:
+        with pytest.raises(KoriskError, match=rf"settings\['{key}'\]"):
+            kr.pilot_torch(other, dataset, model="m", **(same | changed), **options)
+    assert kr.pilot_torch(bound, dataset, test=0.2, sizes=[4]).model == "fit"

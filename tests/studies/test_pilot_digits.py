@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scipy.stats import binom
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -15,8 +16,8 @@ from korisk.studies.pilot_subsets import held_out
 PATH = Path(__file__).parents[2] / "examples" / "pilot_digits.py"
 ROW = re.compile(
     r"(?P<name>.+?)  +(?P<target>[\d.]+)%  +(?P<planned>out of reach|[\d,]+ \([\d,]+ to .+?\))  +"
-    r"(?P<error>[\d.]+)% \((?P<low>[\d.]+)% to (?P<high>[\d.]+)%\)  +(?P<truth>[\d.]+)%  +"
-    r"(?P<inside>yes|no)"
+    r"(?P<error>[\d.]+)% \((?P<low>[\d.]+)% to (?P<high>[\d.]+)%\)  +"
+    r"(?P<truth>[\d.]+)% \((?P<least>[\d.]+)% to (?P<most>[\d.]+)%\)  +(?P<inside>yes|no)"
 )
 
 
@@ -43,8 +44,19 @@ def test_the_table_says_what_was_foretold_and_what_came_out(
         low, truth, high = (float(row[key]) for key in ("low", "truth", "high"))
         assert low <= float(row["error"]) <= high
         assert (row["inside"] == "yes") == (low <= truth <= high)
+        mistakes = round(truth / 100 * 397)
+        for end, tail in (("least", binom.sf), ("most", binom.cdf)):  # 5% beyond each end
+            k = mistakes - 1 if end == "least" else mistakes
+            assert tail(k, 397, float(row[end]) / 100) == pytest.approx(
+                0.05, abs=4e-3
+            )  # two digits are shown
     inside = sum(row["inside"] == "yes" for row in rows)
-    assert lines[-1] == f"{inside} of 3 errors measured at N = 1400 lie in the 90% band."
+    meet = sum(
+        float(row["least"]) <= float(row["high"]) and float(row["low"]) <= float(row["most"])
+        for row in rows
+    )
+    assert lines[-1] == f"{meet} of 3 intervals of what was measured have a part in that band."
+    assert lines[-2] == f"{inside} of 3 errors measured at N = 1400 lie in the 90% band."
     x, y = load_digits(return_X_y=True)
     train, test = held_out(len(y), 397 / len(y), labels=y)
     assert (len(train), len(test)) == (1400, 397)

@@ -182,3 +182,50 @@ def test_the_suggestion_of_a_pilot() -> None:
     with pytest.raises(kr.KoriskError, match="suggest needs a target"):
         open_ended.suggest()
     assert open_ended.next_size is not None  # for the error that it reaches at four times its N
+
+
+def test_nothing_that_failed_is_suggested_nor_anything_beyond() -> None:
+    def fails(n: int, seed: int) -> float:
+        if n == 23 or n > 100:
+            raise MemoryError
+        return power(n, seed)
+
+    pilot = kr.run_pilot(fails, [16, 23, 32, 64, 256, 512], 3, target=0.05)
+    assert pilot.too_large == 256
+    assert pilot.next_size is not None
+    assert [each.n for each in pilot.next_size.candidates] == [45, 91, 128, 181]
+    grown = kr.run_pilot(fails, [16, 32, 64, 101], 2, target=0.05, largest=101, narrow_enough=1.01)
+    assert grown.stopped == "no size up to N = 100 is left to measure"
+    assert grown.next_size is None
+
+
+@pytest.mark.usefixtures("largest_first")
+def test_a_larger_end_takes_up_all_that_was_measured(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    options: dict[str, Any] = {"target": 0.03, "narrow_enough": 1.01, "store": tmp_path / "p.db"}
+    fit = counting(calls)
+    first = kr.run_pilot(fit, SIZES, 2, largest=200, **options)
+    assert 200 in first.curve.sizes
+    before = len(calls)
+    second = kr.run_pilot(fit, SIZES, 2, largest=300, **options)
+    assert set(first.curve.sizes) < set(second.curve.sizes)
+    assert 300 in second.curve.sizes
+    assert (
+        len(calls)
+        == len(second.fits)
+        == before + 2 * len(set(second.curve.sizes) - set(first.curve.sizes))
+    )
+    third = kr.run_pilot(fit, SIZES, 3, largest=200, **options)  # another seed: they are filled up
+    assert third.curve.sizes.tolist() == first.curve.sizes.tolist()
+    assert set(third.curve.counts) == {3}
+    made = len(calls)
+    kr.run_pilot(fit, SIZES, 4, largest=200, most_fits=17, **options)
+    assert len(calls) == made + len(SIZES)  # 16 fits, and another size would be 20
+
+
+@pytest.mark.usefixtures("largest_first")
+def test_a_small_chance_is_no_reason_to_end() -> None:
+    target = 0.009
+    assert 0.05 < kr.run_pilot(power, SIZES, 3).plan(target).reach < 0.2
+    pilot = kr.run_pilot(power, SIZES, 3, target=target, largest=150)
+    assert len(pilot.curve.sizes) > len(SIZES)

@@ -94,6 +94,9 @@ def _crossing_words(models: list[Curve]) -> str:
 def _print(found: dict[str, list[Curve]], folder: Path) -> None:
     out = console()
     for point, models in found.items():
+        if not models:
+            out.print(f"{point}: no model has an error above 0, so there is no curve.\n")
+            continue
         out.print(f"{point}: mean {models[0].metric} over seeds", style="bold", highlight=False)
         shown = table("", "N", *(curve.model for curve in models), text=0)
         shown.title = None

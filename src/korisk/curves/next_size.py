@@ -60,13 +60,20 @@ class NextSize:
     expected: float
     narrowing: float  # in doublings of N
     candidates: tuple[Candidate, ...]  # in order of n
+    counted_to: int | None = None  # where the interval has no upper end: the N taken for it
 
     def __str__(self) -> str:
         words = f"Measure N = {self.n:,} next, with {_plural(self.seeds, 'seed')}"
         if self.narrowing <= 0:
             return f"{words}; it is not expected to narrow the answer."
+        spans = f"spans a factor of {self.now:.3g} now"
+        if self.counted_to is not None:
+            spans = (
+                f"has no upper end (counted to N = {self.counted_to:,}, it spans a factor of "
+                f"{self.now:.3g})"
+            )
         return (
-            f"{words}: the 90% interval of the answer spans a factor of {self.now:.3g} now and is "
+            f"{words}: the 90% interval of the answer {spans} and is "
             f"expected to span {self.expected:.3g} then."
         )
 
@@ -93,7 +100,8 @@ def next_size(
     goal = target_error(curve, target)
     asked = _candidates(curve, candidates, largest)
     often = _seeds(curve, seeds)
-    outlook = _Outlook(made, goal, plan_from(made, target).before_long)
+    plan = plan_from(made, target)
+    outlook = _Outlook(made, goal, plan.before_long)
     variance = _variance(outlook.posterior, curve, noise) / often
     now = outlook.width_now
     found = tuple(
@@ -101,7 +109,8 @@ def next_size(
         for n in asked
     )
     best = max(found, key=lambda each: (_worth(each), -each.n))
-    return NextSize(best.n, often, math.exp(now), best.expected, best.narrowing, found)
+    counted_to = None if math.isfinite(plan.upper) else outlook.end
+    return NextSize(best.n, often, math.exp(now), best.expected, best.narrowing, found, counted_to)
 
 
 def _candidate(n: int, now: float, then: float, price: float | None) -> Candidate:

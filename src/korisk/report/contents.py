@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, Unit, suggested_unit, unit
+from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
 from korisk.studies.reproduction import Sweep, sweeps
 from korisk.studies.result import Row, Task
-from korisk.studies.results import Crossing, crossing, group_of
+from korisk.studies.results import PART_OF, Chosen, Crossing, chosen, crossing, curve_from, group_of
 from korisk.studies.store import Cell, Failure, FlatRow, Store, store_path
-from korisk.studies.study import PROTOCOLS, Study
+from korisk.studies.study import PROTOCOLS, asked_for
 
 Array = NDArray[np.float64]
 
@@ -158,7 +158,7 @@ def read_contents(path: str | PathLike[str]) -> Contents:
     """Everything that a report tells, from the folder of a study or its store."""
     with Store.read(store_path(path)) as store:
         cells, failures = list(store.results()), store.failures()
-        asked = _asked(store.study)
+        asked = asked_for(store.study)
         tried = {cell.task.key for cell in cells} | {failure.task.key for failure in failures}
         waiting = [task for task in asked or () if task.key not in tried]
         names = dict.fromkeys(
@@ -192,15 +192,6 @@ def refuse_an_empty_one(contents: Contents) -> None:
     )
 
 
-def _asked(study: Mapping[str, Any]) -> list[Task] | None:
-    """The cells that were asked for; None where the store does not tell."""
-    parts = study.get("studies", [study])
-    try:
-        return [task for part in parts for task in Study(part, ran=True).tasks]
-    except (KoriskError, TypeError):
-        return None  # made by a program of someone's own
-
-
 def _point(
     store: Store, name: str, cells: list[Cell], failures: list[Failure], waiting: list[Task]
 ) -> Point:
@@ -212,14 +203,15 @@ def _point(
         *(failure.task for failure in failed),
         *lacking,
     ]
-    metric = _metric(tasks[0].spec, own)
-    drawn, left_out = _curves(own, metric)
+    spec = tasks[0].spec
+    looked_at = chosen(spec, (row for cell in own for row in cell.rows))
+    drawn, left_out = _curves(own, looked_at, perfect_may_be=PART_OF in spec)
     return Point(
         name=name,
-        spec=tasks[0].spec,
-        metric=metric,
+        spec=spec,
+        metric=looked_at.metric,
         curves=tuple(drawn),
-        untrained=_untrained(own, metric),
+        untrained=_untrained(own, looked_at),
         cells=own,
         failures=failed,
         missing=tuple(task.seed for task in lacking),
@@ -228,14 +220,13 @@ def _point(
     )
 
 
-def _metric(spec: Mapping[str, Any], cells: Iterable[Cell]) -> str:
-    """The metric that the study names, or else the first one that was measured."""
-    measured = next((name for cell in cells for row in cell.rows for name in row.metrics), "")
-    return str(spec.get("metric") or measured)
+def _curves(
+    cells: Iterable[Cell], looked_at: Chosen, *, perfect_may_be: bool
+) -> tuple[list[Curve], list[str]]:
+    """A curve for each model, and sentences about the values that no curve can hold.
 
-
-def _curves(cells: Iterable[Cell], metric: str) -> tuple[list[Curve], list[str]]:
-    """A curve for each model, and sentences about the values that no curve can hold."""
+    Where perfect fits may be, as in a pilot, their part in the mean is kept.
+    """
     trained: dict[str, list[tuple[int, Row]]] = {}
     for cell in cells:
         for row in cell.rows:
@@ -243,38 +234,27 @@ def _curves(cells: Iterable[Cell], metric: str) -> tuple[list[Curve], list[str]]
                 trained.setdefault(row.model, []).append((cell.task.seed, row))
     made, left_out = [], []
     for model, found in trained.items():
-        values = [(row.n, _error(row, metric), seed) for seed, row in found]
-        kept = [(n, error, seed) for n, error, seed in values if error is not None]
+        values = [(row.n, looked_at.error(row), seed) for seed, row in found]
+        least = 0.0 if perfect_may_be else math.ulp(0.0)
+        kept = [value for value in values if value[1] >= least]
         if len(kept) < len(values):
             left_out.append(
-                f"{model}: {len(values) - len(kept)} of {len(values)} values of {metric} are "
-                "missing, not finite or no error above 0, and are left out of the curve"
+                f"{model}: {len(values) - len(kept)} of {len(values)} values of "
+                f"{looked_at.metric} are missing, not finite or no error above 0, and are left "
+                "out of the curve"
             )
-        if kept:
-            sizes, errors, seeds = zip(*kept, strict=True)
-            made.append(Curve(sizes, errors, seeds, model=model, metric=metric, unit=_unit(metric)))
+        curve, words = curve_from(kept, model, looked_at)
+        left_out += [f"{model}: {sentence}" for sentence in words]
+        made += [curve] if curve is not None else []
     return made, left_out
 
 
-def _unit(metric: str) -> Unit:
-    """What the metric's name says: of accuracy or PSNR larger values are better."""
-    return unit(suggested_unit(metric) or "error")
-
-
-def _error(row: Row, metric: str) -> float | None:
-    """A row's metric as an error; None where it is not there or cannot be one."""
-    value = row.metrics.get(metric)
-    error = math.nan if value is None else float(_unit(metric).to_error(value))
-    return error if SMALLEST_ERROR <= error <= LARGEST_ERROR else None
-
-
-def _untrained(cells: Iterable[Cell], metric: str) -> dict[str, float]:
+def _untrained(cells: Iterable[Cell], looked_at: Chosen) -> dict[str, float]:
     """The mean error of each model before training."""
     found: dict[str, list[float]] = {}
     for cell in cells:
         for row in cell.rows:
-            error = _error(row, metric) if row.n == 0 else None
-            if error is not None:
+            if row.n == 0 and (error := looked_at.error(row)) > 0:
                 found.setdefault(row.model, []).append(error)
     return {model: sum(errors) / len(errors) for model, errors in found.items()}
 
@@ -318,7 +298,7 @@ def _is_sweep(point: Point) -> bool:
     if not isinstance(problem, Mapping) or point.left_out or "side" not in problem:
         return False
     return point.spec.get("protocol") in PROTOCOLS and all(
-        _error(row, name) is not None
+        Chosen(name, UNITS["error"]).error(row) > 0
         for cell in point.cells
         for row in cell.rows
         for name in ("mse", "rmse_over_max")

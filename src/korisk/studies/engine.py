@@ -116,7 +116,7 @@ def _run_here(queue: Queue, work: Work, book: Book, threads: int | None) -> None
         if threads is not None:
             use_threads(threads)
         book.started(task)
-        outcome = perform(work, task, partial(book.progress, task))
+        outcome = perform(work, task, partial(book.progress, task), interruptible=True)
         book.outcome(task, outcome, attempts=1)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean
-from korisk.studies.results import PART_OF, group_of
+from korisk.studies.results import PART_OF, group_of, with_names
 from korisk.studies.store import FlatRow, Store
 
 Value = str | int | float | bool | None
@@ -116,7 +116,7 @@ def parquet_bytes(table: Table) -> bytes:
 
 
 def _rows(store: Store, point: str | None) -> list[FlatRow]:
-    found = list(store.rows())
+    found = with_names(store.rows())
     if not found:
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
     points = _names({group_of(flat.task): None} for flat in found)

@@ -14,24 +14,31 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from korisk.curves.next_size import Cost, next_size, open_sizes
+from korisk.curves.curve import MAX_N
+from korisk.curves.next_size import Cost, next_size
 from korisk.curves.plan import TAIL, Plan
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, shown
 from korisk.files import make_folder
 from korisk.studies.book import Watch
 from korisk.studies.engine import run
 from korisk.studies.pilot_fit import Fit, FitWork, Reading, carried
 from korisk.studies.pilot_mlflow import recorder
 from korisk.studies.pilot_progress import progress_bar
-from korisk.studies.pilot_request import Identity, Limits, checked_seeds, checked_sizes
+from korisk.studies.pilot_read import PilotFailure as PilotFailure
+from korisk.studies.pilot_read import PilotFit as PilotFit
+from korisk.studies.pilot_read import read_pilot
+from korisk.studies.pilot_request import (
+    Identity,
+    Limits,
+    check_options,
+    checked_seeds,
+    checked_sizes,
+)
 from korisk.studies.pilot_result import Pilot as Pilot
-from korisk.studies.pilot_result import PilotFailure as PilotFailure
-from korisk.studies.pilot_result import PilotFit as PilotFit
-from korisk.studies.pilot_result import read_pilot
 from korisk.studies.result import Task
-from korisk.studies.results import LEAST_SIZES
+from korisk.studies.results import LEAST_SIZES, PART_OF
 from korisk.studies.store import STORE_NAME, Store, store_to_write
 
 if TYPE_CHECKING:
@@ -63,7 +70,7 @@ def run_pilot(
     cluster: "Cluster | None" = None,
     timeout: float | None = None,
     retry_failed: bool = False,
-    mlflow: bool | str = False,
+    mlflow: bool | str | None = False,
     watch: Watch | None = None,
     quiet: bool = False,
 ) -> Pilot:
@@ -78,6 +85,8 @@ def run_pilot(
     `narrow_enough`, or `budget` seconds or `most_fits` are spent. See docs/pilot.md.
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
+    check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch)
+    _check_cluster(cluster)
     limits = Limits.checked(
         target=target,
         grow=grow,
@@ -92,7 +101,7 @@ def run_pilot(
     processes = _processes(workers, timeout, elsewhere=cluster is not None)
     if processes or cluster is not None:
         carried(fit)  # refused in words before anything starts
-    record = recorder(mlflow, identity)
+    record = recorder(False if mlflow is None else mlflow, identity)
     work = FitWork(fit, identity.model, reading, alone=cluster is None and processes > 0)
     with _opened(store, identity) as opened, progress_bar(quiet=quiet, watch=watch) as shown:
         watchers = [w for w in (shown, record(opened) if record else None) if w is not None]
@@ -116,6 +125,18 @@ def _reading(metric: str | None, unit: Unit | str | Mapping[str, Unit | str] | N
         if given is not None:
             known_unit(given)  # refused before anything starts
     return Reading(metric, unit)
+
+
+def _check_cluster(cluster: object) -> None:
+    if cluster is None:
+        return
+    from korisk.studies.clusters import Cluster
+
+    if not isinstance(cluster, Cluster):
+        raise KoriskError(
+            f"cluster must be one that korisk.studies.clusters makes, got {shown(cluster)}; "
+            "with local_cluster(4) as cluster: is the simplest"
+        )
 
 
 def _processes(workers: int | None, timeout: float | None, *, elsewhere: bool) -> int:
@@ -171,7 +192,6 @@ class _Rounds:
     run_options: dict[str, Any]
     tasks: list[Task] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
-    too_large: int | None = None  # from here on every fit failed
 
     def run(self, sizes: list[int]) -> str:
         """Measure the given sizes, then more of them if asked to; why that ended, in words."""
@@ -182,6 +202,8 @@ class _Rounds:
             self._measure(group)
         if not self.limits.grow:
             return "all sizes that were asked for are measured"
+        if over := self._take_up():
+            return over
         while True:
             if over := self._settled() or self._spent():
                 return over
@@ -189,6 +211,30 @@ class _Rounds:
             if following is None:
                 return f"no size up to N = {self._largest():,} is left to measure"
             self._measure([following])
+
+    def _take_up(self) -> str:
+        """Count in other sizes that the store holds of this model, and fill up their seeds.
+
+        The words say why that ended early; none where it did not.
+        """
+        held: dict[int, set[int]] = {}
+        tasks = [cell.task for cell in self.store.results()]
+        for task in tasks + [failure.task for failure in self.store.failures()]:
+            if task.spec.get(PART_OF) == self.identity.model:
+                n = int(task.spec["n"])
+                if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
+                    held.setdefault(n, set()).add(task.seed)
+        end = self.limits.largest or MAX_N
+        other = [n for n in sorted(held) if n not in self.sizes and n <= end]
+        whole = [n for n in other if held[n] >= set(self.seeds)]
+        if whole:
+            self._measure(whole)
+        for n in other:
+            if n not in whole and held[n] & set(self.seeds):
+                if over := self._spent():
+                    return over
+                self._measure([n])
+        return ""
 
     def _measure(self, sizes: list[int]) -> None:
         new = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
@@ -226,11 +272,9 @@ class _Rounds:
     def _settled(self) -> str:
         """Why there is nothing more to find out, or cannot be; nothing where there is."""
         pilot = self.pilot()
-        found = {fit.n for fit in pilot.fits}
-        if len(found) < LEAST_SIZES:
-            return (
-                f"too few sizes gave an error to go on: {len(found)}, and {LEAST_SIZES} are needed"
-            )
+        found = len(pilot.sizes)
+        if found < LEAST_SIZES:
+            return f"too few sizes gave an error to go on: {found}, and {LEAST_SIZES} are needed"
         try:
             made = pilot.plan()
         except KoriskError as error:  # what is measured is not lost for that
@@ -243,15 +287,7 @@ class _Rounds:
 
     def _next(self) -> int | None:
         pilot = self.pilot()
-        measured = {fit.n for fit in pilot.fits}
-        failed = [n for n in self.sizes if n not in measured and n > max(measured)]
-        if failed:
-            self.too_large = min(failed)
-        candidates = [
-            n
-            for n in open_sizes(pilot.curve, self.limits.largest)
-            if n not in self.sizes and (self.too_large is None or n < self.too_large)
-        ]
+        candidates = pilot.open_sizes
         if not candidates:
             return None
         assert self.limits.target is not None
@@ -264,8 +300,8 @@ class _Rounds:
         ).n
 
     def _largest(self) -> int:
-        ends = [self.limits.largest or self.sizes[-1]]
-        return min(ends + ([self.too_large - 1] if self.too_large is not None else []))
+        end, too_large = self.limits.largest or max(self.sizes), self.pilot().too_large
+        return end if too_large is None else min(end, too_large - 1)
 
 
 def _interval(made: Plan) -> str:

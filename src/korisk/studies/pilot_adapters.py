@@ -1,5 +1,6 @@
 """Pilots of scikit-learn estimators and of PyTorch datasets."""
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.studies.pilot import run_pilot
-from korisk.studies.pilot_request import checked_sizes
+from korisk.studies.pilot_request import checked_sizes, own_name, plain_settings, short_name
 from korisk.studies.pilot_result import Pilot
 from korisk.studies.pilot_subsets import (
     check_room,
@@ -91,19 +92,19 @@ def pilot_sklearn(
     (default: accuracy, or r2 for regression). The rest goes to `run_pilot`.
     """
     base = _scikit_learn()
-    if not hasattr(estimator, "fit") or isinstance(estimator, type):
+    needed = ("fit", "get_params", "set_params")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needed):
         raise KoriskError(
             f"estimator must be a scikit-learn estimator, got {shown(estimator)}; "
             "pass an instance, such as LogisticRegression()"
         )
-    x, target = import_module("sklearn.utils").indexable(X, y)
+    x, target, labels = _samples(X, y)
     classes = bool(base.is_classifier(estimator))
-    labels = np.asarray(target)
     strata = labels if classes and labels.ndim == 1 else None
     names = checked_groups(groups, len(labels))
     asked = checked_sizes(sizes)
     if isinstance(test, tuple):
-        train, (x_test, y_test) = np.arange(len(labels)), test
+        train, (x_test, y_test) = np.arange(len(labels)), _own_test(test)
     else:
         part = checked_fraction(_DEFAULT_TEST if test is None else test)
         train, rest = held_out(len(labels), part, labels=strata, groups=names)
@@ -123,6 +124,41 @@ def pilot_sklearn(
     return run_pilot(fit, asked, seeds, **_with_defaults(fit, options, len(train)))
 
 
+def _samples(x: Any, y: Any) -> tuple[Any, Any, NDArray[Any]]:
+    """X and y as scikit-learn takes rows of them, and y as an array."""
+    if y is None or hasattr(y, "toarray"):
+        kind = "None" if y is None else "a sparse matrix"
+        raise KoriskError(
+            f"y must have one label or value for each sample, got {kind}; give an array"
+        )
+    try:
+        rows, target = import_module("sklearn.utils").indexable(x, y)
+        labels = np.asarray(target)
+    except (TypeError, ValueError) as error:
+        why = " ".join(str(error).split())
+        raise KoriskError(f"X and y must be arrays of one length ({why}); check both") from None
+    if not labels.ndim:
+        raise KoriskError(f"y must be an array, got {shown(y)}; give one entry for each sample")
+    try:
+        np.unique(labels)
+    except TypeError:
+        found = ", ".join(sorted({type(label).__name__ for label in labels.flat})[:4])
+        raise KoriskError(
+            f"y must hold labels of one kind, got {found}; drop or name what is missing"
+        ) from None
+    return rows, target, labels
+
+
+def _own_test(test: tuple[Any, ...]) -> tuple[Any, Any]:
+    if len(test) != 2:
+        raise KoriskError(
+            f"test must be a fraction or a pair (X_test, y_test), got a tuple of {len(test)}; "
+            "give both"
+        )
+    x, y, _ = _samples(*test)
+    return x, y
+
+
 def _with_defaults(fit: SklearnFit, options: dict[str, Any], room: int) -> dict[str, Any]:
     """What the user gave, and what follows from the estimator and the data."""
     known: dict[str, Any] = {
@@ -131,16 +167,17 @@ def _with_defaults(fit: SklearnFit, options: dict[str, Any], room: int) -> dict[
     }
     if options.get("grow"):
         known["largest"] = room
-    return known | options | {"settings": _settings(fit) | dict(options.get("settings") or {})}
+    return known | options | {"settings": _settings(fit) | plain_settings(options.get("settings"))}
 
 
 def _settings(fit: SklearnFit) -> dict[str, Any]:
     """What results depend on, so that a store refuses those of another estimator or data."""
     joblib: Any = import_module("joblib")
-    parameters = fit.estimator.get_params() if hasattr(fit.estimator, "get_params") else {}
+    parameters = fit.estimator.get_params()
     return {
         "estimator": type(fit.estimator).__qualname__,
         "parameters": {name: _written(parameters[name]) for name in sorted(parameters)},
+        "scoring": sorted(fit.scoring.values()),
         "data": joblib.hash((fit.x, fit.y, fit.x_test, fit.y_test, fit.groups)),
     }
 
@@ -247,19 +284,36 @@ def pilot_torch(
     samples = _length(dataset)
     names = checked_groups(groups, samples)
     asked = checked_sizes(sizes)
-    train = np.arange(samples)
+    train, part = np.arange(samples), 0.0
     if isinstance(test, int | float):
-        train, rest = held_out(samples, checked_fraction(test), groups=names)
+        part = checked_fraction(test)
+        train, rest = held_out(samples, part, groups=names)
         test = import_module("torch.utils.data").Subset(dataset, rest.tolist())
     check_room(asked, options.get("largest"), len(train))
-    inner = getattr(fit, "__qualname__", type(fit).__qualname__)
-    known: dict[str, Any] = {"model": getattr(fit, "__name__", "fit").strip("<>")}
+    name, bound = own_name(fit)
+    known: dict[str, Any] = {"model": short_name(name)}
     if options.get("grow"):
         known["largest"] = len(train)
-    about = {"function": inner, "dataset": type(dataset).__qualname__, "samples": samples}
-    settings = about | dict(options.get("settings") or {})
+    about = {
+        "function": name,
+        "dataset": type(dataset).__qualname__,
+        "samples": samples,
+        "test": part or _described(test),
+        "groups": None if names is None else _digest(names),
+    }
+    settings = about | bound | plain_settings(options.get("settings"))
     wrapped = TorchFit(fit, dataset, train, test, None if names is None else names[train])
     return run_pilot(wrapped, asked, seeds, **(known | options | {"settings": settings}))
+
+
+def _described(test: Any) -> str:
+    """A test set of the user's own, as far as it can be told."""
+    kind = type(test).__qualname__
+    return f"{kind} of {len(test)}" if hasattr(test, "__len__") else kind
+
+
+def _digest(groups: NDArray[Any]) -> str:
+    return hashlib.sha256(groups.dtype.str.encode() + groups.tobytes()).hexdigest()[:16]
 
 
 def _length(dataset: Any) -> int:

@@ -16,11 +16,12 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, Unit, suggested_unit
+from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
 from korisk.studies.pilot_output import caught
 from korisk.studies.result import Result, Row, Task
+from korisk.studies.results import BARE, METRIC, UNIT, error_of
 from korisk.studies.worker import Report
 
 Fit = Callable[[int, int], Any]
@@ -67,6 +68,14 @@ class Reading:
             return known_unit(self.unit)
         return known_unit(suggested_unit(metric) or "error")
 
+    def told(self, metrics: Mapping[str, float]) -> dict[str, str]:
+        """The metric and its unit as they are stored, for those who read the store later."""
+        metric = self.chosen(metrics)
+        if metric not in metrics:
+            return {}
+        unit = self.unit_of(metric, chosen=True)
+        return {METRIC: metric, UNIT: unit.name if UNITS.get(unit.name) == unit else unit.law}
+
     def check(self, metrics: Mapping[str, float]) -> None:
         """Refuse a fit whose error is none. Another metric can be chosen later; that may wait."""
         if self.chosen(metrics) in metrics and (refused := self.refusal(metrics)):
@@ -81,8 +90,8 @@ class Reading:
 
 
 def out_of_range(unit: Unit, metric: str, value: float) -> str:
-    """Why a value is no error in its unit; nothing where it is one."""
-    if SMALLEST_ERROR <= float(unit.to_error(value)) <= LARGEST_ERROR:
+    """Why a value is no error in its unit; nothing where it is one, or perfect."""
+    if not math.isnan(error_of(unit, value)):
         return ""
     return f"{metric}: {unit.refusal(value)}"
 
@@ -109,12 +118,15 @@ class FitWork:
                 self.reading.check(metrics)
             except BaseException as error:
                 if text := printed():
-                    error.add_note(f"{PRINTED}\n{text}")
+                    with suppress(Exception):  # an exception of the user's own may refuse notes
+                        error.add_note(f"{PRINTED}\n{text}")
                 raise
         detail = {
             "seconds": seconds,
             "printed": printed(),
             "left_running": _left_running(before),
+            BARE: "" if isinstance(value, Mapping) else True,
+            **self.reading.told(metrics),
         }
         row = Row(
             model=self.model,

@@ -5,7 +5,9 @@ import io
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 LENGTH = 4_000  # bytes that are kept of one fit's output: half from its start, half from its end
@@ -49,10 +51,94 @@ def caught(*, whole_process: bool) -> Iterator[Printed]:
     """Catch what is printed meanwhile; what is given tells it, also afterwards.
 
     With `whole_process`, what libraries and child processes write counts too; else what Python's
-    own `sys.stdout` and `sys.stderr` are given.
+    own `sys.stdout` and `sys.stderr` are given, by this thread and those that it starts.
     """
     with _caught_files() if whole_process else _caught_streams() as printed:
         yield printed
+
+
+# --- In this process -----------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Catch:
+    """One fit under way: whose output is kept, and where."""
+
+    stream: io.TextIOWrapper
+    thread: int = field(default_factory=threading.get_ident)
+    others: frozenset[int | None] = field(
+        default_factory=lambda: frozenset(thread.ident for thread in threading.enumerate())
+    )
+
+
+_LOCK = threading.RLock()
+_catches: list[_Catch] = []  # under way, in order of their start
+
+
+def _mine() -> io.TextIOWrapper | None:
+    """Where output of this thread is kept; None where it belongs to no fit."""
+    thread = threading.get_ident()
+    with _LOCK:
+        for catch in reversed(_catches):
+            if catch.thread == thread:
+                return catch.stream
+        # A thread that was not there before is the fit's own, if there is but one fit.
+        if len({catch.thread for catch in _catches}) == 1 and thread not in _catches[-1].others:
+            return _catches[-1].stream
+    return None
+
+
+class _Stand(io.TextIOBase):
+    """Stands in for `sys.stdout` or `sys.stderr`: keeps what fits write, passes on the rest.
+
+    Whoever holds it longer, such as a handler of `logging` that a fit has made, goes on with the
+    stream that it stands for.
+    """
+
+    def __init__(self, real: Any) -> None:
+        self.real = real
+        self.users = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "real":  # not yet there
+            raise AttributeError(name)
+        return getattr(_mine() if name == "buffer" and _mine() else self.real, name)
+
+    def write(self, text: str) -> int:
+        stream = _mine() or self.real
+        return len(text) if stream is None else int(stream.write(text))
+
+    def flush(self) -> None:
+        stream = _mine() or self.real
+        if stream is not None:
+            stream.flush()
+
+    def close(self) -> None:
+        """Nothing: what it stands for is not the fit's to close."""
+
+    def detach(self) -> Any:
+        raise io.UnsupportedOperation("detach")
+
+    @property
+    def closed(self) -> bool:
+        return bool(getattr(self.real, "closed", False))
+
+    def fileno(self) -> int:
+        return int(self.real.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self.real.isatty())
+
+    def writable(self) -> bool:
+        return True
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return getattr(self.real, "encoding", None) or "utf-8"
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return getattr(self.real, "errors", None)
 
 
 @contextlib.contextmanager
@@ -60,8 +146,30 @@ def _caught_streams() -> Iterator[Printed]:
     ends = _Ends()
     raw: Any = ends
     stream = io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
-    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+    catch = _Catch(stream)
+    with _LOCK:
+        stands = {name: _stand(name) for name in ("stdout", "stderr")}
+        _catches.append(catch)
+    try:
         yield ends.text
+    finally:
+        with _LOCK:
+            _catches.remove(catch)
+            for name, stand in stands.items():
+                stand.users -= 1
+                setattr(sys, name, stand if stand.users else stand.real)
+
+
+def _stand(name: str) -> _Stand:
+    """The one that stands there already, for a fit in another thread, or a new one."""
+    there = getattr(sys, name)
+    stand = there if isinstance(there, _Stand) and there.users else _Stand(there)
+    stand.users += 1
+    setattr(sys, name, stand)
+    return stand
+
+
+# --- In a process of its own ---------------------------------------------------------------------
 
 
 @contextlib.contextmanager

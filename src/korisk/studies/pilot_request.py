@@ -2,12 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from korisk.curves.curve import MAX_N
 from korisk.errors import KoriskError, shown
@@ -36,13 +39,13 @@ class Identity:
         """The identity of a fit, as its user names it."""
         if not callable(fit):
             raise KoriskError(f"fit must be a function of n and seed, got {shown(fit)}; pass one")
-        own, bound = _own_name(fit)
+        own, bound = own_name(fit)
         remedy = "give it a short name"
         return cls(
             name=_checks.name("name", name, remedy=remedy),
-            model=_checks.name("model", _short(own) if model is None else model, remedy=remedy),
+            model=_checks.name("model", short_name(own) if model is None else model, remedy=remedy),
             fit=own,
-            settings=_plain_settings(settings) | bound,
+            settings=plain_settings(settings) | bound,
         )
 
     def task(self, n: int, seed: int) -> Task:
@@ -92,20 +95,29 @@ def _text(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _own_name(fit: Fit) -> tuple[str, dict[str, Any]]:
+def own_name(fit: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     """A function's own name, and the plain values that `functools.partial` has bound to it."""
     inner: Any = fit
     bound: dict[str, Any] = {}
     while isinstance(inner, partial):
         given = dict(enumerate(inner.args)) | inner.keywords
-        plain = {k: v for k, v in given.items() if isinstance(v, str | int | float | bool)}
-        bound = {f"partial {k}": v for k, v in plain.items() if _is_plain(v)} | bound
+        plain = {f"partial {k}": _unwrapped(v) for k, v in given.items()}
+        bound = {k: v for k, v in plain.items() if _is_plain(v)} | bound
         inner = inner.func
     known = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     return str(known), bound
 
 
-def _short(name: str) -> str:
+def _unwrapped(value: Any) -> Any:
+    """Scalars of NumPy as Python's, also within lists and dicts."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {key: _unwrapped(entry) for key, entry in value.items()}
+    return [_unwrapped(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def short_name(name: str) -> str:
     """The last part of a qualified name; `lambda` for one without a name."""
     return re.sub(r"[<>]", "", name.rpartition(".")[2])[:80] or "fit"
 
@@ -118,7 +130,8 @@ def _is_plain(value: object) -> bool:
     return True
 
 
-def _plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy of what the user names, as plain JSON values."""
     if settings is None:
         return {}
     if not isinstance(settings, Mapping):
@@ -131,6 +144,21 @@ def _plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
             )
     copied: dict[str, Any] = json.loads(json.dumps(dict(settings)))  # what is given may change
     return copied
+
+
+def check_options(
+    *, store: object, metric: object, cost: object, workers: object, watch: object
+) -> None:
+    """Refuse options of the wrong kind before anything starts."""
+    if store is not None and (not isinstance(store, str | PathLike) or not str(store)):
+        raise KoriskError(f"store must be the name of a file, got {shown(store)}; pass 'pilot.db'")
+    if metric is not None:
+        _checks.name("metric", metric, remedy="name one that fit returns")
+    for name, given in (("cost", cost), ("watch", watch)):
+        if given is not None and not callable(given):
+            raise KoriskError(f"{name} must be a function, got {shown(given)}; or leave it out")
+    if workers is not None:
+        _checks.count("workers", workers, at_least=0, remedy="0 runs fits in this process")
 
 
 def checked_sizes(sizes: Iterable[int]) -> list[int]:

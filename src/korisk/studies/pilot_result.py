@@ -1,8 +1,5 @@
 """What a pilot gave: curves, a plan, what failed and why, and where to measure next."""
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -12,39 +9,16 @@ import numpy as np
 
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import forecast
-from korisk.curves.next_size import Cost, NextSize, next_size
+from korisk.curves.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.curves.plan import ROUND, Plan, plan
 from korisk.errors import KoriskError
 from korisk.files import write_text
 from korisk.studies.export import Table, csv_text
-from korisk.studies.pilot_fit import PRINTED, FitError, Reading, out_of_range
-from korisk.studies.result import Task
-from korisk.studies.results import LEAST_SIZES
-from korisk.studies.store import Cell, Failure, Store
+from korisk.studies.pilot_fit import Reading, out_of_range
+from korisk.studies.pilot_read import PilotFailure, PilotFit
+from korisk.studies.results import LEAST_SIZES, Chosen, curve_from, error_of
 
 _SHOWN_FAILURES = 5
-
-
-@dataclass(frozen=True)
-class PilotFailure:
-    """A fit that gave no error: which one, and why."""
-
-    n: int
-    seed: int
-    reason: str  # one line
-    printed: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True)
-class PilotFit:
-    """A fit that gave its metrics."""
-
-    n: int
-    seed: int
-    metrics: Mapping[str, float]
-    seconds: float
-    printed: str = field(default="", repr=False)
-    left_running: str = ""  # threads and processes that it left behind, in words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,35 +57,57 @@ class Pilot:
 
     @cached_property
     def curve(self) -> Curve:
-        """The learning curve of the chosen metric."""
-        return self._curve(self.metric)
+        """The learning curve of the chosen metric, as `perfect` says where fits were perfect."""
+        metric = self.metric
+        curve, _ = self._curve(metric)
+        if curve is None:
+            raise KoriskError(
+                f"pilot {self.model!r}: every fit was perfect in {metric!r}, which leaves no error "
+                "to plan with; measure smaller sizes, or test on more samples"
+            )
+        return curve
 
     @cached_property
     def curves(self) -> dict[str, Curve]:
         """The curves of all metrics whose values are errors in their unit, by name."""
-        return {name: self._curve(name) for name in self.metrics if not self._unfit(name)}
+        found = {name: self._curve(name)[0] for name in self.metrics if not self._unfit(name)}
+        return {name: curve for name, curve in found.items() if curve is not None}
 
     @property
     def left_out(self) -> dict[str, str]:
         """Why a metric has no curve, for those that have none."""
-        return {name: why for name in self.metrics if (why := self._unfit(name))}
+        found = {name: self._unfit(name) for name in self.metrics if name not in self.curves}
+        return {name: why or "every fit was perfect" for name, why in found.items()}
+
+    @property
+    def perfect(self) -> tuple[str, ...]:
+        """Where fits had no error at all in the chosen metric, and what the curve makes of it."""
+        return tuple(self._curve(self.metric)[1]) if self.fits else ()
+
+    @property
+    def sizes(self) -> list[int]:
+        """The N at which the chosen metric has an error above 0."""
+        return self.curve.sizes.tolist() if self.fits and self._curve(self.metric)[0] else []
+
+    @property
+    def too_large(self) -> int | None:
+        """The first N above all `sizes` where every fit failed or was perfect: none lies beyond."""
+        sizes = self.sizes
+        return min((n for n in self._tried - set(sizes) if n > max(sizes, default=0)), default=None)
+
+    @property
+    def _tried(self) -> set[int]:
+        return {fit.n for fit in self.fits} | {failure.n for failure in self.failures}
 
     def _unfit(self, metric: str) -> str:
         unit = self.reading.unit_of(metric, chosen=metric == self.metric)
         found = (out_of_range(unit, metric, fit.metrics[metric]) for fit in self.fits)
         return next((why for why in found if why), "")
 
-    def _curve(self, metric: str) -> Curve:
-        self._require()
+    def _curve(self, metric: str) -> tuple[Curve | None, list[str]]:
         unit = self.reading.unit_of(metric, chosen=metric == self.metric)
-        return Curve(
-            [fit.n for fit in self.fits],
-            unit.to_error([fit.metrics[metric] for fit in self.fits]),
-            [fit.seed for fit in self.fits],
-            model=self.model,
-            metric=metric,
-            unit=unit,
-        )
+        values = [(fit.n, error_of(unit, fit.metrics[metric]), fit.seed) for fit in self.fits]
+        return curve_from(values, self.model, Chosen(metric, unit))
 
     def plan(self, target: float | None = None) -> Plan:
         """How many samples a target asks for (default: the one that the pilot was run for)."""
@@ -122,12 +118,14 @@ class Pilot:
         return plan(self.curve, asked)
 
     def _require_sizes(self) -> None:
-        sizes = sorted({fit.n for fit in self.fits})
         self._require()
+        sizes = self.curve.sizes.tolist()
         if len(sizes) >= LEAST_SIZES:
             return
-        lost = sorted({failure.n for failure in self.failures} - set(sizes))
+        lost = sorted({failure.n for failure in self.failures} - {fit.n for fit in self.fits})
         why = f"; every fit failed at N = {_listed(lost)}" if lost else ""
+        flawless = sorted({fit.n for fit in self.fits} - set(sizes))
+        why += f"; every fit was perfect at N = {_listed(flawless)}" if flawless else ""
         raise KoriskError(
             f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
             f"{len(sizes)} (N = {_listed(sizes)}){why}; measure more sizes"
@@ -156,7 +154,17 @@ class Pilot:
         if asked is None:
             raise KoriskError("suggest needs a target, got None; pass the error you want to reach")
         self._require_sizes()
-        return next_size(self.curve, asked, largest=self.largest, seeds=seeds, cost=self.cost)
+        return next_size(self.curve, asked, candidates=self.open_sizes, seeds=seeds, cost=self.cost)
+
+    @property
+    def open_sizes(self) -> list[int]:
+        """Sizes that could be measured next: none that was tried, none from `too_large` on."""
+        tried, end = self._tried, self.too_large
+        return [
+            n
+            for n in open_sizes(self.curve, self.largest)
+            if n not in tried and (end is None or n < end)
+        ]
 
     @property
     def printed(self) -> dict[tuple[int, int], str]:
@@ -165,7 +173,11 @@ class Pilot:
         return {(each.n, each.seed): each.printed for each in every if each.printed}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write all metrics as `Curve.read` and `korisk plan` take them."""
+        """Write all metrics as they were measured: n, error (the value), seed, model, metric.
+
+        `Curve.read` and `korisk plan` take it with the metric's name and its unit; neither takes
+        perfect values.
+        """
         self._require()
         rows = tuple(
             (fit.n, fit.metrics[name], fit.seed, self.model, name)
@@ -186,6 +198,7 @@ class Pilot:
             f"{self.seconds:.3g} s of fitting. {ended}"
         ]
         words += [_failures_in_words(self.failures)] if self.failures else []
+        words += [f"{said[:1].upper()}{said[1:]}." for said in self.perfect]
         words += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
         left = [fit for fit in self.fits if fit.left_running]
         if left:
@@ -204,58 +217,6 @@ class Pilot:
         except KoriskError as error:
             return f"{error}."
         return made.explain()
-
-
-def _stored_failure(failure: Failure) -> PilotFailure:
-    said, _, printed = failure.error.partition(f"\n{PRINTED}\n")
-    reason = (said.splitlines() or [""])[0].removeprefix(f"{FitError.__name__}: ")
-    return PilotFailure(int(failure.task.spec["n"]), failure.task.seed, reason, printed)
-
-
-def _unusable(cell: Cell, reason: str) -> PilotFailure:
-    """A finished cell that gives no error as things are read now."""
-    row = cell.rows[0]
-    return PilotFailure(row.n, cell.task.seed, reason, row.detail.get("printed", ""))
-
-
-def read_pilot(
-    store: Store, tasks: Iterable[Task], reading: Reading
-) -> tuple[tuple[PilotFit, ...], tuple[PilotFailure, ...], float]:
-    """The fits of these tasks, those that failed, and seconds of fitting."""
-    keys = {task.key for task in tasks}
-    cells = [cell for cell in store.results() if cell.task.key in keys]
-    failed = [failure for failure in store.failures() if failure.task.key in keys]
-    every: list[Cell | Failure] = [*cells, *failed]
-    fits, failures = [], [_stored_failure(failure) for failure in failed]
-    usual = Counter(frozenset(cell.rows[0].metrics) for cell in cells).most_common(1)
-    for cell in cells:
-        metrics = cell.rows[0].metrics
-        if frozenset(metrics) != usual[0][0]:
-            names = ", ".join(map(repr, metrics))
-            why = f"gave the metrics {names}, and most others did not"
-        else:  # the metric and its unit may be others than in the call that measured
-            why = reading.refusal(metrics)
-        if why:
-            failures.append(_unusable(cell, why))
-        else:
-            fits.append(_fit(cell))
-    return (
-        tuple(sorted(fits, key=lambda fit: (fit.n, fit.seed))),
-        tuple(sorted(failures, key=lambda failure: (failure.n, failure.seed))),
-        math.fsum(each.account.seconds for each in every),
-    )
-
-
-def _fit(cell: Cell) -> PilotFit:
-    row = cell.rows[0]
-    return PilotFit(
-        n=row.n,
-        seed=cell.task.seed,
-        metrics=dict(row.metrics),
-        seconds=float(row.detail.get("seconds", cell.account.seconds)),
-        printed=str(row.detail.get("printed", "")),
-        left_running=str(row.detail.get("left_running", "")),
-    )
 
 
 def _failures_in_words(failures: tuple[PilotFailure, ...]) -> str:

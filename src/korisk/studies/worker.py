@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing import current_process, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from korisk.errors import KoriskError, shown
 from korisk.studies.account import Account, Meter, now
 from korisk.studies.packing import Packed, pack
 from korisk.studies.result import Result, Task
+from korisk.studies.worker_guard import guard_group
 
 Report = Callable[[float], None]
 Work = Callable[[Task, Report], Result]
@@ -38,6 +39,7 @@ _POLL = 0.02  # seconds
 _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
 _TRACEBACK_CALLS = 4
 _ERROR_LENGTH = 4000
+_NOTES_LENGTH = 4200  # what a pilot's fit has printed, cut already, fits in
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
@@ -67,14 +69,19 @@ class Failed:
 Message = Ready | float | Done | Failed
 
 
-def perform(work: Work, task: Task, report: Report) -> Done | Failed:
-    """Run one cell in this process; whatever it raises is its failure, an interrupt apart."""
+def perform(
+    work: Work, task: Task, report: Report, *, interruptible: bool = False
+) -> Done | Failed:
+    """Run one cell in this process; whatever it raises is its failure.
+
+    Where Ctrl-C reaches this process, `interruptible` lets a KeyboardInterrupt pass.
+    """
     meter = Meter()
     try:
         packed = pack(work(task, _calm(report)))
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:  # SystemExit too: a cell may not end the study
+        if interruptible and isinstance(error, KeyboardInterrupt):
+            raise
         return Failed(_in_words(error), meter.read())
     return Done(packed, meter.read())
 
@@ -102,13 +109,29 @@ def _calm(report: Report) -> Report:
 
 def _in_words(error: BaseException) -> str:
     """Type and message first, then the last calls and what was noted on the error."""
-    said = " ".join(str(error).split())
+    said = " ".join(_said(lambda: str(error)).split())
     calls = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_CALLS:]
     lines = [f"{type(error).__name__}: {said}" if said else type(error).__name__]
     lines += [f"  {Path(call.filename).name}, line {call.lineno}, in {call.name}" for call in calls]
-    lines += [str(note) for note in getattr(error, "__notes__", ())]
-    text = "\n".join(lines).encode(errors="replace").decode()  # storable, whatever it quotes
-    return text if len(text) <= _ERROR_LENGTH else text[: _ERROR_LENGTH - 3] + "..."
+    notes = _said(lambda: "\n".join(map(str, getattr(error, "__notes__", ()))))
+    parts = [_shortened("\n".join(lines), _ERROR_LENGTH, 0)]
+    parts += [_shortened(notes, _NOTES_LENGTH, _NOTES_LENGTH // 2)] if notes else []
+    return "\n".join(parts).encode(errors="replace").decode()  # storable, whatever it quotes
+
+
+def _said(text: Callable[[], str]) -> str:
+    """What an exception says of itself, unless that raises another."""
+    try:
+        return text()
+    except BaseException as error:
+        return f"(it cannot be told: {type(error).__name__})"
+
+
+def _shortened(text: str, length: int, end: int) -> str:
+    """A text of at most this length, of which `end` are its last characters."""
+    if len(text) <= length:
+        return text
+    return f"{text[: length - 3 - end]}...{text[len(text) - end :]}"
 
 
 # --- In the worker -------------------------------------------------------------------------------
@@ -118,6 +141,8 @@ def serve(connection: Connection, pickled_work: bytes, threads: int, own_group: 
     """The life of a worker: tasks one at a time until None, or until its owner is gone."""
     if own_group:
         os.setpgid(0, 0)
+        current_process().daemon = False  # what it starts ends with its group
+        guard_group()
     _leave_interrupts_to_the_owner()
     _die_with_the_owner()
     with suppress(EOFError, OSError):  # the owner has gone
@@ -160,7 +185,8 @@ def _die_with_the_owner() -> None:
 class Worker:
     """A worker as its owner sees it.
 
-    With `own_group` it and all that it starts are one process group, which ends with it.
+    With `own_group` it and all that it starts are one process group, which ends with it, and
+    with its owner. A process that starts a session or a group of its own has left it.
     """
 
     def __init__(self, pickled_work: bytes, threads: int, *, own_group: bool = False) -> None:
