@@ -338,7 +338,8 @@ def test_marks_say_what_parameters_do_not() -> None:
         torch.linalg.matrix_norm(p.double(), 2).item() for p in inner.parameters() if p.ndim == 2
     )
     assert physics.bracket.upper == pytest.approx(product, rel=1e-9)
-    assert net.layers[1].bracket.upper == 2
+    # A constant of all inputs together, and x is each of the three.
+    assert net.layers[1].bracket.upper == pytest.approx(2 * math.sqrt(3))
 
 
 def test_a_stated_constant_is_one_of_all_inputs_together() -> None:
@@ -494,7 +495,9 @@ def test_the_module_is_left_as_it_was() -> None:
     random = torch.get_rng_state()
     call = nn.Module.__call__
     with torch.inference_mode():
-        kr.describe(module, torch.randn(3, 4, generator=torch.Generator().manual_seed(1)))
+        net, words = told(module, torch.randn(3, 4, generator=torch.Generator().manual_seed(1)))
+    assert net.layers[-1].bracket.upper == math.inf
+    assert "4 cannot be followed inside (it is random, or changes with every call)" in words
     assert [part.training for part in module.modules()] == flags
     assert all(p.requires_grad for p in module.parameters())
     for parameter, before in zip(module.parameters(), gradients, strict=True):

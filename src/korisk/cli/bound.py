@@ -290,6 +290,11 @@ def _saved(answer: Answer, replaced: Replaced) -> list[str]:
         f"{number(after.chosen.total)}: {number(savings.approximation)} less approximation, "
         f"{number(savings.estimation(n))} less estimation."
     ]
+    if _learned_elsewhere(answer.net, after.net, name):
+        said.append(
+            f"{name} shares parameters with other layers, in which the same weights stay learned: "
+            f"{whole(after.net.parameters or 0)} different ones in all."
+        )
     if answer.target is not None:
         target, samples = number(answer.target), after.samples[answer.method]
         said.append(
@@ -298,6 +303,14 @@ def _saved(answer: Answer, replaced: Replaced) -> list[str]:
             else f"The target {target} then holds from N = {whole(samples)} on."
         )
     return said
+
+
+def _learned_elsewhere(before: Network, after: Network, name: str) -> bool:
+    """Whether a layer's parameters do not all vanish with it."""
+    old, counts = before[name], (before.parameters, after.parameters)
+    if not isinstance(old, Learned) or old.parameters is None or None in counts:
+        return isinstance(old, Learned) and old.shared > 0
+    return (counts[1] or 0) > (counts[0] or 0) - old.parameters
 
 
 def _as_json(answer: Answer, replaced: Replaced) -> dict[str, Any]:

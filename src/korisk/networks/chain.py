@@ -10,13 +10,15 @@ from itertools import pairwise
 from math import hypot
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from korisk.networks import rules
+from korisk.networks.brackets import ROUNDING
 from korisk.networks.linear_part import function_norm
+from korisk.networks.plain import plain_operator
 from korisk.networks.slopes import largest_slope
 from korisk.networks.steps import Frame, Recording, Step, in_double
-from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
@@ -59,7 +61,7 @@ class Link:
     def _is_linear(self, step: Step) -> bool:
         if len(step.inputs) != 1:
             return rules.joins_linearly(step)
-        if isinstance(step.module, LinearOperator):  # without asking for its norm
+        if plain_operator(step.module) is not None:  # without asking for its norm
             return True
         given = self._gain(step)
         return given is not None and given.linear
@@ -80,7 +82,7 @@ class Link:
         if len(self.core) == 1 and self.is_chain:
             given = self._gain(self.core[0])
             if given is not None and given.bracket.upper < math.inf:
-                return given.bracket
+                return repeated(given.bracket, self.core[0])
             how = SAMPLED if given is None or given.bracket.how == SAMPLED else given.bracket.how
             return NormBracket(self._slope(), math.inf, how=how)
         upper = self._upper()
@@ -95,10 +97,10 @@ class Link:
         """An upper constant, followed from step to step: sums add, concatenations by squares."""
         constants = {self.start.index: 1.0}
         for step in self.steps:
-            given = [constants[parent] for parent in step.inputs]
+            given = [constants[parent] for parent in step.parents]
             if len(given) == 1 or step.module is not None:
                 known = self._gain(step)
-                # Several inputs of a module are one vector.
+                # Several inputs of a module are one vector, with one value twice in f(x, x).
                 found = math.inf if known is None else _times(known.bracket.upper, hypot(*given))
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
@@ -129,7 +131,15 @@ class Link:
             return None
 
     def _slope(self) -> float:
-        return largest_slope(self.apply, self.start.value)
+        def function(x: Tensor) -> Tensor:
+            torch.default_generator.manual_seed(0)  # what is random is so in the same way
+            return self.apply(x)
+
+        with torch.no_grad():
+            one, two = function(self.start.value), function(self.start.value)
+        if not torch.allclose(one, two, rtol=1e-5, equal_nan=True):
+            return 0.0  # two values of the same point have no slope
+        return largest_slope(function, self.start.value)
 
 
 def links(recording: Recording, inside: Inside) -> list[Link]:
@@ -193,6 +203,15 @@ def is_torch_layer(frame: Frame) -> bool:
     return type(module).__module__.startswith("torch.nn.") and not any(
         not type(child).__module__.startswith("torch.nn.utils") for child in module.children()
     )
+
+
+def repeated(bracket: NormBracket, step: Step) -> NormBracket:
+    """A constant of all inputs together, where they are one value several times."""
+    times = len(step.parents)
+    if times == 1 or step.module is None:
+        return bracket
+    how = f"{bracket.how}; one value taken {times} times"
+    return NormBracket(0.0, bracket.upper * math.sqrt(times) * (1 + ROUNDING), how=how)
 
 
 def _times(one: float, other: float) -> float:

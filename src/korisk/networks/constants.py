@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from korisk.networks import normalisation
@@ -62,7 +63,9 @@ def _prelu(step: Step, x: Tensor) -> NormBracket | None:
     return exactly(max(1.0, below), "largest slope, max(1, |negative slope|)")
 
 
-def _elu(step: Step, x: Tensor) -> NormBracket:
+def _elu(step: Step, x: Tensor) -> NormBracket | None:
+    if step.function is not F.elu and (len(step.args) > 2 or step.kwargs.keys() - {"alpha"}):
+        return None  # torch's inner one has more scales
     alpha = abs(float(option(step, 1, "alpha", 1.0)))
     return exactly(max(1.0, alpha), "largest slope of ELU, max(1, |alpha|)")
 
@@ -77,7 +80,7 @@ def _softplus(step: Step, x: Tensor) -> NormBracket | None:
 
 
 def _norm(step: Step, x: Tensor) -> NormBracket | None:
-    kind = option(step, 1, "p", None) if step.name == "norm" else option(step, 1, "ord", None)
+    kind = option(step, 1, "p", step.kwargs.get("ord"))  # torch.norm says p, torch.linalg ord
     return one("Euclidean norm") if kind in (None, 2, "fro") else None
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,13 +16,17 @@ from korisk.networks.dense import DenseNet
 from korisk.networks.known_operator import KnownOperatorNet
 from korisk.networks.layers import layers_of, own_bracket
 from korisk.networks.marks import mark_of
-from korisk.networks.recording import CannotFollow, record, uncompiled
-from korisk.networks.steps import Recording, Step
+from korisk.networks.plain import is_plain
+from korisk.networks.recording import CannotFollow, Recorder, record, uncompiled
+from korisk.networks.steps import Frame, Recording, Step
+from korisk.networks.trial import check_reproduces, check_steady
+from korisk.networks.untouched import untouched
 from korisk.operators.linear import LinearOperator
 from korisk.theory import Known, Network, NormBracket
 from korisk.theory.bracket import NOT_KNOWN
 from korisk.theory.layer import resolve
 
+_BY_RULE = (LinearOperator, KnownOperatorNet, DenseNet, nn.RNN)  # taken whole
 _WRAP = "wrap it in a module whose forward takes and gives one tensor"
 
 
@@ -38,7 +41,7 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
     """
     _check(module, example)
     module = uncompiled(module)
-    with _untouched(module, example):
+    with untouched(module, example):
         recording, notes = _followed(module, example)
         inside = _inside(notes)
         chain = links(recording, inside)
@@ -59,6 +62,15 @@ def _check(module: object, example: object) -> None:
             f"example must be one torch tensor, an input of the module, got {shown(example)}; if "
             f"the module takes several, {_WRAP} and holds the others"
         )
+    if example.is_complex():
+        raise KoriskError(
+            f"example must hold real numbers, got {example.dtype}; give real and imaginary parts "
+            "along an axis (torch.view_as_real), and join them inside the module"
+        )
+    if example.layout != torch.strided:
+        raise KoriskError(
+            f"example must be a dense tensor, got {example.layout}; give example.to_dense()"
+        )
     if not example.is_floating_point():
         raise KoriskError(
             f"example must hold floating-point numbers, got {example.dtype}; whole numbers have no "
@@ -70,26 +82,16 @@ def _check(module: object, example: object) -> None:
         )
     if not bool(torch.isfinite(example).all()):
         raise KoriskError("example must be finite, got NaN or infinity in it; give a real input")
+    if any(part.is_meta for part in (example, *module.parameters(), *module.buffers())):
+        raise KoriskError(
+            "the module or the example is on torch's meta device and holds no numbers; load its "
+            "weights first"
+        )
     for path, parameter in module.named_parameters():
         if isinstance(parameter, nn.UninitializedParameter):
             raise KoriskError(
                 f"parameter {path} has no shape yet; run the lazy module once before describing it"
             )
-
-
-@contextmanager
-def _untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
-    """Evaluation mode, with the module's flags and torch's random state put back afterwards."""
-    flags = [(part, part.training) for part in module.modules()]
-    devices = [example.device] if example.device.type == "cuda" else []
-    with torch.inference_mode(False), torch.random.fork_rng(devices=devices):
-        try:
-            for part, _ in flags:
-                part.training = False
-            yield
-        finally:
-            for part, training in flags:
-                part.training = training
 
 
 def _followed(module: nn.Module, example: Tensor) -> tuple[Recording, list[str]]:
@@ -116,24 +118,35 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         if mark_of(part) is not None:
             return True
         rules.refuse(part, paths.get(id(part), ""))
-        kinds = LinearOperator | KnownOperatorNet | DenseNet | nn.RNN | torch.jit.ScriptModule
-        return isinstance(part, kinds)
+        if isinstance(part, torch.jit.ScriptModule):
+            return True
+        return isinstance(part, _BY_RULE) and is_plain(part)
+
+    def recorded(x: Tensor) -> tuple[Recording, Frame]:
+        return _recorded(module, x, whole)
 
     while True:
         try:
-            recorder, output = record(module, example, whole)
-            last = _output(module, output, recorder)
-            found = Recording(recorder.steps, last, recorder.branches)
-            if id(module) in opaque or _reproduces(module, found, example):
-                return found, notes
-            raise CannotFollow(recorder.root, "its steps do not give its output for other inputs")
+            found, root = recorded(example)
+            if id(module) not in opaque:
+                check_steady(found, recorded(example)[0], root)
+                check_reproduces(module, found, example, root, lambda x: recorded(x)[0])
+            return found, notes
         except CannotFollow as lost:
+            if id(lost.frame.module) in opaque:
+                lost.frame = Frame(module, "", 0)
             opaque.add(id(lost.frame.module))
             place = lost.frame.path or type(module).__name__
             notes.append(f"{place} cannot be followed inside ({lost.why}); it is taken whole")
         except KoriskError:
             raise
         except Exception as error:
+            if id(module) not in opaque and _runs_by_itself(module, example):
+                opaque.add(id(module))
+                place = paths[id(module)] or type(module).__name__
+                why = f"{type(error).__name__} where it is watched"
+                notes.append(f"{place} cannot be followed inside ({why}); it is taken whole")
+                continue
             reason = shown(" ".join(str(error).split()) or "no message", limit=200)[1:-1]
             raise KoriskError(
                 f"the module fails on the example of shape {tuple(example.shape)}: "
@@ -141,28 +154,23 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
             ) from error
 
 
-def _reproduces(module: nn.Module, recording: Recording, example: Tensor) -> bool:
-    """Whether the recorded steps are the module for another input too, and nothing was missed."""
-    if recording.branches:
-        return True  # another input may go another way
-    drawn = torch.randn(example.shape, generator=torch.Generator().manual_seed(2))
-    other = example + 0.1 * float(example.abs().max() or 1) * drawn.to(example)
-    with torch.no_grad():
-        try:
-            expected, again = module(other.clone()), module(other.clone())
-        except Exception:  # it does not take such inputs, so they say nothing
-            return True
-        if not torch.equal(expected, again):
-            return True  # random by design
-        values = {0: other}
-        for step in recording.leading_to(recording.output):
-            values[step.index] = step.replay(values)
-    coarse = example.dtype in (torch.float16, torch.bfloat16)
-    slack = (0.05 if coarse else 1e-3) * float(expected.abs().max())
-    return torch.allclose(values[recording.output], expected, rtol=0, atol=slack, equal_nan=True)
+def _recorded(
+    module: nn.Module, example: Tensor, whole: Callable[[nn.Module], bool]
+) -> tuple[Recording, Frame]:
+    recorder, output = record(module, example, whole)
+    last = _output(output, recorder)
+    return Recording(recorder.steps, last, recorder.branches), recorder.root
 
 
-def _output(module: nn.Module, output: Any, recorder: Any) -> int:
+def _runs_by_itself(module: nn.Module, example: Tensor) -> bool:
+    """Whether the module takes the example where nobody watches."""
+    try:
+        return isinstance(module(example.detach().clone()), Tensor)
+    except Exception:
+        return False
+
+
+def _output(output: Any, recorder: Recorder) -> int:
     if not isinstance(output, Tensor) or not output.is_floating_point():
         kind = output.dtype if isinstance(output, Tensor) else type(output).__name__
         raise KoriskError(
@@ -192,15 +200,17 @@ def _inside(notes: list[str]) -> Inside:
         mark = mark_of(module)
         if mark is not None and mark.lipschitz is not None:
             return resolve("lipschitz", mark.lipschitz)
-        if isinstance(module, KnownOperatorNet | DenseNet):
+        if isinstance(module, KnownOperatorNet | DenseNet) and is_plain(module):
             return own_bracket(module)
-        if mark is None or isinstance(module, LinearOperator | nn.RNN):
+        if mark is None or (isinstance(module, _BY_RULE) and is_plain(module)):
             return None
         if not step.takes_one_value:
             return NOT_KNOWN
         recording, more = _run(module, x, enter=True)
         notes.extend(more)
         steps = recording.steps
+        if any(inner.module is module for inner in steps):  # nothing inside could be followed
+            return None
         found = links(recording, bracket)
         if not found:
             return NormBracket(1.0, 1.0, how="rearranges or selects entries")

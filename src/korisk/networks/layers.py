@@ -10,16 +10,26 @@ from itertools import groupby
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.chain import Link
+from korisk.networks.chain import Link, repeated
 from korisk.networks.dense import DenseNet
 from korisk.networks.known_operator import KnownOperatorNet, _free_name
 from korisk.networks.labels import link_label, step_label, step_mark
 from korisk.networks.linear_part import LinearPart, function_norm, matrix_norm
 from korisk.networks.marks import Mark, mark_of
+from korisk.networks.plain import is_plain, plain_operator
 from korisk.networks.steps import Recording
+from korisk.networks.weights import (
+    Weights,
+    link_trained,
+    own_trained,
+    sizes,
+    trained_in,
+    weights_of,
+)
 from korisk.operators.linear import LinearOperator, parts_of
 from korisk.theory import Composition, Known, Layer, Learned, NormBracket
 from korisk.theory.bracket import Lipschitz
+from korisk.theory.layer import resolve
 from korisk.theory.network import Network
 
 _LONGEST_HOW = 80
@@ -33,7 +43,7 @@ class _Draft:
     paths: dict[int, str]  # of parameters
     layers: list[Layer] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
-    users: dict[int, list[str]] = field(default_factory=dict)  # layers that use a tensor
+    users: dict[int, list[str]] = field(default_factory=dict)  # layers that use some weights
     sizes: dict[int, int] = field(default_factory=dict)
     branched: list[str] = field(default_factory=list)
     sampled: list[str] = field(default_factory=list)
@@ -44,10 +54,10 @@ class _Draft:
         self.taken.add(free)
         return free
 
-    def uses(self, name: str, trained: tuple[Tensor, ...]) -> None:
-        for tensor in trained:
-            self.users.setdefault(id(tensor), []).append(name)
-            self.sizes[id(tensor)] = tensor.numel()
+    def uses(self, name: str, weights: Weights) -> None:
+        for key, size in weights.items():
+            self.users.setdefault(key, []).append(name)
+            self.sizes[key] = size
 
 
 def layers_of(
@@ -73,47 +83,46 @@ def _write(link: Link, draft: _Draft) -> None:
     """The layer of a link, or the layers of what is several by itself."""
     (*_, last) = link.core
     if len(link.core) == 1 and link.is_chain and last.module is not None:
-        if mark_of(last.module) is None and isinstance(last.module, KnownOperatorNet | DenseNet):
-            for layer, trained in _own_parts(last.module):
-                _add(draft, layer, trained)
+        plain = mark_of(last.module) is None and is_plain(last.module)
+        if plain and isinstance(last.module, KnownOperatorNet | DenseNet):
+            for layer, weights in _own_parts(last.module):
+                _add(draft, layer, weights)
             return
-        if mark_of(last.module) is None and isinstance(last.module, LinearOperator):
+        if plain and isinstance(last.module, LinearOperator):
             for operator in parts_of(last.module):
                 _add(draft, *_operator_layer(operator))
             return
     _add(draft, *_link_layer(link, draft))
 
 
-def _add(draft: _Draft, layer: Layer, trained: tuple[Tensor, ...]) -> None:
+def _add(draft: _Draft, layer: Layer, weights: Weights) -> None:
     name = draft.name(layer.name)
     if isinstance(layer, Learned) and layer.parameters is not None:
-        seen = _count(tuple(tensor for tensor in trained if id(tensor) in draft.users))
+        seen = sum(size for key, size in weights.items() if key in draft.users)
         layer = replace(layer, shared=min(seen, layer.parameters))
     draft.layers.append(replace(layer, name=name))
-    draft.uses(name, trained)
+    draft.uses(name, weights)
 
 
-def _operator_layer(operator: LinearOperator) -> tuple[Layer, tuple[Tensor, ...]]:
+def _operator_layer(operator: LinearOperator) -> tuple[Layer, Weights]:
     """Known operators keep themselves as their constant, so that the theory can compose them."""
-    trained = _trained(operator)
-    if not trained:
-        return Known(operator.name, lipschitz=operator), ()
+    weights = sizes(trained_in(operator))
+    if not weights:
+        return Known(operator.name, lipschitz=operator), {}
     bracket = _present(operator.norm())
-    return Learned(operator.name, parameters=_count(trained), lipschitz=bracket), trained
+    return Learned(operator.name, parameters=sum(weights.values()), lipschitz=bracket), weights
 
 
 def _own_layers(module: KnownOperatorNet | DenseNet) -> list[Layer]:
     return [layer for layer, _ in _own_parts(module)]
 
 
-def _own_parts(
-    module: KnownOperatorNet | DenseNet,
-) -> list[tuple[Layer, tuple[Tensor, ...]]]:
+def _own_parts(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weights]]:
     """The layers that the network itself tells, with a constant for the first of them too."""
     first, *others = module.describe().layers
     assert isinstance(first, Learned)
-    trained = _trained(module)
-    frozen = not trained and any(True for _ in module.parameters())
+    weights = sizes(trained_in(module))
+    frozen = not weights and any(True for _ in module.parameters())
     if isinstance(module, KnownOperatorNet):
         largest = float(module.weights.detach().abs().max())
         bracket = NormBracket(largest, largest, how="largest |weight|")
@@ -124,7 +133,7 @@ def _own_parts(
         if frozen
         else Learned(first.name, parameters=first.parameters, lipschitz=_present(bracket))
     )
-    return [(layer, trained), *((other, ()) for other in others)]
+    return [(layer, weights), *((other, {}) for other in others)]
 
 
 def _dense_norm(module: DenseNet) -> NormBracket:
@@ -136,31 +145,55 @@ def _dense_norm(module: DenseNet) -> NormBracket:
     return LinearPart(lambda x: left @ (right @ x), right.new_zeros(right.shape[1])).bracket()
 
 
-def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, tuple[Tensor, ...]]:
+def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     marks = [mark for step in link.core if (mark := step_mark(step)) is not None]
     alone = marks[0] if len(link.core) == 1 and link.is_chain and marks else None
     name = (alone.name if alone else None) or link_label(link, draft.paths)
-    if not alone and any(mark.mismatch for mark in marks):
+    trained = link_trained(link)
+    _check_mismatch(link, name, alone, trained)
+    _notice(link, name, alone, draft)
+    stated = _stated(link, alone)
+    if not trained and not any(mark.learned for mark in marks):
+        bracket: Lipschitz = _told(link) if stated is None else stated
+        return Known(name, lipschitz=bracket, mismatch=alone.mismatch if alone else 0.0), {}
+    if stated is None or isinstance(stated, LinearOperator):
+        stated = _present(_told(link))
+    weights = weights_of(link, name, trained)
+    return Learned(name, parameters=sum(weights.values()), lipschitz=stated), weights
+
+
+def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: tuple[Tensor, ...]) -> None:
+    """An error that is stated must have a layer of its own, or it would be lost."""
+    inside = (
+        mark_of(part)
+        for step in link.core
+        if step.module is not None
+        for part in step.module.modules()
+        if part is not step.module or alone is None
+    )
+    if any(mark.mismatch for mark in inside if mark is not None):
         raise KoriskError(
             f"layer {name!r}: a module marked with mismatch= stands where the network is not a "
-            "chain, so its error has no layer of its own; mark the whole block instead"
+            "chain, or inside another that is marked, so its error has no layer of its own; mark "
+            "the whole block instead"
         )
-    trained = _link_trained(link)
-    _notice(link, name, alone, draft)
-    if not trained and not any(mark.learned for mark in marks):
-        stated = _stated(link, alone)
-        bracket: Lipschitz = _told(link) if stated is None else stated
-        return Known(name, lipschitz=bracket, mismatch=alone.mismatch if alone else 0.0), ()
-    bracket = alone.lipschitz if alone and alone.lipschitz is not None else _present(_told(link))
-    return Learned(name, parameters=_parameters(link, name), lipschitz=bracket), trained
+    if alone is not None and alone.mismatch and trained:
+        raise KoriskError(
+            f"layer {name!r} is marked as known with mismatch=, and is given a trained tensor; "
+            "freeze the tensor, or mark the module with kr.learned"
+        )
 
 
 def _stated(link: Link, mark: Mark | None) -> Lipschitz:
+    """The constant that a mark states, or the operator that it stands on."""
     if mark is None:
         return None
-    module = link.core[0].module
-    operator = module if isinstance(module, LinearOperator) else None
-    return operator if mark.lipschitz is None else mark.lipschitz
+    step = link.core[0]
+    if mark.lipschitz is None:
+        return plain_operator(step.module)
+    if len(step.parents) == 1:
+        return mark.lipschitz
+    return repeated(resolve("lipschitz", mark.lipschitz), step)
 
 
 def _told(link: Link) -> NormBracket:
@@ -181,43 +214,8 @@ def _notice(link: Link, name: str, mark: Mark | None, draft: _Draft) -> None:
         draft.sampled.append(name)
     for step in link.core:
         found = step_mark(step)
-        if found is not None and not found.learned and step.trained:
+        if found is not None and not found.learned and own_trained(step):
             draft.thawed.append(name)
-
-
-def _link_trained(link: Link) -> tuple[Tensor, ...]:
-    """The trained tensors of a link, without those of modules that are marked as known."""
-    found = {
-        id(tensor): tensor
-        for step in link.steps
-        if (mark := step_mark(step)) is None or mark.learned
-        for tensor in step.trained
-    }
-    return tuple(found.values())
-
-
-def _parameters(link: Link, name: str) -> int:
-    """p: trained numbers, each once, or what a mark states instead for its module."""
-    stated = [
-        step for step in link.core if (mark := step_mark(step)) and mark.parameters is not None
-    ]
-    theirs = {id(tensor) for step in stated for tensor in step.trained}
-    counted = _count(tuple(t for t in _link_trained(link) if id(t) not in theirs))
-    counted += sum(mark.parameters or 0 for step in stated if (mark := step_mark(step)))
-    if counted:
-        return counted
-    frozen = {
-        id(tensor): tensor.numel()
-        for step in link.core
-        if step.module is not None
-        for tensor in step.module.parameters()
-    }
-    if not frozen:
-        raise KoriskError(
-            f"layer {name!r} is marked as learned and has no parameters; give "
-            "kr.learned(module, parameters=...)"
-        )
-    return sum(frozen.values())
 
 
 def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -> list[Composition]:
@@ -297,11 +295,3 @@ def _present(bracket: NormBracket) -> NormBracket:
 def _how(bracket: NormBracket, how: str) -> NormBracket:
     short = how if len(how) <= _LONGEST_HOW else how[: _LONGEST_HOW - 3] + "..."
     return NormBracket(bracket.lower, bracket.upper, how=short)
-
-
-def _trained(module: nn.Module) -> tuple[Tensor, ...]:
-    return tuple(one for one in module.parameters() if one.requires_grad)
-
-
-def _count(tensors: tuple[Tensor, ...]) -> int:
-    return sum(tensor.numel() for tensor in tensors)

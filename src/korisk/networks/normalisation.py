@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from korisk.networks.brackets import ROUNDING, exactly, option
@@ -16,6 +17,8 @@ _NO_EPS = "normalisation without eps has no Lipschitz constant"
 
 def batch_norm(step: Step, x: Tensor) -> NormBracket | None:
     """After training a diagonal matrix; without running statistics as the others."""
+    if step.function is not F.batch_norm:  # torch.batch_norm has another order
+        return None
     mean, variance = option(step, 1, "running_mean", None), option(step, 2, "running_var", None)
     gamma = option(step, 3, "weight", None)
     eps = float(option(step, 7, "eps", 1e-5))
@@ -31,6 +34,8 @@ def batch_norm(step: Step, x: Tensor) -> NormBracket | None:
 
 def instance_norm(step: Step, x: Tensor) -> NormBracket | None:
     """Each channel of each sample for itself."""
+    if step.function is not F.instance_norm:  # torch.instance_norm has another order
+        return None
     variance, gamma = option(step, 2, "running_var", None), option(step, 3, "weight", None)
     eps = float(option(step, 7, "eps", 1e-5))
     if isinstance(gamma, Ref):
@@ -62,10 +67,15 @@ def rms_norm(step: Step, x: Tensor) -> NormBracket | None:
     if isinstance(gamma, Ref):
         return None
     scale = 1.0 if gamma is None else float(gamma.detach().abs().max())
-    eps = torch.finfo(x.dtype).eps if eps is None else float(eps)
-    if eps <= 0:
+    how = "max |gamma| / sqrt(eps), at 0: true, but large"
+    if eps is None:  # in 16 bits torch may take the eps of its own, single precision
+        own = torch.finfo(x.dtype).eps
+        inner = min(own, torch.finfo(torch.float32).eps)
+        ends = scale / math.sqrt(own), scale / math.sqrt(inner)
+        return NormBracket(ends[0] * (1 - ROUNDING), ends[1] * (1 + ROUNDING), how=how)
+    if float(eps) <= 0:
         return NormBracket(0.0, math.inf, how=_NO_EPS)
-    return exactly(scale / math.sqrt(eps), "max |gamma| / sqrt(eps), at 0: true, but large")
+    return exactly(scale / math.sqrt(float(eps)), how)
 
 
 def _normalised(gamma: Tensor | None, entries: int, eps: float) -> NormBracket:

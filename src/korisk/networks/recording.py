@@ -7,29 +7,17 @@ calls of modules, of which some are taken whole.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode
 
+from korisk.networks.calls import ASKING, LEAVING, RANDOM, SHAPED, in_order, plain_name
+from korisk.networks.patching import patched
 from korisk.networks.steps import Frame, Ref, Step, mapped, once, tensors_in
-from korisk.operators.linear import LinearOperator
-
-# What hands values to Python, where they cannot be followed; and what only asks about them.
-_LEAVING = {
-    *("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__complex__"),
-    *("__dlpack__", "data_ptr", "storage", "untyped_storage", "__index__"),
-}
-# What takes the shape of a tensor, and nothing of its values.
-_SHAPED = {
-    *("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like"),
-    *("full_like", "empty_like", "rand_like", "randn_like", "randint_like"),
-}
-_ASKING = {"__bool__", "is_nonzero", "equal", "allclose", "__contains__"}
 
 
 class CannotFollow(BaseException):
@@ -52,14 +40,18 @@ class Recorder(TorchFunctionMode):
         self.branches: list[str] = []
         self._paths = {id(module): path for path, module in root.named_modules()}
         self._tracked: dict[int, tuple[Tensor, int, int]] = {}  # id: tensor, version, step
-        self._suspended = False
+        self._copies: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # of constants
+        self._unseen: dict[int, tuple[Tensor, list[Tensor]]] = {}  # trained, without autograd
+        self.suspended = False
         self._writers: dict[int, Frame] = {}  # by the memory that they wrote into
         self._calls = 0
         self.root = Frame(root, "", 0)
         self._origin: Any = None
+        self._device = torch.device("cpu")
 
     def begin(self, example: Tensor) -> Tensor:
         """The input as the run shall take it."""
+        self._device = example.device
         leaf = example.detach().clone().requires_grad_()
         given = leaf.clone()  # no leaf, so that the module may write into it
         assert given.grad_fn is not None
@@ -80,32 +72,52 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Called by torch for every function of tensors."""
-        kwargs = kwargs or {}
-        if self._suspended:
-            return func(*args, **kwargs)
-        name = _name(func)
+        if self.suspended:
+            return func(*args, **(kwargs or {}))
+        name = plain_name(func)
+        args, kwargs = in_order(name, args, kwargs)
         parents = self._parents((args, kwargs))
-        if parents and name in _LEAVING:
+        if parents and name in LEAVING:
             self._give_up(f"{name} takes values out of torch")
-        if parents and name in _ASKING:
+        if parents and name in ASKING:
             self.branches.append(self.frames[-1].path if self.frames else "")
-        if not parents or name in _SHAPED:
-            return func(*args, **kwargs)
         given = (args, kwargs)
+        if name in SHAPED and self._parents((args[1:], kwargs)):
+            self._give_up(f"{name} takes values out of torch")
+        if not parents or name in SHAPED:
+            result = self._called(func, given)
+            self._remember_trained(given, result)
+            return result
+        if torch.is_inference_mode_enabled():
+            self._give_up("it runs in inference mode", self._enterer())
         stored, trained = self._stored(given), self._trained_among(given)
-        result = func(*args, **kwargs)
+        result = self._called(func, given)
         self._notice_writing(given)
         self._note(name, func, stored, parents, result, given, trained)
         return result
 
+    def _called(self, function: Callable[..., Any], given: Any) -> Any:
+        """The result, unless random numbers were drawn for it: two runs may agree by chance."""
+        args, kwargs = given
+        before = self._random_state()
+        result = function(*args, **kwargs)
+        if not torch.equal(before, self._random_state()):
+            self._give_up(RANDOM)
+        return result
+
+    def _random_state(self) -> Tensor:
+        device = self._device
+        return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
     def call(self, original: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
         """A call of a module during the run: entered, or taken whole."""
-        if self._suspended:
+        if self.suspended:
             return original(module, *args, **kwargs)
         module = uncompiled(module)
         self._calls += 1
         path = self._paths.get(id(module), type(module).__name__)
-        self.frames.append(Frame(module, path, self._calls))
+        inference = torch.is_inference_mode_enabled()
+        self.frames.append(Frame(module, path, self._calls, inference))
         try:
             if not self.whole(module):
                 result = original(module, *args, **kwargs)
@@ -118,7 +130,7 @@ class Recorder(TorchFunctionMode):
                 parents, stored = self._parents(given), self._stored(given)
                 trained: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
                 trained += self._trained_among(given)
-                result = original(module, *args, **kwargs)
+                result = mapped(original(module, *args, **kwargs), _usual)
                 if parents:
                     self._note("module", module, stored, parents, result, given, trained)
             return result
@@ -133,11 +145,11 @@ class Recorder(TorchFunctionMode):
 
     @contextmanager
     def _pause(self) -> Iterator[None]:
-        before, self._suspended = self._suspended, True
+        before, self.suspended = self.suspended, True
         try:
             yield
         finally:
-            self._suspended = before
+            self.suspended = before
 
     def _parents(self, given: Any) -> tuple[int, ...]:
         found = (
@@ -147,11 +159,30 @@ class Recorder(TorchFunctionMode):
 
     def _stored(self, given: Any) -> Any:
         def stored(leaf: Any) -> Any:
-            if isinstance(leaf, Tensor) and id(leaf) in self._tracked:
-                return Ref(self._tracked[id(leaf)][2])
-            return leaf
+            if not isinstance(leaf, Tensor):
+                return leaf
+            tracked = self._tracked.get(id(leaf))
+            return self._copy(leaf) if tracked is None else Ref(tracked[2])
 
         return mapped(given, stored)
+
+    def _copy(self, constant: Tensor) -> Tensor:
+        """The constant as it is now: the module may write into it later."""
+        key = id(constant), -1 if constant.is_inference() else constant._version
+        if key not in self._copies:
+            with self._pause():
+                copy = constant.detach().clone()
+            self._copies[key] = constant, copy  # the first keeps its id from being given again
+        return self._copies[key][1]
+
+    def _remember_trained(self, given: Any, result: Any) -> None:
+        """Weights that are computed from trained ones where autograd is off, as in checkpoints."""
+        if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
+            return
+        leaves = self._trained_among(given)
+        if leaves:
+            for tensor in tensors_in(result):
+                self._unseen[id(tensor)] = tensor, leaves
 
     def _note(
         self,
@@ -211,7 +242,7 @@ class Recorder(TorchFunctionMode):
     def _trained_in(self, tensor: Tensor) -> list[Tensor]:
         """The trained leaves behind a tensor that no recorded step made."""
         if not tensor.requires_grad:
-            return []
+            return self._unseen.get(id(tensor), (tensor, []))[1]
         if tensor.grad_fn is None:
             return [tensor]
         found: list[Tensor] = []
@@ -230,6 +261,11 @@ class Recorder(TorchFunctionMode):
             ahead.extend(node for node, _ in node.next_functions)
         return found
 
+    def _enterer(self) -> Frame:
+        """The module that has turned on inference mode."""
+        outside = (frame for frame in reversed(self.frames) if not frame.inference)
+        return next(outside, self.root)
+
     def _give_up(self, why: str, frame: Frame | None = None) -> None:
         here = self.frames[-1] if self.frames else self.root
         raise CannotFollow(here if frame is None else frame, why)
@@ -240,7 +276,7 @@ def record(
 ) -> tuple[Recorder, Any]:
     """Run the module on the example; `whole` says which modules inside are taken whole."""
     recorder = Recorder(module, whole)
-    with torch.enable_grad(), _patched(recorder):
+    with torch.enable_grad(), patched(recorder):
         given = recorder.begin(example)
         with recorder:
             return recorder, module(given)
@@ -252,43 +288,10 @@ def uncompiled(module: nn.Module) -> nn.Module:
     return cast(nn.Module, module._orig_mod) if wrapped else module
 
 
-@contextmanager
-def _patched(recorder: Recorder) -> Iterator[None]:
-    """Have calls of modules, and of operators' adjoints, go through the recorder.
-
-    As torch.fx does, the class's method is exchanged while the run lasts; other threads pass.
-    """
-    call, adjoint = nn.Module.__call__, LinearOperator.adjoint
-    here = threading.get_ident()
-
-    def recorded_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if threading.get_ident() != here:
-            return call(self, *args, **kwargs)
-        return recorder.call(call, self, args, kwargs)
-
-    def recorded_adjoint(self: LinearOperator, y: Tensor) -> Tensor:
-        if threading.get_ident() != here or recorder._suspended:
-            return adjoint(self, y)
-        return cast(Tensor, self.T(y))
-
-    nn.Module.__call__ = recorded_call  # type: ignore[method-assign]
-    LinearOperator.adjoint = recorded_adjoint  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        nn.Module.__call__ = call  # type: ignore[method-assign]
-        LinearOperator.adjoint = adjoint  # type: ignore[method-assign]
+def _usual(value: Any) -> Any:
+    """A tensor that can be followed further, where inference mode has made one that cannot."""
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
 
 
 def _place(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
-
-
-def _name(function: Any) -> str:
-    """The plain name of a torch function: `relu` for relu_, `T` for the property."""
-    full = str(resolve_name(function) or getattr(function, "__name__", "function"))
-    parts = full.split(".")
-    name = parts[-2] if parts[-1] == "__get__" else parts[-1]
-    if name.startswith("__"):
-        return name
-    return name.rstrip("_") or name

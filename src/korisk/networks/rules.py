@@ -13,6 +13,7 @@ from korisk.errors import KoriskError
 from korisk.networks.brackets import exactly, one, option
 from korisk.networks.constants import CONSTANTS
 from korisk.networks.linear_part import function_norm, matrix_norm
+from korisk.networks.plain import is_plain
 from korisk.networks.steps import Ref, Step
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
@@ -51,6 +52,8 @@ _NONNEGATIVE = _words(
 )
 _ADDING = _words("add __add__ __radd__ sub subtract __sub__ __rsub__ rsub")
 _MAXIMA = _words("maximum minimum max min fmax fmin")
+# Whose constants hold for complex numbers too: tanh and the like have poles there.
+_COMPLEX = _words("abs absolute") | {name for name in CONSTANTS if "fft" in name}
 _ROOTS = _words("cat concat concatenate stack hstack vstack dstack complex")
 
 _FINITE_HANDLE = (
@@ -109,7 +112,14 @@ def folded(step: Step) -> bool:
         return not option(step, 2, "training", True)
     if step.name == "__getitem__":
         return _is_basic(step.args[1])
-    return step.name in _FOLDED or isinstance(step.module, nn.Identity)
+    if step.name == "view" and _reads_bits(step):
+        return False
+    return step.name in _FOLDED
+
+
+def _reads_bits(step: Step) -> bool:
+    """Whether a view takes the same memory as numbers of another kind."""
+    return any(isinstance(given, torch.dtype) for given in (*step.args, *step.kwargs.values()))
 
 
 def cast(step: Step) -> bool:
@@ -121,10 +131,8 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     """The bracket of a step with one input x; None where there is no rule."""
     if not (step.value.is_floating_point() or step.value.is_complex()):
         return Gain(NormBracket(0.0, math.inf, how="gives whole numbers, so it jumps"))
-    if isinstance(step.module, LinearOperator):
-        return Gain(step.module.norm(), linear=True)
-    if isinstance(step.module, nn.RNN):
-        return _rnn(step, step.module, x)
+    if step.module is not None:
+        return _module_gain(step, step.module, x)
     if folded(step):
         return Gain(one("rearranges or selects entries"), linear=True)
     if step.name in _ROOTS:
@@ -135,7 +143,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
         return _added_constant(step, x)
     _refuse_attention(step)
     if step.name in CONSTANTS:
-        bracket = CONSTANTS[step.name](step, x)
+        bracket = CONSTANTS[step.name](step, x) if _has_rule_for(step, x) else None
         return None if bracket is None else Gain(bracket, linear=step.name == "batch_norm")
     if step.name in _LINEAR:
         bracket = _linear(step, x)
@@ -143,9 +151,28 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     return None
 
 
+def _module_gain(step: Step, module: nn.Module, x: Tensor) -> Gain | None:
+    """Of a module that is taken whole, and does what its class says and nothing more."""
+    if not is_plain(module):
+        return None
+    if isinstance(module, LinearOperator):
+        return Gain(module.norm(), linear=True)
+    return _rnn(step, module, x) if isinstance(module, nn.RNN) else None
+
+
+def _has_rule_for(step: Step, x: Tensor) -> bool:
+    """Whether the value stands where the rules expect it, and is of the numbers they speak of."""
+    first = bool(step.args) and isinstance(step.args[0], Ref)
+    alike = step.name in _MAXIMA and len(step.args) == 2  # in either of its places
+    real = not (x.is_complex() or step.value.is_complex())
+    return (first or alike) and (real or step.name in _COMPLEX)
+
+
 def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> float | None:
     """A constant of a step with several inputs, from the constants of those; None: no rule."""
     _refuse_attention(step)
+    if any(isinstance(given, Ref) for given in step.kwargs.values()):
+        return None  # in an order that is not known
     # An entry that is spread over many counts as often.
     spread = [
         constant * math.sqrt(max(1.0, step.value.numel() / max(parent.numel(), 1)))
@@ -169,7 +196,7 @@ def joins_linearly(step: Step) -> bool:
 
 def _added_constant(step: Step, x: Tensor) -> Gain | None:
     alpha = option(step, 2, "alpha", 1)
-    if not _is_number(alpha) or step.value.numel() != x.numel():
+    if not (_is_number(alpha) and len(step.args) == 2 and step.value.numel() == x.numel()):
         bracket = _by_function(step, x)
         return None if bracket is None else Gain(bracket, linear=True)
     on_second = isinstance(step.args[0], Ref) is ("rsub" in step.name)
@@ -183,7 +210,8 @@ def _linear(step: Step, x: Tensor) -> NormBracket | None:
     if step.name in ("linear", "matmul", "__matmul__", "mm", "mv"):
         matrix = second if isinstance(first, Ref) else first
         bias = option(step, 2, "bias", None)
-        if isinstance(matrix, Tensor) and matrix.ndim == 2 and not isinstance(bias, Ref):
+        dense = isinstance(matrix, Tensor) and matrix.layout == torch.strided
+        if dense and matrix.ndim == 2 and not isinstance(bias, Ref):
             return matrix_norm(matrix)
     if step.name in ("mul", "multiply", "__mul__", "__rmul__", "div", "divide", "true_divide"):
         factor = second if isinstance(first, Ref) else first

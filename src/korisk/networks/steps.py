@@ -27,6 +27,7 @@ class Frame:
     module: nn.Module
     path: str
     call: int
+    inference: bool = False  # whether inference mode was on before it
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Step:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """The steps that it takes: of a module each once, for it is one map of each of them."""
+        """The steps that it takes: of a module each once, which makes a chain of f(x, x) too."""
         return self.parents if self.module is None else tuple(dict.fromkeys(self.parents))
 
     @property

@@ -18,7 +18,7 @@ def max_pool(dims: int) -> Rule:
     def rule(step: Step, x: Tensor) -> NormBracket:
         kernel = _each(option(step, 1, "kernel_size", None), dims)
         given = option(step, 2, "stride", None)
-        stride = kernel if given is None or given == [] else _each(given, dims)
+        stride = kernel if given is None or given in ([], ()) else _each(given, dims)
         padding = _each(option(step, 3, "padding", 0), dims)
         dilation = _each(option(step, 4, "dilation", 1), dims)
         sizes = zip(x.shape[-dims:], step.value.shape[-dims:], strict=True)
@@ -75,7 +75,7 @@ def fourier(inverse: bool, halved: bool) -> Rule:
     def rule(step: Step, x: Tensor) -> NormBracket | None:
         if any(option(step, 1, key, None) is not None for key in ("n", "s")):
             return None  # padded or cut
-        larger = step.value if x.is_complex() and halved else x
+        larger = step.value if inverse and halved else x  # the side that is not halved
         dims = option(step, 2, "dim", None)
         if dims is None:
             dims = {"": -1, "2": (-2, -1), "n": tuple(range(x.ndim))}[_kind(step.name)]

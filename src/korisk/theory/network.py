@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -191,6 +193,7 @@ class Network:
         That default is Corollary (cor:known): û_m = u_m, nothing else changes. A layer of the same
         name counts as the same map too if its constant is the same, or was not known before.
         Compositions that run over the layer are kept for the same map, and dropped for another.
+        Parameters that it shares with later layers are counted at the next of them from then on.
         """
         at = self.index(name)
         old = self.layers[at]
@@ -200,9 +203,8 @@ class Network:
             for part in self.compositions
             if _same_map(old, new) or not self.index(part.first) <= at <= self.index(part.last)
         )
-        return Network(
-            (*self.layers[:at], *new, *self.layers[at + 1 :]), compositions=kept, name=self.name
-        )
+        later = _recounted(self.layers, at, new)
+        return Network((*self.layers[:at], *new, *later), compositions=kept, name=self.name)
 
     def savings(self, name: str, *, method: Method = "composed") -> Savings:
         """What the bound loses when layer `name` becomes a known operator."""
@@ -222,6 +224,41 @@ class Network:
         from korisk.theory.network_file import write_network
 
         write_network(self, path)
+
+
+def _recounted(layers: Sequence[Layer], at: int, new: Sequence[Layer]) -> list[Layer]:
+    """The layers behind a replaced one, whose `shared` parameters may be first used there now.
+
+    A layer of the same name and a number, as `describe` writes a second use, takes over what the
+    replaced one was first to use. Otherwise no layer shares more than the layers before it have.
+    """
+    old, later = layers[at], list(layers[at + 1 :])
+    if not isinstance(old, Learned) or any(isinstance(layer, Learned) for layer in new):
+        return later
+    left = _own(old)
+    before = sum(map(_own, layers[:at]))
+    for place, layer in enumerate(later):
+        if isinstance(layer, Learned) and layer.shared:
+            again = _without_number(layer.name) == _without_number(old.name)
+            falls = int(min(left, layer.shared)) if again else 0
+            left -= falls
+            shared = layer.shared - falls
+            if math.isfinite(before):
+                shared = min(shared, int(before))
+            later[place] = replace(layer, shared=shared)
+        before += _own(later[place])
+    return later
+
+
+def _without_number(name: str) -> str:
+    return re.sub(r" \(\d+\)$", "", name)
+
+
+def _own(layer: Layer) -> float:
+    """How many parameters a layer is the first to use; infinite where it does not tell."""
+    if not isinstance(layer, Learned):
+        return 0
+    return math.inf if layer.parameters is None else layer.parameters - layer.shared
 
 
 def _same_map(old: Layer, new: Sequence[Layer]) -> bool:

@@ -29,7 +29,7 @@ class LayerEntry(Spec):
     lipschitz: float | BracketEntry | None = None
     mismatch: float | None = None
     parameters: int | float | None = None
-    shared: int | None = None
+    shared: int | float | None = None
     C: float | None = None
     n: float | None = None
     kappa: float | None = None
