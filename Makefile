@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) # one more than cores: many tests wait
 RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
@@ -40,7 +41,7 @@ types: $(READY)
 
 # One process a core, each with one thread.
 unit: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TESTERS) --dist worksteal
 
 bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt

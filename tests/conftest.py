@@ -9,7 +9,7 @@ from hypothesis import settings
 from korisk.studies.store import Store
 
 # The same examples on every CI run, so that a landing does not hang on a draw; new ones elsewhere.
-settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "explore")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
