@@ -323,7 +323,7 @@ def test_every_method_makes_a_whole_plan(method: str) -> None:
     assert plan.at(100).lower <= plan.at(100).error <= plan.at(100).upper
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(
     st.lists(
         st.tuples(st.integers(2, 10**6), st.floats(1e-90, 1e90), st.integers(0, 3)),
