@@ -6,7 +6,6 @@ import io
 import math
 import pickle
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from described import Of, told
 from torch import Tensor, nn
 
 import korisk as kr
@@ -26,26 +26,6 @@ from korisk.operators import Diagonal, Matrix, ParallelBeam, Projector, fbp
 ROOT = Path(__file__).parents[2]
 GEOMETRY = ParallelBeam(4, views=3, bins=6)
 SINOGRAM = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(0))
-
-
-class Of(nn.Module):
-    """A function of the input and of parts, as a module."""
-
-    def __init__(self, function: Callable[..., Any], *parts: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        self.parts = nn.ModuleList(parts)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x, *self.parts)
-
-
-def told(module: nn.Module, example: Tensor) -> tuple[kr.Network, str]:
-    """The network, and everything that was warned of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", KoriskWarning)
-        net = kr.describe(module, example)
-    return net, " | ".join(str(each.message) for each in caught)
 
 
 def kinds(net: kr.Network) -> list[str]:

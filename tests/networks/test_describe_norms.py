@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from described import Of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -121,18 +122,6 @@ def test_average_pooling_holds_the_exact_norm(
 )
 def test_resampling_holds_the_exact_norm(module: nn.Module) -> None:
     check_linear(module, draw(1, 2, 5, 6))
-
-
-class Of(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Tensor], *parts: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        self.parts = nn.ModuleList(parts)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x, *self.parts)
 
 
 MATRIX = draw(6, 6, seed=3)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from commands import korisk
+from described import Of, told
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import korisk as kr
-from korisk.errors import KoriskError, KoriskWarning
+from korisk.errors import KoriskError
 from korisk.networks import DenseNet
 from korisk.operators import Matrix
 
@@ -25,26 +25,6 @@ linalg: Any = torch.linalg
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-class Of(nn.Module):
-    """A function of the input and of parts, as a module."""
-
-    def __init__(self, function: Callable[..., Any], *parts: nn.Module) -> None:
-        super().__init__()
-        self.function = function
-        self.parts = nn.ModuleList(parts)
-
-    def forward(self, x: Tensor) -> Any:
-        return self.function(x, *self.parts)
-
-
-def told(module: nn.Module, example: Tensor) -> tuple[kr.Network, str]:
-    """The network, and everything that was warned of."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", KoriskWarning)
-        net = kr.describe(module, example)
-    return net, " | ".join(str(each.message) for each in caught)
 
 
 def upper(module: nn.Module, example: Tensor) -> float:
