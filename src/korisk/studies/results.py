@@ -25,18 +25,20 @@ _BEST = {"error": 0.0, "complement": 1.0, "percent": 100.0, "squared": 0.0, "neg
 Value = tuple[int, float, int]  # n, error, seed
 
 
-def curve_of(rows: Iterable[FlatRow], model: str, metric: str, unit: str = "error") -> Curve | None:
-    """The curve of one model in the rows of one point, None where it has none."""
+def curve_of(rows: Iterable[FlatRow], model: str, metric: str) -> Curve | None:
+    """The curve of one model's errors in the rows of one point, None where it has none.
+
+    Unlike `curves` it refuses what no curve can hold: a sweep of the paper has all its values.
+    """
     own = [each for each in rows if each.row.model == model and each.row.n > 0]
     if not own:
         return None
     return Curve(
         [each.row.n for each in own],
-        UNITS[unit].to_error([each.row.metrics[metric] for each in own]),
+        [each.row.metrics[metric] for each in own],
         [each.task.seed for each in own],
         model=model,
         metric=metric,
-        unit=unit,
     )
 
 
