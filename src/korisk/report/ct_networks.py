@@ -41,7 +41,8 @@ def ct_networks(contents: Contents) -> list[CtNetwork]:
         problem = _problem(point)
         if problem is None:
             continue
-        kind = (str(problem.get("beam")), _relu(point, "KO"), _relu(point, "FC"))
+        scan = str(problem.get("beam")), problem.get("arc")
+        kind = (*scan, _relu(point, "KO"), _relu(point, "FC"))
         before = largest.get(kind)
         if before is None or (_problem(before) or {})["side"] < problem["side"]:
             largest[kind] = point
@@ -70,8 +71,9 @@ def _relu(point: Point, model: str) -> bool:
 def _networks(point: Point) -> list[CtNetwork]:
     problem = _problem(point) or {}
     side, views, bins = (problem[name] for name in ("side", "views", "bins"))
-    beam = str(problem.get("beam", ""))
-    tail, compositions = _tail(side, views, bins, beam)
+    beam, arc = str(problem.get("beam", "")), problem.get("arc")
+    tail, compositions = _tail(side, views, bins, beam, arc)
+    over = "" if arc is None else f" over {arc:g} degrees"
     shapes = f"{views} x {bins}", f"{side} x {side}"
     whole = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
     made = []
@@ -86,7 +88,7 @@ def _networks(point: Point) -> list[CtNetwork]:
             layers.append(Known("ReLU", lipschitz=1.0))
         made.append(
             CtNetwork(
-                f"{model}, {point.name}: H = {side}, {views} views, {bins} bins, {beam} beam",
+                f"{model}, {point.name}: H = {side}, {views} views, {bins} bins, {beam} beam{over}",
                 Network(layers, compositions=compositions if front else ()),
                 shapes,
                 bool(constants),
@@ -110,11 +112,13 @@ def _constants(curve: Curve | None, parameters: int, growth: float) -> dict[str,
     return {"C": C, "kappa": kappa} if kappa > 0 else {}
 
 
-def _tail(side: int, views: int, bins: int, beam: str) -> tuple[list[Layer], list[Composition]]:
+def _tail(
+    side: int, views: int, bins: int, beam: str, arc: float | None
+) -> tuple[list[Layer], list[Composition]]:
     """What follows W, with norms where they are cheap."""
     names = ["A^+"] if beam == "surrogate" else ["K", "A^T"]
     try:
-        norms = _norms(side, views, bins, beam)
+        norms = _norms(side, views, bins, beam, arc)
     except (KoriskError, ImportError):
         norms = {}  # without PyTorch, or a scanner that cannot be made
     layers: list[Layer] = [Known(name, lipschitz=norms.get(name)) for name in names]
@@ -125,13 +129,15 @@ def _tail(side: int, views: int, bins: int, beam: str) -> tuple[list[Layer], lis
 
 
 @cache
-def _norms(side: int, views: int, bins: int, beam: str) -> dict[str, NormBracket]:
+def _norms(
+    side: int, views: int, bins: int, beam: str, arc: float | None
+) -> dict[str, NormBracket]:
     """Norms of the known layers by name, and of them composed; none where they take long."""
     if side > _LARGEST.get(beam, 0) or views * bins > _MOST_VALUES:
         return {}
     from korisk.problems.ct import CtScanner
 
-    scanner = CtScanner(side=side, views=views, bins=bins, beam=beam)  # type: ignore[arg-type]
+    scanner = CtScanner(side=side, views=views, bins=bins, beam=beam, arc=arc)  # type: ignore[arg-type]
     tail = scanner.reconstruction().tail
     if len(tail) == 1:
         return {"A^+": tail[0].norm()}
