@@ -30,7 +30,6 @@ from korisk.curves.curve import Curve
 from korisk.curves.forecast import forecast
 from korisk.curves.plan import plan
 from korisk.errors import KoriskError
-from korisk.problems import CtScanner
 from korisk.report import ct_networks as ct
 from korisk.report.architecture_figure import architecture_figure, boxes, lipschitz
 from korisk.report.contents import Contents, Pictures, Point
@@ -537,7 +536,7 @@ def test_the_networks_are_those_of_the_largest_point_of_each_kind() -> None:
     assert found[2].network.names == ("W", "A^+", "ReLU")
 
 
-def test_networks_of_a_limited_angle_have_the_norms_of_its_views() -> None:
+def test_a_limited_angle_is_a_kind_of_its_own() -> None:
     problem = {"kind": "ct", "beam": "parallel", "side": 6, "views": 5, "bins": 7}
     whole = point("whole", spec={"problem": problem})
     part = point("part", spec={"problem": {**problem, "arc": 60.0}})
@@ -546,13 +545,6 @@ def test_networks_of_a_limited_angle_have_the_norms_of_its_views() -> None:
         "parallel beam",
         "parallel beam over 60 degrees",
     ]
-    first, last = (
-        CtScanner(side=6, views=5, bins=7, beam="parallel", arc=60.0).reconstruction().tail
-    )
-    network = found[2].network
-    assert network["A^T"].bracket == last.norm()
-    assert network.compositions[0].bracket == (last @ first).norm()
-    assert network["A^T"].bracket.upper > 1.1 * found[0].network["A^T"].bracket.upper
 
 
 # --- Words on the page ---------------------------------------------------------------------------
