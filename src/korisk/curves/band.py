@@ -1,6 +1,7 @@
 """The pooled band: an interval around any fitted curve, as wide as four families disagree."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +47,18 @@ def pooled_band(
 ) -> PooledBand:
     """The band around a calibration; the seed makes it the same every time."""
     curve = calibration.curve
+    return PooledBand(calibration, float(curve.sizes[-1]), _pooled(curve, resamples, seed))
+
+
+@lru_cache(maxsize=32)  # some 250 kB each; all methods and targets of a pilot share one
+def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Estimates, ...]:
     rng = np.random.default_rng(seed)
     n, weight = curve.sizes.astype(float), weights(curve)
     means = resampled_means(curve, resamples, rng) if _repeated(curve) else curve.means[None, :]
     names = [name for name in AVERAGED if FAMILIES[name].parameters <= len(n)]
     if not names:
         raise KoriskError(f"a band needs at least two distinct N, got {len(n)}; measure more")
-    pooled = tuple(estimate(name, n, means, weight) for name in names)
-    return PooledBand(calibration, float(n[-1]), pooled)
+    return tuple(estimate(name, n, means, weight) for name in names)
 
 
 def _repeated(curve: Curve) -> bool:
