@@ -39,9 +39,10 @@ lint: $(READY)
 types: $(READY)
 	@$(BIN)/mypy
 
-# One process a core, each with one thread.
+# One process a core, each with one thread. Bytecode is kept, even where the environment is told not
+# to: tests start some two hundred processes, and each would compile the package again.
 unit: $(READY)
-	@OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TESTERS) --dist worksteal
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
 
 bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
