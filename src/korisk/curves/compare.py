@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from korisk.curves.calibrate import calibrate, check_curve
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan, plan
+from korisk.curves.posterior import posterior
 from korisk.errors import KoriskError
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
@@ -123,15 +124,7 @@ class Comparison:
 
         The pilots are taken for independent; seeds that share their data make it more certain.
         """
-        pair = [made.forecast.posterior for made in (self.known, self.dense)]
-        ends = np.log([[made.quantile(n, p) for made in pair] for p in (1e-3, 1 - 1e-3)])
-        low, high = ends[0].min(axis=0), ends[1].max(axis=0)
-        logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
-        first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
-        logs = _where_it_rises(logs, first + second)  # the bulk may lie between two steps
-        first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
-        middle = 0.5 * (second[1:] + second[:-1])
-        return np.asarray((np.diff(first, axis=0) * middle).sum(axis=0) + (1 - first[-1]))
+        return _odds(self.known.curve, self.dense.curve, tuple(n.tolist())).copy()
 
     @property
     def _range(self) -> Array:
@@ -198,6 +191,19 @@ def compare(
             f"{dense.metric!r}; compare like with like"
         )
     return Comparison(plan(known, target, method=method), plan(dense, target, method=method))
+
+
+@lru_cache(maxsize=32)  # half a second each; all targets and methods of two pilots share one
+def _odds(known: Curve, dense: Curve, at: tuple[float, ...]) -> Array:
+    n, pair = np.array(at), [posterior(curve) for curve in (known, dense)]
+    ends = np.log([[made.quantile(n, p) for made in pair] for p in (1e-3, 1 - 1e-3)])
+    low, high = ends[0].min(axis=0), ends[1].max(axis=0)
+    logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
+    first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
+    logs = _where_it_rises(logs, first + second)  # the bulk may lie between two steps
+    first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
+    middle = 0.5 * (second[1:] + second[:-1])
+    return np.asarray((np.diff(first, axis=0) * middle).sum(axis=0) + (1 - first[-1]))
 
 
 def _spread(made: Plan) -> Array:
