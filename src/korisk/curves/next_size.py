@@ -17,7 +17,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from korisk.curves.calibrate import LARGEST_N
 from korisk.curves.curve import Curve
@@ -306,6 +305,8 @@ class _Outlook:
 
         `short` (2 P, M) is by how many deviations the error to expect lies below the target.
         """
+        from scipy.special import ndtr
+
         chance = weight @ ndtr(short)
         return _when(self._grid, chance, 1 - TAIL) - _when(self._grid, chance, TAIL)
 
@@ -319,6 +320,8 @@ def _when(grid: Array, chance: Array, p: float) -> float:
 
     Between the grid's N, the quantile of the normal law that belongs to the chance is linear.
     """
+    from scipy.special import ndtri
+
     logs = np.log(grid)
     reached = chance >= p
     if not reached.any():
@@ -333,6 +336,8 @@ def _when(grid: Array, chance: Array, p: float) -> float:
 
 def _quantiles(weight: Array, mean: Array, deviation: Array, share: Array) -> Array:
     """(Y,) the values of a mixture of normals below which these shares of it lie."""
+    from scipy.special import ndtr
+
     low = np.full(len(share), float((mean - 9 * deviation).min()))
     high = np.full(len(share), float((mean + 9 * deviation).max()))
     for _ in range(_STEPS):

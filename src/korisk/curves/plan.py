@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri as norm_quantile
 
 from korisk.curves.calibrate import LARGEST_N
 from korisk.curves.curve import Curve
@@ -90,6 +89,8 @@ class Plan:
             return None
         if self.method == DEFAULT_METHOD:
             return max(self.samples, self._by(level * (1.0 if self._certain else self._counted)))
+        from scipy.special import ndtri as norm_quantile
+
         spread = norm_quantile(level) / norm_quantile(1 - TAIL)
         if self._certain:
             return math.ceil(self.samples * (self.upper / self.samples) ** spread)

@@ -13,6 +13,8 @@ with every doubling beyond the pilot, where in some futures it also grows: curve
 The level is integrated out; b, phi, s and tau are weighed on a grid, which closes in on the part
 that the pilot leaves possible. No random numbers, no starting values. The prior's constants were
 chosen on learning curves that no reported figure uses; see benchmarks/planner.py.
+
+SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +22,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, ndtr
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
@@ -150,6 +151,8 @@ class Posterior:
 
     def _under(self, log_error: Array, moments: tuple[Array, Array, Array]) -> Array:
         """(M,) the probability that the log error at each N is at most the one given."""
+        from scipy.special import ndtr
+
         mean, calm, surprised = moments
         away = log_error - mean
         chance = self._prior.surprise
@@ -333,6 +336,8 @@ def _weigh(
 
 def _log_prior(prior: Prior, rate_edges: Array, floor_edges: Array) -> Array:
     """(S, R, 1 + C) the logarithm of each cell's prior mass; the first has no floor."""
+    from scipy.special import betainc, ndtr
+
     rate = np.diff(ndtr((rate_edges - np.log(prior.rate_median)) / prior.rate_spread))
     some = (1 - prior.no_floor) * np.diff(betainc(*prior.floor_shape, floor_edges), axis=-1)
     none = np.full((*some.shape[:2], 1), prior.no_floor)

@@ -9,8 +9,6 @@ import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 
-from scipy.special import lambertw
-
 from korisk.errors import UnreachableError
 
 _DIGITS = 120  # enough for every N below 1e50, one double above the floor
@@ -110,6 +108,8 @@ def invert_rate(rate: Decimal) -> int:
 
 def _log_crossing(log_rate: float) -> float:
     """log N at the crossing, in double precision: -W_-1(-exp(log rate))."""
+    from scipy.special import lambertw
+
     if log_rate < -600:  # the rate leaves the doubles; there W_-1 is near its own expansion
         return math.log(-log_rate) - log_rate
     return -float(lambertw(-math.exp(log_rate), -1).real)
