@@ -1,5 +1,6 @@
 """Sharded training: on two ranks as on one, killed and resumed, in parts of the memory."""
 
+import fcntl
 import json
 import os
 import pickle
@@ -55,9 +56,19 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """One start of two ranks: all trainings, the memory, and a last one that is killed."""
-    folder = tmp_path_factory.mktemp("two")
-    return folder, on_ranks(2, folder, "curves", "memory", "killed")
+    """One start of two ranks: all trainings, the memory, and a last one that is killed.
+
+    It takes longest of all that tests share, so that processes that share these tests have one.
+    """
+    root = tmp_path_factory.getbasetemp()
+    folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "two-ranks"
+    folder.mkdir(exist_ok=True)
+    whole = folder / "whole.json"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+        if not whole.exists():
+            whole.write_text(json.dumps(on_ranks(2, folder, "curves", "memory", "killed")))
+    return folder, json.loads(whole.read_text())
 
 
 @pytest.fixture
