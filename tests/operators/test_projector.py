@@ -272,11 +272,11 @@ context = multiprocessing.get_context("fork")
 queue = context.Queue()
 process = context.Process(target=child, args=(queue,))
 process.start()
-print(queue.get(timeout=60))
+print(queue.get(timeout=120))
 process.join(60)
 """
     command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout.strip() == "True"
 
 

@@ -168,7 +168,7 @@ def test_gpu_cells_go_to_workers_with_a_gpu_alone(
     with fleet(tmp_path) as one:
         one.worker()
         with joined_cluster(one.address, gpu=True, patience=0.6) as cluster:
-            cluster.client.wait_for_workers(1, timeout=30)
+            cluster.client.wait_for_workers(1, timeout=120)
             assert not offers_gpu(cluster)
             events: list[Event] = []
             with pytest.raises(KoriskError, match="no worker with a GPU for ") as caught:
@@ -177,7 +177,7 @@ def test_gpu_cells_go_to_workers_with_a_gpu_alone(
             assert [event.kind for event in events] == ["waiting"]
         fit = one.worker("--resources", "GPU=1")
         with joined_cluster(one.address, gpu=True) as cluster:
-            cluster.client.wait_for_workers(2, timeout=30)
+            cluster.client.wait_for_workers(2, timeout=120)
             assert offers_gpu(cluster)
             run(tasks(1, 8), dummy_work.tells_process, store, cluster=cluster)
     assert {found.row.metrics["pid"] for found in store.rows()} == {fit.pid}
@@ -272,7 +272,7 @@ def test_a_worker_that_returns_at_its_address_is_another(
     events: list[Event] = []
     with fleet(tmp_path) as one, joined_cluster(one.address) as cluster:
         before = one.worker()
-        cluster.client.wait_for_workers(1, timeout=30)
+        cluster.client.wait_for_workers(1, timeout=120)
         [address] = cluster.client.nthreads()
         monkeypatch.setattr(dask_pool, "_SURVEY", 30.0)
 
@@ -323,7 +323,7 @@ def test_an_interrupt_keeps_what_is_finished_and_leaves_nobody(
                 os.killpg(process.pid, number)  # as a terminal does
             else:
                 process.send_signal(number)
-            assert process.wait(timeout=30) == 130
+            assert process.wait(timeout=120) == 130
             assert process.stderr is not None
             assert process.stderr.read() == ""
             until(lambda: not alive(process.pid))

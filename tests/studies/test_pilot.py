@@ -62,7 +62,7 @@ def test_a_curve_of_every_size_and_seed() -> None:
     assert pilot.failures == ()
     assert pilot.stopped == "all sizes that were asked for are measured"
     assert pilot.plan(0.04) == kr.plan(curve, 0.04)
-    assert 0 < pilot.seconds < 5
+    assert 0 < pilot.seconds < 60
     assert pilot.store is None
     with pytest.raises(FrozenInstanceError):
         pilot.model = "other"  # type: ignore[misc]
@@ -331,9 +331,9 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
     monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
     names = [fit.__name__ for fit in pilot_fits.BEHAVIOURS]
     seed = names.index
-    pilot = kr.run_pilot(pilot_fits.by_seed, [8], len(names), workers=2, timeout=1.5, quiet=True)
+    pilot = kr.run_pilot(pilot_fits.by_seed, [8], len(names), workers=2, timeout=4.5, quiet=True)
     assert reasons(pilot) == {
-        (8, seed("hangs")): "took longer than 1.5 s",
+        (8, seed("hangs")): "took longer than 4.5 s",
         (8, seed("kills_itself")): "its worker died 2 times (exit code -9)",
         (8, seed("leaves")): "SystemExit: 3",
         (8, seed("raises")): "ValueError: no luck with 8",
@@ -594,7 +594,7 @@ def test_pilots_need_no_pytorch() -> None:
         "        sizes=[2], **({} if 'sk' in name else {'test': []}))\n"
         "    except ImportError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     first, *errors = done.stdout.splitlines()
     assert json.loads(first) == [1 / 4, 1 / 8, 1 / 16]
     assert [re.findall("pip install .*", error) for error in errors] == [

@@ -512,11 +512,11 @@ def test_a_killed_writer_holds_nobody_up(path: Path) -> None:
     started = context.Event()
     holder = context.Process(target=hold, args=(path, started))
     holder.start()
-    assert started.wait(20)
+    assert started.wait(120)
     with pytest.raises(KoriskError, match=f"by process {holder.pid}"):
         Store.create_or_open(path, STUDY, wait=0.1)
     holder.kill()
-    Store.create_or_open(path, STUDY, wait=20).close()
+    Store.create_or_open(path, STUDY, wait=60).close()
     holder.join()
     holder.close()
 
@@ -525,7 +525,7 @@ def test_a_writer_waits_for_another(path: Path) -> None:
     lock = WriteLock(path)
     end = threading.Timer(0.2, lock.release)
     end.start()
-    Store.create_or_open(path, STUDY, wait=20).close()
+    Store.create_or_open(path, STUDY, wait=60).close()
     end.join()
 
 
@@ -578,7 +578,7 @@ def run_on_small_disk(before: list[str], folder: Path) -> list[str]:
         [*before, sys.executable, "-c", SMALL_DISK, str(folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env={**os.environ, "PYTHONPATH": path},
     )
     assert done.stderr == ""

@@ -12,8 +12,8 @@ def counts(summary: Summary) -> tuple[int, int, int]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Go on when the condition holds, with an end to patience."""
-    end = time.monotonic() + 30
+    """Go on when the condition holds, with an end to patience that a busy machine does not meet."""
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
