@@ -20,10 +20,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+gc.disable()  # until all tests are found: what is made until then stays
+
+
 def pytest_collection_finish() -> None:
     """Spare every search for garbage what lives as long as the tests: modules, and the tests."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
