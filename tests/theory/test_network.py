@@ -43,11 +43,13 @@ def networks(draw: st.DrawFn) -> kr.Network:
         if draw(st.booleans()):
             layers.append(kr.Known(name, lipschitz=lipschitz, mismatch=draw(st.floats(0, 10))))
         else:
+            parameters = draw(st.none() | st.integers(1, 10**15))
             layers.append(
                 kr.Learned(
                     name,
                     lipschitz=lipschitz,
-                    parameters=draw(st.none() | st.integers(1, 10**15)),
+                    parameters=parameters,
+                    effective=draw(st.none() | st.floats(1e-9, float(parameters or 1e15))),
                     C=draw(st.floats(0, 10)),
                     n=draw(st.floats(1, 1e6)),
                     kappa=draw(positive),

@@ -131,7 +131,7 @@ def _own_parts(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weights
     layer: Layer = (
         Known(first.name, lipschitz=bracket)
         if frozen
-        else Learned(first.name, parameters=first.parameters, lipschitz=_present(bracket))
+        else replace(first, lipschitz=_present(bracket))
     )
     return [(layer, weights), *((other, {}) for other in others)]
 
@@ -159,7 +159,9 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     if stated is None or isinstance(stated, LinearOperator):
         stated = _present(_told(link))
     weights = weights_of(link, name, trained)
-    return Learned(name, parameters=sum(weights.values()), lipschitz=stated), weights
+    effective = alone.effective if alone else None
+    layer = Learned(name, parameters=sum(weights.values()), effective=effective, lipschitz=stated)
+    return layer, weights
 
 
 def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: tuple[Tensor, ...]) -> None:

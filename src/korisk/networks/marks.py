@@ -24,13 +24,19 @@ class Mark:
     lipschitz: Lipschitz = None
     mismatch: float = 0.0
     parameters: int | None = None
+    effective: float | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
         # The layers' own checks, where the mark is made rather than where it is read.
         name = "module" if self.name is None else self.name
         if self.learned:
-            Learned(name, lipschitz=self.lipschitz, parameters=self.parameters)
+            Learned(
+                name,
+                lipschitz=self.lipschitz,
+                parameters=self.parameters,
+                effective=self.effective,
+            )
         else:
             Known(name, lipschitz=self.lipschitz, mismatch=self.mismatch)
 
@@ -57,16 +63,19 @@ def learned(
     *,
     lipschitz: Lipschitz = None,
     parameters: int | None = None,
+    effective: float | None = None,
     name: str | None = None,
 ) -> Module:
     """Mark a module as one learned layer, and return it.
 
     `lipschitz` is a constant of the true layer, such as one that training enforces; `parameters`
-    is the paper's p where it is not the number of trained weights.
+    is the paper's p where it is not the number of trained weights, and `effective` the effective
+    dimension, an estimate in its place; see docs/theory.md.
     """
-    return _marked(
-        module, Mark(learned=True, lipschitz=lipschitz, parameters=parameters, name=name)
+    mark = Mark(
+        learned=True, lipschitz=lipschitz, parameters=parameters, effective=effective, name=name
     )
+    return _marked(module, mark)
 
 
 def mark_of(module: nn.Module) -> Mark | None:

@@ -49,11 +49,24 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class BarronBound:
-    """The bound at N training samples, its part that data removes and its part that stays."""
+    """The bound at N training samples, its part that data removes and its part that stays.
+
+    `whole` is the one that was asked for. It is `by_parameters`, the theorem's with p, or
+    `by_effective`, the estimate with the layers' effective dimensions. The first is None where a
+    layer lacks its p, the second where no layer states an effective dimension. Both have the same
+    `floors`.
+    """
 
     n: float
     whole: Bound
     floors: Bound
+    by_parameters: Bound | None = None
+    by_effective: Bound | None = None
+
+    @property
+    def effective(self) -> bool:
+        """Whether `whole` is the estimate with effective dimensions."""
+        return self.whole is self.by_effective
 
     @property
     def total(self) -> float:
@@ -89,9 +102,9 @@ class BarronBound:
         return self.total
 
 
-def layer_risk(layer: Learned, n: float) -> float:
-    """Eq. (eq:layer-risk): C^2/n_l + kappa p log N / N."""
-    return approximation_risk(layer) + estimation_slope(layer) * rate(n)
+def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
+    """Eq. (eq:layer-risk): C^2/n_l + kappa p log N / N, or its estimate with `effective` for p."""
+    return approximation_risk(layer) + estimation_slope(layer, effective=effective) * rate(n)
 
 
 def approximation_risk(layer: Learned) -> float:
@@ -99,12 +112,18 @@ def approximation_risk(layer: Learned) -> float:
     return layer.C * layer.C / layer.n
 
 
-def estimation_slope(layer: Learned) -> float:
-    """kappa p, the factor of log N / N in (eq:layer-risk)."""
+def estimation_slope(layer: Learned, *, effective: bool = False) -> float:
+    """kappa p, the factor of log N / N in (eq:layer-risk).
+
+    With `effective`, the layer's effective dimension stands for p where it states one.
+    """
+    if effective and layer.effective is not None:
+        return layer.kappa * layer.effective
     if layer.parameters is None:
+        estimate = "" if layer.effective is None else ", or ask for effective=True (--effective)"
         raise KoriskError(
             f"layer {layer.name!r}: parameters is missing, and the estimation term "
-            "kappa p log N / N needs it; count the layer's trainable weights"
+            f"kappa p log N / N needs it; count the layer's trainable weights{estimate}"
         )
     return layer.kappa * layer.parameters
 
@@ -162,14 +181,42 @@ def evaluate(net: Network, risks: FloatArray, method: Method) -> Bound:
     return Bound(method=method, layers=net.names, contributions=contributions)
 
 
-def barron_bound(net: Network, n: float, *, method: Method = "composed") -> BarronBound:
-    """Eq. (eq:deep-risk-barron): every learned layer's risk from its constants at N samples."""
-    floors = approximation_risks(net)
+def barron_bound(
+    net: Network, n: float, *, method: Method = "composed", effective: bool = False
+) -> BarronBound:
+    """Eq. (eq:deep-risk-barron): every learned layer's risk from its constants at N samples.
+
+    The theorem is with p. `effective=True` asks for the estimate with the layers' effective
+    dimensions, a layer that states none keeping its p; the result holds both in any case.
+    """
+    asked = effective and states_effective(net)
+    whole = _at_samples(net, n, method, effective=asked)
+    other = _other(net, n, method, effective=not asked) if states_effective(net) else None
     return BarronBound(
         n=n,
-        whole=evaluate(net, floors + rate(n) * estimation_slopes(net), method),
-        floors=evaluate(net, floors, method),
+        whole=whole,
+        floors=evaluate(net, approximation_risks(net), method),
+        by_parameters=other if asked else whole,
+        by_effective=whole if asked else other,
     )
+
+
+def states_effective(net: Network) -> bool:
+    """Whether a learned layer states its effective dimension."""
+    return any(layer.effective is not None for layer in net.learned)
+
+
+def _at_samples(net: Network, n: float, method: Method, *, effective: bool) -> Bound:
+    slopes = estimation_slopes(net, effective=effective)
+    return evaluate(net, approximation_risks(net) + rate(n) * slopes, method)
+
+
+def _other(net: Network, n: float, method: Method, *, effective: bool) -> Bound | None:
+    """The bound that was not asked for; nothing where it cannot be had, as without a p."""
+    try:
+        return _at_samples(net, n, method, effective=effective)
+    except KoriskError:
+        return None
 
 
 def approximation_risks(net: Network) -> FloatArray:
@@ -182,10 +229,13 @@ def approximation_risks(net: Network) -> FloatArray:
     )
 
 
-def estimation_slopes(net: Network) -> FloatArray:
+def estimation_slopes(net: Network, *, effective: bool = False) -> FloatArray:
     """The factor of log N / N in each layer's risk, (L,); zero for known layers."""
     return np.array(
-        [estimation_slope(layer) if isinstance(layer, Learned) else 0.0 for layer in net]
+        [
+            estimation_slope(layer, effective=effective) if isinstance(layer, Learned) else 0.0
+            for layer in net
+        ]
     )
 
 

@@ -41,12 +41,13 @@ def floor_of(net: Network, *, method: Method = "composed") -> float:
     return evaluate(net, approximation_risks(net), method).total
 
 
-def risk_line(net: Network, *, method: Method = "composed") -> RiskLine:
+def risk_line(net: Network, *, method: Method = "composed", effective: bool = False) -> RiskLine:
     """The bound as floor + slope log N / N, where it is one.
 
-    The paper's form always is. The Minkowski forms are while a single layer errs.
+    The paper's form always is. The Minkowski forms are while a single layer errs. `effective=True`
+    gives the line of the estimate with effective dimensions, as in `barron_bound`.
     """
-    floors, slopes = approximation_risks(net), estimation_slopes(net)
+    floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
     if method != "paper" and np.count_nonzero(floors + slopes) > 1:
         raise KoriskError(
             f"the {method} bound of several erring layers is no line in log N / N; "
@@ -57,13 +58,17 @@ def risk_line(net: Network, *, method: Method = "composed") -> RiskLine:
     )
 
 
-def sample_size(net: Network, target: float, *, method: Method = "composed") -> int:
+def sample_size(
+    net: Network, target: float, *, method: Method = "composed", effective: bool = False
+) -> int:
     """The smallest N >= 2 from which on the bound stays at or below the target.
 
-    Exact for the network's tails, floors and slopes as doubles hold them.
+    Exact for the network's tails, floors and slopes as doubles hold them. `effective=True` inverts
+    the estimate with effective dimensions, as in `barron_bound`; these are kept as they are, so
+    the answer is consistent only near the N that they were computed for.
     """
     target = _checks.target_error(target)
-    floors, slopes = approximation_risks(net), estimation_slopes(net)
+    floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
     evaluate(net, floors + slopes, method)  # refuses what cannot be evaluated at all
     terms = [
         (float(tail), float(floor), float(slope))
@@ -108,6 +113,7 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
     """Eq. (eq:prop2-twofactor): how many more samples the dense network needs for a target.
 
     The first factor is sigma_FC / sigma_KO, the second (target - floor_KO) / (target - floor_FC).
+    Lines of `risk_line(..., effective=True)` give the factors with effective dimensions.
     """
     target = _checks.target_error(target)
     for line, what in ((known, "the known-operator line"), (dense, "the dense line")):

@@ -78,10 +78,14 @@ class Learned(Layer):
     reference; a pilot study gives numbers with absolute units. `shared` is how many of the
     parameters are an earlier layer's: the layer errs by all of its p, and a network counts them
     once.
+
+    `effective` is how many of the parameters the data determine at the sample size in question,
+    an estimate that may stand in for p where `effective=True` asks for it; see docs/theory.md.
     """
 
     parameters: int | None = None
     shared: int = 0
+    effective: float | None = None
     C: float = 0.0
     n: float = 1.0
     kappa: float = 1.0
@@ -99,6 +103,8 @@ class Learned(Layer):
         field = self._field("shared")
         shared = _checks.count(field, self.shared, at_least=0, at_most=most, remedy=remedy)
         object.__setattr__(self, "shared", shared)
+        if self.effective is not None:
+            object.__setattr__(self, "effective", self._checked_effective())
         remedy = "see Assumption (ass:barron): C >= 0, n >= 1, kappa > 0"
         checked = {
             "C": _checks.real(self._field("C"), self.C, at_least=0, remedy=remedy),
@@ -107,6 +113,18 @@ class Learned(Layer):
         }
         for field, value in checked.items():
             object.__setattr__(self, field, value)
+
+    def _checked_effective(self) -> float:
+        field = self._field("effective")
+        remedy = "give the effective dimension, or leave it out if it is not known"
+        effective = _checks.real(field, self.effective, above=0, remedy=remedy)
+        # As floats: a p beyond 2^53 may round upwards, and effective = p must stay allowed.
+        if self.parameters is not None and effective > float(self.parameters):
+            raise KoriskError(
+                f"{field} must be at most the layer's parameters, {self.parameters:,}, got "
+                f"{shown(self.effective)}; data cannot determine more numbers than the layer has"
+            )
+        return effective
 
     @property
     def kind(self) -> str:

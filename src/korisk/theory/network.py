@@ -206,11 +206,14 @@ class Network:
         later = _recounted(self.layers, at, new)
         return Network((*self.layers[:at], *new, *later), compositions=kept, name=self.name)
 
-    def savings(self, name: str, *, method: Method = "composed") -> Savings:
+    def savings(
+        self, name: str, *, method: Method = "composed", effective: bool = False
+    ) -> Savings:
         """What the bound loses when layer `name` becomes a known operator."""
         from korisk.theory.savings import Savings
 
-        return Savings(before=self, after=self.replace(name), method=method)
+        after = self.replace(name)
+        return Savings(before=self, after=after, method=method, effective=effective)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Network:

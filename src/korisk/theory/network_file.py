@@ -30,6 +30,7 @@ class LayerEntry(Spec):
     mismatch: float | None = None
     parameters: int | float | None = None
     shared: int | float | None = None
+    effective: float | None = None
     C: float | None = None
     n: float | None = None
     kappa: float | None = None
@@ -127,6 +128,8 @@ def _layer_entry(layer: Layer) -> dict[str, Any]:
             entry["parameters"] = layer.parameters
         if layer.shared:
             entry["shared"] = layer.shared
+        if layer.effective is not None:
+            entry["effective"] = layer.effective
         entry |= {"C": layer.C, "n": layer.n, "kappa": layer.kappa}
     if isinstance(layer, Known) and layer.mismatch:
         entry["mismatch"] = layer.mismatch

@@ -14,11 +14,13 @@ class Savings:
 
     In the paper's form the savings are the replaced layer's own terms, A_m C_m^2/n_m and
     A_m kappa_m p_m log N / N. In the Minkowski forms its cross terms with other layers go too.
+    With `effective` both are the estimates with effective dimensions.
     """
 
     before: Network
     after: Network
     method: Method
+    effective: bool = False
 
     @property
     def approximation(self) -> float:
@@ -37,9 +39,13 @@ class Savings:
 
     def samples(self, target: float) -> tuple[int, int]:
         """The sample sizes for a target before and after; unreachable targets raise."""
-        before = sample_size(self.before, target, method=self.method)
-        return before, sample_size(self.after, target, method=self.method)
+        return self._samples(self.before, target), self._samples(self.after, target)
+
+    def _samples(self, net: Network, target: float) -> int:
+        return sample_size(net, target, method=self.method, effective=self.effective)
 
     def _at(self, n: float) -> tuple[BarronBound, BarronBound]:
-        before = barron_bound(self.before, n, method=self.method)
-        return before, barron_bound(self.after, n, method=self.method)
+        return self._bound(self.before, n), self._bound(self.after, n)
+
+    def _bound(self, net: Network, n: float) -> BarronBound:
+        return barron_bound(net, n, method=self.method, effective=self.effective)

@@ -1,0 +1,135 @@
+"""What `korisk bound` finds out of a network, before anything is shown."""
+
+from dataclasses import dataclass
+
+from korisk.errors import KoriskError, UnreachableError
+from korisk.theory import METHODS, BarronBound, Bound, Method, Network, barron_bound, sample_size
+from korisk.theory._checks import target_error
+from korisk.theory.bound import states_effective
+
+DEFAULT_N = 1000
+LARGEST_N = 10**300  # beyond it log N / N is zero for every purpose, and N no longer a double
+
+Samples = dict[Method, int | None]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked: a method, the N or the target, and which dimension decides.
+
+    `both` is whether the network as given states an effective dimension, so that both are shown;
+    one whose layer was replaced is shown like the one it came from.
+    """
+
+    method: Method
+    n: float | None
+    target: float | None
+    effective: bool
+    both: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that the command says of one network.
+
+    The asked method is always there; another is None where the file does not give what it needs.
+    `samples` are with p and `estimates` with effective dimensions, None for a target that cannot
+    be reached.
+    """
+
+    net: Network
+    question: Question
+    chosen: BarronBound
+    bounds: dict[Method, BarronBound | None]
+    samples: Samples
+    estimates: Samples
+
+    @property
+    def method(self) -> Method:
+        """The asked form of the bound."""
+        return self.question.method
+
+    @property
+    def target(self) -> float | None:
+        """The squared error to reach, if one was given."""
+        return self.question.target
+
+    @property
+    def needed(self) -> int | None:
+        """The N that the target asks for, by the asked method and dimension."""
+        found = self.estimates if self.question.effective else self.samples
+        return found.get(self.method)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the target, if there is one, can be reached."""
+        return self.target is None or self.needed is not None
+
+
+def asked(
+    net: Network, method: Method, n: float | None, target: float | None, *, effective: bool
+) -> Question:
+    """The question, if the network can be asked it."""
+    both = states_effective(net)
+    if effective and not both:
+        raise KoriskError(
+            "--effective needs a learned layer that states its effective dimension, and this "
+            "network has none; add `effective:` to a layer of the file, or leave --effective out"
+        )
+    return Question(method, n, None if target is None else target_error(target), effective, both)
+
+
+def answer(net: Network, question: Question) -> Answer:
+    """The bounds of the network at the asked N, and the N for the target."""
+    samples = _samples(net, question, effective=False)
+    estimates = _samples(net, question, effective=True) if question.both else {}
+    needed = (estimates if question.effective else samples).get(question.method)
+    at = question.n if question.n is not None else min(needed or DEFAULT_N, LARGEST_N)
+    chosen = barron_bound(net, at, method=question.method, effective=question.effective)
+    bounds = {
+        m: chosen if m == question.method else _bound_or_none(net, at, m, question.effective)
+        for m in METHODS
+    }
+    return Answer(net, question, chosen, bounds, samples, estimates)
+
+
+def with_dimension(found: BarronBound | None, *, effective: bool) -> Bound | None:
+    """The bound with p, or the one with effective dimensions.
+
+    A network that states none any more, its layer being known, has the one with p for both.
+    """
+    if found is None:
+        return None
+    return found.by_effective or found.by_parameters if effective else found.by_parameters
+
+
+def parts(found: BarronBound | None, *, effective: bool) -> dict[str, float] | None:
+    """Total, floor and estimation of a bound with p or with effective dimensions."""
+    bound = with_dimension(found, effective=effective)
+    if found is None or bound is None:
+        return None
+    estimation = float((bound.contributions - found.approximations).sum())
+    return {"total": bound.total, "floor": found.floor, "estimation": estimation}
+
+
+def _samples(net: Network, question: Question, *, effective: bool) -> Samples:
+    if question.target is None:
+        return {}
+    found: Samples = {}
+    for method in METHODS:
+        try:
+            found[method] = sample_size(net, question.target, method=method, effective=effective)
+        except UnreachableError:
+            found[method] = None
+        except KoriskError:
+            if (method, effective) == (question.method, question.effective):
+                raise
+            found[method] = None
+    return found
+
+
+def _bound_or_none(net: Network, n: float, method: Method, effective: bool) -> BarronBound | None:
+    try:
+        return barron_bound(net, n, method=method, effective=effective)
+    except KoriskError:
+        return None
