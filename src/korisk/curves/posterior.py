@@ -33,8 +33,7 @@ _CELLS = 14  # of the grid, along the rate and along the floor
 _ZOOMS = 8
 _MASS = 0.999  # of the weight is kept, in the heaviest grid points,
 _KEPT = 2_500  # and no more than so many
-_MOST_SIZES = 32  # of a pilot; more are averaged with their neighbours
-_LEAST_NOISE = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded numbers
+MOST_SIZES = 32  # of a pilot; more are averaged with their neighbours
 _CLOSE = 1e-8  # of a logarithm
 _NEWTON = 40  # steps at most; some eight are taken
 _TINY = 1e-100
@@ -55,6 +54,7 @@ class Prior:
     surprise: float = 0.25  # probability that the curve turns less regular beyond the pilot:
     surprise_stretch: float = 2.5  # tau grows by this factor
     surprise_step: float = 0.09  # and by this much, for a doubling of N
+    least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
     noises: tuple[float, ...] = (1e-5, 1e-3, 0.01, 0.03, 0.08)  # of a mean, where seeds tell none
 
 
@@ -127,6 +127,7 @@ class Posterior:
     _pilot: _Pilot = field(repr=False)
     _walks: tuple[_Walk, ...] = field(repr=False)
     _prior: Prior = field(repr=False)
+    evidence: float = 0.0  # log of how likely the pilot is, but for its level and for constants
 
     def _moments(self, n: Array) -> tuple[Array, Array, Array]:
         """(P, M) mean of the log error at each N, its deviation, and that after a surprise."""
@@ -275,9 +276,9 @@ def _pilot(curve: Curve, prior: Prior) -> _Pilot:
     n = curve.sizes.astype(float)
     doublings, logs = np.log2(n[-1] / n), np.log(curve.means)
     variance = relative_variance(curve)
-    relative = np.ones(len(n)) if variance is None else np.maximum(variance, _LEAST_NOISE**2)
-    if len(n) > _MOST_SIZES:
-        doublings, logs, relative = _thinned(doublings, logs, relative)
+    relative = np.ones(len(n)) if variance is None else np.maximum(variance, prior.least_noise**2)
+    if len(n) > MOST_SIZES:
+        doublings, logs, relative = thinned(doublings, logs, relative)
     noises = (relative,) if variance is not None else _guessed(relative, prior)
     return _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
 
@@ -287,9 +288,9 @@ def _guessed(relative: Array, prior: Prior) -> tuple[Array, ...]:
     return tuple(relative * noise**2 for noise in prior.noises)
 
 
-def _thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Array, Array]:
+def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Array, Array]:
     """Neighbours averaged, each by its precision, so that few sizes remain; the last alone."""
-    width = doublings[0] / (_MOST_SIZES - 1)
+    width = doublings[0] / (MOST_SIZES - 1)
     group = np.ceil(doublings / width).astype(int)  # the last N has zero doublings and a group
     kept = np.unique(group)[::-1]
     weight = 1.0 / variance
@@ -372,4 +373,5 @@ def _heaviest(
         pilot,
         walks,
         prior,
+        float(log_weight.max() + np.log(total)),
     )

@@ -1,0 +1,330 @@
+"""A learning curve computed before training, with what a rehearsal and a pilot say of it."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from korisk.curves.curve import Curve
+from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
+from korisk.curves.noise import relative_variance
+from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
+from korisk.curves.rehearsal import Checks
+from korisk.curves.spectral import checked_sizes
+from korisk.errors import KoriskError
+from korisk.theory._checks import real
+
+Array = NDArray[np.float64]
+
+LARGEST_N = 10**7  # of which a prediction speaks
+LEAST_REACH = 0.25  # below this chance a target is called out of reach
+MIDDLE = 0.65  # share of the futures that meet a target by the answer, where some never do
+TAIL = 0.05  # left out at each end of an interval
+_START = 2
+_PER_DOUBLING = 4
+_FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
+_LEVEL = 4.0  # width of the logarithm of an error before anything is known
+_BELIEVED = 0.75  # in the theory against a fitted curve, before the pilot is seen
+_LEAST_NOISE = 1e-3  # of a pilot's mean, relative, in what it says of other N,
+_TELLING = 1e-2  # and in whether it speaks for the theory
+_ONE_SEED = 0.05  # of a mean, where seeds tell none
+_RIVAL = replace(PRIOR, least_noise=_TELLING, noises=(_ONE_SEED,))
+_DOUBTED = 0.5  # trust below which words say so
+
+
+class Theory(Protocol):
+    """What computes a curve: `Spectrum` for a dense layer, `Structured` for a known operator."""
+
+    def errors(self, n: ArrayLike) -> Array:
+        """(M,) mean squared errors at each N."""
+
+    def effective(self, n: float) -> float:
+        """How many parameters N samples determine."""
+
+    @property
+    def floor(self) -> float:
+        """The error that no data removes."""
+
+    @property
+    def parameters(self) -> int | None:
+        """Weights of the layer."""
+
+
+@dataclass(frozen=True)
+class PredictedSize:
+    """Samples for a target: the middle and the 90% interval; None and infinity where none do."""
+
+    target: float
+    samples: int | None
+    lower: float
+    upper: float
+    reach: float  # the probability that the target is met at all
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, for JSON; an infinite end is None."""
+        return {
+            "target": self.target,
+            "samples": self.samples,
+            "lower": None if math.isinf(self.lower) else self.lower,
+            "upper": None if math.isinf(self.upper) else self.upper,
+            "reach": self.reach,
+        }
+
+
+@dataclass(frozen=True)
+class Check:
+    """A measured error beside the computed one."""
+
+    n: int
+    computed: float
+    measured: float
+
+    @property
+    def ratio(self) -> float:
+        """Computed over measured."""
+        return self.computed / self.measured
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """The learning curve of one model, in mean squared errors of an entry."""
+
+    theory: Theory
+    model: str
+    examples: int
+    level: float = 0.0  # relative deviation of the examples' mean energy
+    rehearsal: Checks | None = None  # errors on the examples themselves
+    pilot: Curve | None = None
+    notes: tuple[str, ...] = ()
+    valid_from: float = 1.0  # N below which the theory is a rough guide: not held against it
+    valid_to: float = math.inf  # N beyond which the theory has no meaning, as without noise
+    belief: Belief = BELIEF
+
+    # --- What it says ----------------------------------------------------------------------------
+
+    @property
+    def floor(self) -> float:
+        """The error that no data removes, according to the theory."""
+        return self.theory.floor
+
+    @property
+    def parameters(self) -> int | None:
+        """Weights of the layer."""
+        return self.theory.parameters
+
+    def effective(self, n: float) -> float:
+        """How many of them N samples determine."""
+        return self.theory.effective(n)
+
+    def computed(self, n: ArrayLike) -> Array:
+        """(M,) the theory's errors alone."""
+        return self.theory.errors(checked_sizes(n))
+
+    def errors(self, n: ArrayLike) -> Array:
+        """(M,) the error to expect at each N: as likely too large as too small."""
+        return self.quantile(n, 0.5)
+
+    def band(self, n: ArrayLike) -> tuple[Array, Array]:
+        """(M,) the ends of the 90% band."""
+        return self.quantile(n, TAIL), self.quantile(n, 1 - TAIL)
+
+    def quantile(self, n: ArrayLike, p: float) -> Array:
+        """(M,) the error at each N that is undercut with probability p."""
+        sizes = checked_sizes(n)
+        weights, means, deviations = self._misfit.moments(sizes)
+        base = np.log(self.computed(sizes))
+        low = base + (means - 9 * deviations).min(axis=0)
+        high = base + (means + 9 * deviations).max(axis=0)
+        if self._fitted is not None:
+            ends = np.log([self._fitted.quantile(sizes, q) for q in (1e-4, 1 - 1e-4)])
+            low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            found = weights @ ndtr((middle - base - means) / deviations)
+            under = self._mixed(found, middle, sizes) < p
+            low, high = np.where(under, middle, low), np.where(under, high, middle)
+        return np.asarray(np.exp(0.5 * (low + high)))
+
+    def probability(self, n: ArrayLike, target: float) -> Array:
+        """(M,) the probability that the error at each N is at most the target."""
+        sizes, goal = checked_sizes(n), math.log(_goal(target))
+        found = np.minimum(self._under(np.full(len(sizes), goal), sizes), 1.0)
+        if math.isinf(self.valid_to):
+            return found
+        # Beyond, the theory's fall may come or not; what was met before stays met.
+        held = self._under(np.array([goal]), np.array([self.valid_to]))[0]
+        least, most = held, 1.0 if self._fitted is not None else max(held, 0.5)
+        return np.where(sizes > self.valid_to, np.clip(found, least, most), found)
+
+    def samples(self, target: float) -> PredictedSize:
+        """How many samples a target asks for."""
+        goal = _goal(target)
+        doublings = math.log2(LARGEST_N / _START)
+        grid = np.unique(
+            np.round(_START * 2 ** np.linspace(0, doublings, 1 + int(_PER_DOUBLING * doublings)))
+        )
+        chances = np.maximum.accumulate(self.probability(grid, goal))
+        reach = float(chances[-1])
+
+        def by(p: float) -> float:
+            return _first(lambda n: self.probability(n, goal), grid, chances, p)
+
+        if reach < LEAST_REACH:
+            return PredictedSize(goal, None, math.inf, math.inf, reach)
+        upper = by(1 - TAIL) if reach > 1 - TAIL else math.inf
+        middle = by(min(0.5, MIDDLE * reach))
+        return PredictedSize(goal, int(middle), by(TAIL), upper, reach)
+
+    # --- What it rests on ------------------------------------------------------------------------
+
+    def with_pilot(self, pilot: Curve) -> "Prediction":
+        """The same, held against measured errors."""
+        if pilot.unit.name != "error":
+            raise KoriskError(
+                f"a prediction is of mean squared errors, and the pilot is in {pilot.unit.name}; "
+                "give the pilot's mean squared errors"
+            )
+        return replace(self, pilot=pilot)
+
+    @cached_property
+    def _misfit(self) -> Misfit:
+        return self._misfit_of(_LEAST_NOISE)
+
+    def _misfit_of(self, least_noise: float) -> Misfit:
+        rehearsal = no_checks() if self.rehearsal is None else self._over(self.rehearsal)
+        measured = no_checks()
+        if self._within is not None:
+            measured = self._over(_checks_of(self._within, least_noise))
+        return Misfit(rehearsal, measured, self.level, self.belief)
+
+    def _over(self, found: Checks) -> Checks:
+        """Logarithms over the computed curve, where that has a meaning."""
+        kept = (found.n >= self.valid_from) & (found.n <= self.valid_to)
+        n = found.n[kept]
+        base = np.log(self.computed(n)) if len(n) else np.zeros(0)
+        return Checks(n, found.log_error[kept] - base, found.variance[kept])
+
+    @cached_property
+    def _within(self) -> Curve | None:
+        """The part of the pilot of which the theory speaks."""
+        if self.pilot is None:
+            return None
+        kept = (self.pilot.n >= self.valid_from) & (self.pilot.n <= self.valid_to)
+        if not kept.any():
+            return None
+        seeds = [seed for seed, there in zip(self.pilot.seed, kept, strict=True) if there]
+        return Curve(self.pilot.n[kept], self.pilot.error[kept], seeds)
+
+    @cached_property
+    def _fitted(self) -> Posterior | None:
+        """Curves fitted to the pilot alone, which have a say by how well each side explains it."""
+        if self.pilot is None or len(self.pilot.sizes) < _FIT_SIZES:
+            return None
+        return posterior(self.pilot)
+
+    @cached_property
+    def _beyond(self) -> Posterior:
+        """Curves fitted to the pilot and to what the theory adds, as far as that has a meaning."""
+        assert self.pilot is not None
+        more = self.pilot.sizes[-1] * 2.0 ** np.arange(1, 40)
+        more = np.floor(more[more <= self.valid_to])
+        if not len(more):
+            return posterior(self.pilot)
+        levels = (TAIL, 0.25, 0.5, 0.75, 1 - TAIL)
+        errors = np.concatenate([self.quantile(more, p) for p in levels])
+        labels = [f"computed {p}" for p in levels for _ in more]
+        added = Curve(
+            np.tile(more, len(levels)), errors, labels, self.pilot.model, self.pilot.metric
+        )
+        return posterior(self.pilot.merged(added))
+
+    @cached_property
+    def trust(self) -> float:
+        """The weight of the theory against curves fitted to the pilot; one without a pilot."""
+        within = self._within
+        if self._fitted is None or within is None or len(within.sizes) < _FIT_SIZES:
+            return 1.0
+        # A theory is not refuted by a pilot that knows its errors better than to one per cent.
+        misfit = self._misfit_of(_TELLING)
+        rival = posterior(within, _RIVAL)
+        constants = 0.5 * (len(misfit.real) - 1) * math.log(2 * math.pi)
+        # A fitted curve's level may be anything, where the theory names it.
+        odds = misfit.evidence - (rival.evidence - constants - math.log(_LEVEL))
+        prior = math.log(_BELIEVED / (1 - _BELIEVED))
+        return float(1 / (1 + math.exp(-np.clip(odds + prior, -700, 700))))
+
+    def _under(self, log_error: Array, n: Array) -> Array:
+        found = self._misfit.under(log_error - np.log(self.computed(n)), n)
+        return self._mixed(found, log_error, n)
+
+    def _mixed(self, found: Array, log_error: Array, n: Array) -> Array:
+        """The theory's probabilities, and those of curves fitted to the pilot by their weight."""
+        if self._fitted is None:
+            return found
+        errors = np.exp(log_error)[None]
+        near = self.trust * found + (1 - self.trust) * self._fitted.cumulative(n, errors)[0]
+        if (n <= self.valid_to).all():
+            return np.asarray(near)
+        far = self._beyond.cumulative(n, errors)[0]
+        return np.asarray(np.where(n <= self.valid_to, near, far))
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The pilot's mean errors beside the computed ones."""
+        if self.pilot is None:
+            return ()
+        sizes, means = self.pilot.sizes, self.pilot.means
+        computed = self.computed(sizes)
+        rows = zip(sizes.tolist(), computed.tolist(), means.tolist(), strict=True)
+        return tuple(Check(n, made, found) for n, made, found in rows)
+
+    def explain(self, target: float | None = None) -> str:
+        """The prediction in plain words."""
+        from korisk.curves.prediction_words import explain
+
+        return explain(self, target)
+
+    @property
+    def doubted(self) -> bool:
+        """Whether the pilot speaks against the theory."""
+        return self.trust < _DOUBTED
+
+
+def _checks_of(pilot: Curve, least_noise: float) -> Checks:
+    variance = relative_variance(pilot)
+    if variance is None:
+        variance = np.full(len(pilot.sizes), _ONE_SEED**2)
+    sizes, logs = pilot.sizes.astype(float), np.log(pilot.means)
+    variance = np.maximum(variance, least_noise**2)
+    if len(sizes) <= MOST_SIZES:
+        return Checks(sizes, logs, variance)
+    # As the curves that are fitted to it see the pilot, so that the two can be compared.
+    doublings, logs, variance = thinned(np.log2(sizes[-1] / sizes), logs, variance)
+    return Checks(sizes[-1] * 2.0**-doublings, logs, variance)
+
+
+def _goal(target: float) -> float:
+    return real("target", target, above=0, remedy="give the mean squared error to reach")
+
+
+def _first(chance: Callable[[Array], Array], grid: Array, chances: Array, p: float) -> float:
+    """The smallest N with that probability, between the points of a grid."""
+    reached = chances >= p
+    if not reached.any():
+        return math.inf
+    at = int(np.argmax(reached))
+    if at == 0:
+        return float(grid[0])
+    low, high = int(grid[at - 1]), int(grid[at])
+    while high - low > 1:
+        middle = (low + high) // 2
+        if chance(np.array([float(middle)]))[0] >= p:
+            high = middle
+        else:
+            low = middle
+    return float(high)

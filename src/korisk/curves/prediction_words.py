@@ -1,0 +1,108 @@
+"""Predictions in plain words."""
+
+import math
+
+from korisk.curves.prediction import LARGEST_N, PredictedSize, Prediction
+from korisk.curves.prediction_pair import FIT_SIZES, PredictedPair, last_shown
+from korisk.curves.words import chance, count, times, value
+
+_AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree
+_FIRST = 2  # the smallest N that a prediction names
+
+
+def explain(prediction: Prediction, target: float | None = None) -> str:
+    """What to expect, or what a target asks for; then how sure it is, and what is odd."""
+    said = [outlook(prediction)] if target is None else [size_words(prediction, target)]
+    return " ".join([*said, *trust_words(prediction), *prediction.notes])
+
+
+def outlook(prediction: Prediction) -> str:
+    """The error at as many samples as there were examples, and where the curve levels off."""
+    n = max(prediction.examples, _FIRST)
+    error = float(prediction.errors([n])[0])
+    lower, upper = (float(end[0]) for end in prediction.band([n]))
+    return (
+        f"{prediction.model} is expected to err by {value(error)} at N = {n:,} (90%: "
+        f"{value(lower)} to {value(upper)}); its theory levels off at {value(prediction.floor)}."
+    )
+
+
+def size_words(prediction: Prediction, target: float) -> str:
+    """What a target asks for, in a sentence."""
+    return _size(prediction.model, prediction.floor, prediction.samples(target))
+
+
+def _size(model: str, floor: float, found: PredictedSize) -> str:
+    goal = value(found.target)
+    if found.samples is None:
+        levels = f"; its theory levels off at {value(floor)}" if floor > 0 else ""
+        return (
+            f"{model} does not reach {goal} by N = {LARGEST_N:,}, as far as can be told: the "
+            f"chance is {chance(found.reach)}{levels}."
+        )
+    if found.upper <= _FIRST:
+        return f"{model} meets {goal} from the first samples on."
+    if math.isfinite(found.upper):
+        return (
+            f"{model} needs about {count(found.samples)} samples for {goal} (90%: "
+            f"{count(found.lower)} to {count(found.upper)})."
+        )
+    return (
+        f"{model} needs about {count(found.samples)} samples for {goal} if it gets there, of which "
+        f"the chance is {chance(found.reach)} (90%: from {count(found.lower)}, no upper end)."
+    )
+
+
+def trust_words(prediction: Prediction) -> list[str]:
+    """What a pilot says of the theory; nothing without a pilot."""
+    if not prediction.checks:
+        return []
+    off = max(prediction.checks, key=lambda check: abs(math.log(check.ratio)))
+    where = (
+        f"at N = {off.n:,} the pilot measured {value(off.measured)} where {value(off.computed)} "
+        "was computed"
+    )
+    factor = max(off.ratio, 1 / off.ratio)
+    weight = chance(prediction.trust)
+    if prediction.doubted and factor <= _AGREES:
+        return [
+            f"The theory of {prediction.model} is close to the pilot ({where}), but curves fitted "
+            f"to the pilot explain it better; the theory keeps a weight of {weight}."
+        ]
+    if prediction.doubted:
+        return [
+            f"The pilot speaks against the theory of {prediction.model}, which keeps a weight of "
+            f"{weight}: {where}. The prediction rests on curves fitted to the pilot instead."
+        ]
+    if len(prediction.checks) < FIT_SIZES:
+        return [
+            f"{where[0].upper()}{where[1:]}. With fewer than {FIT_SIZES} sizes a pilot moves the "
+            "level of the curve, and cannot tell whether its shape is right."
+        ]
+    sizes = f"N = {prediction.checks[0].n:,} to {prediction.checks[-1].n:,}"
+    if factor <= _AGREES:
+        words = f"The pilot agrees with the theory of {prediction.model} at {sizes}"
+    else:
+        words = f"The pilot is off the theory of {prediction.model} by up to {times(factor)} times"
+    return [
+        f"{words} ({where}); the theory has a weight of {weight} against curves "
+        "fitted to the pilot."
+    ]
+
+
+def crossover_words(pair: PredictedPair) -> str:
+    """Where the curves cross, or which one is ahead."""
+    found = pair.crossover
+    if found is not None:
+        ends = f"{found.lower:,.0f} to {count(found.upper)}"
+        return f"{found.better_after} becomes the better one at N = {found.n:,} (90%: {ends})."
+    last = last_shown(pair.known)
+    if pair.ahead is not None:
+        words = f"{pair.ahead} is the better one at N = {last:,}, and the curves do not clearly"
+        return f"{words} cross before or after."
+    if pair.limit < last:
+        return (
+            f"Beyond N = {pair.limit:,.0f} a computed curve is the best case, so that nobody can "
+            f"tell which one is the better at N = {last:,}."
+        )
+    return f"The curves are too close to tell which one is the better at N = {last:,}."

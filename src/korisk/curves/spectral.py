@@ -1,0 +1,184 @@
+"""The learning curve of a dense linear layer, computed from second moments without training it.
+
+Inputs x have the second moment C with eigenpairs (lambda_i, u_i); the best linear map M* of x to
+the target y explains v_i of the target's energy along u_i, and leaves r whatever the data. Ridge
+regression on N samples acts like a filter L_i = lambda_i / (lambda_i + kappa) on these directions,
+with a threshold kappa that the penalty sets and that N keeps from falling. Its expected error is
+
+    E(N) = (sum_i (1 - L_i)^2 v_i + r) / (1 - sum_i L_i^2 / N_eff),
+
+at the kappa that is best. For images of one brightness N_eff is N. For x = s z with a brightness s
+of its own for every image, samples count by w = s^2 / (1 + s^2 t), where t is such that the mean of
+s^2 t / (1 + s^2 t) is sum_i L_i / N, and N_eff = (sum w)^2 / sum w^2. docs/predict.md derives it.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from korisk.errors import KoriskError
+
+Array = NDArray[np.float64]
+
+_PER_DECADE = 32  # thresholds kappa; between two of them an error changes by less than 0.1%
+_ABOVE = 3  # decades above the eigenvalues' sum, where nothing is learned
+_BELOW = 13  # decades below the largest, where everything is
+_ROOM = 1e-9  # of 1 - sum L^2 / N_eff: below that the formula has no meaning
+_BRIGHTNESS = np.logspace(-9, 9, 361)  # t, over which the brightness of samples is averaged
+ROUNDING = 1e-14  # of the target's energy; errors below that are rounding
+_TARGETS = 2**22  # entries of (thresholds, eigenvalues) that are worked on at once
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """What the learning curve of a dense layer depends on."""
+
+    values: Array  # (K,) eigenvalues of the inputs' second moment
+    signal: Array  # (K,) the target's energy that each explains
+    rest: float  # the target's energy that no linear map explains
+    scales: Array  # (images,) squared brightness of example inputs over their mean
+    entries: int  # of a target: errors are means over them
+    counts: Array | None = None  # (K,) how many eigenvalues each stands for; one where it is None
+    parameters: int | None = None  # weights of the layer
+    gain: "Clipping | None" = field(default=None, repr=False)  # what a ReLU behind it takes off
+
+    def __post_init__(self) -> None:
+        for name in ("values", "signal", "scales"):
+            values = np.asarray(getattr(self, name), dtype=float)
+            if not len(values) or not np.isfinite(values).all() or (values < 0).any():
+                raise KoriskError(f"{name} of a spectrum must be finite and >= 0")
+            object.__setattr__(self, name, values)
+        if not self.values.any():
+            raise KoriskError("all inputs are zero; there is nothing to learn from")
+        if not self.scales.any():
+            raise KoriskError("all images are empty; bring images with something on them")
+        object.__setattr__(self, "scales", self.scales / self.scales.mean())
+
+    @property
+    def energy(self) -> float:
+        """The target's whole energy: the error of predicting zero, times the entries."""
+        return float(self.signal.sum()) + self.rest
+
+    @property
+    def floor(self) -> float:
+        """The error of the best linear map, which unlimited data gives."""
+        found = self.rest / self.entries
+        return found if self.gain is None else found * float(self.gain.factor[-1])
+
+    @property
+    def rank(self) -> float:
+        """Directions that inputs have, beyond rounding."""
+        there = self.values > 1e-12 * self.values.max()
+        return float(self._counts[there].sum())
+
+    @cached_property
+    def _counts(self) -> Array:
+        return np.ones(len(self.values)) if self.counts is None else np.asarray(self.counts)
+
+    @cached_property
+    def _filters(self) -> tuple[Array, Array, Array, Array]:
+        """Thresholds from the largest down, and sum L, sum L^2 and the bias at each."""
+        most = np.log10(float(self.values @ self._counts)) + _ABOVE
+        least = np.log10(self.values.max()) - _BELOW
+        number = int(np.ceil((most - least) * _PER_DECADE)) + 1
+        thresholds = np.logspace(most, least, number)
+        sums = np.empty((3, number))
+        step = max(1, _TARGETS // len(self.values))
+        for first in range(0, number, step):
+            part = slice(first, first + step)
+            kept = self.values / (self.values + thresholds[part, None])
+            sums[0, part] = kept @ self._counts
+            sums[1, part] = kept**2 @ self._counts
+            sums[2, part] = (1 - kept) ** 2 @ self.signal + self.rest
+        return thresholds, *sums
+
+    @cached_property
+    def _brightness(self) -> tuple[Array, Array]:
+        """Mean of s^2 t / (1 + s^2 t) and N_eff / N, over `_BRIGHTNESS`."""
+        with np.errstate(over="ignore"):
+            weights = self.scales / (1 + self.scales * _BRIGHTNESS[:, None])
+        used = (weights * _BRIGHTNESS[:, None]).mean(axis=1)
+        return used, weights.mean(axis=1) ** 2 / (weights**2).mean(axis=1)
+
+    def _best(self, n: float) -> tuple[float, float]:
+        """The smallest error at N, and at which place among the thresholds it is."""
+        dimension, used = self._filters[1], self._brightness[0]
+        # Smaller thresholds ask for a penalty below zero; without any it is the last one.
+        last = float(np.interp(n * used[-1], dimension, np.arange(len(dimension))))
+        places = np.append(np.arange(np.floor(last) + 1), last)
+        _, _, room, bias = self._at(n, places)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = np.where(room > _ROOM, bias / room, np.inf)
+        best = int(np.argmin(errors))
+        return max(float(errors[best]), ROUNDING * self.energy), float(places[best])
+
+    def _at(self, n: float, places: Array) -> tuple[Array, Array, Array, Array]:
+        """sum L, N_eff, 1 - sum L^2 / N_eff and the bias at thresholds and between them."""
+        grid = np.arange(len(self._filters[0]))
+        dimension, squared, bias = (np.interp(places, grid, each) for each in self._filters[1:])
+        effective = n * np.interp(dimension / n, *self._brightness)
+        return dimension, effective, 1 - squared / effective, bias
+
+    def errors(self, n: ArrayLike) -> Array:
+        """(M,) the mean squared error of an entry after N samples, at the best penalty."""
+        sizes = checked_sizes(n)
+        found = np.array([self._best(float(each))[0] for each in sizes]) / self.entries
+        return found if self.gain is None else found * self.gain.at(sizes)
+
+    def effective(self, n: float) -> float:
+        """sum_i L_i at N: how many of the inputs' directions N samples determine."""
+        size = float(checked_sizes([n])[0])
+        return float(self._at(size, np.array([self._best(size)[1]]))[0][0])
+
+    def filter(self, n: float) -> tuple[float, float, float]:
+        """The threshold at N, N_eff, and 1 - sum L^2 / N_eff."""
+        place = np.array([self._best(n)[1]])
+        _, effective, room, _ = self._at(n, place)
+        logs = np.log(self._filters[0])
+        threshold = np.exp(np.interp(place, np.arange(len(logs)), logs))
+        return float(threshold[0]), float(effective[0]), float(room[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Clipping:
+    """By which factor a ReLU behind the layer changes the error, at some N."""
+
+    n: Array  # (J,) ascending
+    factor: Array  # (J,)
+
+    def at(self, n: Array) -> Array:
+        """(M,) the factor at each N, between those that were computed."""
+        return np.asarray(np.interp(np.log(n), np.log(self.n), self.factor))
+
+
+def checked_sizes(n: ArrayLike) -> Array:
+    """(M,) numbers of samples; at least one each."""
+    sizes = np.atleast_1d(np.asarray(n, dtype=float))
+    if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 1).all()):
+        raise KoriskError("n must be numbers of training samples, 1 or more; check them")
+    return sizes
+
+
+def spectrum(
+    second: Array,
+    cross: Array,
+    energy: float,
+    *,
+    scales: Array,
+    parameters: int | None = None,
+) -> tuple[Spectrum, Array]:
+    """The spectrum of a dense layer, and the inputs' eigenvectors in columns.
+
+    `second` is E[x x^T] of the inputs with their noise, (inputs, inputs), `cross` E[y x^T],
+    (outputs, inputs), `energy` E|y|^2. Directions below rounding explain nothing.
+    """
+    values, vectors = np.linalg.eigh(second)
+    values = np.maximum(values, 0.0)
+    there = values > 1e-13 * values[-1]
+    explained = np.square(cross @ vectors).sum(axis=0)
+    signal = np.where(there, explained / np.where(there, values, 1.0), 0.0)
+    rest = max(energy - float(signal.sum()), 0.0)
+    made = Spectrum(values, signal, rest, scales, len(cross), parameters=parameters)
+    return made, vectors

@@ -1,0 +1,210 @@
+"""The learning curve of weights in front of known operators, computed before anything is fitted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from korisk.errors import KoriskError, shown
+
+Array = NDArray[np.float64]
+
+# Lambdas that are tried, over N times the mean eigenvalue: none, and half decades and finer.
+_LAMBDAS = np.concatenate([[0.0], np.logspace(-10, 5, 181)])
+# Of the rows that N examples bring: with more parameters than that, no lambda below is tried.
+_MOST_USED = 0.98
+_TRUSTED = 0.5  # of the rows: beyond that the parameters are too many for the examples
+_LARGEST_LOOKED_AT = 2**24
+
+
+class Measure(NamedTuple):
+    """Weights on values: a sum of f over a spectrum is `weights @ f(values)`."""
+
+    values: Array
+    weights: Array
+
+    def kernel(self, shifts: Array, power: int) -> Array:
+        """The sum of weights / (value + shift)^power, for each shift."""
+        # Row by row: a spectrum of thousands times all shifts need not lie in memory.
+        return np.array([self.weights @ (self.values + shift) ** -power for shift in shifts])
+
+
+class Spread(NamedTuple):
+    """Standard deviations of logarithms, from how much the examples differ."""
+
+    floor: float
+    slope: float
+
+
+class _Path(NamedTuple):
+    """What the errors are made of, for each lambda."""
+
+    bias: Array
+    variance: Array  # of one example
+    freedom: Array  # the trace of G (G + kappa)^-1
+    squared: Array  # the trace of its square
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Structured:
+    """The expected error of w in B (w ∘ x), fitted to N examples by ridge regression.
+
+    All measures live on the spectrum of G = E[D B^T B D] with D = diag(x), the mean normal matrix.
+    `spectrum` counts its eigenvalues, `pull` has the squared gradient at the weights that the fit
+    shrinks towards, and `noise` the mean squared gradient of one example at the best weights.
+    `leverages` are those of an example at the limit of many: the eigenvalues of B D G^-1 D B^T.
+
+    Notes
+    -----
+    With w* the best weights, g_k the gradient of example k there, Omega = E[g g^T], d the way from
+    w* to where the fit shrinks and M = (N G + lambda)^-1, the fit is off by about
+    M (lambda d - sum_k g_k), so that the error exceeds the floor by
+
+        lambda^2 d^T M G M d + N tr(M G M Omega),
+
+    and without lambda by tr(G^-1 Omega) / N. The errors are at the best lambda, 0 and infinity
+    among them. Examples that are few make a normal matrix that is not N G. An example counts as r
+    equal rows, r = (sum of e)^2 / sum of e^2 over its leverages e, each held back to e / (1 + e /
+    N) by the others; N r rows and a ridge act as a larger ridge N kappa with
+    lambda = N kappa (1 - df / (N r)), df = tr G (G + kappa)^-1, and the excess is divided by
+    1 - tr (G (G + kappa)^-1)^2 / (N r). The G of the n examples is one of those matrices, too:
+    the same relations at N = n lead from its resolvent to that of G.
+    """
+
+    spectrum: Measure
+    pull: Measure
+    noise: Measure
+    leverages: Measure | None  # without them examples count as many rows
+    share: float  # of a change's square that the ReLU passes; 1 without it
+    floor: float  # mean squared errors per entry of a target, as all below
+    start: float  # of what the fit shrinks towards
+    analytic: float  # of the analytic weights, untrained
+    entries: int  # of a target
+    parameters: int
+    examples: int  # that everything was estimated from
+    spread: Spread
+
+    def __repr__(self) -> str:
+        return (
+            f"Structured(floor={self.floor:.4g}, slope={self.slope:.4g}, "
+            f"analytic={self.analytic:.4g}, parameters={self.parameters}, "
+            f"examples={self.examples})"
+        )
+
+    @property
+    def slope(self) -> float:
+        """tr(G^-1 Omega) per entry: N times the excess over the floor, for N large, no lambda."""
+        return self.share * float(np.sum(self.noise.weights / self.noise.values)) / self.entries
+
+    def errors(self, n: ArrayLike) -> Array:
+        """The expected error at each N, for the best lambda; the floor where N is infinite."""
+        sizes = _sizes(n)
+        found = [self._best(size)[0] for size in sizes.ravel()]
+        return np.array(found, dtype=float).reshape(sizes.shape)
+
+    def effective(self, n: float) -> float:
+        """The effective number of parameters at N: tr N G (N G + lambda)^-1 at the best lambda."""
+        at = self._best(_size(n))[1]
+        return 0.0 if at is None else float(self._path.freedom[at])
+
+    @cached_property
+    def holds_from(self) -> int:
+        """The smallest N from which on the parameters in use are half of what the examples carry.
+
+        Below it the errors are an extrapolation of a theory for many examples.
+        """
+        last = 0
+        size = 1
+        while size <= _LARGEST_LOOKED_AT:
+            if self._crowding(size) > _TRUSTED:
+                last = size
+            elif last:
+                break
+            elif size >= self.parameters:
+                return 1
+            size *= 2
+        return self._first_held(last, 2 * last) if last else 1
+
+    def _first_held(self, low: int, high: int) -> int:
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._crowding(middle) > _TRUSTED else (low, middle)
+        return high
+
+    def _crowding(self, n: float) -> float:
+        at = self._best(n)[1]
+        rows = self._rows(n)
+        return 0.0 if at is None or math.isinf(rows) else float(self._path.squared[at]) / rows
+
+    def _best(self, n: float) -> tuple[float, int | None]:
+        """The error at the best lambda, and which one that is; None where it is infinite."""
+        if not self.spectrum.weights.size:  # no weight changes anything
+            return self.start, None
+        path, rows = self._path, self._rows(n)
+        used = path.freedom < _MOST_USED * rows
+        room = np.where(used, 1 - path.squared / rows, 1.0)
+        excess = np.where(used, (path.bias + path.variance / n) / room, math.inf)
+        at = int(np.argmin(excess))
+        error = self.floor + self.share * float(excess[at]) / self.entries
+        return (error, at) if error < self.start else (self.start, None)
+
+    def _rows(self, n: float) -> float:
+        """N r: how many equal and independent rows N examples are worth."""
+        if self.leverages is None:
+            return math.inf
+        held = self.leverages.values / (1 + self.leverages.values / n)
+        first, second = (float(self.leverages.weights @ held**power) for power in (1, 2))
+        return n * first**2 / second
+
+    @cached_property
+    def _path(self) -> _Path:
+        """Bias and variance at every lambda, of G, from the G of the examples."""
+        n, rows = self.examples, self._rows(self.examples)
+        total = float(self.spectrum.weights.sum())
+        shifts = _LAMBDAS * float(self.spectrum.weights @ self.spectrum.values) / total
+        freedom = total - shifts * self.spectrum.kernel(shifts, 1)
+        # tr(L - L^2) of the examples, which is also what df loses for a relative change of lambda.
+        lost = shifts * (self.spectrum.kernel(shifts, 1) - shifts * self.spectrum.kernel(shifts, 2))
+        known = np.maximum(1 - freedom / rows, 1 - _MOST_USED)
+        kappas = shifts / known
+        lost = lost / known
+        squared = np.clip((freedom - lost) / np.maximum(1 - lost / rows, 0.02), 0, freedom)
+        slower = np.maximum(1 - squared / rows, 1 - _MOST_USED)  # d lambda / d kappa
+        way = _over_values(self.pull).kernel(shifts, 2)
+        # The gradient of n examples is there also where nothing pulls.
+        by_chance = _over_values(self.noise).kernel(shifts, 2) / n
+        bias = slower * kappas**2 * np.maximum(way - by_chance, 0.0)
+        variance = _times_values(self.noise).kernel(shifts, 2)
+        return _Path(bias, variance, freedom, squared)
+
+
+def _over_values(measure: Measure) -> Measure:
+    return Measure(measure.values, measure.weights / measure.values)
+
+
+def _times_values(measure: Measure) -> Measure:
+    return Measure(measure.values, measure.weights * measure.values)
+
+
+def _sizes(n: ArrayLike) -> Array:
+    try:
+        sizes = np.asarray(n, dtype=float)
+    except (TypeError, ValueError):
+        sizes = np.array(math.nan)
+    if not np.all(sizes >= 1):
+        raise KoriskError(
+            f"n must be numbers >= 1, got {shown(n)}; count the training examples of each set"
+        )
+    return sizes
+
+
+def _size(n: float) -> float:
+    sizes = _sizes(n)
+    if sizes.ndim:
+        raise KoriskError(f"n must be one number, got {shown(n)}; ask for each on its own")
+    return float(sizes)

@@ -1,0 +1,213 @@
+"""Computed curves of dense layers against simulated ridge regression, and the laws they keep."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
+
+from korisk.curves.spectral import ROUNDING, Clipping, Spectrum, spectrum
+from korisk.errors import KoriskError
+
+Array = NDArray[np.float64]
+
+DIRECTIONS, OUTPUTS = 40, 4
+EVEN = np.ones(1)
+UNEVEN = np.array([0.03, 0.03, 0.03, 3.91])  # squared brightness, mean one
+SIZES = (6, 25, 40, 60, 160)
+MANY = np.array([1.0, 2, 3, 5, 8, 13, 39, 40, 41, 64, 200, 1e3, 1e4, 1e7])
+
+
+def rotated(seed: int, *, rest: float) -> tuple[Array, Array, float]:
+    """C, M* and r of inputs whose eigenvectors are not the axes."""
+    rng = np.random.default_rng(seed)
+    turn = np.linalg.qr(rng.standard_normal((DIRECTIONS, DIRECTIONS)))[0]
+    second = turn * np.arange(1, DIRECTIONS + 1) ** -1.0 @ turn.T
+    best = rng.standard_normal((OUTPUTS, DIRECTIONS))
+    return second, best, rest
+
+
+def computed(second: Array, best: Array, rest: float, scales: Array = EVEN) -> Spectrum:
+    energy = float(np.trace(best @ second @ best.T)) + rest
+    return spectrum(second, best @ second, energy, scales=scales)[0]
+
+
+def simulated(second: Array, best: Array, rest: float, n: int, scales: Array = EVEN) -> float:
+    """Ridge at the penalty that is best on average, of x = s z and y = M* x + s e."""
+    rng = np.random.default_rng(n)
+    repetitions = 200
+    bright = np.sqrt(rng.choice(scales, (repetitions, n, 1)))
+    factor = np.linalg.cholesky(second)
+    x = bright * rng.standard_normal((repetitions, n, DIRECTIONS)) @ factor.T
+    noise = bright * np.sqrt(rest / OUTPUTS) * rng.standard_normal((repetitions, n, OUTPUTS))
+    values, vectors = np.linalg.eigh(x.mT @ x)
+    right = vectors.mT @ (x.mT @ (x @ best.T + noise))
+    errors = []
+    for penalty in n * np.logspace(-4, 1, 21):
+        off = vectors @ (right / (np.maximum(values, 0) + penalty)[..., None]) - best.T
+        errors.append(np.einsum("rio,ij,rjo->r", off, second, off, optimize=True).mean())
+    return float(min(errors) + rest) / OUTPUTS
+
+
+@pytest.mark.parametrize("rest", [0.5, 4.0])
+@pytest.mark.parametrize("n", SIZES)
+def test_it_is_the_error_of_ridge_at_its_best(n: int, rest: float) -> None:
+    known = rotated(0, rest=rest)
+    assert computed(*known).errors(n)[0] == pytest.approx(simulated(*known, n), rel=0.05)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_images_of_uneven_brightness_count_for_fewer(n: int) -> None:
+    known = rotated(1, rest=0.5)
+    measured = simulated(*known, n, UNEVEN)
+    assert computed(*known, UNEVEN).errors(n)[0] == pytest.approx(measured, rel=0.05)
+    if n > DIRECTIONS:
+        assert computed(*known).errors(n)[0] < 0.9 * measured
+
+
+def direct(made: Spectrum, n: float) -> float:
+    """E(N) with kappa solved from sum L + delta / kappa = N, at the best delta."""
+
+    def error(log_delta: float) -> float:
+        delta = np.exp(log_delta)
+
+        def surplus(log_kappa: float) -> float:
+            kappa = np.exp(log_kappa)
+            return float((made.values / (made.values + kappa)).sum() + delta / kappa - n)
+
+        kappa = np.exp(brentq(surplus, -60, 60))
+        kept = made.values / (made.values + kappa)
+        bias = (1 - kept) ** 2 @ made.signal + made.rest
+        return float(n / (n - (kept**2).sum()) * bias / made.entries)
+
+    found = minimize_scalar(error, bounds=(-18, 12), method="bounded")
+    return min(float(found.fun), *(error(each) for each in np.linspace(-18, 12, 13)))
+
+
+@pytest.mark.parametrize("rest", [1e-4, 0.3])
+def test_it_solves_the_published_equations(rest: float) -> None:
+    made = computed(*rotated(2, rest=rest))
+    for n in (1, 4, 17, 39, 40, 41, 70, 2000):
+        assert made.errors(n)[0] == pytest.approx(direct(made, n), rel=1e-3)
+
+
+def test_a_penalty_below_zero_is_none() -> None:
+    """Many faint directions act as a penalty; one below zero would make up for it."""
+    values, signal = np.repeat([100.0, 1.0], [5, 2000]), np.repeat([1.0, 0.0], [5, 2000])
+    made = Spectrum(values, signal, 1e-3, EVEN, 1)
+    for n in (20, 50, 200):
+        assert made.errors(n)[0] == pytest.approx(direct(made, n), rel=1e-3)
+        assert made.effective(n) == pytest.approx(n, rel=1e-3)
+        assert made.effective(n) <= n
+
+
+def test_equal_brightness_leaves_every_sample_whole() -> None:
+    made = computed(*rotated(3, rest=0.1), np.full(9, 7.0))
+    for n in (2, 30, 500):
+        assert made.filter(n)[1] == pytest.approx(n)
+
+
+@pytest.mark.parametrize("scales", [EVEN, UNEVEN, np.array([0.0, 0.0, 1.0])])
+def test_curves_fall_from_all_the_energy_to_the_rest(scales: Array) -> None:
+    made = computed(*rotated(4, rest=0.1), scales)
+    errors = made.errors(MANY)
+    assert (np.diff(errors) <= 0).all()
+    assert (errors >= made.floor).all()
+    assert (errors <= made.energy / OUTPUTS * (1 + 1e-2)).all()
+    assert errors[-1] == pytest.approx(made.floor, rel=1e-4)
+    assert made.floor == pytest.approx(0.1 / OUTPUTS)
+
+
+def test_one_sample_of_many_equal_directions_teaches_next_to_nothing() -> None:
+    """Also where inputs have thousands of times as many directions as there are samples."""
+    for directions in (300, 2500):
+        made = Spectrum(np.ones(directions), np.ones(directions), 0.0, EVEN, directions)
+        assert made.errors(1)[0] == pytest.approx(1.0, rel=3 / directions)
+    standing_for = replace(made, counts=np.full(directions, 1000.0))
+    assert standing_for.errors([1, 100])[1] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_without_noise_nothing_is_left_but_rounding() -> None:
+    made = computed(*rotated(5, rest=0.0))
+    errors = made.errors([39, 41, 1e7])
+    assert errors[0] > 1e-4
+    assert errors[2] >= ROUNDING * made.energy / OUTPUTS * 0.99
+    assert errors[2] < 1e-9
+
+
+def test_units_do_not_matter() -> None:
+    second, best, rest = rotated(6, rest=0.2)
+    plain = computed(second, best, rest).errors(MANY)
+    for c in (1e-60, 3.0, 1e60):
+        inputs = computed(c**2 * second, best / c, rest)
+        targets = computed(second, c * best, c**2 * rest)
+        assert inputs.errors(MANY) == pytest.approx(plain, rel=1e-4)
+        assert targets.errors(MANY) == pytest.approx(c**2 * plain, rel=1e-9)
+    dark, bright = (computed(second, best, rest, c * UNEVEN).errors(MANY) for c in (1e-12, 1e12))
+    assert dark == pytest.approx(bright)
+
+
+def test_a_counted_eigenvalue_is_as_many_equal_ones() -> None:
+    counted = Spectrum(
+        np.array([4.0, 1.0, 0.1]), np.ones(3), 0.3, UNEVEN, 2, np.array([1.0, 3.0, 2.0])
+    )
+    spread = Spectrum(
+        np.array([4.0, 1, 1, 1, 0.1, 0.1]),
+        np.array([1, 1 / 3, 1 / 3, 1 / 3, 0.5, 0.5]),
+        0.3,
+        UNEVEN,
+        2,
+    )
+    assert counted.errors(MANY) == pytest.approx(spread.errors(MANY))
+    assert counted.effective(5) == pytest.approx(spread.effective(5))
+    assert counted.rank == spread.rank == 6
+
+
+@pytest.mark.parametrize("scales", [EVEN, UNEVEN])
+def test_no_more_is_determined_than_samples_and_directions_allow(scales: Array) -> None:
+    made = computed(*rotated(7, rest=1e-3), scales)
+    found = np.array([made.effective(n) for n in MANY])
+    assert (found > 0).all()
+    assert (found <= np.minimum(MANY, made.rank)).all()
+    assert found[-1] == pytest.approx(DIRECTIONS, rel=1e-3)
+
+
+def test_directions_without_signal_have_no_rank() -> None:
+    second = np.diag([1.0, 1e-9, 0.0, 0.0])
+    best = np.diag([1.0, 1e4, 1.0, 1.0])  # of which a faint direction tells 0.1
+    made, vectors = spectrum(second, best @ second, 5.0, scales=EVEN, parameters=16)
+    assert made.rank == 2
+    assert made.rest == pytest.approx(3.9)  # what the inputs do not show
+    assert made.parameters == 16
+    assert np.abs(vectors.T @ vectors - np.eye(4)).max() < 1e-12
+
+
+def test_a_relu_multiplies_the_curve_and_its_floor() -> None:
+    plain = computed(*rotated(8, rest=0.2))
+    clipped = replace(plain, gain=Clipping(np.array([1.0, 4.0, 16.0]), np.array([0.9, 0.7, 0.5])))
+    ratio = clipped.errors([1, 2, 4, 16, 1e6]) / plain.errors([1, 2, 4, 16, 1e6])
+    assert ratio == pytest.approx([0.9, 0.8, 0.7, 0.5, 0.5])
+    assert clipped.floor == pytest.approx(0.5 * plain.floor)
+
+
+@pytest.mark.parametrize("n", [0, 0.5, -3, float("nan"), float("inf"), [[1, 2]]])
+def test_sizes_are_one_or_more(n: object) -> None:
+    with pytest.raises(KoriskError, match="n must be numbers of training samples"):
+        computed(*rotated(9, rest=0.1)).errors(n)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"values": np.zeros(2)}, "all inputs are zero"),
+        ({"values": np.array([1.0, np.nan])}, "values of a spectrum must be finite"),
+        ({"signal": np.array([1.0, -1.0])}, "signal of a spectrum must be finite and >= 0"),
+        ({"scales": np.zeros(2)}, "all images are empty"),
+        ({"scales": np.zeros(0)}, "scales of a spectrum"),
+    ],
+)
+def test_spectra_of_nothing_are_refused(change: dict[str, Array], words: str) -> None:
+    given = {"values": np.ones(2), "signal": np.ones(2), "scales": EVEN} | change
+    with pytest.raises(KoriskError, match=words):
+        Spectrum(rest=0.0, entries=1, **given)  # type: ignore[arg-type]
