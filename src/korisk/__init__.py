@@ -44,24 +44,32 @@ if TYPE_CHECKING:
     from korisk import studies as studies
     from korisk.curves.next_size import NextSize as NextSize
     from korisk.curves.next_size import next_size as next_size
+    from korisk.curves.prediction import Prediction as Prediction
     from korisk.networks.describe import describe as describe
     from korisk.networks.marks import known as known
     from korisk.networks.marks import learned as learned
+    from korisk.problems.predicting import predict_dense as predict_dense
+    from korisk.problems.predicting import predict_structured as predict_structured
     from korisk.studies.pilot import Pilot as Pilot
     from korisk.studies.pilot import run_pilot as run_pilot
     from korisk.studies.pilot_adapters import pilot_sklearn as pilot_sklearn
     from korisk.studies.pilot_adapters import pilot_torch as pilot_torch
+    from korisk.studies.prediction import predict_study as predict_study
 
 _ROOMS = ("fitting", "networks", "operators", "problems", "studies")
 _NAMES = {
     "NextSize": "curves.next_size",
     "Pilot": "studies.pilot",
+    "Prediction": "curves.prediction",
     "describe": "networks.describe",
     "known": "networks.marks",
     "learned": "networks.marks",
     "next_size": "curves.next_size",
     "pilot_sklearn": "studies.pilot_adapters",
     "pilot_torch": "studies.pilot_adapters",
+    "predict_dense": "problems.predicting",
+    "predict_structured": "problems.predicting",
+    "predict_study": "studies.prediction",
     "run_pilot": "studies.pilot",
 }
 
@@ -102,6 +110,7 @@ __all__ = [
     "OutOfReachError",
     "Pilot",
     "Plan",
+    "Prediction",
     "RiskLine",
     "Savings",
     "TwoFactors",

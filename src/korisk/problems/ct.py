@@ -24,7 +24,8 @@ from korisk.operators.released import (
     released_projector,
 )
 from korisk.operators.tikhonov import Tikhonov
-from korisk.problems.noise import Noise, add_noise
+from korisk.problems.examples import Examples
+from korisk.problems.noise import Noise, add_noise, noise_variance
 from korisk.problems.phantoms import (
     Ellipses,
     random_ellipses,
@@ -51,6 +52,7 @@ POPULATIONS: tuple[Population, ...] = ("ellipses", "released", "released-surroga
 _SURROGATE_SIDES = (8, 16, 32)
 _SURROGATE_MU = 0.1
 _SURROGATE_POOLS = {"train": 128, "validation": 32, "test": 128}
+_EXAMPLE_SEEDS = 2**31  # from here on released generators, of 32 bits, draw examples
 _BATCH = 2**24  # pixels that are projected at once
 
 
@@ -211,6 +213,26 @@ class CtProblem(Problem):
             targets = images.to(projector.dtype)
             pairs.append(_pairs(targets, self.scanner, projector, self.noise, key, name))
         return Pools(*pairs)
+
+    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
+        """Images of the source, or of the released population, behind the scanner."""
+        projector = self.scanner.projector(checked_device(device))
+        if self.population == "ellipses":
+            drawn = self.source.examples(
+                self.scanner.side, seed=seed, count=count, device=projector.device
+            )
+        else:
+            number = min(
+                count, _SURROGATE_POOLS["train"] if "surrogate" in self.population else count
+            )
+            counts = {"train": number, "validation": 0, "test": 0}
+            phantoms = _phantoms(self.population, seed + _EXAMPLE_SEEDS, counts, 1, 4)["train"]
+            drawn = phantoms.images(self.scanner.side, device=projector.device)
+        images = drawn.to(projector.dtype)
+        pairs = _pairs(images, self.scanner, projector, self.noise, seed, "examples")
+        width = self.scanner.geometry.image_size[1]
+        variance = noise_variance(projector(images), self.noise, width=width)
+        return Examples(images, projector, None, pairs.inputs, images, variance)
 
 
 def draw_pools(

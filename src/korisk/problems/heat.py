@@ -10,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError
+from korisk.operators.diagonal import Diagonal
 from korisk.operators.diffusion import Diffusion
 from korisk.operators.linear import checked_device
+from korisk.problems.examples import Examples
 from korisk.problems.phantoms import stream_key
 from korisk.problems.problem import (
     TEST_SEED,
@@ -98,6 +100,16 @@ class HeatProblem(Problem):
         """One over the gains, and the flow with the true viscosity."""
         flow = self.flow(self.viscosity, device)
         return Truth(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
+
+    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
+        """Fields at time zero, what sensors show of them, and the fields at time t."""
+        flow = self.flow(self.viscosity, device)
+        gains = torch.from_numpy(self.gains).to(flow.device)
+        key = stream_key(seed, "example fields")
+        start, noise = (torch.from_numpy(part).to(flow.device) for part in self._fields(key, count))
+        variance = (self.noise * gains) ** 2
+        sensors = Diagonal(gains, name="sensors")
+        return Examples(start, sensors, flow, gains * (start + noise), flow(start), variance)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """What sensors show, and the field at time t."""

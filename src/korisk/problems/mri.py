@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from korisk.errors import KoriskError
 from korisk.operators.fourier import Fourier
 from korisk.operators.linear import checked_device
-from korisk.problems.noise import Gaussian, add_noise
+from korisk.problems.examples import Examples
+from korisk.problems.noise import Gaussian, add_noise, noise_variance
 from korisk.problems.problem import (
     TEST_SEED,
     Counts,
@@ -87,6 +88,21 @@ class MriProblem(Problem):
         inverse = self.operator(device).T
         ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
         return Reconstruction(ones, (inverse,))
+
+    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
+        """Images of the source, and their samples of k-space."""
+        operator = self.operator(device)
+        drawn = self.source.examples(self.side, seed=seed, count=count, device=operator.device)
+        images = drawn.to(operator.dtype)
+        clean = operator(images)
+        samples, variance = clean.clone(), torch.zeros_like(clean[0])
+        taken = operator.mask[0]
+        if self.noise is not None:
+            samples[:, :, taken] = add_noise(
+                clean[:, :, taken], self.noise, width=1.0, seed=seed, stream="examples noise"
+            )
+            variance[:, taken] = noise_variance(clean[:, :, taken], self.noise, width=1.0)
+        return Examples(images, operator, None, samples, images, variance)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Samples of k-space and the images they are of."""

@@ -67,6 +67,17 @@ class Poisson:
 Noise: TypeAlias = Gaussian | Poisson
 
 
+def noise_variance(sinograms: Tensor, noise: Noise | None, *, width: float) -> Tensor:
+    """(...) the variance at each entry of a sinogram, averaged over (count, ...) clean ones."""
+    if noise is None:
+        return torch.zeros_like(sinograms[0])
+    if isinstance(noise, Gaussian):
+        return torch.full_like(sinograms[0], noise.level**2 * float(sinograms.square().mean()))
+    # A logarithm of counts varies by one over their mean.
+    scale = noise.attenuation / width
+    return (scale * sinograms.double()).exp().mean(0).to(sinograms) / (noise.photons * scale**2)
+
+
 def add_noise(
     sinograms: Tensor, noise: Noise, *, width: float, seed: int, stream: str, first: int = 0
 ) -> Tensor:

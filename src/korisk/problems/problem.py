@@ -9,7 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from korisk.errors import KoriskError
 from korisk.operators.linear import LinearOperator
+from korisk.problems.examples import Examples
 
 TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
 POOLS = ("train", "validation", "test")
@@ -69,6 +71,13 @@ class Problem(ABC):
     @abstractmethod
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """The pools, of as many samples each as `counts` says by their names."""
+
+    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
+        """A handful of samples with the operator they come from, where that is linear."""
+        raise KoriskError(
+            f"{type(self).__name__} is not linear in its images, and curves before training are of "
+            "linear layers behind linear operators; run a pilot instead"
+        )
 
     def truth(self, device: Device = None) -> Truth | None:
         """The true layers; None where nobody knows them, as behind a scanner."""

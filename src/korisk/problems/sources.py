@@ -28,6 +28,10 @@ class ImageSource(ABC):
     ) -> dict[str, Tensor]:
         """(count, side, side) in float64 for each pool, by the pool's name."""
 
+    @abstractmethod
+    def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
+        """`count` images, (count, side, side) in float64; all there are where those are fewer."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EllipseSource(ImageSource):
@@ -50,6 +54,13 @@ class EllipseSource(ImageSource):
             ).images(side, device=device, dtype=torch.float64)
             for name, number in counts.items()
         }
+
+    def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
+        """Phantoms that are in none of the pools."""
+        drawn = random_ellipses(
+            count, seed=seed, stream="examples", fewest=self.fewest, most=self.most
+        )
+        return drawn.images(side, device=device, dtype=torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,16 +92,28 @@ class FileSource(ImageSource):
         """Images of the patients that the seed puts into each pool."""
         from korisk.problems.images import image_pools, relative
 
+        images = self._checked(side)
+        train, validation, test = (counts[name] for name in POOLS)
+        chosen = image_pools(images, seed=seed, train=train, validation=validation, test=test)
+        values = torch.from_numpy(relative(images)).double()
+        return {name: values[getattr(chosen, name)].to(device) for name in counts}
+
+    def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
+        """Images drawn without regard to pools: nothing is trained on them, or judged by them."""
+        from korisk.problems.images import relative
+
+        values = torch.from_numpy(relative(self._checked(side))).double()
+        chosen = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
+        return values[chosen[:count]].to(device)
+
+    def _checked(self, side: int) -> ImageSet:
         images = self.read(side)
         if self.fingerprint is not None and images.fingerprint != self.fingerprint:
             raise KoriskError(
                 f"{self.path}: the images are not those that the study was begun with; bring them "
                 "back, or begin another study"
             )
-        train, validation, test = (counts[name] for name in POOLS)
-        chosen = image_pools(images, seed=seed, train=train, validation=validation, test=test)
-        values = torch.from_numpy(relative(images)).double()
-        return {name: values[getattr(chosen, name)].to(device) for name in counts}
+        return images
 
 
 @lru_cache(maxsize=2)
