@@ -18,6 +18,7 @@ from korisk.cli.export import export
 from korisk.cli.footprint import footprint
 from korisk.cli.operators import operators
 from korisk.cli.plan import plan
+from korisk.cli.predict import predict
 from korisk.cli.published import published
 from korisk.cli.report import report
 from korisk.cli.reproduce import reproduce
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.command()(plan)
 app.command()(compare)
+app.command()(predict)
 app.command()(bound)
 app.command()(footprint)
 app.command()(operators)
@@ -51,6 +53,9 @@ app.command()(export)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+_NO_MEMORY = ("allocate memory", "not enough memory", "out of memory")
 
 
 def _show_version(asked: bool) -> None:
@@ -94,7 +99,8 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{message.rstrip('.')}; see korisk --help", 2)
     except (MemoryError, RuntimeError) as error:
         # PyTorch says with a plain RuntimeError that it could not allocate.
-        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+        said = str(error)
+        if not isinstance(error, MemoryError) and not any(words in said for words in _NO_MEMORY):
             raise
         what = (str(error).splitlines() or ["it ran out"])[0]
         return _fail(f"there is not enough memory: {what}; ask for less", 2)

@@ -23,6 +23,7 @@ from korisk.report.page import (
 )
 from korisk.report.page_data import Watch, groups_data
 from korisk.report.picture_data import framed
+from korisk.report.prediction_section import prediction_section
 from korisk.report.study_figures import STILL, THEOREM, study_figures
 from korisk.report.table_text import html as table_html
 from korisk.report.tables import ReportTable, study_tables
@@ -53,14 +54,15 @@ def study_page(
     watch("tables")
     theorem, tables = _tables(contents)
     theorems = theorems_of(contents)
-    sections = [_theorem(theorems, drawn + theorem), figures, tables, _how(contents)]
+    predicted, unseen = prediction_section(contents, watch)
+    sections = [predicted, _theorem(theorems, drawn + theorem), figures, tables, _how(contents)]
     page = Page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
         data={"groups": data, "pictures": []},
         answers=[(group.name, _answer(group)) for group in groups],
-        notes=[*_violated(theorems), *_lacking(contents), *refused, *crowded],
+        notes=[*_violated(theorems), *_lacking(contents), *refused, *crowded, *unseen],
         still=still,
         sections=[section for section in sections if section.html],
     )

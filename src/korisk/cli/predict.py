@@ -1,0 +1,206 @@
+"""`korisk predict`: learning curves from an operator, a handful of images and the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from korisk.cli import pilot
+from korisk.cli.output import print_json
+from korisk.cli.places import Device, chosen_device
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError, OutOfReachError, did_you_mean
+from korisk.files import make_folder
+from korisk.studies.prediction_file import (
+    NAME,
+    point_record,
+    prediction_content,
+    write_prediction,
+)
+from korisk.studies.study import Study
+from korisk.theory import _checks
+
+if TYPE_CHECKING:
+    from korisk.problems.sources import FileSource
+    from korisk.studies.point_prediction import PointPrediction
+    from korisk.studies.prediction import Progress
+
+_METRIC = "mse"
+
+
+def predict(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY.yaml", help="A study, or its problem and points alone; docs/study.md."
+        ),
+    ],
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Example images of your own, for those of the study."),
+    ] = None,
+    examples: Annotated[
+        int, typer.Option(metavar="N", help="How many images to look at; 8 at least.")
+    ] = 256,
+    noise: Annotated[
+        float | None,
+        typer.Option(metavar="L", help="Gaussian noise over the input's RMS, for the study's."),
+    ] = None,
+    point: Annotated[
+        str | None, typer.Option(metavar="NAME", help="One point alone. [default: every one]")
+    ] = None,
+    pilot_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--pilot",
+            metavar="FILE",
+            help="Mean squared errors that were measured: columns n, error, model, maybe seed.",
+        ),
+    ] = None,
+    target: Annotated[
+        list[float] | None,
+        typer.Option(metavar="E", help="A mean squared error to reach. Repeatable."),
+    ] = None,
+    at: Annotated[
+        list[float] | None,
+        typer.Option(metavar="N", help="Show the error at N. Repeatable. [default: doublings]"),
+    ] = None,
+    device: Device = "auto",
+    plot: pilot.PlotOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help=f"Write {NAME} there; in a study's folder its report shows it."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """What will the curves of KO and FC be? Computed before anything is trained.
+
+    Needs the geometry, the noise and some images, 256 or so; a pilot makes it surer.
+    """
+    # Here, since they bring SciPy along, which takes longer to load than the command itself.
+    from korisk.studies.point_prediction import checked_at
+    from korisk.studies.prediction import predict_study, study_to_predict
+
+    remedy = "give the mean squared error to reach"
+    targets = [_checks.real("--target", each, above=0, remedy=remedy) for each in target or []]
+    sizes = checked_at(at or [])
+    _checks.count("--examples", examples, at_least=8, at_most=10**4, remedy="256 are plenty")
+    if noise is not None:
+        _checks.real("--noise", noise, at_least=0, remedy="give it over the input's RMS")
+    study = study_to_predict(path)
+    _check_points(study, point, pilot_file, plot)
+    if plot is not None:
+        pilot.check_plot(plot)
+    if out is not None:
+        make_folder(out)
+    pilots = [] if pilot_file is None else _pilots(pilot_file)
+    with _watched(quiet=as_json) as progress:
+        made = predict_study(
+            study,
+            images=examples,
+            point=point,
+            source=None if images is None else _source(study, images),
+            noise=noise,
+            pilots=pilots,
+            device=chosen_device(device),
+            progress=progress,
+        )
+    _answer(study, made, targets, sizes, plot=plot, out=out, as_json=as_json)
+    _leave(made, targets)
+
+
+def _answer(
+    study: Study,
+    made: list[PointPrediction],
+    targets: list[float],
+    sizes: list[float],
+    *,
+    plot: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Print it, draw it, write it."""
+    if as_json or plot is not None or out is not None:
+        told = [each.to_dict(targets or each.targets, sizes) for each in made]
+        content = prediction_content(study.name, told)
+    if as_json:
+        print_json(content)
+    else:
+        from korisk.cli.predict_text import show
+
+        show(made, targets, sizes)
+    if plot is not None:
+        from korisk.report.prediction_figure import prediction_figure
+
+        pilot.save_plot(prediction_figure(point_record(told[0])), plot)
+    if out is not None:
+        typer.echo(f"korisk: wrote {write_prediction(out, content)}", err=True)
+
+
+# --- What was asked ------------------------------------------------------------------------------
+
+
+def _check_points(study: Study, point: str | None, pilot: Path | None, plot: Path | None) -> None:
+    """Refuse what is of one point where there are several, before anything is computed."""
+    names = list(dict.fromkeys(task.point for task in study.tasks))
+    if point is not None and point not in names:
+        raise KoriskError(f"--point: the study has no {point!r}{did_you_mean(point, names)}")
+    for option, given in (("--pilot", pilot), ("--plot", plot)):
+        if given is not None and point is None and len(names) > 1:
+            raise KoriskError(
+                f"{option} is of one point, and the study has {len(names)}; name one of "
+                f"{', '.join(names)} with --point"
+            )
+
+
+def _pilots(path: Path) -> tuple[Curve, ...]:
+    """The curves of a pilot; of a file with several metrics those of the mse."""
+    try:
+        return Curve.read_all(path)
+    except KoriskError:
+        # Several metrics are the one thing that naming one mends; all else is said again.
+        return Curve.read_all(path, metric=_METRIC)
+
+
+def _source(study: Study, folder: Path) -> FileSource:
+    """One's own images, read as the study reads its."""
+    from korisk.problems.sources import FileSource
+    from korisk.studies.study_entries import is_table
+
+    problem = study.content.get("problem") or {}
+    settings = {**(problem.get("images") or {}), "path": str(folder.resolve())}
+    if is_table(settings.get("patients", "")):  # which names other files
+        del settings["patients"]
+    return FileSource(**settings)
+
+
+@contextmanager
+def _watched(*, quiet: bool) -> Iterator[Progress | None]:
+    """What is being computed, on stderr, where somebody watches."""
+    screen = Console(stderr=True)
+    if quiet or not screen.is_terminal:
+        yield None
+        return
+    with screen.status(Text("reading")) as status:
+        yield lambda what, share: status.update(Text(f"{what} {share:.0%}" if share else what))
+
+
+def _leave(made: Sequence[PointPrediction], targets: Sequence[float]) -> None:
+    """Say on stderr, and by the exit code, that no model reaches a target that was asked for."""
+    lost: dict[str, Any] = {}
+    for each in made:
+        for target in targets:
+            if all(found.samples is None for found in each.samples(target)):
+                lost[f"{target:.6g} at {each.name}"] = None
+    if lost:
+        raise OutOfReachError(
+            f"no model is expected to reach {', '.join(lost)}; ask for more, or take the noise down"
+        )

@@ -1,0 +1,228 @@
+"""Predicted curves on paper and in the page of a study, read off artists and HTML."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import made_studies
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from korisk.curves.curve import Curve
+from korisk.report.contents import read_contents
+from korisk.report.looks import save
+from korisk.report.prediction_figure import NOTE, prediction_figure
+from korisk.report.prediction_section import (
+    Outcome,
+    measured_curves,
+    outcomes,
+    prediction_section,
+    sentences,
+)
+from korisk.studies.prediction_file import NAME, PointRecord, point_record, prediction_content
+
+N = [4.0 * 2**k for k in range(11)]
+
+
+def model(name: str, level: float, rate: float, floor: float, **more: Any) -> dict[str, Any]:
+    errors = [floor + level * n**-rate for n in N]
+    track = [
+        {"n": n, "computed": 0.9 * e, "expected": e, "lower": e / 1.2, "upper": 1.3 * e}
+        for n, e in zip(N, errors, strict=True)
+    ]
+    empty: dict[str, Any] = {"rehearsal": [], "checks": []}
+    return {"model": name, "relu": True, "floor": floor, "track": track, **empty, **more}
+
+
+def content(problem: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "point": "rigorous-8",
+        "problem": problem or {},
+        "images": "256 phantoms",
+        "examples": 256,
+        "models": [
+            model("KO", 0.01, 1.0, 0.002),
+            model(
+                "FC",
+                0.08,
+                0.5,
+                0.0005,
+                rehearsal=[{"n": 4.0, "error": 0.04}, {"n": 8.0, "error": 0.03}],
+                checks=[{"n": 16.0, "measured": 0.021}],
+            ),
+        ],
+        "crossover": {"n": 2000.0, "lower": 900.0, "upper": None, "better_after": "FC"},
+    }
+
+
+@pytest.fixture(scope="module")
+def record() -> PointRecord:
+    return point_record(content())
+
+
+@pytest.fixture(scope="module")
+def figure(record: PointRecord) -> Figure:
+    measured = Curve([8, 8, 32, 32], [0.028, 0.03, 0.014, 0.015], [1, 2, 1, 2], model="FC")
+    return prediction_figure(record, [measured])
+
+
+def line(figure: Figure, gid: str) -> Line2D:
+    (found,) = figure.findobj(lambda artist: artist.get_gid() == gid)
+    assert isinstance(found, Line2D)
+    return found
+
+
+def words(figure: Figure) -> str:
+    return " ".join(text.get_text() for text in figure.findobj(Text))
+
+
+def test_curves_are_drawn_where_they_are(figure: Figure, record: PointRecord) -> None:
+    for made in record.models:
+        drawn = line(figure, f"expected-{made.model}")
+        assert list(np.asarray(drawn.get_ydata())) == [row.expected for row in made.track]
+        assert list(np.asarray(drawn.get_xdata())) == N
+        dashed = line(figure, f"computed-{made.model}")
+        assert list(np.asarray(dashed.get_ydata())) == [row.computed for row in made.track]
+        assert dashed.get_linestyle() != "-"
+        assert list(np.asarray(line(figure, f"floor-{made.model}").get_ydata())) == [made.floor] * 2
+
+
+def test_bands_are_drawn(figure: Figure, record: PointRecord) -> None:
+    (axes,) = figure.axes
+    bands = [band.get_paths()[0].vertices for band in axes.collections if band.get_alpha() == 0.18]
+    assert len(bands) == 2
+    for made, corners in zip(record.models, bands, strict=True):
+        for end in (made.track[3].lower, made.track[3].upper):
+            assert np.isclose(np.asarray(corners)[:, 1], end).any()
+
+
+def test_what_was_measured_is_marked(figure: Figure) -> None:
+    assert list(np.asarray(line(figure, "rehearsal-FC").get_ydata())) == [0.04, 0.03]
+    assert list(np.asarray(line(figure, "pilot-FC").get_ydata())) == [0.021]
+    assert np.asarray(line(figure, "measured-FC").get_ydata()) == pytest.approx([0.029, 0.0145])
+
+
+def test_the_crossing_and_the_examples_are_marked(figure: Figure) -> None:
+    assert list(np.asarray(line(figure, "crossover").get_xdata())) == [2000]
+    assert list(np.asarray(line(figure, "examples").get_xdata())) == [256, 256]
+    ends = np.asarray(line(figure, "crossover-range").get_xdata())
+    assert ends[0] == 900
+    assert ends[1] == figure.axes[0].get_xlim()[1]  # it has no end
+    told = words(figure)
+    assert "cross at N ≈ 2,000 (90%: 900 to ∞); then FC is ahead" in told
+    assert "256 example images" in told
+    assert NOTE in told
+
+
+def test_axes_are_logarithmic_and_hold_everything(figure: Figure, record: PointRecord) -> None:
+    (axes,) = figure.axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    low, high = axes.get_ylim()
+    assert low < min(row.lower for made in record.models for row in made.track)
+    assert high > max(row.upper for made in record.models for row in made.track)
+
+
+def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
+    bare = content() | {"crossover": None, "models": [model("KO $x", 1.0, 0.5, 0.0)]}
+    drawn = prediction_figure(point_record(bare))
+    gids = {artist.get_gid() for artist in drawn.findobj()}
+    assert not gids & {"crossover", "pilot-KO $x", "rehearsal-KO $x", "floor-KO $x"}
+    save(drawn, tmp_path / "a.svg")
+    assert "KO $x to expect" in words(drawn)
+
+
+# --- In the page of a study ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_studies.made_study(tmp_path_factory.mktemp("studied"))
+
+
+def predicted(folder: Path, made: dict[str, Any]) -> None:
+    (folder / NAME).write_text(json.dumps(prediction_content("made up", [made])))
+
+
+def problem(folder: Path) -> dict[str, Any]:
+    return dict(read_contents(folder).points[0].spec["problem"])
+
+
+def test_a_study_without_a_prediction_has_no_section(folder: Path) -> None:
+    (folder / NAME).unlink(missing_ok=True)
+    section, notes = prediction_section(read_contents(folder))
+    assert (section.html, notes) == ("", [])
+
+
+def test_predictions_stand_beside_what_was_measured(folder: Path) -> None:
+    predicted(folder, content(problem(folder)))
+    section, notes = prediction_section(read_contents(folder))
+    assert notes == []
+    assert section.title == "Predicted before training"
+    assert section.html.count("<img") == 1
+    assert "rigorous-8, FC: predicted over measured is" in section.html
+    assert "<th" in section.html
+
+
+def test_outcomes_are_at_measured_sizes_without_the_pilots(folder: Path) -> None:
+    point = read_contents(folder).points[0]
+    curves = measured_curves(point)
+    assert [curve.metric for curve in curves] == ["mse", "mse"]
+    found = list(outcomes(point_record(content()), curves))
+    assert [each.n for each in found if each.model == "KO"] == [4, 8, 16, 32, 64, 128]
+    assert [each.n for each in found if each.model == "FC"] == [4, 8, 32, 64, 128]
+    fc = {curve.model: curve for curve in curves}["FC"]
+    for each in found:
+        floor, level, rate = made_studies.LAWS[each.model]
+        assert each.predicted == pytest.approx(floor + level * each.n**-rate)
+        assert each.ratio == pytest.approx(1, rel=0.1)  # it was made by the same law
+        assert each.inside
+    assert next(e.measured for e in found if e.model == "FC") == fc.means[0]
+
+
+def test_outcomes_lie_between_the_sizes_that_were_kept() -> None:
+    made = point_record(content() | {"models": [model("FC", 1.0, 1.0, 0.0)]})
+    measured = Curve([2, 10, 10**6], [1.0, 0.2, 0.1], model="FC")
+    (found,) = outcomes(made, [measured])  # the others lie outside
+    assert found.n == 10
+    assert found.predicted == pytest.approx(0.1)
+    assert not found.inside
+
+
+def test_sentences_tell_mean_worst_and_coverage() -> None:
+    rows = [Outcome("p", "FC", n, 1.0, 0.9, 1.1, m) for n, m in ((4, 1.0), (8, 2.0), (16, 0.5))]
+    (said,) = sentences(rows)
+    assert "is 1.00 in the geometric mean over 3 N" in said
+    assert "0.50 at worst, at N = 8" in said
+    assert "1 of 3" in said
+
+
+def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> None:
+    own = problem(folder)
+    cases = [
+        (content(own | {"noise": {"gaussian": 0.5}}), "another problem"),
+        (content(own) | {"point": "elsewhere"}, "elsewhere is no point of this study"),
+        (content(own) | {"models": [model("FC", 1, 1, 0, relu=False)]}, "another ReLU"),
+    ]
+    for made, said in cases:
+        predicted(folder, made)
+        section, notes = prediction_section(read_contents(folder))
+        assert section.html == ""
+        assert said in notes[0]
+
+
+def test_a_spoilt_file_leaves_the_page(folder: Path) -> None:
+    (folder / NAME).write_text("{")
+    section, notes = prediction_section(read_contents(folder))
+    assert section.html == ""
+    assert "not valid JSON" in notes[0]
+
+
+def test_predictions_from_other_images_are_shown_and_escaped(folder: Path) -> None:
+    own = problem(folder) | {"population": "images", "images": {"path": "mine"}}
+    predicted(folder, content(own) | {"images": "<script>alert(1)</script>"})
+    html = prediction_section(read_contents(folder))[0].html
+    assert "<figure" in html
+    assert "<script>" not in html

@@ -1,0 +1,312 @@
+"""Studies that are predicted: what each setting of a file does to the curves."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError
+from korisk.problems import HeatProblem
+from korisk.problems.sources import FileSource
+from korisk.studies.point_prediction import PointPrediction, checked_at, errors_at
+from korisk.studies.prediction import predict_study, study_to_predict
+from korisk.studies.prediction_file import (
+    NAME,
+    point_record,
+    prediction_content,
+    read_prediction,
+    write_prediction,
+)
+from korisk.studies.study import Study
+
+CT: dict[str, Any] = {
+    "name": "small",
+    "problem": {"beam": "surrogate", "noise": {"gaussian": 0.05}},
+    "points": [{"side": 8}],
+}
+HEAT: dict[str, Any] = {"name": "line", "problem": {"kind": "heat", "points": 12}, "points": [{}]}
+
+
+def predicted(content: dict[str, Any], **settings: Any) -> PointPrediction:
+    (made,) = predict_study(Study(content, ran=True), **{"images": 32, **settings})
+    return made
+
+
+@pytest.fixture(scope="module")
+def point() -> PointPrediction:
+    return predicted(CT)
+
+
+def errors(made: PointPrediction, model: str) -> list[float]:
+    (one,) = (each for each in made.predictions if each.model == model)
+    return [float(error) for error in one.computed([8, 64])]
+
+
+def saved(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for index in range(count):
+        np.save(folder / f"{index}.npy", np.pad(rng.random((6, 6)), 1))
+    return folder
+
+
+# --- What is predicted ---------------------------------------------------------------------------
+
+
+def test_both_models_are_predicted_from_so_many_images(point: PointPrediction) -> None:
+    assert [made.model for made in point.predictions] == ["KO", "FC"]
+    assert (point.examples, point.images, point.name) == (32, "32 phantoms", "rigorous-8")
+    assert [made.parameters for made in point.predictions] == [80, 80 * 64]
+    assert point.pair is not None
+    assert point.account.seconds > 0
+    assert point.account.peak_memory
+
+
+def test_only_the_models_of_the_study_are(point: PointPrediction) -> None:
+    alone = predicted(CT | {"models": {"FC": {}}})
+    assert [made.model for made in alone.predictions] == ["FC"]
+    assert alone.pair is None
+    assert errors(alone, "FC") == errors(point, "FC")
+    assert alone.to_dict([0.01])["two_factors"] == []
+
+
+def test_less_noise_is_a_smaller_error_and_none_is_said(point: PointPrediction) -> None:
+    loud = predicted(CT, noise=0.2)
+    for model in ("KO", "FC"):
+        assert errors(loud, model)[1] > errors(point, model)[1]
+    assert loud.spec["problem"]["noise"] == {"gaussian": 0.2}
+    quiet = predicted(CT, noise=0.0)
+    assert quiet.spec["problem"]["noise"] is None
+    assert "There is no noise" in " ".join(quiet.predictions[1].notes)
+
+
+def test_the_noise_of_the_file_and_that_of_the_option_are_one(point: PointPrediction) -> None:
+    bare = {**CT, "problem": {"beam": "surrogate"}}
+    assert errors(predicted(bare, noise=0.05), "FC") == errors(point, "FC")
+
+
+def test_settings_of_the_models_reach_the_theory(point: PointPrediction) -> None:
+    plain = predicted(CT | {"models": {"KO": {"relu": False, "refine": 0}, "FC": {"relu": False}}})
+    assert errors(plain, "FC")[0] > errors(point, "FC")[0]  # a ReLU takes off what is negative
+    assert plain.notes == ()
+    zero = predicted(CT | {"models": {"KO": {"toward": "zero"}}})
+    assert errors(zero, "KO")[0] > errors(point, "KO")[0]
+
+
+def test_what_differs_from_the_study_is_noted(point: PointPrediction) -> None:
+    assert "refines KO" in " ".join(point.notes)
+    trained = predicted(CT | {"models": {"KO": {"fit": "gradient"}}, "metric": "relative"})
+    told = " ".join(trained.notes)
+    assert "closed form" in told
+    assert "relative" in told
+    assert "mse" in told
+
+
+def test_released_points_are_predicted() -> None:
+    made = predicted({"name": "r", "protocol": "released", "points": [{"side": 8}]}, images=200)
+    assert made.examples == 128  # all that the released code draws
+    assert "128 images, of 200" in " ".join(made.notes)
+
+
+def test_heat_and_mri_are_predicted() -> None:
+    heat = predicted(HEAT, noise=0.05)
+    assert heat.images == "32 random fields"
+    assert heat.spec["problem"]["noise"] == 0.05
+    # The best weights are 1 / gain: what is left is the noise on the start, through the flow.
+    flow = HeatProblem(points=12).flow(0.01, "cpu").as_matrix()
+    left = 0.05**2 * float(flow.square().sum()) / 12
+    assert heat.predictions[0].floor == pytest.approx(left, rel=0.25)
+    mri = predicted({"name": "m", "problem": {"kind": "mri"}, "points": [{"side": 8, "lines": 5}]})
+    assert [made.model for made in mri.predictions] == ["KO", "FC"]
+
+
+def test_a_seed_is_another_draw_of_images(point: PointPrediction) -> None:
+    assert errors(predicted(CT), "KO") == errors(point, "KO")
+    assert errors(predicted(CT, seed=1), "KO") != errors(point, "KO")
+
+
+# --- Images of one's own -------------------------------------------------------------------------
+
+
+def test_own_images_stand_in_for_phantoms(tmp_path: Path, point: PointPrediction) -> None:
+    folder = saved(tmp_path / "mine", 12)
+    made = predicted(CT, source=FileSource(path=str(folder)))
+    assert (made.examples, made.images) == (12, "12 images")
+    assert errors(made, "FC") != errors(point, "FC")
+    assert made.spec["problem"]["images"] == {"path": str(folder)}
+
+
+def test_a_study_of_own_images_needs_none_to_train_on(tmp_path: Path) -> None:
+    """A study that asks for more images than there are can be predicted, though not run."""
+    saved(tmp_path / "mine", 12)
+    file = tmp_path / "study.yaml"
+    file.write_text("problem: {images: {path: mine}, beam: surrogate}\npoints: [{side: 8}]\n")
+    with pytest.raises(KoriskError):
+        Study.read(file)
+    study = study_to_predict(file)
+    assert study.name == "study"
+    (made,) = predict_study(study, images=10)
+    assert made.examples == 10
+
+
+def test_too_few_images_are_refused(tmp_path: Path) -> None:
+    source = FileSource(path=str(saved(tmp_path / "few", 5)))
+    with pytest.raises(KoriskError, match="at least 8 example images, got 5"):
+        predicted(CT, source=source)
+
+
+def test_what_has_no_images_takes_none(tmp_path: Path) -> None:
+    source = FileSource(path=str(tmp_path))
+    with pytest.raises(KoriskError, match="HeatProblem has no images"):
+        predicted(HEAT, source=source)
+    with pytest.raises(KoriskError, match="fixes its images"):
+        predicted({"name": "r", "protocol": "released", "points": [{"side": 8}]}, source=source)
+
+
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"images": 7}, "images must be a whole number from 8"),
+        ({"noise": -0.1}, "noise must be a finite number >= 0"),
+        ({"noise": math.nan}, "noise must be"),
+        ({"noise": 1e200}, "reasonable size"),
+        ({"noise": 1e100}, "reasonable size"),
+        ({"point": "rigorous-9"}, "did you mean 'rigorous-8'"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        predicted(CT, **settings)
+
+
+def test_a_problem_that_is_not_linear_is_refused() -> None:
+    deep = {
+        "name": "d",
+        "problem": {"kind": "deep"},
+        "points": [{"side": 8, "views": 8, "bins": 8}],
+    }
+    with pytest.raises(KoriskError, match="not linear"):
+        predicted(deep)
+    with pytest.raises(KoriskError, match="no noise to set"):
+        predicted(deep, noise=0.1)
+
+
+def test_images_beyond_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korisk.operators.engines.free_memory", lambda device: 1000)
+    with pytest.raises(KoriskError, match="32 examples take"):
+        predicted(CT)
+
+
+# --- Pilots --------------------------------------------------------------------------------------
+
+
+def pilot(model: str = "FC", metric: str = "mse") -> Curve:
+    return Curve([4, 8], [0.05, 0.03], model=model, metric=metric)
+
+
+def test_a_pilot_moves_its_model_alone(point: PointPrediction) -> None:
+    made = predicted(CT, pilots=[pilot()])
+    known, dense = made.predictions
+    assert known.pilot is None
+    assert dense.pilot == pilot()
+    assert [check.n for check in dense.checks] == [4, 8]
+    assert dense.errors([8])[0] == pytest.approx(0.03, rel=0.1)
+    assert dense.computed([8])[0] == point.predictions[1].computed([8])[0]
+
+
+def test_a_pilot_without_a_model_is_of_the_only_one() -> None:
+    made = predicted(CT | {"models": {"FC": {}}}, pilots=[pilot(model="")])
+    assert made.predictions[0].pilot is not None
+
+
+@pytest.mark.parametrize(
+    ("curve", "words"),
+    [
+        (pilot(model=""), "add a column model"),
+        (pilot(model="UNet"), "'UNet', which the study does not have"),
+        (pilot(metric="relative"), "mean squared errors, and the pilot is of 'relative'"),
+        (Curve([4, 8], [0.05, 0.03], model="FC", unit="rmse"), "rmse"),
+    ],
+)
+def test_pilots_that_do_not_fit_are_refused(curve: Curve, words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        predicted(CT, pilots=[curve])
+
+
+def test_a_pilot_is_of_one_point() -> None:
+    study = Study(CT | {"points": [{"side": 8}, {"side": 16}]}, ran=True)
+    with pytest.raises(KoriskError, match="of one point, and the study has 2"):
+        predict_study(study, images=16, pilots=[pilot()])
+    (made,) = predict_study(study, images=16, pilots=[pilot()], point="rigorous-8")
+    assert made.predictions[1].pilot is not None
+
+
+# --- Values --------------------------------------------------------------------------------------
+
+
+def test_first_targets_lie_between_floor_and_error(point: PointPrediction) -> None:
+    error = float(point.predictions[1].errors([32])[0])
+    floor = max(made.floor for made in point.predictions)
+    assert point.targets == tuple(
+        float(f"{floor + share * (error - floor):.3g}") for share in (0.5, 0.1)
+    )
+
+
+def test_the_effective_weights_of_a_dense_layer_count_every_output(point: PointPrediction) -> None:
+    known, dense = point.predictions
+    assert point.effective(known, 32) == known.effective(32)
+    assert point.effective(dense, 32) == 64 * dense.effective(32)
+    assert point.effective(dense, 32) < (dense.parameters or 0)
+
+
+def test_errors_are_told_at_doublings_or_where_asked(point: PointPrediction) -> None:
+    dense = point.predictions[1]
+    lines = errors_at(dense)
+    assert [line[0] for line in lines] == [4, 8, 16, 32, 64, 128, 256, 512]
+    (line,) = errors_at(dense, [100])
+    assert line[1] == dense.computed([100])[0]
+    assert line[3] < line[2] < line[4]
+    assert checked_at([8, 4, 8]) == [4, 8]
+    with pytest.raises(KoriskError, match="whole number from 1"):
+        checked_at([0])
+
+
+def test_what_is_written_is_read_back(tmp_path: Path, point: PointPrediction) -> None:
+    content = prediction_content("small", [point.to_dict([0.01], [16])])
+    file = write_prediction(tmp_path / "new", content)
+    assert file == tmp_path / "new" / NAME
+    (found,) = read_prediction(file.parent).points
+    assert found == point_record(content["points"][0])
+    assert found.models[1].track[0].computed == float(point.predictions[1].computed([4])[0])
+    assert [row.n for row in found.models[1].rehearsal] == [4, 8, 16]
+    assert found.models[1].track[-1].n == 16 * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[]", "must be a mapping"),
+        ('{"study": "x"}', "points is missing"),
+        ('{"study": "x", "points": [{"point": 3}]}', "point must be a text|is missing"),
+    ],
+)
+def test_a_spoilt_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / NAME).write_text(text)
+    with pytest.raises(KoriskError, match=words):
+        read_prediction(tmp_path)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, None, "1", 1e305])
+def test_errors_in_a_file_must_be_above_zero(point: PointPrediction, value: object) -> None:
+    told = point.to_dict([])
+    told["models"][1]["track"][2]["lower"] = value
+    with pytest.raises(KoriskError, match=r"models\[2\].track\[3\].lower must be"):
+        point_record(told)
