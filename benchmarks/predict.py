@@ -59,7 +59,7 @@ def main() -> None:
         options.file.write_text(json.dumps(kept, indent=1) + "\n")
     elif options.what == "judge":
         found = judge(json.loads(options.file.read_text()))
-        text = json.dumps(found, indent=1)
+        text = json.dumps(found, separators=(",", ":"))
         print(text) if options.json is None else options.json.write_text(text + "\n")
     else:
         print("\n".join(tables(json.loads(options.file.read_text()))))
@@ -176,14 +176,11 @@ def judge(kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def ratio(made: Prediction, curve: Curve) -> dict[str, Any]:
-    """Computed over measured error at every N, and what they come to."""
-    found = made.computed(curve.sizes) / curve.means
-    logs = np.abs(np.log(np.maximum(found, 1e-300)))
+    """Computed over measured error at every N."""
     return {
         "n": curve.sizes.tolist(),
-        "ratio": found.tolist(),
-        "mean": float(np.exp(logs.mean()) - 1),
-        "worst": float(np.exp(min(logs.max(), 700.0)) - 1),
+        "ratio": (made.computed(curve.sizes) / curve.means).tolist(),
+        "valid_from": made.valid_from,
         "valid_to": None if math.isinf(made.valid_to) else made.valid_to,
     }
 
@@ -299,36 +296,74 @@ def heavy_tails() -> Iterator[dict[str, Any]]:
 
 
 def tables(found: dict[str, Any]) -> Iterator[str]:
-    """Ratios of the dense curves, sample sizes, and the known-operator curves."""
-    yield from ratio_table(found, "FC")
-    yield ""
-    yield from ratio_table(found, "KO")
-    yield ""
-    yield from size_table(found)
+    """Dense curves, known-operator curves, sample sizes, and images of uneven brightness."""
+    yield from ratio_table(found)
     yield ""
     yield from line_table(found)
+    yield ""
+    yield from size_table(found)
     yield ""
     yield from tail_table(found)
 
 
-def ratio_table(found: dict[str, Any], model: str) -> Iterator[str]:
-    """Computed over measured error, 256 images; the mean also of 64."""
-    rows = [row for row in found["ratios"] if row["model"] == model]
-    sizes = rows[0]["n"]
-    few = {(row["study"], row["point"]): row["mean"] for row in rows if row["images"] == 64}
-    yield entry("study", "point", *(f"N = {n}" for n in sizes), "mean off", "worst", "64 images")
-    yield entry(*["---"] * (len(sizes) + 5))
+SHOWN = (4, 16, 64, 256, 1024, 4096)
+
+
+def ratio_table(found: dict[str, Any]) -> Iterator[str]:
+    """Computed over measured error of the dense layer, 256 images; the mean also of 64."""
+    rows = [row for row in found["ratios"] if row["model"] == "FC" and not chosen_on(row)]
+    few = {where(row): row for row in rows if row["images"] == 64}
+    yield entry("study", "point", *(f"N = {n}" for n in SHOWN), "mean off", "worst", "64 images")
+    yield entry(*["---"] * (len(SHOWN) + 5))
     for row in rows:
         if row["images"] != 256:
             continue
+        ratios = dict(zip(row["n"], row["ratio"], strict=True))
         yield entry(
             title(row["study"]),
             row["point"],
-            *(f"{each:.2f}" for each in row["ratio"]),
-            percent(row["mean"]),
-            percent(row["worst"]),
-            percent(few[row["study"], row["point"]]),
+            *(f"{ratios[n]:.2f}" if ratios[n] < 100 else "> 100" for n in SHOWN),
+            *off(row),
+            off(few[where(row)])[0],
         )
+
+
+def off(row: dict[str, Any]) -> tuple[str, str]:
+    """The mean and the worst factor between computed and measured, where the theory speaks."""
+    most = math.inf if row["valid_to"] is None else row["valid_to"]
+    logs = [
+        abs(math.log(each))
+        for n, each in zip(row["n"], row["ratio"], strict=True)
+        if row["valid_from"] <= n <= most
+    ]
+    return percent(math.exp(statistics.fmean(logs)) - 1), percent(math.exp(max(logs)) - 1)
+
+
+def summary(found: dict[str, Any]) -> str:
+    """How far dense curves with noise are off, and how well sample sizes come out, in words."""
+    rows = [
+        row
+        for row in found["ratios"]
+        if (row["model"], row["images"]) == ("FC", 256)
+        and not chosen_on(row)
+        and "noise_0" not in row["study"]
+    ]
+    means = [float(off(row)[0].rstrip("%")) for row in rows]
+    below = sum(mean < 15 for mean in means)
+    sizes = [row for row in found["sizes"] if not chosen_on(row)]
+    shares = ", ".join(within(sizes, "combined", ahead) for ahead in AHEAD)
+    fits = ", ".join(within(sizes, best_fit(sizes), ahead) for ahead in AHEAD)
+    return (
+        f"{below} of {len(means)} curves are off by less than 15% in the mean over N = 4 to "
+        f"4,096 (the median curve by {statistics.median(means):.1f}%). With a pilot, the N for a "
+        f"target at 2, 4, 8 and 16 times its size is within a factor of two for {shares} of the "
+        f"targets (the best curve fit: {fits})"
+    )
+
+
+def where(row: dict[str, Any]) -> tuple[str, str]:
+    """The curve that a row is of."""
+    return row["study"], row["point"]
 
 
 def size_table(found: dict[str, Any]) -> Iterator[str]:
@@ -388,23 +423,30 @@ def covered(rows: list[dict[str, Any]], way: str) -> str:
 
 
 def line_table(found: dict[str, Any]) -> Iterator[str]:
-    """KO: computed over measured floor and slope."""
-    few = {(row["study"], row["point"]): row for row in found["known"] if row["images"] == 64}
-    yield entry("study", "point", "floor", "slope", "floor, 64", "slope, 64", "still to learn")
-    yield entry(*["---"] * 7)
-    for row in found["known"]:
+    """KO: computed over measured floor and slope, and how far all N are off."""
+    rows = [row for row in found["known"] if not chosen_on(row)]
+    few = {where(row): row for row in rows if row["images"] == 64}
+    curves = {
+        where(row): row for row in found["ratios"] if row["model"] == "KO" and row["images"] == 256
+    }
+    yield entry(
+        *("study", "point", "floor", "slope", "floor, 64 images", "slope, 64 images"),
+        *("mean off", "worst", "learned after"),
+    )
+    yield entry(*["---"] * 9)
+    for row in rows:
         if row["images"] != 256:
             continue
-        other = few[row["study"], row["point"]]
         yield entry(
             title(row["study"]),
             row["point"],
             *(
                 f"{each['floor_ratio']:.2f}" if name == "floor" else slope_text(each)
-                for each in (row, other)
+                for each in (row, few[where(row)])
                 for name in ("floor", "slope")
             ),
-            percent(row["steep"]),
+            *off(curves[where(row)]),
+            percent(max(row["steep"], 0.0)),
         )
 
 
@@ -428,8 +470,8 @@ def title(study: str) -> str:
 
 
 def percent(value: float) -> str:
-    """A share in per cent, or a factor where it is beyond all."""
-    return f"{value:.1%}" if value < 10 else "fails"
+    """A share in per cent."""
+    return f"{value:.1%}"
 
 
 def entry(*cells: str) -> str:

@@ -241,6 +241,30 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
         assert f"N = {benchmark('problems').crossing(told['crossing'])}" in readme
 
 
+def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
+    results = kept("predict.json")
+    page = (ROOT / "docs" / "predict.md").read_text()
+    bench = benchmark("predict")
+    lines = list(bench.tables(results))
+    assert len(lines) > 60
+    for row in lines:
+        assert row in page
+    text = " ".join(page.split())
+    for name in ("predict_128_arm.json", "predict_512_h200.json"):
+        found = kept(name)
+        seconds = sum(step["seconds"] for step in found["steps"].values())
+        assert f"H = {found['asked']['side']}: {seconds:.0f} s" in text
+    errors = kept("predict_128_arm.json")
+    ratios = [
+        errors["errors"]["FC"][errors["n"].index(int(n))] / mean
+        for n, mean in errors["measured"]["FC"].items()
+    ]
+    assert f"{min(ratios):.2f} to {max(ratios):.2f} times what was measured" in text
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert bench.summary(results) in readme
+    assert bench.summary(results) in text
+
+
 def test_the_study_of_the_docs_is_read(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "study.md").read_text()
     (content,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)

@@ -156,7 +156,7 @@ def test_a_pilot_of_several_metrics_is_read_by_its_mse(
         (("--target", 0), "--target must be a finite number > 0"),
         (("--target", "nan"), "--target must be"),
         (("--noise", -1), "--noise must be a finite number >= 0"),
-        (("--at", 0.5), "N must be a whole number"),
+        (("--at", 0.5), "--at must be a whole number"),
         (("--point", "rigorous-88"), "did you mean 'rigorous-8'"),
         (("--plot", "x.gif"), "suffix of a figure"),
         (("--images", "nowhere"), "does not exist"),

@@ -247,6 +247,41 @@ def test_what_was_met_stays_met() -> None:
     assert held.probability(5000, 0.05)[0] == pytest.approx(held.probability(1000, 0.05)[0])
 
 
+def test_beyond_its_end_a_fall_is_believed_by_half() -> None:
+    """Bands and probabilities are of one law, also where the theory has no meaning."""
+    made = Prediction(Power(floor=0.0), "FC", 256, valid_to=400.0)
+    low, high = made.band([4000])
+    assert made.probability([4000], float(high[0])) == pytest.approx([0.95], abs=1e-3)
+    assert made.probability([4000], float(low[0])) == pytest.approx([0.05], abs=1e-3)
+    assert high[0] > 0.9 * made.computed([400])[0]
+    assert low[0] < made.computed([4000])[0]
+    size = made.samples(float(made.computed([2000])[0]))
+    assert math.isinf(size.upper)
+    assert size.reach == pytest.approx(0.5, abs=0.05)
+
+
+def test_a_target_out_of_reach_still_has_an_earliest_size() -> None:
+    made = replace(PLAIN, level=0.05)
+    for target in np.geomspace(0.01, 0.03, 20):
+        found = made.samples(float(target))
+        if found.samples is None and found.reach >= 0.05:
+            assert math.isfinite(found.lower)
+            break
+    else:
+        pytest.fail("no target between unlikely and impossible")
+
+
+def test_two_sizes_far_off_speak_against_the_theory() -> None:
+    pilot = kr.Curve([16, 64], 10 * Power().errors([16, 64]))
+    made = PLAIN.with_pilot(pilot)
+    assert not made.tested
+    assert made.doubted
+    assert "about 10 times the computed ones" in made.explain()
+    near = PLAIN.with_pilot(kr.Curve([16, 64], 1.05 * Power().errors([16, 64])))
+    assert not near.doubted
+    assert "cannot tell whether its shape is right" in near.explain()
+
+
 def test_a_pilot_speaks_alone_beyond_the_theory_s_range() -> None:
     made = Prediction(Cliff(), "FC", 256, valid_to=100.0).with_pilot(
         power_pilot(0.0, 0.5, 0.2, noise=0.02)

@@ -30,7 +30,7 @@ Factory = Callable[[], LinearOperator]
 
 # As small as they can be with rays along both axes and between: gradients are checked number by
 # number, which takes as long as numbers are many.
-PARALLEL = ParallelBeam((4, 5), views=4, bins=7, pixel_spacing=0.8, detector_offset=0.3)
+PARALLEL = ParallelBeam((4, 5), views=5, bins=7, pixel_spacing=0.8, detector_offset=0.3)
 EVEN = ParallelBeam(4, views=4, bins=4)
 FAN = FanBeam((5, 4), views=4, bins=7, bin_spacing=1.9, source_to_center=12, source_to_detector=20)
 SHORT = FanBeam(

@@ -21,6 +21,7 @@ from korisk.problems.large_clipping import Leading
 from korisk.problems.large_krylov import lanczos, leading_vectors
 from korisk.problems.large_products import Products
 from korisk.problems.large_spectrum import large_spectrum, resolution_note
+from korisk.problems.mri import MriProblem
 from korisk.problems.noise import Gaussian
 
 N = 2.0 ** np.arange(2, 13)
@@ -216,3 +217,15 @@ def test_wrong_input_is_refused_in_words() -> None:
     nothing = replace(examples, forward=0.0 * examples.forward, noise=0 * examples.noise)
     with pytest.raises(KoriskError, match="all inputs are zero"):
         large_spectrum(nothing, moment, relu=False)
+
+
+@pytest.mark.parametrize("lines", [3, 5, 8])
+def test_inputs_that_are_never_measured_explain_nothing(lines: int) -> None:
+    problem = MriProblem(side=16, lines=lines, noise=Gaussian(0.05))
+    examples = problem.examples(seed=3, count=64)
+    moment = moment_of(examples)
+    exact = dense_spectrum(examples, moment, relu=False)
+    made = large_spectrum(examples, moment, relu=False)
+    n = [4, 64, 1024, 4096]
+    assert made.errors(n) == pytest.approx(exact.errors(n), rel=0.01)
+    assert made.floor == pytest.approx(exact.floor, rel=0.01)

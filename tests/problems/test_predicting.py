@@ -269,3 +269,26 @@ def test_known_operators_behind_weights_have_a_curve() -> None:
     assert ones.computed(N) == pytest.approx(made.computed(N))  # the surrogate's weights are ones
     with pytest.raises(KoriskError, match="tail must hold at least one known operator"):
         predict_structured(scanner.projector(), latents, 0.1, tail=())
+
+
+def test_weights_that_are_exact_leave_rounding_and_no_zero() -> None:
+    """An error of zero has no logarithm, and no place in a figure or a file."""
+    tail = Matrix(np.eye(20), (20,), SHAPE)
+    made = predict_structured(np.eye(20), images(), tail=tail)
+    energy = float(np.square(images()).mean())
+    assert made.floor == 0
+    assert (made.computed(N) > 0).all()
+    assert (made.errors(N) < 1e-12 * energy).all()
+    assert made.samples(1e-6).samples == 2
+
+
+def test_matrices_serve_as_a_tail_and_functions_that_fail_are_named() -> None:
+    rng = np.random.default_rng(0)
+    matrix, images = rng.normal(size=(40, 64)), rng.random((16, 8, 8))
+    alone = kr.predict_structured(matrix, images, 0.02, tail=matrix.T)
+    both = kr.predict_structured(matrix, images, 0.02, tail=[np.eye(40), matrix.T])
+    assert both.errors([64]) == pytest.approx(alone.errors([64]))
+    with pytest.raises(KoriskError, match="must have 40 columns"):
+        kr.predict_structured(matrix, images, 0.02, tail=[matrix])
+    with pytest.raises(KoriskError, match="fails on a batch"):
+        kr.predict_dense(torch.nn.Linear(64, 40, bias=False), images, 0.02)

@@ -97,8 +97,9 @@ def _weights_table(point: PointPrediction) -> Table:
 
 
 def _checks_table(made: Prediction) -> Table:
+    trust = chance(made.trust) if made.tested else "not tested"
     shown = table(
-        f"{made.model} inside the pilot (trust in the theory: {chance(made.trust)})",
+        f"{made.model} inside the pilot (trust in the theory: {trust})",
         "N",
         "computed",
         "measured",
@@ -136,7 +137,9 @@ def _sentences(
     if point.pair is not None:
         yield crossover_words(point.pair)
     lacking = [number(found["target"]) for found in factors if "unknown" in found]
-    if lacking:
+    if lacking and point.pair is not None and min(line.slope for line in point.pair.lines) <= 0:
+        yield "Proposition 2 has no factors: one of the curves is level, and its line has no slope."
+    elif lacking:
         yield (
             f"Proposition 2 has no factors at {', '.join(lacking)}: the line through one of the "
             "curves does not get there."

@@ -44,7 +44,7 @@ class Moment:
     @property
     def energies(self) -> Array:
         """(pixels,) the diagonal: the mean square of every pixel."""
-        sample = np.square(self.images).mean(axis=0)
+        sample = np.einsum("ij,ij->j", self.images, self.images) / len(self.images)
         mixed = (1 - self.shrinkage) * sample + self.shrinkage * np.square(self.deviation)
         return np.asarray(mixed)
 
@@ -94,7 +94,7 @@ class Moment:
     @cached_property
     def uncertainty(self) -> float:
         """The relative standard deviation of the energy, from images that differ in theirs."""
-        energies = np.square(self.images).sum(axis=1)
+        energies = np.einsum("ij,ij->i", self.images, self.images)
         return float(energies.std(ddof=1) / energies.mean() / math.sqrt(len(energies)))
 
 
@@ -106,9 +106,9 @@ def image_moment(images: ArrayLike, *, shrinkage: float | None = None) -> Moment
     """
     values = checked_images(images)
     shape, flat = values.shape[1:], values.reshape(len(values), -1)
-    squares = np.square(flat)
+    squares = np.einsum("ij,ij->j", flat, flat)
     # As if one more image of mean brightness had been seen: no pixel is dark for ever.
-    deviation = np.sqrt((squares.sum(axis=0) + squares.mean()) / (len(flat) + 1))
+    deviation = np.sqrt((squares + squares.mean() / len(flat)) / (len(flat) + 1))
     density = _density(values, deviation.reshape(shape))
     made = Moment(flat, shape, deviation, density, 1.0)
     if shrinkage is None:
@@ -149,7 +149,7 @@ def _as_numbers(images: ArrayLike) -> Array:
         values = np.asarray(images)
         if np.iscomplexobj(values):
             raise TypeError("complex")
-        return values.astype(float)
+        return np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         raise KoriskError(
             "images must be real numbers in an array (images, height, width), and all of one "
@@ -178,7 +178,7 @@ def _shrinkage(made: Moment) -> float:
     wide = number <= images.shape[1]
     products = images @ images.T if wide else images.T @ images  # of equal norm; the smaller one
     sample = float(np.square(products).sum()) / number**2  # |S|^2 of the sample moment
-    fourth = float(np.square(np.square(images).sum(axis=1)).mean())
+    fourth = float(np.square(np.einsum("ij,ij->i", images, images)).mean())
     spread = (fourth - sample) / (number - 1)
     # <sample, target> = mean_k y_k^T D rho D y_k, in waves; all but the edges stand for two.
     power = _power((images * made.deviation).reshape(-1, *made.shape))

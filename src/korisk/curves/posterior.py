@@ -17,6 +17,7 @@ chosen on learning curves that no reported figure uses; see benchmarks/planner.p
 SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -197,6 +198,13 @@ class Posterior:
             likely += chance * np.exp(-0.5 * (away / surprised) ** 2) / surprised
         return np.asarray(self.weight @ likely / np.sqrt(2 * np.pi))
 
+    def law(self, n: Array) -> "Law":
+        """The law of the log error at each N, for many questions about the same N."""
+        moments = self._moments(n)
+        mean, _, widest = moments
+        low, high = (mean - 9 * widest).min(axis=0), (mean + 9 * widest).max(axis=0)
+        return Law(lambda log_error: self._under(log_error, moments), low, high)
+
     def cumulative(self, n: Array, errors: Array) -> Array:
         """(Y, M) the probability to lie at or below each of the errors (Y, M) at each N."""
         moments = self._moments(n)
@@ -217,6 +225,15 @@ class Posterior:
         """The floor that the true one undercuts with probability p."""
         floors, weight = self.floors
         return float(floors[min(int(np.searchsorted(np.cumsum(weight), p)), len(floors) - 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """A law of log errors at each of M sizes."""
+
+    under: Callable[[Array], Array]  # (M,) the probability of each being at most the one given
+    low: Array  # (M,) below which it is never,
+    high: Array  # (M,) and above which it is never
 
 
 @lru_cache(maxsize=32)  # some 100 kB each; reports ask for the same pilots again and again

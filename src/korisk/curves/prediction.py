@@ -13,10 +13,10 @@ from scipy.special import ndtr
 from korisk.curves.curve import Curve
 from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
 from korisk.curves.noise import relative_variance
-from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
+from korisk.curves.posterior import MOST_SIZES, PRIOR, Law, Posterior, posterior, thinned
 from korisk.curves.rehearsal import Checks
 from korisk.curves.spectral import checked_sizes
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, shown
 from korisk.theory._checks import real
 
 Array = NDArray[np.float64]
@@ -34,6 +34,8 @@ _LEAST_NOISE = 1e-3  # of a pilot's mean, relative, in what it says of other N,
 _TELLING = 1e-2  # and in whether it speaks for the theory
 _ONE_SEED = 0.05  # of a mean, where seeds tell none
 _RIVAL = replace(PRIOR, least_noise=_TELLING, noises=(_ONE_SEED,))
+_RARE = 0.005  # chance of an error so far off, from which on a pilot of few sizes speaks against it
+_AS_SEEDS = 1.78  # by which five quantiles are spread so that their mean is as unsure as their law
 _DOUBTED = 0.5  # trust below which words say so
 
 
@@ -118,7 +120,7 @@ class Prediction:
         return self.theory.parameters
 
     def effective(self, n: float) -> float:
-        """How many of them N samples determine."""
+        """How many weights of one output N samples determine; all, for known operators."""
         return self.theory.effective(n)
 
     def computed(self, n: ArrayLike) -> Array:
@@ -136,30 +138,18 @@ class Prediction:
     def quantile(self, n: ArrayLike, p: float) -> Array:
         """(M,) the error at each N that is undercut with probability p."""
         sizes = checked_sizes(n)
-        weights, means, deviations = self._misfit.moments(sizes)
-        base = np.log(self.computed(sizes))
-        low = base + (means - 9 * deviations).min(axis=0)
-        high = base + (means + 9 * deviations).max(axis=0)
-        if self._fitted is not None:
-            ends = np.log([self._fitted.quantile(sizes, q) for q in (1e-4, 1 - 1e-4)])
-            low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        law = self._law(sizes)
+        low, high = law.low, law.high
         for _ in range(50):
             middle = 0.5 * (low + high)
-            found = weights @ ndtr((middle - base - means) / deviations)
-            under = self._mixed(found, middle, sizes) < p
-            low, high = np.where(under, middle, low), np.where(under, high, middle)
+            below = law.under(middle) < p
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
         return np.asarray(np.exp(0.5 * (low + high)))
 
     def probability(self, n: ArrayLike, target: float) -> Array:
         """(M,) the probability that the error at each N is at most the target."""
         sizes, goal = checked_sizes(n), math.log(_goal(target))
-        found = np.minimum(self._under(np.full(len(sizes), goal), sizes), 1.0)
-        if math.isinf(self.valid_to):
-            return found
-        # Beyond, the theory's fall may come or not; what was met before stays met.
-        held = self._under(np.array([goal]), np.array([self.valid_to]))[0]
-        least, most = held, 1.0 if self._fitted is not None else max(held, 0.5)
-        return np.where(sizes > self.valid_to, np.clip(found, least, most), found)
+        return np.minimum(self._under(np.full(len(sizes), goal), sizes), 1.0)
 
     def samples(self, target: float) -> PredictedSize:
         """How many samples a target asks for."""
@@ -175,7 +165,8 @@ class Prediction:
             return _first(lambda n: self.probability(n, goal), grid, chances, p)
 
         if reach < LEAST_REACH:
-            return PredictedSize(goal, None, math.inf, math.inf, reach)
+            lower = by(TAIL) if reach >= TAIL else math.inf
+            return PredictedSize(goal, None, lower, math.inf, reach)
         upper = by(1 - TAIL) if reach > 1 - TAIL else math.inf
         middle = by(min(0.5, MIDDLE * reach))
         return PredictedSize(goal, int(middle), by(TAIL), upper, reach)
@@ -184,6 +175,10 @@ class Prediction:
 
     def with_pilot(self, pilot: Curve) -> "Prediction":
         """The same, held against measured errors."""
+        if not isinstance(pilot, Curve):
+            raise KoriskError(
+                f"pilot must be a korisk Curve, got {shown(pilot)}; use kr.Curve.read(...)"
+            )
         if pilot.unit.name != "error":
             raise KoriskError(
                 f"a prediction is of mean squared errors, and the pilot is in {pilot.unit.name}; "
@@ -196,25 +191,31 @@ class Prediction:
         return self._misfit_of(_LEAST_NOISE)
 
     def _misfit_of(self, least_noise: float) -> Misfit:
-        rehearsal = no_checks() if self.rehearsal is None else self._over(self.rehearsal)
-        measured = no_checks()
+        rehearsal, measured = no_checks(), no_checks()
+        if self.rehearsal is not None:
+            rehearsal = self._over(self.rehearsal, self.valid_from)
         if self._within is not None:
-            measured = self._over(_checks_of(self._within, least_noise))
+            measured = self._over(_checks_of(self._within, least_noise), 1.0)
         return Misfit(rehearsal, measured, self.level, self.belief)
 
-    def _over(self, found: Checks) -> Checks:
+    def _over(self, found: Checks, first: float) -> Checks:
         """Logarithms over the computed curve, where that has a meaning."""
-        kept = (found.n >= self.valid_from) & (found.n <= self.valid_to)
+        kept = (found.n >= first) & (found.n <= self.valid_to)
         n = found.n[kept]
         base = np.log(self.computed(n)) if len(n) else np.zeros(0)
         return Checks(n, found.log_error[kept] - base, found.variance[kept])
 
     @cached_property
     def _within(self) -> Curve | None:
-        """The part of the pilot of which the theory speaks."""
+        """The part of the pilot of which the theory speaks.
+
+        Where that is too little to tell, what it is a rough guide to: a pilot is never for nothing.
+        """
         if self.pilot is None:
             return None
         kept = (self.pilot.n >= self.valid_from) & (self.pilot.n <= self.valid_to)
+        if len(np.unique(self.pilot.n[kept])) < _FIT_SIZES:
+            kept = self.pilot.n <= self.valid_to
         if not kept.any():
             return None
         seeds = [seed for seed, there in zip(self.pilot.seed, kept, strict=True) if there]
@@ -236,7 +237,11 @@ class Prediction:
         if not len(more):
             return posterior(self.pilot)
         levels = (TAIL, 0.25, 0.5, 0.75, 1 - TAIL)
-        errors = np.concatenate([self.quantile(more, p) for p in levels])
+        middle = np.log(self.errors(more))
+        # Five of them pass for seeds, whose mean is surer than each: spread out by as much.
+        errors = np.exp(
+            [middle + _AS_SEEDS * (np.log(self.quantile(more, p)) - middle) for p in levels]
+        ).ravel()
         labels = [f"computed {p}" for p in levels for _ in more]
         added = Curve(
             np.tile(more, len(levels)), errors, labels, self.pilot.model, self.pilot.metric
@@ -247,7 +252,7 @@ class Prediction:
     def trust(self) -> float:
         """The weight of the theory against curves fitted to the pilot; one without a pilot."""
         within = self._within
-        if self._fitted is None or within is None or len(within.sizes) < _FIT_SIZES:
+        if self._fitted is None or within is None or not self.tested:
             return 1.0
         # A theory is not refuted by a pilot that knows its errors better than to one per cent.
         misfit = self._misfit_of(_TELLING)
@@ -259,19 +264,54 @@ class Prediction:
         return float(1 / (1 + math.exp(-np.clip(odds + prior, -700, 700))))
 
     def _under(self, log_error: Array, n: Array) -> Array:
-        found = self._misfit.under(log_error - np.log(self.computed(n)), n)
-        return self._mixed(found, log_error, n)
+        return self._law(n).under(log_error)
 
-    def _mixed(self, found: Array, log_error: Array, n: Array) -> Array:
-        """The theory's probabilities, and those of curves fitted to the pilot by their weight."""
+    def _law(self, n: Array) -> Law:
+        """The law of the log error at each N."""
+        weights, means, deviations = self._misfit.moments(n)
+        means = means + np.log(self.computed(n))
+        low, high = (means - 9 * deviations).min(axis=0), (means + 9 * deviations).max(axis=0)
+
+        def computed(log_error: Array) -> Array:
+            return np.asarray(weights @ ndtr((log_error - means) / deviations))
+
         if self._fitted is None:
-            return found
-        errors = np.exp(log_error)[None]
-        near = self.trust * found + (1 - self.trust) * self._fitted.cumulative(n, errors)[0]
-        if (n <= self.valid_to).all():
-            return np.asarray(near)
-        far = self._beyond.cumulative(n, errors)[0]
-        return np.asarray(np.where(n <= self.valid_to, near, far))
+            return self._doubted_beyond(Law(computed, low, high), n)
+        fitted, trust = self._fitted.law(n), self.trust
+
+        def mixed(log_error: Array) -> Array:
+            return np.asarray(trust * computed(log_error) + (1 - trust) * fitted.under(log_error))
+
+        low, high = np.minimum(low, fitted.low), np.maximum(high, fitted.high)
+        return self._carried_beyond(Law(mixed, low, high), n)
+
+    def _doubted_beyond(self, law: Law, n: Array) -> Law:
+        """Beyond where the theory has a meaning, its fall comes or it does not: even odds."""
+        far = n > self.valid_to
+        if not far.any():
+            return law
+        end = self._law(np.full(len(n), self.valid_to))
+
+        def under(log_error: Array) -> Array:
+            there, held = law.under(log_error), end.under(log_error)
+            return np.where(far, np.maximum(0.5 * (there + held), held), there)
+
+        return Law(under, np.minimum(law.low, end.low), np.maximum(law.high, end.high))
+
+    def _carried_beyond(self, law: Law, n: Array) -> Law:
+        """Beyond, curves that were fitted to the pilot and to the theory carry on from its end."""
+        far = n > self.valid_to
+        if not far.any():
+            return law
+        end, carried = self._law(np.full(len(n), self.valid_to)), self._beyond.law(n)
+
+        def under(log_error: Array) -> Array:
+            # What is met at the end stays met.
+            later = np.maximum(carried.under(log_error), end.under(log_error))
+            return np.where(far, later, law.under(log_error))
+
+        low = np.minimum(law.low, np.minimum(carried.low, end.low))
+        return Law(under, low, np.maximum(law.high, np.maximum(carried.high, end.high)))
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -290,9 +330,19 @@ class Prediction:
         return explain(self, target)
 
     @property
+    def tested(self) -> bool:
+        """Whether the pilot has sizes enough to speak for or against the theory."""
+        within = self._within
+        return within is not None and len(within.sizes) >= _FIT_SIZES
+
+    @cached_property
     def doubted(self) -> bool:
         """Whether the pilot speaks against the theory."""
-        return self.trust < _DOUBTED
+        if self.pilot is None or self.tested:
+            return self.trust < _DOUBTED
+        alone, n = replace(self, pilot=None), self.pilot.sizes
+        low, high = alone.quantile(n, _RARE), alone.quantile(n, 1 - _RARE)
+        return bool(((self.pilot.means < low) | (self.pilot.means > high)).any())
 
 
 def _checks_of(pilot: Curve, least_noise: float) -> Checks:

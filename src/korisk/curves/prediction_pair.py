@@ -22,6 +22,7 @@ _FARTHER = 16  # times that: where a crossover is still looked for
 _PER_DOUBLING = 2
 _CLEAR = 0.75  # odds from which on one curve is clearly the better
 FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
+_FLAT = 1e-6  # relative fall of a curve over all N that are shown, below which it is level
 _TO_THE_END = 1.6449  # deviations from the middle of a normal law to the end of its 90% band
 
 
@@ -85,6 +86,13 @@ class PredictedPair:
 
     known: Prediction
     dense: Prediction
+
+    def __post_init__(self) -> None:
+        if self.known.examples != self.dense.examples:
+            raise KoriskError(
+                "two predictions are compared at the same N: make both from the same images, not "
+                f"from {self.known.examples} and {self.dense.examples}"
+            )
 
     @cached_property
     def odds(self) -> Array:
@@ -190,7 +198,9 @@ def _line(made: Prediction) -> RiskLine:
     shown = track(made)
     kept = (shown.n <= last_shown(made)) & (shown.n == np.round(shown.n))
     fitted = calibrate(Curve(shown.n[kept], shown.middle[kept], model=made.model), "line")
-    return RiskLine(fitted.floor, fitted.slope or 0.0)
+    # What rounding leaves of a flat curve is no slope.
+    flat = np.ptp(shown.middle[kept]) <= _FLAT * float(shown.middle[kept].max())
+    return RiskLine(fitted.floor, 0.0 if flat else fitted.slope or 0.0)
 
 
 def _first_above(n: Array, rising: Array, level: float) -> float:

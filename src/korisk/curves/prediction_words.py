@@ -7,6 +7,8 @@ from korisk.curves.prediction_pair import FIT_SIZES, PredictedPair, last_shown
 from korisk.curves.words import chance, count, times, value
 
 _AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree
+_FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere
+_ONE_SCALE = 1.5  # between the ratios of a pilot that is off by one factor
 _FIRST = 2  # the smallest N that a prediction names
 
 
@@ -53,6 +55,19 @@ def _size(model: str, floor: float, found: PredictedSize) -> str:
     )
 
 
+def _scale_words(prediction: Prediction) -> str | None:
+    """Where a pilot is the computed curve times one large factor: it may be in another unit."""
+    ratios = [check.ratio for check in prediction.checks]
+    middle = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+    if max(ratios) / min(ratios) > _ONE_SCALE or 1 / _FAR < middle < _FAR:
+        return None
+    return (
+        f"All errors of {prediction.model}'s pilot are about {value(1 / middle)} times the "
+        "computed ones: are its images in another unit, or is it a sum instead of a mean? As it "
+        "stands, it cannot be compared with another model."
+    )
+
+
 def trust_words(prediction: Prediction) -> list[str]:
     """What a pilot says of the theory; nothing without a pilot."""
     if not prediction.checks:
@@ -63,7 +78,15 @@ def trust_words(prediction: Prediction) -> list[str]:
         "was computed"
     )
     factor = max(off.ratio, 1 / off.ratio)
+    scale = _scale_words(prediction)
+    if scale is not None:
+        return [scale]
     weight = chance(prediction.trust)
+    if prediction.doubted and not prediction.tested:
+        return [
+            f"The pilot speaks against the theory of {prediction.model} ({where}), and has too few "
+            "sizes for curves to be fitted in its place: measure more before you rely on this."
+        ]
     if prediction.doubted and factor <= _AGREES:
         return [
             f"The theory of {prediction.model} is close to the pilot ({where}), but curves fitted "
@@ -74,7 +97,7 @@ def trust_words(prediction: Prediction) -> list[str]:
             f"The pilot speaks against the theory of {prediction.model}, which keeps a weight of "
             f"{weight}: {where}. The prediction rests on curves fitted to the pilot instead."
         ]
-    if len(prediction.checks) < FIT_SIZES:
+    if not prediction.tested:
         return [
             f"{where[0].upper()}{where[1:]}. With fewer than {FIT_SIZES} sizes a pilot moves the "
             "level of the curve, and cannot tell whether its shape is right."

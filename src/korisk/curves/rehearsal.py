@@ -1,6 +1,6 @@
 """A rehearsal: the dense layer fitted to some of the examples and judged on the others.
 
-It costs nothing beyond a small eigenproblem, and tells how far the theory is off for these images
+It costs some small eigenproblems, and tells how far the theory is off for these images
 at N up to half their number. What examples lack, a rehearsal on them cannot tell.
 """
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _SPLITS = 4
-_MOST = 1024  # examples: more would take minutes
+MOST_REHEARSED = 1024  # examples: more would take minutes
 _SMALLEST = 4
 _PENALTIES = np.logspace(-9, 1, 21)  # over the mean eigenvalue of the kernel
-_PIXELS = 4096  # of targets behind a ReLU, beyond which a sample of them will do
+_ENTRIES = 2**20  # of targets behind a ReLU, beyond which a sample of their pixels will do,
+_PIXELS = 256  # at least so many
 _NOISE = 0.03  # of a logarithm, at least
 
 
@@ -38,10 +39,11 @@ def rehearse(inputs: Array, targets: Array, *, relu: bool) -> Checks:
     on the examples that are left out, as the theory's is.
     """
     rng = np.random.default_rng(0)
-    inputs, targets = inputs[:_MOST], targets[:_MOST]
+    inputs, targets = inputs[:MOST_REHEARSED], targets[:MOST_REHEARSED]
     samples, wanted = inputs.reshape(len(inputs), -1), targets.reshape(len(targets), -1)
-    if relu and wanted.shape[1] > _PIXELS:
-        wanted = wanted[:, rng.choice(wanted.shape[1], _PIXELS, replace=False)]
+    pixels = max(_PIXELS, _ENTRIES // len(samples))
+    if relu and wanted.shape[1] > pixels:
+        wanted = wanted[:, rng.choice(wanted.shape[1], pixels, replace=False)]
     half = len(samples) // 2
     sizes = [n for n in 2 ** np.arange(2, 40) if _SMALLEST <= n <= half]
     if not sizes:
@@ -62,7 +64,7 @@ def rehearse(inputs: Array, targets: Array, *, relu: bool) -> Checks:
                 errors = [_error(each, products, fitted, left) / wanted.shape[1] for each in maps]
             found[split, at] = max(min(errors), 1e-300)
     logs = np.log(found)
-    spread = logs.std(axis=0, ddof=1) ** 2 / 2  # splits of one set of images are no new images
+    spread = logs.std(axis=0, ddof=1) ** 2  # splits of one set of images are no new images
     return Checks(np.array(sizes, dtype=float), logs.mean(axis=0), spread + _NOISE**2)
 
 

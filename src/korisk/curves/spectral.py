@@ -155,7 +155,10 @@ class Clipping:
 
 def checked_sizes(n: ArrayLike) -> Array:
     """(M,) numbers of samples; at least one each."""
-    sizes = np.atleast_1d(np.asarray(n, dtype=float))
+    try:
+        sizes = np.atleast_1d(np.asarray(n, dtype=float))
+    except (TypeError, ValueError):
+        sizes = np.full(1, np.nan)
     if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 1).all()):
         raise KoriskError("n must be numbers of training samples, 1 or more; check them")
     return sizes

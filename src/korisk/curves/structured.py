@@ -88,6 +88,7 @@ class Structured:
     parameters: int
     examples: int  # that everything was estimated from
     spread: Spread
+    least: float = 0.0  # errors below that are rounding
 
     def __repr__(self) -> str:
         return (
@@ -144,14 +145,15 @@ class Structured:
     def _best(self, n: float) -> tuple[float, int | None]:
         """The error at the best lambda, and which one that is; None where it is infinite."""
         if not self.spectrum.weights.size:  # no weight changes anything
-            return self.start, None
+            return max(self.start, self.least), None
         path, rows = self._path, self._rows(n)
         used = path.freedom < _MOST_USED * rows
         room = np.where(used, 1 - path.squared / rows, 1.0)
         excess = np.where(used, (path.bias + path.variance / n) / room, math.inf)
         at = int(np.argmin(excess))
         error = self.floor + self.share * float(excess[at]) / self.entries
-        return (error, at) if error < self.start else (self.start, None)
+        found, at_best = (error, at) if error < self.start else (self.start, None)
+        return max(found, self.least), at_best
 
     def _rows(self, n: float) -> float:
         """N r: how many equal and independent rows N examples are worth."""

@@ -11,6 +11,9 @@ from torch import Tensor
 Product = Callable[[Tensor], Tensor]  # (k, m) -> (k, m)
 
 STEPS = 48  # of Lanczos: what a threshold inside a spectrum of three decades needs
+_NOTHING = (
+    1e-7  # of the largest eigenvalue: smaller ones are float32's rounding, and left to Lanczos
+)
 _EXHAUSTED = 1e-12  # of the largest step: what is left of a vector then is rounding
 
 
@@ -35,10 +38,12 @@ def leading_vectors(product: Product, start: Tensor, *, blocks: int, tolerance: 
         image -= along @ before
         image -= _along(image, before) @ before
         block = _orthonormal(image)
+        # Where the space is exhausted, as without noise, rounding is all that was normalised.
+        block = _orthonormal(_off(block, before))
         coupling = image @ block.t()
     values, turned = torch.linalg.eigh(projected)
     residuals = torch.linalg.vector_norm(coupling.t() @ turned[-width:], dim=0)
-    kept = (residuals <= tolerance * values) & (values > 0)
+    kept = (residuals <= tolerance * values) & (values > _NOTHING * values[-1])
     kept[-1] = True
     found: Tensor = turned[:, kept].t() @ basis
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -75,7 +76,10 @@ def noise_variance(sinograms: Tensor, noise: Noise | None, *, width: float) -> T
         return torch.full_like(sinograms[0], noise.level**2 * float(sinograms.square().mean()))
     # A logarithm of counts varies by one over their mean.
     scale = noise.attenuation / width
-    return (scale * sinograms.double()).exp().mean(0).to(sinograms) / (noise.photons * scale**2)
+    # The last photon is never lost, which bounds it.
+    most = math.log(noise.photons) ** 2
+    relative = ((scale * sinograms.double()).exp() / noise.photons).clamp(max=most)
+    return (relative.mean(0) / scale**2).to(sinograms)
 
 
 def add_noise(

@@ -16,7 +16,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.misfit import KNOWN_BELIEF
 from korisk.curves.moments import LEAST_IMAGES, checked_images
 from korisk.curves.prediction import Prediction
-from korisk.curves.rehearsal import Checks, rehearse
+from korisk.curves.rehearsal import MOST_REHEARSED, Checks, rehearse
 from korisk.curves.spectral import Spectrum
 from korisk.errors import KoriskError, shown
 from korisk.operators import Composed, LinearOperator, Matrix
@@ -35,6 +35,7 @@ Progress = Callable[[float], None]
 _LARGEST_CALLED = 4096  # pixels of operators that are only a function: their matrix is made
 _LINEAR = 1e-3  # relative, as float32 leaves it
 _BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise has a meaning
+_NO_NOISE = 1e-10  # of the inputs' mean square; less is none
 _FEW = 64  # images, below which the words say so
 _OFF = 1.3  # factor between theory and rehearsal from which on the words say so
 
@@ -65,7 +66,7 @@ def predict_structured(
     images: Any,
     noise: float | Noise | None = None,
     *,
-    tail: LinearOperator | Sequence[LinearOperator],
+    tail: LinearOperator | Array | Tensor | Sequence[LinearOperator | Array | Tensor],
     weights: Any = None,
     toward: Literal["analytic", "zero"] = "analytic",
     relu: bool = False,
@@ -78,10 +79,8 @@ def predict_structured(
     are the analytic ones that training starts from, ones where they are None.
     """
     made = examples_of(operator, images, noise, seed=seed)
-    layers = (tail,) if isinstance(tail, LinearOperator) else tuple(tail)
-    if not layers:
-        raise KoriskError("tail must hold at least one known operator, got none; add it")
-    start = torch.ones(layers[0].domain) if weights is None else torch.as_tensor(weights)
+    layers = _tail(tail, tuple(made.forward.range), tuple(made.latents.shape[1:]))
+    start = torch.ones(layers[0].domain) if weights is None else _weights(weights)
     analytic = start.detach().to(layers[0].device, layers[0].dtype)
     found = Reconstruction(analytic, layers)
     return known_prediction(made, found, toward=toward, relu=relu, pilot=pilot)
@@ -103,7 +102,8 @@ def dense_prediction(
     moment = moment_of(examples)
     theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
     checks = _rehearsed(examples, relu) if rehearsal else None
-    noiseless = not bool(examples.noise.any())
+    clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())
+    noiseless = float(examples.noise.max()) <= _NO_NOISE * clean
     valid = max(2.0, _BEFORE_THRESHOLD * theory.rank) if noiseless else math.inf
     made = Prediction(
         theory,
@@ -155,7 +155,7 @@ def known_prediction(
 
 def _rehearsed(examples: Examples, relu: bool) -> Checks:
     inputs, targets = (
-        part.detach().to("cpu", torch.float64).numpy()
+        part[:MOST_REHEARSED].detach().to("cpu", torch.float64).numpy()
         for part in (examples.inputs, examples.targets)
     )
     return rehearse(inputs, targets, relu=relu)
@@ -225,6 +225,49 @@ def _as_operator(operator: Operator, images: Array) -> LinearOperator:
     return _matrix_of(operator, images)
 
 
+def _tail(given: Any, shape: tuple[int, ...], image: tuple[int, ...]) -> tuple[LinearOperator, ...]:
+    """Known operators in their order; a matrix among them takes what the one before it gives.
+
+    The last one gives an image.
+    """
+    alone = isinstance(given, LinearOperator | Tensor | np.ndarray) or not isinstance(
+        given, Sequence
+    )
+    layers: list[LinearOperator] = []
+    given = (given,) if alone else given
+    for at, each in enumerate(given):
+        if isinstance(each, LinearOperator):
+            layers.append(each)
+        elif isinstance(each, Tensor | np.ndarray):
+            matrix, entries = torch.as_tensor(each), math.prod(shape)
+            if matrix.ndim != 2 or matrix.shape[1] != entries:
+                raise KoriskError(
+                    f"a matrix of the tail behind {shape_text(shape)} must have {entries:,} "
+                    f"columns, got shape {tuple(matrix.shape)}; check the order of the tail"
+                )
+            last = at == len(given) - 1 and len(matrix) == math.prod(image)
+            rows = image if last else (len(matrix),)
+            layers.append(Matrix(_real(matrix).double(), shape, rows, name=f"B{len(layers) + 1}"))
+        else:
+            raise KoriskError(
+                f"tail must hold LinearOperators or matrices, got {shown(each)}; known operators "
+                "are linear"
+            )
+        shape = tuple(layers[-1].range)
+    if not layers:
+        raise KoriskError("tail must hold at least one known operator, got none; add it")
+    return tuple(layers)
+
+
+def _weights(given: Any) -> Tensor:
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise KoriskError(
+            f"weights must be numbers of an input's shape, got {shown(given)}; convert them first"
+        ) from error
+
+
 def _matrix_of(function: Callable[[Tensor], Tensor], images: Array) -> Matrix:
     """A function of a batch of images as its matrix, if it is linear."""
     shape, pixels = images.shape[1:], math.prod(images.shape[1:])
@@ -264,7 +307,16 @@ def _checked_calls(
     place = next(weights, torch.zeros(0, dtype=torch.float64))
 
     def call(batch: Tensor) -> Tensor:
-        found = function(batch)
+        try:
+            found = function(batch)
+        except KoriskError:
+            raise
+        except Exception as error:  # anything may go wrong in a function of the user's own
+            raise KoriskError(
+                f"the operator fails on a batch of shape {tuple(batch.shape)}: "
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}; "
+                "write it for batches (images, height, width)"
+            ) from error
         if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(batch):
             got = tuple(found.shape) if isinstance(found, Tensor) else shown(found)
             raise KoriskError(

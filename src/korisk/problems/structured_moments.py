@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from korisk.curves.spectral import ROUNDING
 from korisk.curves.structured import Measure, Spread, Structured
 from korisk.errors import KoriskError
 from korisk.fitting.diagonal_ridge import gram_fits, tail_gram
+from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
 from korisk.problems.structured_examples import Examples
 from korisk.problems.structured_optimism import held_back
@@ -93,6 +95,10 @@ def _structured(
     at_start = float(examples.losses(start).mean())
     floor = min(float(losses.mean()) + share * held.loss, at_start)
     report(0.9)
+    # As of the dense layer; targets of zeros alone have no size.
+    energy = float(flat(examples.targets).double().square().sum(1).mean())
+    least = max(ROUNDING * energy, 1e-200)
+    floor = floor if floor > least else 0.0
     entries = math.prod(examples.tail.range)
     return Structured(
         spectrum=resolvent.spectrum(),
@@ -107,6 +113,7 @@ def _structured(
         parameters=math.prod(examples.tail.domain),
         examples=len(examples),
         spread=Spread(_log_spread(losses), _log_spread(gradients.double().square().sum(1))),
+        least=least / entries,
     )
 
 

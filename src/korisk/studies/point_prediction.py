@@ -116,7 +116,7 @@ class PointPrediction:
                 {"n": c.n, "computed": c.computed, "measured": c.measured, "ratio": c.ratio}
                 for c in made.checks
             ],
-            "trust": made.trust,
+            "trust": made.trust if made.tested else None,
             "doubted": made.doubted,
             "notes": list(made.notes),
             "explanation": explain(made, targets[0] if targets else None),
@@ -155,5 +155,5 @@ def _row(*line: float) -> dict[str, float]:
 def checked_at(at: Sequence[float]) -> list[float]:
     """Numbers of samples that a prediction can speak of."""
     for n in at:
-        _checks.count("N", n, at_least=1, at_most=LARGEST_N, remedy="count training samples")
+        _checks.count("--at", n, at_least=1, at_most=LARGEST_N, remedy="count training samples")
     return sorted(set(at))

@@ -38,7 +38,7 @@ def study_to_predict(path: str | PathLike[str]) -> Study:
 
 
 def predict_study(
-    study: Study,
+    study: Study | str | PathLike[str],
     *,
     images: int = 256,
     seed: int = 0,
@@ -51,9 +51,9 @@ def predict_study(
 ) -> list[PointPrediction]:
     """The curves of every point of a study, or of one, from so many example images.
 
-    `source` is a `FileSource` that stands in for the study's images and `noise` a relative level
-    for its noise. `pilots` are measured curves, named after the models of the one point that is
-    predicted.
+    `study` may be the path of its file. `source` is a `FileSource` that stands in for the study's
+    images and `noise` a relative level for its noise. `pilots` are measured curves, named after the
+    models of the one point that is predicted.
     """
     count = _checks.count(
         "images",
@@ -62,7 +62,8 @@ def predict_study(
         at_most=MOST_EXAMPLES,
         remedy="64 give a first idea, 256 a good one",
     )
-    specs = {task.point: task.spec for task in study.tasks}
+    found = study if isinstance(study, Study) else study_to_predict(study)
+    specs = {task.point: task.spec for task in found.tasks}
     chosen = _chosen(specs, point)
     measured = pilots_by_model(pilots, chosen)
     made = []
@@ -232,12 +233,15 @@ def _refuse_large(count: int, problem: Mapping[str, Any], device: str) -> None:
 
     pixels = problem["points"] if problem["kind"] == "heat" else problem["side"] ** 2
     inputs = problem["views"] * problem["bins"] if "views" in problem else 2 * pixels
-    needed, free = count * 2 * (pixels + inputs) * 8, free_memory(torch.device(device))
-    if needed > free:
-        raise KoriskError(
-            f"{count:,} examples take {needed / 2**30:,.1f} GiB, of {free / 2**30:,.1f} GiB free; "
-            "use fewer or smaller images"
-        )
+    # Their second moment and the rehearsal are taken on the CPU, in copies.
+    needed = count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
+    for place in {device, "cpu"}:
+        free = free_memory(torch.device(place))
+        if needed > free:
+            raise KoriskError(
+                f"{count:,} examples take about {needed / 2**30:,.1f} GiB, of "
+                f"{free / 2**30:,.1f} GiB free on {place}; use fewer or smaller images"
+            )
 
 
 def _drawn(problem: Any, seed: int, count: int, device: str) -> Any:
