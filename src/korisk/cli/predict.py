@@ -202,5 +202,6 @@ def _leave(made: Sequence[PointPrediction], targets: Sequence[float]) -> None:
                 lost[f"{target:.6g} at {each.name}"] = None
     if lost:
         raise OutOfReachError(
-            f"no model is expected to reach {', '.join(lost)}; ask for more, or take the noise down"
+            f"no model is expected to reach {', '.join(lost)}; allow a larger error, or take the "
+            "noise down"
         )

@@ -376,7 +376,12 @@ def _notes(
 
 
 def _few_images(number: int, level: float) -> list[str]:
-    if number >= _FEW:
+    if level < 1e-6:
+        return [
+            f"All {number} images are equally bright: copies of each other tell too good a curve; "
+            "bring images that differ as those to come will."
+        ]
+    if number >= _FEW or level < 0.005:
         return []
     return [
         f"{number} images leave the errors' size uncertain by some {level:.0%} alone; "
