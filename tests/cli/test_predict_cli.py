@@ -84,8 +84,8 @@ def test_a_target_out_of_reach_of_every_model_is_code_3(
     assert [m["samples"][0]["samples"] for m in point["models"]] == [None]
     assert [m["samples"][0]["upper"] for m in point["models"]] == [None]
     assert err == (
-        "korisk: no model is expected to reach 1e-09 at rigorous-8; allow a larger error, or take the "
-        "noise down\n"
+        "korisk: no model is expected to reach 1e-09 at rigorous-8; allow a larger error, or take "
+        "the noise down\n"
     )
 
 
