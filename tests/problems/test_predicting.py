@@ -13,9 +13,9 @@ import korisk as kr
 from korisk.errors import KoriskError
 from korisk.operators import Matrix
 from korisk.problems import CtProblem, CtScanner, Gaussian, HeatProblem, MriProblem, Poisson
+from korisk.problems.given import examples_of
 from korisk.problems.predicting import (
     dense_prediction,
-    examples_of,
     known_prediction,
     predict_dense,
     predict_structured,
