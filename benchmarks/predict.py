@@ -354,7 +354,7 @@ def summary(found: dict[str, Any]) -> str:
     shares = ", ".join(within(sizes, "combined", ahead) for ahead in AHEAD)
     fits = ", ".join(within(sizes, best_fit(sizes), ahead) for ahead in AHEAD)
     return (
-        f"{below} of {len(means)} curves are off by less than 15% in the mean over N = 4 to "
+        f"{below} of {len(means)} dense curves are off by less than 15% in the mean over N = 4 to "
         f"4,096 (the median curve by {statistics.median(means):.1f}%). With a pilot, the N for a "
         f"target at 2, 4, 8 and 16 times its size is within a factor of two for {shares} of the "
         f"targets (the best curve fit: {fits})"

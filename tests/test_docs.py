@@ -260,6 +260,12 @@ def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
         for n, mean in errors["measured"]["FC"].items()
     ]
     assert f"{min(ratios):.2f} to {max(ratios):.2f} times what was measured" in text
+    (heat,) = [
+        row["ratio"][0]
+        for row in results["ratios"]
+        if (row["point"], row["model"], row["images"]) == ("exact viscosity", "KO", 256)
+    ]
+    assert f"is {heat:.0f} times too high at N = 4;" in text
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert bench.summary(results) in readme
     assert bench.summary(results) in text
