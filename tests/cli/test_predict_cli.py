@@ -211,3 +211,15 @@ def test_what_is_of_one_point_asks_for_it(
 def test_too_few_examples_are_refused(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert korisk("predict", study, "--examples", 7) == 2
     assert "--examples must be a whole number from 8" in capsys.readouterr().err
+
+
+def test_columns_of_a_pilot_may_have_other_names(
+    dense: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pilot, renamed = tmp_path / "pilot.csv", ("--column", "n=size", "--column", "error=mse")
+    pilot.write_text("size,mse\n8,0.02\n16,0.012\n32,0.006\n")
+    assert predict(dense, "--pilot", pilot, *renamed, "--json") == 0
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    assert [check["measured"] for check in point["models"][0]["checks"]] == [0.02, 0.012, 0.006]
+    assert predict(dense, *renamed) == 2
+    assert "give --pilot FILE" in capsys.readouterr().err

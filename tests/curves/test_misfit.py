@@ -53,7 +53,7 @@ def test_it_is_the_normal_law_given_all_checks(kind: Belief, level: float) -> No
     assert means[0] == pytest.approx(gain @ data)
     variance = np.diag(joint[7:, 7:] - gain @ joint[:7, 7:])
     assert deviations[0] == pytest.approx(np.sqrt(variance))
-    assert made.under(np.full(3, 0.2), FAR) == pytest.approx(
+    assert made.law(FAR).under(np.full(3, 0.2)) == pytest.approx(
         norm.cdf(0.2, gain @ data, np.sqrt(variance))
     )
     both = multivariate_normal(np.zeros(7), joint[:7, :7]).logpdf(data)
@@ -76,18 +76,18 @@ def test_cases_are_weighed_by_what_they_explain() -> None:
                 logs.append(
                     np.log(p * q * r) + multivariate_normal(np.zeros(7), joint).logpdf(data)
                 )
-                under.append(Misfit(SIMULATED, REAL, 0.1, kind).under(np.full(3, 0.3), FAR))
+                under.append(Misfit(SIMULATED, REAL, 0.1, kind).law(FAR).under(np.full(3, 0.3)))
     weights = np.exp(logs) / np.exp(logs).sum()
     assert mixed.moments(FAR)[0] == pytest.approx(weights)
-    assert mixed.under(np.full(3, 0.3), FAR) == pytest.approx(weights @ np.array(under))
+    assert mixed.law(FAR).under(np.full(3, 0.3)) == pytest.approx(weights @ np.array(under))
 
 
 def test_nothing_measured_leaves_the_computed_curve_in_the_middle() -> None:
     made = Misfit(no_checks(), no_checks(), 0.0)
-    assert made.under(np.zeros(3), FAR) == pytest.approx(0.5)
+    assert made.law(FAR).under(np.zeros(3)) == pytest.approx(0.5)
     assert made.evidence == pytest.approx(0.0)
     wide = Misfit(no_checks(), no_checks(), 0.5)
-    assert (wide.under(np.full(3, -0.5), FAR) > made.under(np.full(3, -0.5), FAR)).all()
+    assert (wide.law(FAR).under(np.full(3, -0.5)) > made.law(FAR).under(np.full(3, -0.5))).all()
 
 
 def test_simulations_do_not_tell_the_offset_of_reality() -> None:

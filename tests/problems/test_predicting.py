@@ -292,3 +292,14 @@ def test_matrices_serve_as_a_tail_and_functions_that_fail_are_named() -> None:
         kr.predict_structured(matrix, images, 0.02, tail=[matrix])
     with pytest.raises(KoriskError, match="fails on a batch"):
         kr.predict_dense(torch.nn.Linear(64, 40, bias=False), images, 0.02)
+
+
+def test_features_that_few_images_have_are_named() -> None:
+    """A pixel that one image in twenty lights makes fits to different images differ."""
+    rng = np.random.default_rng(4)
+    images = rng.random((128, 6, 6))
+    common = predict_dense(np.eye(36), images, 0.01)
+    assert not any("few images have" in note for note in common.notes)
+    images[rng.permutation(128)[:6], 0, 0] = 40.0
+    rare = predict_dense(np.eye(36), images, 0.01)
+    assert any("few images have what matters" in note for note in rare.notes)

@@ -72,6 +72,7 @@ def predict(
         typer.Option(metavar="N", help="Show the error at N. Repeatable. [default: doublings]"),
     ] = None,
     device: Device = "auto",
+    column: pilot.ColumnOption = None,
     plot: pilot.PlotOption = None,
     out: Annotated[
         Path | None,
@@ -101,7 +102,9 @@ def predict(
         pilot.check_plot(plot)
     if out is not None:
         make_folder(out)
-    pilots = [] if pilot_file is None else _pilots(pilot_file)
+    if column and pilot_file is None:
+        raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
+    pilots = [] if pilot_file is None else _pilots(pilot_file, pilot.columns(column))
     with _watched(quiet=as_json) as progress:
         made = predict_study(
             study,
@@ -161,13 +164,13 @@ def _check_points(study: Study, point: str | None, pilot: Path | None, plot: Pat
             )
 
 
-def _pilots(path: Path) -> tuple[Curve, ...]:
+def _pilots(path: Path, columns: dict[str, str]) -> tuple[Curve, ...]:
     """The curves of a pilot; of a file with several metrics those of the mse."""
     try:
-        return Curve.read_all(path)
+        return Curve.read_all(path, columns=columns)
     except KoriskError:
         # Several metrics are the one thing that naming one mends; all else is said again.
-        return Curve.read_all(path, metric=_METRIC)
+        return Curve.read_all(path, metric=_METRIC, columns=columns)
 
 
 def _source(study: Study, folder: Path) -> FileSource:

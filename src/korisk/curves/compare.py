@@ -108,11 +108,11 @@ class Comparison:
         if odds.max() < _CLEAR:
             return None
         if self.known.method == DEFAULT_METHOD:
-            where = _first_above(n, odds, 0.5)
-            ends = [_first_above(n, odds, level) for level in (0.05, 0.95)]
+            where = first_above(n, odds, 0.5)
+            ends = [first_above(n, odds, level) for level in (0.05, 0.95)]
         else:
             fitted = np.log(self.known.forecast.middle(n) / self.dense.forecast.middle(n))
-            where = _first_above(n, -fitted if falls else fitted, 0.0)
+            where = first_above(n, -fitted if falls else fitted, 0.0)
             ends = [math.nan, math.nan]
         if math.isinf(where):
             return None
@@ -233,7 +233,7 @@ def _where_it_rises(logs: Array, rising: Array) -> Array:
     return result
 
 
-def _first_above(n: Array, rising: Array, level: float) -> float:
+def first_above(n: Array, rising: Array, level: float) -> float:
     """The first N at which a quantity reaches a level, between the N where it is known."""
     above = np.flatnonzero(rising >= level)
     if not above.size:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
+from korisk.curves.posterior import Law
 from korisk.curves.rehearsal import Checks
 
 Array = NDArray[np.float64]
@@ -130,10 +131,11 @@ class Misfit:
             deviations[at] = np.sqrt(np.maximum(variance, 1e-8))
         return weights, means, deviations
 
-    def under(self, log_ratio: Array, n: Array) -> Array:
-        """(M,) the probability that the log of true over computed error is at most that."""
+    def law(self, n: Array) -> Law:
+        """The law of the logarithm of true over computed error at each N."""
         weights, means, deviations = self.moments(n)
-        return np.asarray(weights @ ndtr((log_ratio - means) / deviations))
+        low, high = (means - 9 * deviations).min(axis=0), (means + 9 * deviations).max(axis=0)
+        return Law(lambda logs: np.asarray(weights @ ndtr((logs - means) / deviations)), low, high)
 
 
 def no_checks() -> Checks:

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
 
 from korisk.curves.curve import Curve
 from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
@@ -27,7 +26,7 @@ MIDDLE = 0.65  # share of the futures that meet a target by the answer, where so
 TAIL = 0.05  # left out at each end of an interval
 _START = 2
 _PER_DOUBLING = 4
-_FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
+FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
 _LEVEL = 4.0  # width of the logarithm of an error before anything is known
 _BELIEVED = 0.75  # in the theory against a fitted curve, before the pilot is seen
 _LEAST_NOISE = 1e-3  # of a pilot's mean, relative, in what it says of other N,
@@ -214,7 +213,7 @@ class Prediction:
         if self.pilot is None:
             return None
         kept = (self.pilot.n >= self.valid_from) & (self.pilot.n <= self.valid_to)
-        if len(np.unique(self.pilot.n[kept])) < _FIT_SIZES:
+        if len(np.unique(self.pilot.n[kept])) < FIT_SIZES:
             kept = self.pilot.n <= self.valid_to
         if not kept.any():
             return None
@@ -224,7 +223,7 @@ class Prediction:
     @cached_property
     def _fitted(self) -> Posterior | None:
         """Curves fitted to the pilot alone, which have a say by how well each side explains it."""
-        if self.pilot is None or len(self.pilot.sizes) < _FIT_SIZES:
+        if self.pilot is None or len(self.pilot.sizes) < FIT_SIZES:
             return None
         return posterior(self.pilot)
 
@@ -268,13 +267,12 @@ class Prediction:
 
     def _law(self, n: Array) -> Law:
         """The law of the log error at each N."""
-        weights, means, deviations = self._misfit.moments(n)
-        means = means + np.log(self.computed(n))
-        low, high = (means - 9 * deviations).min(axis=0), (means + 9 * deviations).max(axis=0)
+        base, misfit = np.log(self.computed(n)), self._misfit.law(n)
 
         def computed(log_error: Array) -> Array:
-            return np.asarray(weights @ ndtr((log_error - means) / deviations))
+            return misfit.under(log_error - base)
 
+        low, high = base + misfit.low, base + misfit.high
         if self._fitted is None:
             return self._doubted_beyond(Law(computed, low, high), n)
         fitted, trust = self._fitted.law(n), self.trust
@@ -333,7 +331,7 @@ class Prediction:
     def tested(self) -> bool:
         """Whether the pilot has sizes enough to speak for or against the theory."""
         within = self._within
-        return within is not None and len(within.sizes) >= _FIT_SIZES
+        return within is not None and len(within.sizes) >= FIT_SIZES
 
     @cached_property
     def doubted(self) -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.calibrate import calibrate
+from korisk.curves.compare import first_above
 from korisk.curves.curve import Curve
-from korisk.curves.prediction import LARGEST_N, Prediction
+from korisk.curves.prediction import FIT_SIZES, LARGEST_N, Prediction
 from korisk.errors import KoriskError
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
@@ -21,7 +22,6 @@ BEYOND = 16  # times the examples: how far they are shown
 _FARTHER = 16  # times that: where a crossover is still looked for
 _PER_DOUBLING = 2
 _CLEAR = 0.75  # odds from which on one curve is clearly the better
-FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
 _FLAT = 1e-6  # relative fall of a curve over all N that are shown, below which it is level
 _TO_THE_END = 1.6449  # deviations from the middle of a normal law to the end of its 90% band
 
@@ -131,7 +131,7 @@ class PredictedPair:
         n, rising = n[clear[0] :], rising[clear[0] :]
         if rising.max() < _CLEAR:
             return None
-        where, lower, upper = (_first_above(n, rising, p) for p in (0.5, 0.05, 0.95))
+        where, lower, upper = (first_above(n, rising, p) for p in (0.5, 0.05, 0.95))
         return PredictedCrossover(
             round(where), lower, upper, (self.known if falls else self.dense).model
         )
@@ -201,15 +201,3 @@ def _line(made: Prediction) -> RiskLine:
     # What rounding leaves of a flat curve is no slope.
     flat = np.ptp(shown.middle[kept]) <= _FLAT * float(shown.middle[kept].max())
     return RiskLine(fitted.floor, 0.0 if flat else fitted.slope or 0.0)
-
-
-def _first_above(n: Array, rising: Array, level: float) -> float:
-    """The first N at which odds reach a level, between the N where they are known."""
-    above = np.flatnonzero(rising >= level)
-    if not above.size:
-        return math.inf
-    at = int(above[0])
-    if at == 0:
-        return float(n[0])
-    part = (level - rising[at - 1]) / (rising[at] - rising[at - 1])
-    return float(n[at - 1] * (n[at] / n[at - 1]) ** part)

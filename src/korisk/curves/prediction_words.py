@@ -2,8 +2,8 @@
 
 import math
 
-from korisk.curves.prediction import LARGEST_N, PredictedSize, Prediction
-from korisk.curves.prediction_pair import FIT_SIZES, PredictedPair, last_shown
+from korisk.curves.prediction import FIT_SIZES, LARGEST_N, PredictedSize, Prediction
+from korisk.curves.prediction_pair import PredictedPair, last_shown
 from korisk.curves.words import chance, count, times, value
 
 _AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree

@@ -33,6 +33,7 @@ Progress = Callable[[float], None]
 _BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise has a meaning
 _NO_NOISE = 1e-10  # of the inputs' mean square; less is none
 _FEW = 64  # images, below which the words say so
+_UNEVEN = 0.18  # deviation of fits to different examples, from which on the words say so
 _OFF = 1.3  # factor between theory and rehearsal from which on the words say so
 
 
@@ -189,6 +190,8 @@ def _notes(
     unsure = resolution_note(theory, 2.0 ** np.arange(2, 15))
     if unsure is not None:
         notes.append(unsure)
+    if checks is not None:
+        notes += _rare_features(checks)
     if checks is not None and len(checks):
         kept = checks.n <= valid
         ratios = theory.errors(checks.n) / np.exp(checks.log_error)
@@ -201,6 +204,19 @@ def _notes(
                 "these images well, and the band is wider for it."
             )
     return notes
+
+
+def _rare_features(checks: Checks) -> list[str]:
+    """Where fits to different examples differ a lot, few of them have what matters."""
+    spread = np.sqrt(checks.variance)
+    if not (spread > _UNEVEN).any():
+        return []
+    at = int(np.argmax(spread))
+    return [
+        f"Fits to different {checks.n[at]:.0f} of the examples differ by some {spread[at]:.0%}: "
+        "few images have what matters there. From about that N on, until all has been seen, errors "
+        "may lie well above the band."
+    ]
 
 
 def _few_images(number: int, level: float) -> list[str]:
