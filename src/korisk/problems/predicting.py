@@ -211,7 +211,7 @@ def _rare_features(checks: Checks) -> list[str]:
     spread = np.sqrt(checks.variance)
     if not (spread > _UNEVEN).any():
         return []
-    at = int(np.argmax(spread))
+    at = int(np.argmax(spread > _UNEVEN))  # the first
     return [
         f"Fits to different {checks.n[at]:.0f} of the examples differ by some {spread[at]:.0%}: "
         "few images have what matters there. From about that N on, until all has been seen, errors "
