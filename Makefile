@@ -20,7 +20,7 @@ $(READY): Makefile pyproject.toml constraints.txt
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
 	@echo "setting up $(VENV) (once, about a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,torch,dask,io,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,torch,dask,io,docs,dev]'
 	@touch $(READY)
 
 run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two minutes)

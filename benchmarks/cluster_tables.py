@@ -1,4 +1,4 @@
-"""The tables of docs/clusters.md, from what the benchmarks kept in benchmarks/results/.
+"""The tables of docs/reference/clusters.md, from what the benchmarks kept in benchmarks/results/.
 
 python benchmarks/cluster_tables.py
 """

@@ -1,4 +1,4 @@
-"""The tables of docs/operators.md, from what benchmarks/operators.py wrote with --json.
+"""The tables of docs/reference/operators.md, from what benchmarks/operators.py wrote with --json.
 
 python benchmarks/operator_tables.py        # all of benchmarks/results/operators_*.json
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/predict.py measure FILE.json [--device cuda]   # the studies in predict/
     python benchmarks/predict.py judge FILE.json --json RESULT.json  # predictions beside them
-    python benchmarks/predict.py tables RESULT.json                  # the tables of docs/predict.md
+    python benchmarks/predict.py tables RESULT.json                  # tables of the predict page
 
 The beliefs in korisk.curves.misfit were chosen on the fan beams at 8, 16 and 32 pixels ("chosen
 on"); the surrogate, MRI, advection-diffusion and limited angles had no part in it ("judged on").

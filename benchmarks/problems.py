@@ -4,7 +4,7 @@
     python benchmarks/problems.py --tables benchmarks/results/problems.json
 
 The first runs every study (or goes on with them, under build/problems), the second prints the
-tables of docs/problems.md from what the first kept.
+tables of docs/explanation/problems.md from what the first kept.
 """
 
 import argparse

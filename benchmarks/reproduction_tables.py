@@ -1,4 +1,4 @@
-"""The tables of docs/study.md, from what `korisk reproduce` and `korisk run` print as JSON.
+"""The tables of the study page, from what `korisk reproduce` and `korisk run` print as JSON.
 
 korisk reproduce --device cuda --json > reproduction.json
 korisk reproduce --device cuda --points 512 --out reproduction --json > reproduction_512.json

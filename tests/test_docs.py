@@ -14,12 +14,12 @@ from korisk import published
 from korisk.studies.study import Study
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 LABEL = re.compile(r"\((?:eq|thm|lem|cor|ass|prop|tab):[\w-]+\)")
 
 
 def test_every_label_cited_in_code_is_in_the_notation_page() -> None:
-    known = set(LABEL.findall((ROOT / "docs" / "notation.md").read_text()))
+    known = set(LABEL.findall((ROOT / "docs" / "explanation" / "notation.md").read_text()))
     cited = {
         label
         for path in ROOT.glob("src/**/*.py")
@@ -54,11 +54,13 @@ def test_the_factors_in_the_readme_are_those_of_the_example() -> None:
 def test_the_gain_in_the_theory_page_is_that_of_the_example() -> None:
     net = kr.Network.read(ROOT / "examples" / "ct_h256_ko.yaml")
     gain = net.amplification("paper")[0] / net.amplification("composed")[0]
-    assert f"{gain:.0f} times at H = 256" in (ROOT / "docs" / "theory.md").read_text()
+    assert (
+        f"{gain:.0f} times at H = 256" in (ROOT / "docs" / "explanation" / "theory.md").read_text()
+    )
 
 
 def test_the_network_file_of_the_docs_is_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "network-file.md").read_text()
+    page = (ROOT / "docs" / "reference" / "network-file.md").read_text()
     (content,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     path = tmp_path / "net.yaml"
     path.write_text(content)
@@ -79,7 +81,7 @@ def planner_results(title: str) -> dict[str, list[str]]:
 
 def test_the_figures_of_the_planner_are_those_of_the_benchmark() -> None:
     results = planner_results("all of these")
-    page = (ROOT / "docs" / "planner.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "planner.md").read_text()
     for name, row in {
         "posterior": "| **posterior** (default) |",
         "power with pooled band": "| power, pooled band |",
@@ -97,7 +99,7 @@ def test_the_figures_of_the_planner_are_those_of_the_benchmark() -> None:
 
 
 def test_the_pilots_of_the_docs_are_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "pilot-file.md").read_text()
+    page = (ROOT / "docs" / "reference" / "pilot-file.md").read_text()
     for content in re.findall(r"```csv\n(.*?)```", page, re.DOTALL):
         path = tmp_path / "pilot.csv"
         path.write_text(content)
@@ -106,7 +108,7 @@ def test_the_pilots_of_the_docs_are_read(tmp_path: Path) -> None:
 
 def test_the_tables_of_the_operators_are_those_of_the_benchmark() -> None:
     module = benchmark("operator_tables")
-    page = (ROOT / "docs" / "operators.md").read_text()
+    page = (ROOT / "docs" / "reference" / "operators.md").read_text()
     made = [line for line in module.tables() if line.startswith("|")]
     assert len(made) > 20
     for line in made:
@@ -115,7 +117,7 @@ def test_the_tables_of_the_operators_are_those_of_the_benchmark() -> None:
 
 def test_the_tables_of_the_clusters_are_those_of_the_benchmarks() -> None:
     made = benchmark("cluster_tables")
-    page = (ROOT / "docs" / "clusters.md").read_text()
+    page = (ROOT / "docs" / "reference" / "clusters.md").read_text()
     lines = [line for line in made.tables() if line]
     assert len(lines) > 40
     for line in lines:
@@ -181,7 +183,7 @@ def kept(name: str) -> dict[str, Any]:
 def test_the_figures_of_the_study_are_those_that_were_kept() -> None:
     made, timed = benchmark("reproduction_tables"), benchmark("study_tables")
     here, card = kept("study_arm.json"), kept("study_h200.json")
-    page = " ".join((ROOT / "docs" / "study.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "reference" / "study.md").read_text().split())
     found, crossed = kept("reproduction.json"), kept("crossover_h128.json")
     calibration = list(made.calibration(found))
     for rows in (
@@ -223,7 +225,7 @@ def test_training_in_the_kept_rigorous_sweeps_is_nowhere_worse_than_none() -> No
 
 def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     results = kept("problems_h200.json")
-    page = (ROOT / "docs" / "problems.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "problems.md").read_text()
     lines = list(benchmark("problems").tables(results))
     assert len(lines) > 30
     for row in lines:
@@ -232,7 +234,7 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     networks = [point["theorem"] for study in studies for point in study["points"].values()]
     assert all(told["held"] == told["networks"] for told in networks)
     count = sum(told["networks"] for told in networks)
-    assert f"{count} networks" in (ROOT / "docs" / "check.md").read_text()
+    assert f"{count} networks" in (ROOT / "docs" / "explanation" / "check.md").read_text()
     readme = (ROOT / "README.md").read_text()
     assert f"it held in all {count}." in readme
     quoted = "18 of 32 lines", "18 of 32 lines, ReLU", "viscosity 20% too large"
@@ -243,7 +245,7 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
 
 def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
     results = kept("predict.json")
-    page = (ROOT / "docs" / "predict.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "predict.md").read_text()
     bench = benchmark("predict")
     lines = list(bench.tables(results))
     assert len(lines) > 60
@@ -272,7 +274,7 @@ def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
 
 
 def test_the_study_of_the_docs_is_read(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "study.md").read_text()
+    page = (ROOT / "docs" / "reference" / "study.md").read_text()
     (content,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     path = tmp_path / "study.yaml"
     path.write_text(content)

@@ -11,8 +11,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 
-# What each room may use besides itself; see docs/layout.md. Rooms that later issues build are
-# listed already, so that the direction is settled before the first wall stands.
+# What each room may use besides itself; see docs/explanation/layout.md.
 LEAVES = {"errors", "files", "figure_file", "_version"}
 CORE = LEAVES | {"theory", "curves"}
 ALLOWED = {

@@ -612,7 +612,7 @@ def test_a_diagonal_of_the_input_shape() -> None:
 
 
 def test_the_constants_of_the_page_are_those_of_the_code() -> None:
-    page = (ROOT / "docs" / "describe.md").read_text()
+    page = (ROOT / "docs" / "reference" / "describe.md").read_text()
     for constant, digits in (
         (constants.GELU, 5),
         (constants.GELU_TANH, 5),

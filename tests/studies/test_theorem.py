@@ -586,7 +586,7 @@ def test_a_point_orders_by_its_own_means(tmp_path: Path) -> None:
 
 
 def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "check.md").read_text()
     assert (RUNGS, "For twelve targets" in page) == (12, True)
     assert (MEASURED, "above a bound by a relative 10⁻⁴" in page) == (1e-4, True)
     assert (COMPUTED, "may fail by 10⁻⁹" in page) == (1e-9, True)

@@ -94,7 +94,7 @@ def _about_effective(answer: Answer) -> list[str]:
         said.append(f"No effective dimension is stated for {', '.join(silent)}: p stays there.")
     said.append(
         "An effective dimension belongs to one sample size and to the images it was computed from, "
-        "and kappa must belong to it; see docs/theory.md."
+        "and kappa must belong to it; see docs/explanation/theory.md."
     )
     return [" ".join(said)]
 

@@ -39,7 +39,7 @@ Slurm = Annotated[
     Path | None,
     typer.Option(
         metavar="PROFILE.yaml",
-        help="Have Slurm, PBS or LSF start the workers; see docs/clusters.md.",
+        help="Have Slurm, PBS or LSF start the workers; see docs/reference/clusters.md.",
     ),
 ]
 Workers = Annotated[

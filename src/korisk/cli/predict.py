@@ -38,7 +38,8 @@ def predict(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="STUDY.yaml", help="A study, or its problem and points alone; docs/study.md."
+            metavar="STUDY.yaml",
+            help="A study, or its problem and points alone; docs/reference/study.md.",
         ),
     ],
     images: Annotated[

@@ -27,7 +27,7 @@ from korisk.studies.study import Study
 
 def run(
     path: Annotated[
-        Path, typer.Argument(metavar="STUDY.yaml", help="What to run; see docs/study.md.")
+        Path, typer.Argument(metavar="STUDY.yaml", help="What to run; see docs/reference/study.md.")
     ],
     out: Annotated[
         Path | None,

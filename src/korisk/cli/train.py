@@ -31,7 +31,9 @@ _MOST_RANKS = 4096
 def train(
     path: Annotated[
         Path,
-        typer.Argument(metavar="STUDY.yaml", help="Whose point is trained; see docs/study.md."),
+        typer.Argument(
+            metavar="STUDY.yaml", help="Whose point is trained; see docs/reference/study.md."
+        ),
     ],
     point: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which point, where there are several.")

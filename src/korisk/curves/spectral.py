@@ -9,7 +9,8 @@ with a threshold kappa that the penalty sets and that N keeps from falling. Its 
 
 at the kappa that is best. For images of one brightness N_eff is N. For x = s z with a brightness s
 of its own for every image, samples count by w = s^2 / (1 + s^2 t), where t is such that the mean of
-s^2 t / (1 + s^2 t) is sum_i L_i / N, and N_eff = (sum w)^2 / sum w^2. docs/predict.md derives it.
+s^2 t / (1 + s^2 t) is sum_i L_i / N, and N_eff = (sum w)^2 / sum w^2.
+docs/explanation/predict.md derives it.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """Lipschitz constants that are known in closed form, each with its reason.
 
 A rule takes a call and gives a bracket, or None where its options leave nothing known.
-docs/describe.md has the table with the derivations.
+docs/reference/describe.md has the table with the derivations.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
     the module is left as it was. A layer is learned where a parameter that it uses requires
     gradients, or where `korisk.learned` says so; brackets are those of the present weights and of
     this input size. What is not a chain becomes one layer, and is warned of, as is every layer
-    whose constant could only be sampled. See docs/describe.md for the rules.
+    whose constant could only be sampled. See docs/reference/describe.md for the rules.
     """
     _check(module, example)
     module = uncompiled(module)

@@ -70,7 +70,7 @@ def learned(
 
     `lipschitz` is a constant of the true layer, such as one that training enforces; `parameters`
     is the paper's p where it is not the number of trained weights, and `effective` the effective
-    dimension, an estimate in its place; see docs/theory.md.
+    dimension, an estimate in its place; see docs/explanation/theory.md.
     """
     mark = Mark(
         learned=True, lipschitz=lipschitz, parameters=parameters, effective=effective, name=name

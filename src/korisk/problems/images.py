@@ -48,7 +48,7 @@ def read_images(
     becomes 1. `on_error="skip"` leaves out what cannot be read and warns. `patients` says whose
     image it is: what the file states or else its first folder ("auto"), "folder", "file",
     "image", a function of a name, a mapping, or a .csv file. `limit` stops after so many images;
-    `progress(done, files)` is called after each file. See docs/images.md.
+    `progress(done, files)` is called after each file. See docs/reference/images.md.
     """
     _checks.one_of("on_error", on_error, ("stop", "skip"))
     _checks.one_of("resample", resample, RESAMPLE)

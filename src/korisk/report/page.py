@@ -39,7 +39,7 @@ PROMISES = (
     "The interval holds if the pilot is like what comes after it: same population, same scanner, "
     "same network, same way of training. Other data have another curve.",
     "With 90% means: of pilots such as those the method was tested on, about nine in ten. "
-    "docs/planner.md has the figures, and where they are lower.",
+    "docs/explanation/planner.md has the figures, and where they are lower.",
     "Not reachable means not reachable according to this pilot. One more doubling of the data "
     "tells a floor from a slow decline.",
 )
@@ -61,8 +61,8 @@ METHOD = (
     "<h3>How it is carried on</h3><p>From each curve's means and the scatter of its seeds a "
     "posterior over curves is made: power laws with a floor and a shift, and a random walk that "
     "lets real curves leave any family. Sample sizes, intervals and chances are read off it, here "
-    "in the page by the same formulas as <code>korisk plan</code>. docs/planner.md tells how well "
-    "that did on curves it had not seen.</p>"
+    "in the page by the same formulas as <code>korisk plan</code>. docs/explanation/planner.md "
+    "tells how well that did on curves it had not seen.</p>"
 )
 
 

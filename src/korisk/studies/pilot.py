@@ -82,7 +82,7 @@ def run_pilot(
     own name and `settings` say whose they are. Fits run in this process, or in `workers` others,
     or on a `cluster`; with a `timeout` each has a process that can be ended. With a `target` and
     `grow` or `largest`, sizes are added until the 90% interval of N spans at most a factor of
-    `narrow_enough`, or `budget` seconds or `most_fits` are spent. See docs/pilot.md.
+    `narrow_enough`, or `budget` seconds or `most_fits` are spent. See docs/reference/pilot.md.
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
     check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch)

@@ -32,7 +32,9 @@ def study_to_predict(path: str | PathLike[str]) -> Study:
     """
     content = read_yaml(path)
     if not isinstance(content, dict):
-        raise KoriskError(f"{path} must hold keys such as name and points; see docs/study.md")
+        raise KoriskError(
+            f"{path} must hold keys such as name and points; see docs/reference/study.md"
+        )
     named = {"name": Path(path).stem, **content}
     return Study(named, source=path, ran=True, folder=Path(path).parent)
 

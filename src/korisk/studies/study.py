@@ -80,7 +80,9 @@ class Study:
         """The study that a YAML file describes."""
         content = read_yaml(path)
         if not isinstance(content, dict):
-            raise KoriskError(f"{path} must hold keys such as name and points; see docs/study.md")
+            raise KoriskError(
+                f"{path} must hold keys such as name and points; see docs/reference/study.md"
+            )
         return cls(content, source=path, folder=Path(path).parent)
 
 

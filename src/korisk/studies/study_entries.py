@@ -29,7 +29,7 @@ class NoiseEntry(Spec):
 
 
 class ImagesEntry(Spec):
-    """Images of one's own: see docs/images.md."""
+    """Images of one's own: see docs/reference/images.md."""
 
     path: str
     pattern: str | None = None

@@ -2,7 +2,8 @@
 
 A study with `theorem: true` stores the error of every network it fits and the error of each of its
 layers. From these alone the three bounds of (thm:deep-risk) are taken, network by network, and held
-against what was measured; docs/check.md tells what that shows and what not. Nothing is fitted.
+against what was measured; docs/explanation/check.md tells what that shows and what not.
+Nothing is fitted.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
         of = f"no row of {point!r}" if point is not None else "no row"
         raise KoriskError(
             f"{file}: {of} tells errors of layers; write `theorem: true` in the study and run it "
-            "with another --out, see docs/check.md"
+            "with another --out, see docs/explanation/check.md"
         )
     untold = tuple(each for each, made in found.items() if made is None)
     return Theorem(name=str(study.get("name") or ""), store=file, points=points, untold=untold)

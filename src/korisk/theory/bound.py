@@ -140,7 +140,7 @@ def paper_risk(tails: FloatArray, risks: FloatArray) -> FloatArray:
 
 
 def minkowski_risk(tails: FloatArray, risks: FloatArray) -> FloatArray:
-    """The terms of (sum_l P_l sqrt(r_l))^2, shape (L,); see docs/theory.md for the proof."""
+    """The terms of (sum_l P_l sqrt(r_l))^2, shape (L,); proof in docs/explanation/theory.md."""
     roots = _roots(tails, risks)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return roots * float(roots.sum())

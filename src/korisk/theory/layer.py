@@ -80,7 +80,8 @@ class Learned(Layer):
     once.
 
     `effective` is how many of the parameters the data determine at the sample size in question,
-    an estimate that may stand in for p where `effective=True` asks for it; see docs/theory.md.
+    an estimate that may stand in for p where `effective=True` asks for it; see
+    docs/explanation/theory.md.
     """
 
     parameters: int | None = None

@@ -1,4 +1,4 @@
-"""Networks as YAML. See examples/ for files, and docs/network-file.md for every key."""
+"""Networks as YAML. See examples/ for files, and docs/reference/network-file.md for every key."""
 
 import dataclasses
 from os import PathLike
