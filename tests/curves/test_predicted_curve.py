@@ -10,7 +10,7 @@ from pilots import power_pilot, scaled
 
 import korisk as kr
 from korisk.curves.posterior import posterior
-from korisk.curves.prediction import LARGEST_N, Prediction
+from korisk.curves.prediction import FARTHEST_N, Prediction
 from korisk.curves.rehearsal import Checks
 from korisk.errors import KoriskError
 
@@ -205,7 +205,7 @@ def test_what_lies_below_the_floor_is_out_of_reach() -> None:
 def test_nothing_is_said_beyond_ten_million() -> None:
     slow = Prediction(Power(0.0, 1.0, 0.1), "FC", 64)
     found = slow.samples(0.05)
-    assert found.samples is None or found.samples <= LARGEST_N
+    assert found.samples is None or found.samples <= FARTHEST_N
 
 
 # --- Without noise the theory ends somewhere -----------------------------------------------------

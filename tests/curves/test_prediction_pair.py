@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from korisk.curves.curve import Curve
-from korisk.curves.prediction import LARGEST_N, Prediction
+from korisk.curves.prediction import FARTHEST_N, Prediction
 from korisk.curves.prediction_pair import (
     PredictedPair,
     PredictedTrack,
@@ -175,7 +175,7 @@ def test_targets_at_either_end_have_words_of_their_own() -> None:
     never = size_words(made(Law(1.0, 1.0, floor=0.5), "FC"), 1e-3)
     assert "does not reach 0.001" in never
     assert "levels off at 0.5" in never
-    assert f"{LARGEST_N:,}" in never
+    assert f"{FARTHEST_N:,}" in never
     perhaps = size_words(made(Law(1.0, 1.0, floor=0.5), "FC"), 0.5)
     assert "if it gets there" in perhaps
     assert "no upper end" in perhaps

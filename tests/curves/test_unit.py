@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from korisk.curves.unit import UNITS, Unit, looks_larger_is_better, suggested_unit, unit
+from korisk.curves.unit import UNITS, Unit, suggested_unit, unit
 from korisk.errors import KoriskError
 
 errors = st.floats(1e-6, 0.9)
@@ -108,5 +108,4 @@ def test_unknown_units_are_refused(wrong: str, expected: str) -> None:
 )
 def test_names_of_metrics(name: str, suggested: str | None) -> None:
     assert suggested_unit(name) == suggested
-    assert looks_larger_is_better(name) == (suggested is not None)
     assert suggested is None or UNITS[suggested].larger_is_better

@@ -17,8 +17,9 @@ from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.dense_moments import dense_spectrum, moment_of
 from korisk.problems.examples import Examples
 from korisk.problems.heat import HeatProblem
+from korisk.problems.lanczos import lanczos
 from korisk.problems.large_clipping import Leading
-from korisk.problems.large_krylov import lanczos, leading_vectors
+from korisk.problems.large_krylov import leading_vectors
 from korisk.problems.large_products import Products
 from korisk.problems.large_spectrum import large_spectrum, resolution_note
 from korisk.problems.mri import MriProblem
@@ -190,13 +191,13 @@ def test_lanczos_integrates_polynomials_and_solves_beside_what_was_taken_out() -
     off = torch.eye(30, dtype=torch.float64)[-5:]
     starts = torch.randn(3, 30, dtype=torch.float64)
     starts[2] = torch.eye(30, dtype=torch.float64)[2] * 2  # an eigenvector: exhausted at once
-    seen = lanczos(lambda rows: rows @ matrix, starts, off, steps=20)
+    seen = lanczos(lambda rows: rows @ matrix, starts, steps=20, off=off)
     inside = starts.clone()
     inside[:, -5:] = 0
     for power in range(12):
         found = (seen.weights * seen.nodes**power).sum(1)
         np.testing.assert_allclose(found, inside.square() @ values**power, rtol=1e-9)
-    np.testing.assert_allclose(seen.solve(0.3), inside / (values + 0.3), atol=1e-8)
+    np.testing.assert_allclose(seen.solved(0.3), inside / (values + 0.3), atol=1e-8)
 
 
 def test_what_does_not_fit_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

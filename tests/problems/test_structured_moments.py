@@ -14,8 +14,8 @@ from korisk.errors import KoriskError
 from korisk.fitting.diagonal_ridge import DiagonalRidge, tail_gram
 from korisk.operators import Matrix
 from korisk.problems import structured_moments
+from korisk.problems.lanczos import lanczos
 from korisk.problems.structured_moments import structured_from_pairs
-from korisk.problems.structured_resolvent import lanczos
 
 WEIGHTS, PIXELS = 6, 10
 NOISE = 0.5
@@ -194,11 +194,11 @@ def test_lanczos_sums_are_those_of_the_matrix() -> None:
     root = torch.randn(3, 8, 8, generator=generator, dtype=torch.float64)
     matrices, start = root @ root.mT, torch.randn(3, 8, generator=generator, dtype=torch.float64)
     start[2] = 0
-    space = lanczos(lambda rows: torch.einsum("bij,bj->bi", matrices, rows), start, 20)
-    values, weights = space.nodes()
+    space = lanczos(lambda rows: torch.einsum("bij,bj->bi", matrices, rows), start, steps=20)
+    values, weights = space.nodes, space.weights
     solved = torch.linalg.solve(matrices, start)
-    np.testing.assert_allclose(space.solutions(1e-14)[:2], solved[:2], rtol=1e-6)
-    assert not space.solutions(1e-14)[2].any()
+    np.testing.assert_allclose(space.solved_above(1e-14)[:2], solved[:2], rtol=1e-6)
+    assert not space.solved_above(1e-14)[2].any()
     squares = torch.einsum("bi,bij,bj->b", start, matrices @ matrices, start)
     np.testing.assert_allclose((weights * values**2).sum(1), squares, rtol=1e-9)
     np.testing.assert_allclose((weights[:2] / values[:2]).sum(1), (start * solved).sum(1)[:2])

@@ -8,7 +8,7 @@ from typing import Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.curve import Curve
+from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.families import FAMILIES, Fits, fit
 from korisk.curves.noise import weights
 from korisk.curves.posterior import Posterior, posterior
@@ -17,8 +17,6 @@ from korisk.theory import RiskLine
 from korisk.theory._checks import one_of, real
 
 Array = NDArray[np.float64]
-
-LARGEST_N = 10**15  # beyond it no sample size means anything
 
 ENVELOPE_NOTE = "bounds the pilot, not the future"
 AVERAGED = ("line", "power", "no-floor", "log-power")
@@ -136,6 +134,17 @@ class Calibration:
 
     `slope` is the factor a of the formula, None for methods that have no single one. The note says
     what the curve must not be taken for.
+
+    `parameters` holds the letters of `formula` and their values, N counted in samples; `floor` is
+    the error that no data removes.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125])
+    >>> fitted = kr.calibrate(pilot, "line")
+    >>> fitted.formula, fitted.predict([512, 1024]).shape
+    ('c + a log N / N', (2,))
+    >>> fitted.predict(fitted.samples(0.005)) <= 0.005
+    True
     """
 
     method: str
@@ -152,7 +161,10 @@ class Calibration:
     @overload
     def predict(self, n: list[float] | list[int] | Array | NDArray[np.int64]) -> Array: ...
     def predict(self, n: object) -> float | Array:
-        """The error at N; an array for an array of N."""
+        """The error at N; an array for an array of N.
+
+        N is from 2 to 10^15, or `KoriskError` is raised. It need not be whole.
+        """
         values = _sample_counts(n)
         errors = self._predict(np.atleast_1d(values))
         return float(errors[0]) if values.ndim == 0 else errors
@@ -161,6 +173,8 @@ class Calibration:
         """The smallest N from which on the curve stays at or below a target error.
 
         N runs from 3 on, because log N / N rises before; only the lines of the paper know N = 2.
+
+        A target that the curve never comes down to raises `UnreachableError`.
         """
         wanted = real("target", target, above=0, remedy="give the error that you want to reach")
         if self.method in {"paper", "line", "envelope"} and self.slope is not None:
@@ -169,7 +183,18 @@ class Calibration:
 
 
 def calibrate(curve: Curve, method: str = "power") -> Calibration:
-    """Fit a learning curve to a pilot by one of `CURVE_METHODS`."""
+    """Fit a learning curve to a pilot by one of `CURVE_METHODS`.
+
+    The curve needs two sizes for methods with two numbers to fit, and three for the others, or
+    `KoriskError` is raised. Of several seeds the means are fitted.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128], [0.21, 0.11, 0.06, 0.035])
+    >>> {name: round(value, 2) for name, value in kr.calibrate(pilot).parameters.items()}
+    {'c': 0.01, 'a': 3.2, 'b': 1.0}
+    >>> kr.calibrate(pilot, "paper").floor
+    0.035
+    """
     one_of("method", method, CURVE_METHODS)
     check_curve(curve)
     curve.require(LEAST_SIZES.get(method, 3), _what(method))

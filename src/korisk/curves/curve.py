@@ -22,7 +22,7 @@ from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, sugge
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, did_you_mean, shown
 
-MAX_N = 10**15
+LARGEST_N = 10**15  # beyond it no sample size means anything
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
 
@@ -41,6 +41,18 @@ class Curve:
     The constructor takes *errors*: positive, smaller is better. `read`, `from_records`,
     `from_frame` and `from_learning_curve` take values in the user's unit and convert them. Rows
     are kept in order of N, then of seed, so that the order of the input changes nothing.
+
+    `n` (rows,) counts training samples, whole numbers from 2 on; `error` (rows,) is from 1e-100 to
+    1e100; `seed` (rows,) labels repetitions, whose N is then repeated. `unit` is the name of one of
+    `UNITS`, or a `Unit`: the one in which targets and answers are given. Arrays are read-only, and
+    what is out of range, or given twice, raises `KoriskError`.
+
+    >>> import korisk as kr
+    >>> curve = kr.Curve([64, 64, 128, 128], [0.12, 0.1, 0.07, 0.05], seed=[1, 2, 1, 2])
+    >>> curve
+    Curve(N = 64 ... 128 (2 sizes), 2 seeds)
+    >>> curve.sizes.tolist(), curve.means.round(3).tolist(), curve.table.shape
+    ([64, 128], [0.11, 0.06], (2, 2))
     """
 
     n: NDArray[np.int64]  # (rows,) training samples of each measurement
@@ -99,6 +111,17 @@ class Curve:
 
         `model` and `metric` choose among those that the file names, or name the curve where the
         file names none. `columns` maps our names to the file's: {"n": "train_size"}.
+
+        Both may be left out where there is one alone. A file that cannot be understood raises
+        `KoriskError`, which names the line; see docs/reference/pilot-file.md.
+
+        >>> import korisk as kr
+        >>> from pathlib import Path
+        >>> rows = "train_size,psnr,seed", "64,20,1", "128,23,1"
+        >>> _ = Path("pilot.csv").write_text("\\n".join(rows))
+        >>> columns = {"n": "train_size", "error": "psnr"}
+        >>> kr.Curve.read("pilot.csv", unit="psnr", columns=columns)
+        Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
         """
         known = known_unit(unit)
         return cls._one(read_measurements(path, columns), model, metric, known)
@@ -112,7 +135,10 @@ class Curve:
         unit: Unit | str = "error",
         columns: Columns = None,
     ) -> tuple[Self, ...]:
-        """One curve for each model in a file, in the order in which they first appear."""
+        """One curve for each model in a file, in the order in which they first appear.
+
+        Options are those of `read`.
+        """
         known = known_unit(unit)
         return cls._each(read_measurements(path, columns), metric, known)
 
@@ -126,7 +152,13 @@ class Curve:
         unit: Unit | str = "error",
         columns: Columns = None,
     ) -> Self:
-        """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}; options as in `read`."""
+        """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}; options as in `read`.
+
+        >>> import korisk as kr
+        >>> rows = [{"n": 64, "error": 0.9}, {"n": 128, "error": 0.95}]
+        >>> kr.Curve.from_records(rows, metric="accuracy", unit="accuracy").error.round(3).tolist()
+        [0.1, 0.05]
+        """
         known = known_unit(unit)
         return cls._one(record_measurements(records, columns), model, metric, known)
 
@@ -139,7 +171,13 @@ class Curve:
         unit: Unit | str = "error",
         columns: Columns = None,
     ) -> tuple[Self, ...]:
-        """One curve for each model in the records; options as in `read_all`."""
+        """One curve for each model in the records; options as in `read_all`.
+
+        >>> import korisk as kr
+        >>> rows = [{"n": 64, "error": 0.1, "model": name} for name in ("KO", "FC")]
+        >>> [curve.model for curve in kr.Curve.all_from_records(rows)]
+        ['KO', 'FC']
+        """
         known = known_unit(unit)
         return cls._each(record_measurements(records, columns), metric, known)
 
@@ -170,6 +208,14 @@ class Curve:
         """The curve of scikit-learn's `learning_curve`; folds are the seeds "1", "2", ...
 
         Scores named neg_... are negative: their unit is `negated`.
+
+        `train_sizes` (sizes,) and `scores` (sizes, folds) are the first and third of what it
+        returns.
+
+        >>> import korisk as kr
+        >>> scores = [[0.8, 0.84], [0.9, 0.92]]
+        >>> kr.Curve.from_learning_curve([50, 100], scores, unit="accuracy").means.round(3).tolist()
+        [0.18, 0.09]
         """
         sizes, values = _numbers("train_sizes", train_sizes), _numbers("scores", scores, axes=2)
         if len(values) != len(sizes) or not values.size:
@@ -321,7 +367,14 @@ class Curve:
     # --- What is made of them --------------------------------------------------------------------
 
     def up_to(self, n: float) -> Self:
-        """The measurements with at most `n` training samples."""
+        """The measurements with at most `n` training samples.
+
+        One that has none of them raises `KoriskError`.
+
+        >>> import korisk as kr
+        >>> kr.Curve([16, 32, 64], [0.3, 0.2, 0.1]).up_to(40).sizes.tolist()
+        [16, 32]
+        """
         if not n >= self.n[0]:  # so written that nan is refused
             raise KoriskError(
                 f"{self.name} has no measurement up to N = {shown(n)}; "
@@ -331,7 +384,13 @@ class Curve:
         return self._with(self.n[:kept], self.error[:kept], self.seed[:kept])
 
     def merged(self, other: Self) -> Self:
-        """The measurements of both curves, which must be of one model, metric and unit."""
+        """The measurements of both curves, which must be of one model, metric and unit.
+
+        >>> import korisk as kr
+        >>> later = kr.Curve([128], [0.06])
+        >>> kr.Curve([32, 64], [0.2, 0.1]).merged(later).sizes.tolist()
+        [32, 64, 128]
+        """
         for field in ("model", "metric"):
             mine, theirs = getattr(self, field), getattr(other, field)
             if mine != theirs:
@@ -423,7 +482,7 @@ def _seed_labels(seed: Sequence[object] | NDArray[Any] | None, rows: int) -> lis
 
 def _check_sizes(n: Floats, where: Place) -> None:
     with np.errstate(invalid="ignore"):
-        right = (n == np.floor(n)) & (n >= 2) & (n <= MAX_N)
+        right = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
     if not right.all():
         row = int(np.argmin(right))
         raise KoriskError(

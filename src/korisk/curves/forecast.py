@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from korisk.curves.band import PooledBand, pooled_band
 from korisk.curves.calibrate import (
     CURVE_METHODS,
-    LARGEST_N,
     LEAST_SIZES,
     Calibration,
     calibrate,
     check_curve,
 )
-from korisk.curves.curve import Curve
+from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.posterior import HORIZON, Posterior, posterior
 from korisk.theory._checks import count, one_of
 
@@ -30,7 +29,14 @@ _PER_DOUBLING = 4
 
 @dataclass(frozen=True)
 class Expectation:
-    """The error to expect at N and its 90% band, in the user's unit; lower <= upper."""
+    """The error to expect at N and its 90% band, in the user's unit; lower <= upper.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> then = kr.plan(pilot, target=0.005).at(1024)
+    >>> then.n, round(then.error, 4), then.lower < then.error < then.upper
+    (1024, 0.0031, True)
+    """
 
     n: int
     error: float
@@ -40,7 +46,18 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A pilot, carried on. All errors are in the unit of errors unless said otherwise."""
+    """A pilot, carried on. All errors are in the unit of errors unless said otherwise.
+
+    Made by `forecast`. N may run up to `horizon`, ten thousand times the pilot's largest.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> made = kr.forecast(pilot)
+    >>> made.last, made.horizon
+    (256, 2560000)
+    >>> round(made.at(512).error, 5), made.at(1024).upper < 0.005
+    (0.00625, True)
+    """
 
     curve: Curve
     method: str
@@ -82,7 +99,10 @@ class Forecast:
         return self._band.at(n)
 
     def at(self, n: float) -> Expectation:
-        """The error to expect at N, in the user's unit."""
+        """The error to expect at N, in the user's unit.
+
+        With its 90% band. N beyond the horizon raises `KoriskError`.
+        """
         count = self.sample_count(n)
         where = np.array([float(count)])
         ends = [self.middle(where)[0], *(end[0] for end in self.band(where))]
@@ -120,7 +140,17 @@ class Forecast:
 
 
 def forecast(curve: Curve, *, method: str = DEFAULT_METHOD) -> Forecast:
-    """Carry a pilot on beyond its largest N, by one of `CURVE_METHODS`."""
+    """Carry a pilot on beyond its largest N, by one of `CURVE_METHODS`.
+
+    The default is a posterior over many curves, which tells what is likely; other methods carry on
+    one fitted curve. Like `calibrate`, it needs two or three sizes, or `KoriskError` is raised.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> made = kr.forecast(pilot)
+    >>> round(made.at(512).error, 5)
+    0.00625
+    """
     one_of("method", method, CURVE_METHODS)
     check_curve(curve)
     curve.require(LEAST_SIZES.get(method, 3), "a forecast")

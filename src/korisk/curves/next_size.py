@@ -18,8 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.calibrate import LARGEST_N
-from korisk.curves.curve import Curve
+from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.forecast import Forecast, forecast
 from korisk.curves.noise import relative_variance
 from korisk.curves.plan import ROUND, TAIL, again_missed, plan_from
@@ -51,7 +50,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class NextSize:
-    """The size to measure next. `now` and `expected` are upper / lower of the 90% interval of N."""
+    """The size to measure next. `now` and `expected` are upper / lower of the 90% interval of N.
+
+    Made by `next_size`; printed, it is a sentence. `candidates` are all sizes that were weighed.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> print(kr.next_size(pilot, target=0.005, candidates=[512]))
+    Measure N = 512 next, with 1 seed: the 90% interval of the answer spans a factor of 1.23 now
+    and is expected to span 1.09 then.
+    """
 
     n: int
     seeds: int
@@ -94,6 +102,15 @@ def next_size(
     (default: as many as the pilot's N have), `noise` the relative deviation of one seed (default:
     the pilot's). With `cost(n)`, what one seed costs, the best is the one that narrows most for
     its cost; without, the one that narrows most.
+
+    `target` is in the curve's unit. A pilot of fewer than three sizes, or no candidate at all,
+    raises `KoriskError`.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> best = kr.next_size(pilot, target=0.005)
+    >>> best.n in [each.n for each in best.candidates], best.expected < best.now
+    (True, True)
     """
     made = forecast(curve)
     goal = target_error(curve, target)

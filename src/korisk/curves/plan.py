@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.calibrate import LARGEST_N
-from korisk.curves.curve import Curve
+from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.findings import findings
 from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
 from korisk.curves.target import target_error
@@ -36,6 +35,16 @@ class Plan:
     `samples` is None where the pilot speaks against the target. `lower` and `upper` are the 90%
     band read at the target; `upper` is infinite where the pilot cannot rule out that the error
     levels off above it. `reach` is the probability that the target is met within the horizon.
+
+    Made by `plan`.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> made = kr.plan(pilot, target=0.005)
+    >>> made.lower <= made.samples <= made.safe(0.9) <= made.upper
+    True
+    >>> print(made.explain())
+    To reach 0.005, KO needs about 64... samples, 2.5 times the pilot's largest N of 256. ...
     """
 
     forecast: Forecast = field(repr=False)
@@ -66,7 +75,14 @@ class Plan:
         return self.forecast.at(n)
 
     def probability(self, n: float) -> float:
-        """The probability that the target is met by N."""
+        """The probability that the target is met by N.
+
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+        >>> made = kr.plan(pilot, target=0.005)
+        >>> made.probability(300) < 0.01, made.probability(1024) > 0.99
+        (True, True)
+        """
         count = self.forecast.sample_count(n)
         up_to = np.unique(np.append(self._grid[self._grid < count], float(count)))
         return float(self.forecast.posterior.probability(up_to, self.goal).max())
@@ -81,6 +97,8 @@ class Plan:
         Where `upper` is finite that is the whole probability, so that `upper` is `safe(0.95)`.
         Where it is not, N suffices in a share p of the futures that meet the target before long,
         by N = `before_long`.
+
+        `p` is from 0.5 to 0.95, or `KoriskError` is raised.
         """
         level = real("p", p, remedy="ask for a level from 0.5 to 0.95, such as 0.9")
         if not 0.5 <= level <= 0.95:
@@ -195,7 +213,18 @@ class Plan:
 
 
 def plan(curve: Curve, target: float, *, method: str = DEFAULT_METHOD) -> Plan:
-    """How many samples a target asks for, according to a pilot of at least three sizes."""
+    """How many samples a target asks for, according to a pilot of at least three sizes.
+
+    `target` is in the curve's unit. Where the pilot speaks against it, the plan says so and has no
+    `samples`; a target that the unit does not allow, or a pilot that is too small, raises
+    `KoriskError`. `method` is one of `CURVE_METHODS`.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+    >>> made = kr.plan(pilot, target=0.005)
+    >>> round(made.samples, -1), made.next_round == made.samples
+    (640, True)
+    """
     target_error(curve, target)  # refused first, in its own words
     return plan_from(forecast(curve, method=method), target)
 

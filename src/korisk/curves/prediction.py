@@ -20,7 +20,7 @@ from korisk.theory._checks import real
 
 Array = NDArray[np.float64]
 
-LARGEST_N = 10**7  # of which a prediction speaks
+FARTHEST_N = 10**7  # of which a prediction speaks
 LEAST_REACH = 0.25  # below this chance a target is called out of reach
 MIDDLE = 0.65  # share of the futures that meet a target by the answer, where some never do
 TAIL = 0.05  # left out at each end of an interval
@@ -93,7 +93,22 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The learning curve of one model, in mean squared errors of an entry."""
+    """The learning curve of one model, in mean squared errors of an entry.
+
+    Made by `predict_dense`, `predict_structured` and `predict_study`. `examples` is how many images
+    it was computed from, `notes` what to know of it, in sentences. Methods take N from 2 on, a
+    number or a list of M, and return arrays of shape (M,).
+
+    >>> import korisk as kr
+    >>> from korisk.curves.spectral import Spectrum
+    >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+    >>> made = kr.Prediction(theory, model="FC", examples=64)
+    >>> round(made.floor, 6), made.errors([16, 64, 256]).shape
+    (0.1, (3,))
+    >>> low, high = made.band(64)
+    >>> bool((low < made.errors(64)).all() and (made.errors(64) < high).all())
+    True
+    """
 
     theory: Theory
     model: str
@@ -151,9 +166,21 @@ class Prediction:
         return np.minimum(self._under(np.full(len(sizes), goal), sizes), 1.0)
 
     def samples(self, target: float) -> PredictedSize:
-        """How many samples a target asks for."""
+        """How many samples a target asks for.
+
+        `target` is a mean squared error above 0. The answer's `samples` is None where the target is
+        called out of reach, as its chance to be met is below one in four.
+
+        >>> import korisk as kr
+        >>> from korisk.curves.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> found = made.samples(0.2)
+        >>> found.lower <= found.samples <= found.upper, made.samples(0.01).samples
+        (True, None)
+        """
         goal = _goal(target)
-        doublings = math.log2(LARGEST_N / _START)
+        doublings = math.log2(FARTHEST_N / _START)
         grid = np.unique(
             np.round(_START * 2 ** np.linspace(0, doublings, 1 + int(_PER_DOUBLING * doublings)))
         )
@@ -173,7 +200,10 @@ class Prediction:
     # --- What it rests on ------------------------------------------------------------------------
 
     def with_pilot(self, pilot: Curve) -> "Prediction":
-        """The same, held against measured errors."""
+        """The same, held against measured errors.
+
+        `pilot` is a `Curve` of mean squared errors; one in another unit raises `KoriskError`.
+        """
         if not isinstance(pilot, Curve):
             raise KoriskError(
                 f"pilot must be a korisk Curve, got {shown(pilot)}; use kr.Curve.read(...)"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from korisk.curves.calibrate import calibrate
 from korisk.curves.compare import first_above
 from korisk.curves.curve import Curve
-from korisk.curves.prediction import FIT_SIZES, LARGEST_N, Prediction
+from korisk.curves.prediction import FARTHEST_N, FIT_SIZES, Prediction
 from korisk.errors import KoriskError
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
@@ -40,7 +40,7 @@ class PredictedTrack:
 @lru_cache(maxsize=16)  # predictions are looked up by what they are, not by what they say
 def track(made: Prediction) -> PredictedTrack:
     """A prediction at N = 4, 5.7, 8 ... as far as a crossover is looked for."""
-    n = sizes(SMALLEST, min(_FARTHER * last_shown(made), LARGEST_N), _PER_DOUBLING)
+    n = sizes(SMALLEST, min(_FARTHER * last_shown(made), FARTHEST_N), _PER_DOUBLING)
     lower, upper = made.band(n)
     return PredictedTrack(n, made.computed(n), lower, made.errors(n), upper)
 

@@ -2,7 +2,7 @@
 
 import math
 
-from korisk.curves.prediction import FIT_SIZES, LARGEST_N, PredictedSize, Prediction
+from korisk.curves.prediction import FARTHEST_N, FIT_SIZES, PredictedSize, Prediction
 from korisk.curves.prediction_pair import PredictedPair, last_shown
 from korisk.curves.words import chance, count, times, value
 
@@ -39,7 +39,7 @@ def _size(model: str, floor: float, found: PredictedSize) -> str:
     if found.samples is None:
         levels = f"; its theory levels off at {value(floor)}" if floor > 0 else ""
         return (
-            f"{model} does not reach {goal} by N = {LARGEST_N:,}, as far as can be told: the "
+            f"{model} does not reach {goal} by N = {FARTHEST_N:,}, as far as can be told: the "
             f"chance is {chance(found.reach)}{levels}."
         )
     if found.upper <= _FIRST:

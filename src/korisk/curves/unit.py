@@ -96,6 +96,16 @@ class Unit:
 
     `name` is the user's word for it, `law` the formula behind: accuracy and ssim are both
     `complement`, 1 - x.
+
+    Take one from `UNITS`, or name it where a unit is asked for. A law that there is not raises
+    `KoriskError`.
+
+    >>> import korisk as kr
+    >>> psnr = kr.UNITS["psnr"]
+    >>> psnr.to_error([20, 30]).tolist(), psnr.larger_is_better
+    ([0.01, 0.001], True)
+    >>> kr.UNITS["accuracy"].from_error(0.25).item()
+    0.75
     """
 
     name: str
@@ -198,8 +208,3 @@ def suggested_unit(metric_name: str) -> str | None:
     if _SMALLER_IS_BETTER.intersection(found) or re.match(r"\s*1\s*[-−–]", metric_name):  # noqa: RUF001
         return None  # "dice loss", "1 - ssim"
     return next((_LARGER_IS_BETTER[word] for word in found if word in _LARGER_IS_BETTER), None)
-
-
-def looks_larger_is_better(metric_name: str) -> bool:
-    """Whether a metric's name says that larger is better, as in `test_accuracy` or `PSNR (dB)`."""
-    return suggested_unit(metric_name) is not None

@@ -12,9 +12,10 @@ from korisk.curves.clipping import SIZES, clipped_share
 from korisk.curves.moments import Moment
 from korisk.curves.spectral import Array, Clipping, Spectrum
 from korisk.problems.examples import Examples
-from korisk.problems.large_krylov import STEPS, Tridiagonal, lanczos
+from korisk.problems.lanczos import Spaces, lanczos
 from korisk.problems.large_products import Products
 
+STEPS = 48  # of Lanczos: what a threshold inside a spectrum of three decades needs
 CLIPPED = 32  # examples that tell what a ReLU takes off
 _SHOWN = 2**14  # entries of a target that are looked at
 _SEED = 10
@@ -48,7 +49,7 @@ def large_clipping(
     shown = leading.shown
     inputs = examples.inputs[:CLIPPED].to(products.device, torch.float64).flatten(1)
     along = inputs @ leading.vectors.t()
-    beyond = lanczos(products.apply, inputs, leading.vectors, steps=STEPS)
+    beyond = lanczos(products.apply, inputs, steps=STEPS, off=leading.vectors)
     targets = _array(examples.targets[:CLIPPED].flatten(1)[:, shown.to(examples.targets.device)])
     parts = _array(leading.parts)
     left = np.maximum(_energies(examples, moment, shown) - parts.sum(axis=0), 0.0)
@@ -56,7 +57,7 @@ def large_clipping(
     for n in SIZES:
         threshold, effective, room = made.filter(float(n))
         solved = (along / (leading.values + threshold)) @ leading.vectors
-        mean = products.cross(solved + beyond.solve(threshold))[:, shown.to(products.device)]
+        mean = products.cross(solved + beyond.solved(threshold))[:, shown.to(products.device)]
         kept = _array(leading.values / (leading.values + threshold))
         error = (1 - kept) ** 2 @ parts + _share_left(made, len(kept), threshold) * left
         scatter = _scatter(along, leading.values, beyond, threshold) / effective
@@ -73,9 +74,9 @@ def _share_left(made: Spectrum, leading: int, threshold: float) -> float:
     return bias / whole if whole > 0 else 0.0
 
 
-def _scatter(along: Tensor, values: Tensor, beyond: Tridiagonal, threshold: float) -> Array:
+def _scatter(along: Tensor, values: Tensor, beyond: Spaces, threshold: float) -> Array:
     """(images,) x^T C (C + threshold)^-2 x."""
-    nodes = beyond.nodes.clamp_min(0.0)
+    nodes = beyond.nodes
     found = along.square() @ (values / (values + threshold) ** 2)
     found += (beyond.weights * nodes / (nodes + threshold) ** 2).sum(1)
     return _array(found)
@@ -84,9 +85,7 @@ def _scatter(along: Tensor, values: Tensor, beyond: Tridiagonal, threshold: floa
 def _energies(examples: Examples, moment: Moment, shown: Tensor) -> Array:
     """(shown,) E[y^2] of entries of the target; of the examples where an operator makes them."""
     if examples.wanted is None:
-        sample = np.square(moment.images[:, shown.numpy()]).mean(axis=0)
-        target = np.square(moment.deviation[shown.numpy()])
-        return np.asarray((1 - moment.shrinkage) * sample + moment.shrinkage * target)
+        return np.asarray(moment.energies[shown.numpy()])
     targets = examples.targets.flatten(1)[:, shown.to(examples.targets.device)]
     return _array(targets.double().square().mean(0))
 

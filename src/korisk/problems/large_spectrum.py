@@ -25,8 +25,9 @@ from korisk.errors import KoriskError
 from korisk.operators.engines import free_memory
 from korisk.problems.dense_moments import brightness
 from korisk.problems.examples import Examples
-from korisk.problems.large_clipping import CLIPPED, Leading, large_clipping, shown_targets
-from korisk.problems.large_krylov import STEPS, lanczos, leading_vectors
+from korisk.problems.lanczos import lanczos
+from korisk.problems.large_clipping import CLIPPED, STEPS, Leading, large_clipping, shown_targets
+from korisk.problems.large_krylov import leading_vectors
 from korisk.problems.large_products import Products, Progress
 
 _BLOCK = 32  # rows of a block, of which the space of the leading directions has BLOCKS
@@ -131,7 +132,7 @@ def _beyond(
     asked = _signs(probes, products.targets, generator).to(products.device)
     towards, energies = products.cross_back(asked)
     held = (towards @ leading.vectors.t()).square() @ (1 / leading.values)
-    seen = lanczos(products.apply, torch.cat([signs, towards]), leading.vectors, steps=STEPS)
+    seen = lanczos(products.apply, torch.cat([signs, towards]), steps=STEPS, off=leading.vectors)
     nodes = seen.nodes.clamp_min(float(products.noise.min()))  # no eigenvalue of C is smaller
     counted, explained = seen.weights[:_COUNTING], seen.weights[_COUNTING:] / probes
     others = products.inputs - len(leading.values)

@@ -16,8 +16,8 @@ from korisk.errors import KoriskError
 from korisk.fitting.diagonal_ridge import gram_fits, tail_gram
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
-from korisk.problems.structured_examples import Examples
 from korisk.problems.structured_optimism import held_back
+from korisk.problems.structured_pairs import Pairs
 from korisk.problems.structured_resolvent import Factored, Iterated, Normal, Resolvent, Whole
 from korisk.theory import _checks
 
@@ -60,7 +60,7 @@ def structured_from_pairs(
     report = progress or (lambda share: None)
     with torch.no_grad():
         placed = [each.to(tail.device, tail.dtype) for each in (weights, inputs, targets)]
-        analytic, examples = placed[0], Examples(tail, placed[1], placed[2], relu)
+        analytic, examples = placed[0], Pairs(tail, placed[1], placed[2], relu)
         _check_sizes(analytic, examples)
         start = analytic if toward == "analytic" else torch.zeros_like(analytic)
         normal = Normal(tail, examples.inputs, _gram(tail, gram))
@@ -73,7 +73,7 @@ def structured_from_pairs(
 
 
 def _structured(
-    examples: Examples,
+    examples: Pairs,
     analytic: Tensor,
     start: Tensor,
     normal: Normal,
@@ -141,7 +141,7 @@ def _resolvent(normal: Normal) -> Resolvent:
     return Whole(normal) if len(normal.active) <= _LARGEST_WHOLE else Factored(normal)
 
 
-def _check_sizes(weights: Tensor, examples: Examples) -> None:
+def _check_sizes(weights: Tensor, examples: Pairs) -> None:
     """Refuse numbers whose squares are none in the tail's precision."""
     named = {"weights": weights, "inputs": examples.inputs, "targets": examples.targets}
     for name, value in named.items():

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from korisk.curves.structured import Measure
 from korisk.fitting.scores import flat
-from korisk.problems.structured_examples import Examples
-from korisk.problems.structured_resolvent import Iterated, Normal, Resolvent, lanczos
+from korisk.problems.lanczos import lanczos
+from korisk.problems.structured_pairs import Pairs
+from korisk.problems.structured_resolvent import Iterated, Normal, Resolvent
 
 _STEPS = 6  # of Lanczos, for the leverages of an example
 _WORK = 2**17  # examples times weights whose leverages are looked at, 32 examples at least
@@ -28,7 +29,7 @@ class HeldBack(NamedTuple):
 
 
 def held_back(
-    examples: Examples,
+    examples: Pairs,
     residuals: Tensor,
     start: Tensor,
     normal: Normal,
@@ -47,7 +48,7 @@ def held_back(
 
 
 def _by_leverages(
-    examples: Examples, residuals: Tensor, normal: Normal, resolvent: Resolvent
+    examples: Pairs, residuals: Tensor, normal: Normal, resolvent: Resolvent
 ) -> HeldBack:
     """Sums over the spectra of L_k, the leverages of some examples, from r_k and at random."""
     count = min(len(examples), max(32, _WORK // len(normal.active)))
@@ -60,8 +61,8 @@ def _by_leverages(
         return flat(some.tail._map(some.inputs * moved)).double()
 
     def nodes(start: Tensor) -> Measure:
-        found = lanczos(leverage, flat(start).double(), _STEPS).nodes()
-        values, weights = (each.ravel() for each in found)
+        seen = lanczos(leverage, flat(start).double(), steps=_STEPS)
+        values, weights = seen.nodes.flatten().cpu().numpy(), seen.weights.flatten().cpu().numpy()
         return Measure(np.minimum(values, _MOST_LEVERAGE * n), weights / count)
 
     own = nodes(residuals[:count])
@@ -86,7 +87,7 @@ def _of_many(own: Measure, n: int) -> Measure | None:
 
 
 def _by_halves(
-    examples: Examples, residuals: Tensor, start: Tensor, weights: int, slope: float
+    examples: Pairs, residuals: Tensor, start: Tensor, weights: int, slope: float
 ) -> HeldBack:
     """The loss in sample is floor - slope / n, so what halves lose more of it tells the slope.
 
@@ -107,14 +108,14 @@ def _by_halves(
     return HeldBack(factor, loss, rows)
 
 
-def _fitted(examples: Examples, start: Tensor) -> Tensor:
+def _fitted(examples: Pairs, start: Tensor) -> Tensor:
     normal = Normal(examples.tail, examples.inputs, None)
     pull = examples.gradients(examples.residuals(start)).mean(0, keepdim=True)
     way, _ = Iterated(normal).both(normal.gathered(pull))
     return start - normal.spread(way)[0]
 
 
-def _loss(examples: Examples, weights: Tensor) -> float:
+def _loss(examples: Pairs, weights: Tensor) -> float:
     return float(examples.residuals(weights).double().square().sum())
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk.curves.structured import Measure
 from korisk.fitting.diagonal_ridge import parts
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
-
-Product = Callable[[Tensor], Tensor]  # (batch, size) -> (batch, size), each row by its own matrix
+from korisk.problems.lanczos import Spaces, lanczos
 
 # Relative eigenvalues that are rounding, where nothing can be learned.
 _ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-6}
@@ -25,59 +21,6 @@ _STEPS = 128  # of Lanczos; they reach lambdas that a fit of as many steps reach
 _SPECTRUM_STEPS = 48  # for counts of eigenvalues, which are smoother in lambda
 _PROBES = 8  # random vectors that stand for all examples, and half of them where none is stored
 _SHIFTS = 6  # times that a Cholesky factor is tried, each with a larger shift
-
-
-class Lanczos(NamedTuple):
-    """Bases of the spaces of several start vectors, side by side, with their tridiagonals."""
-
-    basis: Tensor  # (steps, batch, size)
-    matrices: NDArray[np.float64]  # (batch, steps, steps)
-    sizes: NDArray[np.float64]  # (batch,) of the start vectors
-
-    def nodes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gauss' nodes and weights of every start vector's spectral measure, (batch, steps)."""
-        values, vectors = np.linalg.eigh(self.matrices)
-        return np.maximum(values, 0.0), vectors[:, 0] ** 2 * self.sizes[:, None] ** 2
-
-    def solutions(self, cut: float) -> Tensor:
-        """G^-1 of the start vectors, (batch, size), without eigenvalues below a relative cut."""
-        values, vectors = np.linalg.eigh(self.matrices)
-        kept = values > cut * values[:, -1:]
-        inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
-        found = np.einsum("bij,bj,bj,b->bi", vectors, inverse, vectors[:, 0], self.sizes)
-        return torch.einsum("bs,sbp->bp", torch.from_numpy(found).to(self.basis), self.basis)
-
-
-def lanczos(product: Product, start: Tensor, steps: int) -> Lanczos:
-    """Lanczos' steps for every row of (batch, size), orthogonal to all before them, twice."""
-    sizes = torch.linalg.vector_norm(start, dim=1)
-    steps = min(steps, start.shape[1])
-    basis = start.new_zeros(steps, *start.shape)
-    basis[0] = start / sizes.clamp_min(torch.finfo(start.dtype).tiny)[:, None]
-    diagonal = start.new_zeros(len(start), steps)
-    beside = start.new_zeros(len(start), steps)
-    for at in range(steps):
-        vector = product(basis[at])
-        diagonal[:, at] = (vector * basis[at]).sum(1)
-        before = basis[: at + 1]
-        for _ in range(2):
-            along = torch.einsum("sbp,bp->sb", before, vector)
-            vector = vector - torch.einsum("sb,sbp->bp", along, before)
-        length = torch.linalg.vector_norm(vector, dim=1)
-        # What is left is rounding: such a row's space is exhausted, and its next vectors are zero.
-        top = diagonal[:, : at + 1].amax(1)
-        length = torch.where(length > 10 * torch.finfo(start.dtype).eps * top, length, 0.0)
-        beside[:, at] = length
-        if at + 1 < steps:
-            scale = torch.where(length > 0, 1 / length, 0.0)
-            basis[at + 1] = vector * scale[:, None]
-    return Lanczos(basis, _tridiagonals(diagonal, beside), sizes.double().cpu().numpy())
-
-
-def _tridiagonals(diagonal: Tensor, beside: Tensor) -> NDArray[np.float64]:
-    matrices = torch.diag_embed(diagonal.double())
-    off = torch.diag_embed(beside[:, :-1].double(), offset=1)
-    return np.asarray((matrices + off + off.mT).cpu().numpy())
 
 
 class Normal:
@@ -183,7 +126,7 @@ class Iterated(Resolvent):
     def spectrum(self) -> Measure:
         """How many eigenvalues there are of each size, by Hutchinson's signs."""
         signs = _signs((self.probes, len(self.normal.active)), self.normal.inputs, seed=1)
-        return self._kept(lanczos(self.normal.product, signs, _SPECTRUM_STEPS))
+        return self._kept(lanczos(self.normal.product, signs, steps=_SPECTRUM_STEPS))
 
     def measure(self, vectors: Tensor) -> Measure:
         """The spectral measure of (batch, active weights), its mean over the batch."""
@@ -191,19 +134,19 @@ class Iterated(Resolvent):
             # Sums with random signs have the same mean square in every direction.
             signs = _signs((self.probes, len(vectors)), vectors, seed=2)
             vectors = signs @ vectors / math.sqrt(len(vectors))
-        return self._kept(lanczos(self.normal.product, vectors, _STEPS))
+        return self._kept(lanczos(self.normal.product, vectors, steps=_STEPS))
 
     def solve(self, vectors: Tensor) -> Tensor:
         """G^-1 of each row of (batch, active weights)."""
-        return lanczos(self.normal.product, vectors, _STEPS).solutions(self._cut)
+        return lanczos(self.normal.product, vectors, steps=_STEPS).solved_above(self._cut)
 
     def both(self, vector: Tensor) -> tuple[Tensor, Measure]:
         """G^-1 of (1, active weights), and its spectral measure, from one space."""
-        space = lanczos(self.normal.product, vector, _STEPS)
-        return space.solutions(self._cut), self._kept(space)
+        space = lanczos(self.normal.product, vector, steps=_STEPS)
+        return space.solved_above(self._cut), self._kept(space)
 
-    def _kept(self, space: Lanczos) -> Measure:
-        values, weights = space.nodes()
+    def _kept(self, space: Spaces) -> Measure:
+        values, weights = space.nodes.cpu().numpy(), space.weights.cpu().numpy()
         kept = values > self._cut * values.max()
         return Measure(values[kept], weights[kept] / len(values))
 

@@ -25,6 +25,8 @@ from korisk.report.looks import (
     FINE,
     GREY,
     LOOKS,
+    MOST_PANELS,
+    PANEL_HEIGHT,
     REST,
     SIGMA,
     SMALL,
@@ -50,13 +52,11 @@ from korisk.report.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks
 
 Array = NDArray[np.float64]
 
-MOST_PANELS = 12
 FAR = 4.0  # times the last N: so far forecasts and lines are drawn
 
 _STEPS = 22  # N at which a forecast is drawn
 _FEW_SEEDS = 12  # up to which each measurement is drawn
 _MARGINS = (0.56, 0.47, 0.40, 0.34)
-_HEIGHT = 1.95  # inches, of a row of panels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ def efficiency_figure(panels: Sequence[Panel]) -> Figure | None:
         width = 3.4 if len(drawn) == 1 else 7.0
         entries, notes = _entries(drawn, looks), _notes(full, looks)
         foot = foot_height(entries, notes, width)
-        figure, frames = sheet(len(drawn), _MARGINS, height=_HEIGHT, foot=foot)
+        figure, frames = sheet(len(drawn), _MARGINS, height=PANEL_HEIGHT, foot=foot)
         for axes, each in zip(frames, drawn, strict=True):
             _draw(axes, each, looks)
         legend_below(figure, entries, notes)

@@ -21,6 +21,8 @@ from korisk.report.looks import (
     GREY,
     LOOKS,
     MINUS,
+    MOST_PANELS,
+    PANEL_HEIGHT,
     SIGMA,
     SMALL,
     Axes,
@@ -44,13 +46,11 @@ from korisk.theory import RiskLine, TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
-MOST_PANELS = 12
 
 _STEPS = 33  # targets at which the factors are drawn
 _NEAREST = 0.01  # of the floor: as near to it as factors are drawn
 _ANSWERS = 5  # targets at which the planner is asked
 _MARGINS = (0.56, 0.14, 0.40, 0.34)
-_HEIGHT = 1.95  # inches, of a row of panels
 _SHADE = "#e8e8e8"
 _TALLEST = 1e12  # a ratio that no axis needs to show
 
@@ -202,7 +202,7 @@ def factors_figure(panels: Sequence[Factors]) -> Figure | None:
         if len(panels) > len(drawn):
             notes.append(f"{len(drawn)} of {len(panels)} points are drawn; the rest are left out.")
         foot = foot_height(entries, notes, 3.4 if len(drawn) == 1 else 7.0)
-        figure, frames = sheet(len(drawn), _MARGINS, height=_HEIGHT, foot=foot)
+        figure, frames = sheet(len(drawn), _MARGINS, height=PANEL_HEIGHT, foot=foot)
         for axes, each in zip(frames, drawn, strict=True):
             _draw(axes, each)
         legend_below(figure, entries, notes)

@@ -96,6 +96,8 @@ __all__ = [
 Entry = tuple[Artist | tuple[Artist, ...], str]  # of a legend
 
 DPI = 200
+MOST_PANELS = 12  # of one figure; a longer one fits no page
+PANEL_HEIGHT = 1.95  # inches, of a row of panels
 PAGE = 7.0  # inches, across both columns of a page
 FINE, SMALL, MEDIUM, LARGE = 6.5, 8.0, 9.0, 10.0  # points, of type
 GREY, DARK = "#666666", "#222222"

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from korisk.curves import calibrate, compare, forecast, plan, posterior, target, unit
+from korisk.curves import compare, forecast, plan, posterior, target, unit
+from korisk.curves.curve import LARGEST_N
 from korisk.curves.findings import findings
 from korisk.errors import KoriskError, shown
 
@@ -88,7 +89,7 @@ def _constants() -> dict[str, Any]:
         "middle": plan.MIDDLE,
         "levels": list(plan.LEVELS),
         "round": plan.ROUND,
-        "largest_n": calibrate.LARGEST_N,
+        "largest_n": LARGEST_N,
         "per_doubling": forecast._PER_DOUBLING,
         "newton": posterior._NEWTON,
         "close": posterior._CLOSE,

@@ -14,6 +14,8 @@ from korisk.report.looks import (
     DARK,
     GREY,
     LOOKS,
+    MOST_PANELS,
+    PANEL_HEIGHT,
     REST,
     SMALL,
     Axes,
@@ -40,10 +42,8 @@ from korisk.theory import METHODS, Method
 
 Array = NDArray[np.float64]
 
-MOST_PANELS = 12
 
 _MARGINS = (0.56, 0.14, 0.40, 0.34)
-_HEIGHT = 1.95  # inches, of a row of panels
 _GAP = "#ececec"  # between the error and the tightest bound
 _VIOLATED = "#b00000"
 _BOUNDS: Mapping[Method, tuple[str, dict[str, Any]]] = {  # colours and marks as in `layers`
@@ -169,7 +169,7 @@ def theorem_figure(points: Sequence[PointTheorem]) -> Figure | None:
     with style(fine=True):
         entries, notes = _entries(drawn, looks), _notes(panels)
         foot = foot_height(entries, notes, 3.4 if len(drawn) == 1 else 7.0)
-        figure, frames = sheet(len(drawn), _MARGINS, height=_HEIGHT, foot=foot)
+        figure, frames = sheet(len(drawn), _MARGINS, height=PANEL_HEIGHT, foot=foot)
         for axes, each in zip(frames, drawn, strict=True):
             if isinstance(each, Bounds):
                 _draw_bounds(axes, each)

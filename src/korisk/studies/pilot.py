@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from korisk.curves.curve import MAX_N
+from korisk.curves.curve import LARGEST_N
 from korisk.curves.next_size import Cost, next_size
 from korisk.curves.plan import TAIL, Plan
 from korisk.curves.unit import Unit
@@ -83,6 +83,17 @@ def run_pilot(
     or on a `cluster`; with a `timeout` each has a process that can be ended. With a `target` and
     `grow` or `largest`, sizes are added until the 90% interval of N spans at most a factor of
     `narrow_enough`, or `budget` seconds or `most_fits` are spent. See docs/reference/pilot.md.
+
+    `sizes` are numbers of training samples, from 2 on; `seeds` is how many, or which. Fits that
+    fail are kept as `failures` and do not stop the rest. Options that do not fit together, or a
+    store that holds something else, raise `KoriskError`. `quiet` shows no progress.
+
+    >>> import korisk as kr
+    >>> def fit(n, seed):
+    ...     return 3.2 / n * (1 + 0.01 * seed)
+    >>> pilot = kr.run_pilot(fit, sizes=[16, 32, 64], seeds=2, store="pilot.db", quiet=True)
+    >>> pilot.curve
+    Curve('fit', error, N = 16 ... 64 (3 sizes), 2 seeds)
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
     check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch)
@@ -224,7 +235,7 @@ class _Rounds:
                 n = int(task.spec["n"])
                 if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
                     held.setdefault(n, set()).add(task.seed)
-        end = self.limits.largest or MAX_N
+        end = self.limits.largest or LARGEST_N
         other = [n for n in sorted(held) if n not in self.sizes and n <= end]
         whole = [n for n in other if held[n] >= set(self.seeds)]
         if whole:

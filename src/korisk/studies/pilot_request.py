@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from korisk.curves.curve import MAX_N
+from korisk.curves.curve import LARGEST_N
 from korisk.errors import KoriskError, shown
 from korisk.studies.pilot_fit import Fit
 from korisk.studies.result import Task
@@ -166,7 +166,7 @@ def checked_sizes(sizes: Iterable[int]) -> list[int]:
     if isinstance(sizes, str | bytes) or not isinstance(sizes, Iterable):
         raise KoriskError(f"sizes must be a list of whole numbers, got {shown(sizes)}; pass a list")
     remedy = "count the training samples"
-    found = [_checks.count("sizes", n, at_least=2, at_most=MAX_N, remedy=remedy) for n in sizes]
+    found = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
     if not found:
         raise KoriskError("sizes must name at least one N, got none; three or more make a plan")
     if any(later <= earlier for earlier, later in pairwise(found)):
@@ -216,7 +216,7 @@ class Limits:
         if target is not None:
             _checks.real("target", target, remedy="give the error that you want to reach")
         if largest is not None:
-            _checks.count("largest", largest, at_least=last, at_most=MAX_N, remedy=remedy)
+            _checks.count("largest", largest, at_least=last, at_most=LARGEST_N, remedy=remedy)
         _checks.real("narrow_enough", narrow_enough, above=1, remedy="2.0 is within a factor of 2")
         if budget is not None:
             _checks.real("budget", budget, above=0, remedy=seconds)

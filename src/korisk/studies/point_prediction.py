@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.prediction import LARGEST_N, PredictedSize, Prediction
+from korisk.curves.prediction import FARTHEST_N, PredictedSize, Prediction
 from korisk.curves.prediction_pair import PredictedPair, last_shown, track
 from korisk.curves.prediction_words import explain
 from korisk.studies.account import Account
@@ -155,5 +155,5 @@ def _row(*line: float) -> dict[str, float]:
 def checked_at(at: Sequence[float]) -> list[float]:
     """Numbers of samples that a prediction can speak of."""
     for n in at:
-        _checks.count("--at", n, at_least=1, at_most=LARGEST_N, remedy="count training samples")
+        _checks.count("--at", n, at_least=1, at_most=FARTHEST_N, remedy="count training samples")
     return sorted(set(at))

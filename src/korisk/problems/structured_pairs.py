@@ -1,4 +1,4 @@
-"""Examples behind known operators: predictions, losses and gradients of weights, in pieces."""
+"""Pairs behind known operators: predictions, losses and gradients of weights, in pieces."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from korisk.operators import LinearOperator
 from korisk.problems.structured_resolvent import Normal, Resolvent
 
 
-class Examples:
-    """Pairs behind a tail, worked on in pieces."""
+class Pairs:
+    """Inputs and targets of a tail, worked on in pieces."""
 
     def __init__(self, tail: LinearOperator, inputs: Tensor, targets: Tensor, relu: bool) -> None:
         self.tail, self.inputs, self.targets, self.relu = tail, inputs, targets, relu
@@ -22,9 +22,9 @@ class Examples:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def some(self, which: slice) -> Examples:
+    def some(self, which: slice) -> Pairs:
         """Some of them."""
-        return Examples(self.tail, self.inputs[which], self.targets[which], self.relu)
+        return Pairs(self.tail, self.inputs[which], self.targets[which], self.relu)
 
     def images(self, weights: Tensor) -> Tensor:
         """B (w ∘ x_k), (n, *range), before the ReLU."""
