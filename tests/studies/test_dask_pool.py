@@ -25,8 +25,15 @@ from korisk.studies.result import Task
 from korisk.studies.store import Store
 
 
+@pytest.fixture
+def cluster(started: Cluster) -> Cluster:
+    """Two workers; those that an earlier test killed are back, however slow the machine is."""
+    started.client.wait_for_workers(2, timeout=180)
+    return started
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def started() -> Iterator[Cluster]:
     main = sys.modules["__main__"]
     with pytest.MonkeyPatch.context() as patch:  # workers would import pytest's own script
         patch.delattr(main, "__file__", raising=False)
