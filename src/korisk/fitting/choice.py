@@ -21,7 +21,17 @@ SLACK = 1e-3  # scores this close are called equal; validation sets are far less
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The lambda that was chosen, and what was tried for it."""
+    """The lambda that was chosen, and what was tried for it.
+
+    A fit that chooses its lambda has it as `choice`.
+
+    >>> import torch
+    >>> from korisk.fitting import DenseRidge
+    >>> x = torch.eye(4, dtype=torch.float64)
+    >>> found = DenseRidge(x, 2 * x, relu=False).training(4).fit(grid=[0.1, 1.0]).choice
+    >>> found.value in (0.1, 1.0), len(found.tried)
+    (True, 2)
+    """
 
     value: float  # infinite where what the fit shrinks towards is the best there is
     score: float

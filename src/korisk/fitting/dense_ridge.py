@@ -26,10 +26,18 @@ class DenseRidge:
     """M = argmin |M X - Y|^2 + lambda |M|^2 for nested training sets of one pool.
 
     `inputs` (samples, ...) and `targets` (samples, ...); a training set of size n is the first n.
-    With K = X X^T (samples by samples), a prediction is k(x)^T (K + lambda I)^-1 Y, so what is
-    fitted has the size of the training set, however large M is. One eigendecomposition of K serves
-    every lambda, and one K serves every n. K and its decomposition are in float64; products with
-    the targets are in the targets' own precision.
+    With K = X X^T (samples by samples), a prediction is k(x)^T (K + lambda I)^-1 Y,
+    Eq. (eq:dense-ridge), so what is fitted has the size of the training set, however large M is.
+    One eigendecomposition of K serves every lambda, and one K serves every n. K and its
+    decomposition are in float64; products with the targets are in the targets' own precision.
+
+    >>> import torch
+    >>> from korisk.fitting import DenseRidge
+    >>> x = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    >>> y = x @ torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    >>> fit = DenseRidge(x, y, relu=False).training(20).fit(penalty=1e-9)
+    >>> torch.allclose(fit.predict(x[20:]), y[20:])
+    True
     """
 
     def __init__(self, inputs: Tensor, targets: Tensor, *, relu: bool = True) -> None:
@@ -52,7 +60,19 @@ class DenseRidge:
 
 
 class DenseTraining:
-    """A training set of `DenseRidge` whose kernel is decomposed: any lambda is a scaling now."""
+    """A training set of `DenseRidge` whose kernel is decomposed: any lambda is a scaling now.
+
+    Made by `DenseRidge.training`; methods take lambdas as numbers >= 0, in the unit of K.
+
+    >>> import torch
+    >>> from korisk.fitting import DenseRidge
+    >>> x = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    >>> y = x @ torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    >>> training = DenseRidge(x, y, relu=False).training(20)
+    >>> small, large = training.leave_one_out([0.1, 10.0])
+    >>> small < large, training.fit(penalty=0.1).penalty
+    (True, 0.1)
+    """
 
     def __init__(self, ridge: DenseRidge, n: int) -> None:
         self.ridge, self.n = ridge, n
@@ -111,8 +131,8 @@ class DenseTraining:
     def leave_one_out(self, penalties: Sequence[float]) -> list[float]:
         """The mean squared error of each sample predicted from all others, without refitting.
 
-        With R = (K + lambda I)^-1, the prediction for sample i without it is
-        y_i - (R Y)_i / R_ii: the residual of the fit on all, divided by what i itself adds.
+        With R = (K + lambda I)^-1, the prediction for sample i without it is y_i - (R Y)_i / R_ii,
+        Eq. (eq:leave-one-out): the residual of the fit on all, divided by what i itself adds.
         """
         return [self._left_out(penalty) for penalty in penalties]
 
@@ -159,7 +179,18 @@ class DenseTraining:
 
 @dataclass(frozen=True)
 class DenseFit:
-    """A dense layer that was fitted, as its training set and lambda."""
+    """A dense layer that was fitted, as its training set and lambda.
+
+    Made by `DenseTraining.fit`. `penalty` is lambda; `choice` is None where it was given.
+
+    >>> import torch
+    >>> from korisk.fitting import DenseRidge
+    >>> x = torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    >>> y = x @ torch.tensor([[1.0, 0.0], [2.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    >>> fit = DenseRidge(x, y, relu=False).training(20).fit(penalty=0.1)
+    >>> fit.predict(x[20:]).shape, fit.network().matrix().shape
+    (torch.Size([20, 2]), torch.Size([2, 3]))
+    """
 
     training: DenseTraining
     penalty: float

@@ -31,7 +31,13 @@ _PROBES = 4
 
 
 def tail_gram(tail: LinearOperator) -> Tensor:
-    """B^T B of the operators behind the diagonal, (weights, weights), from unit vectors."""
+    """B^T B of the operators behind the diagonal, (weights, weights), from unit vectors.
+
+    >>> from korisk.fitting import tail_gram
+    >>> from korisk.operators import Matrix
+    >>> tail_gram(Matrix([[1.0, 2.0], [0.0, 3.0]])).tolist()
+    [[1.0, 2.0], [2.0, 13.0]]
+    """
     only = tail.layers[0] if isinstance(tail, Composed) and len(tail) == 1 else tail
     if isinstance(only, Matrix):
         return only.matrix.T @ only.matrix
@@ -64,9 +70,19 @@ class DiagonalRidge:
     Notes
     -----
     With x_i in the rows of X the normal matrix is (B^T B) ∘ (X^T X), entry by entry, and the right
-    side sum_i x_i ∘ B^T y_i. `gram` is B^T B, which belongs to the tail alone and can be shared
-    between pools (see `tail_gram`). Where it is None, products with the normal matrix go through
-    the operators sample by sample, and nothing of its size is stored.
+    side sum_i x_i ∘ B^T y_i, Eq. (eq:diagonal-ridge). `gram` is B^T B, which belongs to the tail
+    alone and can be shared between pools (see `tail_gram`). Where it is None, products with the
+    normal matrix go through the operators sample by sample, and nothing of its size is stored.
+
+    >>> import torch
+    >>> from korisk.fitting import DiagonalRidge
+    >>> from korisk.operators import Diagonal
+    >>> B = Diagonal([1.0, 2.0]).double()
+    >>> x = torch.tensor([[1.0, 1.0], [1.0, 2.0], [3.0, 1.0]], dtype=torch.float64)
+    >>> y = B(torch.tensor([0.5, 2.0], dtype=torch.float64) * x)
+    >>> fit = DiagonalRidge(B, x, y, relu=False).training(3).fit(penalty=1e-9)
+    >>> fit.weights.round(decimals=6).tolist()
+    [0.5, 2.0]
     """
 
     def __init__(
@@ -187,7 +203,20 @@ class _Normal:
 
 
 class DiagonalTraining:
-    """A training set of `DiagonalRidge` with its normal equations."""
+    """A training set of `DiagonalRidge` with its normal equations.
+
+    Made by `DiagonalRidge.training`; methods take lambdas >= 0, infinity among them.
+
+    >>> import torch
+    >>> from korisk.fitting import DiagonalRidge
+    >>> from korisk.operators import Diagonal
+    >>> B = Diagonal([1.0, 2.0]).double()
+    >>> x = torch.tensor([[1.0, 1.0], [1.0, 2.0], [3.0, 1.0]], dtype=torch.float64)
+    >>> y = B(torch.tensor([0.5, 2.0], dtype=torch.float64) * x)
+    >>> training = DiagonalRidge(B, x, y, relu=False).training(3)
+    >>> training.weights([1e-9, float("inf")]).round(decimals=6).tolist()
+    [[0.5, 2.0], [0.0, 0.0]]
+    """
 
     def __init__(self, ridge: DiagonalRidge, n: int) -> None:
         self.ridge, self.n = ridge, n
@@ -265,7 +294,21 @@ class DiagonalTraining:
 
 @dataclass(frozen=True)
 class DiagonalFit:
-    """Weights that were fitted, with the lambda they belong to."""
+    """Weights that were fitted, with the lambda they belong to.
+
+    Made by `DiagonalTraining.fit`. `weights` has the shape of one input; `choice` is None where
+    lambda was given.
+
+    >>> import torch
+    >>> from korisk.fitting import DiagonalRidge
+    >>> from korisk.operators import Diagonal
+    >>> B = Diagonal([1.0, 2.0]).double()
+    >>> x = torch.tensor([[1.0, 1.0], [1.0, 2.0], [3.0, 1.0]], dtype=torch.float64)
+    >>> y = B(torch.tensor([0.5, 2.0], dtype=torch.float64) * x)
+    >>> fit = DiagonalRidge(B, x, y, relu=False).training(2).fit(penalty=1e-9)
+    >>> torch.allclose(fit.predict(x[2:]), y[2:])
+    True
+    """
 
     training: DiagonalTraining
     penalty: float

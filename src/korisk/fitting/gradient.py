@@ -72,6 +72,19 @@ def train(
     that file is there already, training goes on from it, to the same bits on the same device. A
     network that draws random numbers itself draws others when resumed. On CUDA the step of the
     networks of korisk is replayed as a graph unless `graphed` is False.
+
+    `inputs` and `targets` are (samples, ...). Returns a `Training`. Shapes that do not fit, a
+    checkpoint of something else, or a loss that is not finite raise `KoriskError`.
+
+    >>> import torch
+    >>> from korisk.fitting import Recipe, train
+    >>> from korisk.networks import DenseNet
+    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    >>> net, draws = DenseNet(3, 3, relu=False), torch.Generator().manual_seed(1)
+    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
+    >>> _ = train(net, x, 2 * x, recipe, generator=draws)
+    >>> net.matrix().detach().diagonal().round(decimals=2).tolist()
+    [2.0, 2.0, 2.0]
     """
     pool = _checked_pool("inputs", "targets", network, (inputs, targets))
     chosen = _checked_indices(network, recipe, len(inputs), indices, generator).to(inputs.device)

@@ -22,6 +22,15 @@ class Recipe:
     """An optimiser, its rate, and how many mini-batches of how many samples it sees.
 
     Whatever is not said here is PyTorch's default: betas 0.9 and 0.999 for Adam, no decay.
+
+    `optimiser` is "adam", "adagrad" or "sgd", the only one with `momentum`; a rate that is not
+    above 0, or a count below 1, raises `KoriskError`.
+
+    >>> from korisk.fitting import Recipe
+    >>> Recipe(optimiser="sgd", rate=0.1, iterations=100, batch=8).momentum
+    0.0
+    >>> Recipe.released(128).optimiser, Recipe.released(128).iterations
+    ('adagrad', 5000)
     """
 
     optimiser: OptimiserName
@@ -75,6 +84,13 @@ def draw_batches(
 
     One call for each batch, as the released code makes them: that these draw the same numbers as
     a single call is a habit of PyTorch, not a promise.
+
+    Indices of shape (iterations, batch), from 0 to `samples` - 1.
+
+    >>> import torch
+    >>> from korisk.fitting import draw_batches
+    >>> draw_batches(100, batch=8, iterations=5, generator=torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 8])
     """
     remedy = "pass whole numbers from 1"
     samples = _checks.count("samples", samples, at_least=1, remedy=remedy)

@@ -20,7 +20,17 @@ _PATIENCE = 2  # steps without a better score after which it stops, or a tenth o
 
 @dataclass(frozen=True)
 class Refined:
-    """Weights after the refinement, and how far it went."""
+    """Weights after the refinement, and how far it went.
+
+    Made by `refine`. `ended` says that it came to rest before its `steps` were used up; scores are
+    those of the `Scorer`.
+
+    >>> import torch
+    >>> from korisk.fitting import Refined
+    >>> made = Refined(torch.ones(2), steps=3, ended=True, score_before=0.2, score_after=0.1)
+    >>> made.detail()["score"]
+    0.1
+    """
 
     weights: Tensor
     steps: int
@@ -43,6 +53,16 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
 
     By L-BFGS with step halving. The weights with the best score are kept, the fit's own among
     them, so the result is never worse by that score than what it started from.
+
+    >>> import torch
+    >>> from korisk.fitting import DiagonalRidge, Scorer, refine
+    >>> from korisk.operators import Diagonal
+    >>> x = torch.tensor([[1.0, -1.0], [-1.0, 2.0], [3.0, 1.0]], dtype=torch.float64)
+    >>> y = (torch.tensor([0.5, 2.0], dtype=torch.float64) * x).relu()
+    >>> fit = DiagonalRidge(Diagonal([1.0, 1.0]).double(), x, y).training(3).fit(penalty=1e-9)
+    >>> found = refine(fit, Scorer(x, y))
+    >>> found.score_after < found.score_before, found.weights.round(decimals=3).tolist()
+    (True, [0.5, 2.0])
     """
     ridge = fit.training.ridge
     before = scorer(fit.predict(scorer.inputs))

@@ -24,6 +24,15 @@ class Scorer:
     `by` is "mse", over all pixels, or "rmse_over_max", each image's root mean squared error over
     its target's maximum, which the released sweeps choose by. Images without anything on them have
     no such maximum and are left out of the latter.
+
+    Both are (samples, ...). Called with predictions of the targets' shape, it returns their score.
+
+    >>> import torch
+    >>> from korisk.fitting import Scorer
+    >>> targets = torch.ones(4, 2, 2)
+    >>> scorer = Scorer(torch.zeros(4, 3), targets)
+    >>> scorer(targets), scorer(targets + 0.5)
+    (0.0, 0.25)
     """
 
     def __init__(self, inputs: Tensor, targets: Tensor, *, by: By = "mse") -> None:

@@ -51,6 +51,16 @@ class Training:
     - that is at most 1% of its whole fall, or the gradient has fallen to a tenth of its first
       norm: a rate that is far too low changes little, too,
     - and the loss did not rise on the whole.
+
+    >>> import torch
+    >>> from korisk.fitting import Recipe, train
+    >>> from korisk.networks import DenseNet
+    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    >>> net, draws = DenseNet(3, 3, relu=False), torch.Generator().manual_seed(1)
+    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
+    >>> made = train(net, x, 2 * x, recipe, generator=draws)
+    >>> made.losses.shape, bool(made.converged), made.explain()[:9]
+    (torch.Size([300]), True, 'converged')
     """
 
     recipe: Recipe

@@ -29,6 +29,17 @@ class DenseNet(nn.Module):
     place the network takes unless others are asked for. A matrix that does not fit in the free
     memory is refused before anything is allocated; `DenseNet.factored` forms none.
     `relu=False` leaves out the ReLU.
+
+    `domain` and `range` are shapes, or numbers for vectors. An input of another shape raises
+    `KoriskError`.
+
+    >>> import torch
+    >>> from korisk.networks import DenseNet
+    >>> net = DenseNet(3, 2, matrix=[[1.0, 1.0, 1.0], [0.0, -1.0, 0.0]])
+    >>> net(torch.ones(5, 3)).shape, net(torch.ones(3)).tolist()
+    (torch.Size([5, 2]), [3.0, 0.0])
+    >>> net.describe()
+    Network([Learned('M', parameters=6), Known('ReLU', lipschitz=1.0)])
     """
 
     weight: nn.Parameter | None
@@ -74,6 +85,12 @@ class DenseNet(nn.Module):
 
         `left` is (prod range, N), or N targets of shape (N, *range), `right` is (N, prod domain):
         the dual form of a fit to N samples. Neither is copied.
+
+        >>> import torch
+        >>> from korisk.networks import DenseNet
+        >>> net = DenseNet.factored(torch.ones(2, 1), torch.ones(1, 3), domain=3, range=2)
+        >>> net(torch.ones(3)).tolist()
+        [3.0, 3.0]
         """
         net = cls.__new__(cls)
         net._take_shape(domain, range, relu)

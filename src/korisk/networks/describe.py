@@ -38,6 +38,19 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
     gradients, or where `korisk.learned` says so; brackets are those of the present weights and of
     this input size. What is not a chain becomes one layer, and is warned of, as is every layer
     whose constant could only be sampled. See docs/reference/describe.md for the rules.
+
+    `name` is the network's title. A module that cannot be run on the example, or followed, raises
+    `KoriskError`.
+
+    >>> import korisk as kr
+    >>> from torch import nn, ones
+    >>> linear = nn.Linear(4, 3, bias=False)
+    >>> _ = nn.init.constant_(linear.weight, 0.5)
+    >>> net = kr.describe(nn.Sequential(linear, nn.ReLU()), ones(1, 4))
+    >>> [(layer.name, layer.kind) for layer in net], net.parameters
+    ([('0 Linear', 'learned'), ('1 ReLU', 'known')], 12)
+    >>> round(net["0 Linear"].bracket.upper, 3)
+    1.732
     """
     _check(module, example)
     module = uncompiled(module)

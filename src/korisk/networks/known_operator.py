@@ -19,13 +19,20 @@ _LONGEST_NAME = 70  # of a layer: longer ones are cut, with room for a number be
 
 
 class KnownOperatorNet(nn.Module):
-    """ReLU(B W x): (..., *domain) -> (..., *range), W diagonal and learned, B known.
+    """ReLU(B W x), Eq. (eq:fbp): (..., *domain) -> (..., *range), W diagonal and learned, B known.
 
     `weights` has the shape of x, (views, bins), or (runs, views, bins) for several independent
     trainings side by side, which map (runs, ..., views, bins) to (runs, ..., rows, columns).
     `tail` is B: an operator, or several in the order in which they are applied, such as K and
     A^T. The weights are copied into the tail's precision and place; the operators are shared, so
     that moving the network moves them. `relu=False` leaves out the ReLU.
+
+    >>> import torch
+    >>> from korisk.networks import KnownOperatorNet
+    >>> from korisk.operators import ParallelBeam, fbp
+    >>> net = KnownOperatorNet.from_fbp(fbp(ParallelBeam(8, views=6, bins=12)))
+    >>> net(torch.ones(3, 6, 12)).shape, net.describe().names
+    (torch.Size([3, 8, 8]), ('W', 'K', 'A^T', 'ReLU'))
     """
 
     weights: nn.Parameter

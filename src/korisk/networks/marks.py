@@ -53,6 +53,14 @@ def known(
     Its parameters are frozen, `requires_grad_(False)`, because the theorem's known layer is the
     true one and no training moves it. `lipschitz` is a constant of the true map, found by
     `describe` where it is left out; `mismatch` is E||u - û||^2 of one known only approximately.
+
+    What is no `nn.Module` raises `KoriskError`, as does a constant below 0.
+
+    >>> import korisk as kr
+    >>> from torch import nn, ones
+    >>> net = nn.Sequential(kr.known(nn.Linear(4, 4), lipschitz=2.0, name="K"), nn.Linear(4, 2))
+    >>> kr.describe(net, ones(1, 4))["K"]
+    Known('K', lipschitz=2.0)
     """
     mark = Mark(learned=False, lipschitz=lipschitz, mismatch=mismatch, name=name)
     return _marked(module, mark).requires_grad_(False)
@@ -71,6 +79,12 @@ def learned(
     `lipschitz` is a constant of the true layer, such as one that training enforces; `parameters`
     is the paper's p where it is not the number of trained weights, and `effective` the effective
     dimension, an estimate in its place; see docs/explanation/theory.md.
+
+    >>> import korisk as kr
+    >>> from torch import nn, ones
+    >>> body = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+    >>> kr.describe(kr.learned(body, lipschitz=1.0, name="body"), ones(1, 4))
+    Network([Learned('body', lipschitz=1.0, parameters=76)])
     """
     mark = Mark(
         learned=True, lipschitz=lipschitz, parameters=parameters, effective=effective, name=name

@@ -37,9 +37,10 @@ def size(image: Tensor) -> float:
 def random_start_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:
     """sqrt of the largest eigenvalue of a symmetric M >= 0, from Lanczos with a random start.
 
-    The Ritz value xi_k is never above the eigenvalue. Kuczynski and Wozniakowski (1992) bound how
-    far below it may be: for a start that is uniform on the sphere of R^n,
-    P[xi_k < (1 - eps) lambda] <= 1.648 sqrt(n) exp(-sqrt(eps) (2 k - 1)), whatever the spectrum.
+    The Ritz value xi_k is never above the eigenvalue, Eq. (eq:rayleigh). Kuczynski and Wozniakowski
+    (1992) bound how far below it may be: for a start that is uniform on the sphere of R^n,
+    P[xi_k < (1 - eps) lambda] <= 1.648 sqrt(n) exp(-sqrt(eps) (2 k - 1)), whatever the spectrum,
+    Eq. (eq:lanczos).
     """
     n = start.numel()
     # The lower end may be 1 - eps of the eigenvalue: a norm's relative width is 1/sqrt(1-eps) - 1.
@@ -90,9 +91,10 @@ def nonnegative_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:
     """The norm of a matrix without negative entries, certain on both sides.
 
     For M = A^T A >= 0 entrywise and any v > 0, the largest eigenvalue is at most
-    max_i (M v)_i / v_i (Collatz and Wielandt), and at least v.M v / v.v. Power iteration from the
-    vector of ones makes both meet. Its first quotient is max(A^T A 1), never above
-    max(A 1) max(A^T 1). A small positive floor under v keeps v > 0 where entries decay.
+    max_i (M v)_i / v_i (Collatz and Wielandt), Eq. (eq:collatz), and at least v.M v / v.v,
+    Eq. (eq:rayleigh). Power iteration from the vector of ones makes both meet. Its first quotient
+    is max(A^T A 1), never above max(A 1) max(A^T 1). A small positive floor under v keeps v > 0
+    where entries decay.
     """
     vector, lower, upper = start, 0.0, math.inf
     steps = 0

@@ -19,7 +19,15 @@ _LARGEST_DECOMPOSED = 2048  # side up to which all singular values take seconds,
 
 
 class Identity(LinearOperator):
-    """x -> x, as a copy: what is written into the result does not reach the input."""
+    """x -> x, as a copy: what is written into the result does not reach the input.
+
+    `shape` is that of x without its batch.
+
+    >>> import torch
+    >>> from korisk.operators import Identity
+    >>> Identity((2, 3))(torch.ones(5, 2, 3)).shape
+    torch.Size([5, 2, 3])
+    """
 
     nonnegative = True
 
@@ -49,6 +57,12 @@ class Diagonal(LinearOperator):
     Weights may be a tensor, whose precision and device the operator takes, or an array, which
     becomes torch's default precision; either is copied. With `trainable=True` they are an
     `nn.Parameter` and `norm()` is that of the present weights.
+
+    >>> import torch
+    >>> from korisk.operators import Diagonal
+    >>> W = Diagonal([1.0, -2.0], trainable=True)
+    >>> W(torch.ones(2)).tolist(), W.norm().upper, len(list(W.parameters()))
+    ([1.0, -2.0], 2.0, 1)
     """
 
     weights: Tensor
@@ -83,6 +97,12 @@ class Matrix(LinearOperator):
     """x -> M x for a dense matrix M of shape (prod range, prod domain), which is copied.
 
     Without `domain` and `range` the operator takes and gives plain vectors.
+
+    >>> import torch
+    >>> from korisk.operators import Matrix
+    >>> M = Matrix([[1.0, 2.0], [0.0, 3.0]])
+    >>> M(torch.ones(2)).tolist(), M.T(torch.ones(2)).tolist()
+    ([3.0, 3.0], [1.0, 5.0])
     """
 
     matrix: Tensor

@@ -23,6 +23,12 @@ class Diffusion(LinearOperator):
     -----
     Each wave exp(i k x), k = 2 pi j / length, is multiplied by exp(-(nu k^2 + i c k) t): exact in
     time, and in space for every function that the points resolve.
+
+    >>> import torch
+    >>> from korisk.operators import Diffusion
+    >>> flow = Diffusion(4, viscosity=0.0, speed=1.0, time=0.25)
+    >>> flow(torch.tensor([1.0, 2.0, 3.0, 2.0])).round(decimals=4).tolist()
+    [2.0, 1.0, 2.0, 3.0]
     """
 
     def __init__(

@@ -79,6 +79,14 @@ class RampFilter(LinearOperator):
     `scale` multiplies everything: `fbp` folds the views' angle and the spacings into it. Up to a
     thousand bins the convolution is a product with its Toeplitz matrix, which is faster than two
     transforms and rounds less; beyond that it is done by FFT.
+
+    `shape` is (views, bins), `window` one of `WINDOWS`.
+
+    >>> import torch
+    >>> from korisk.operators import RampFilter
+    >>> K = RampFilter((6, 12), window="hann")
+    >>> K(torch.ones(3, 6, 12)).shape, K.norm().upper < RampFilter((6, 12)).norm().upper
+    (torch.Size([3, 6, 12]), True)
     """
 
     def __init__(

@@ -30,13 +30,24 @@ def fbp(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Composed:
-    """A^T K W: sinogram (..., views, bins) to image (..., rows, columns).
+    """A^T K W of Eq. (eq:fbp): sinogram (..., views, bins) to image (..., rows, columns).
 
     W weighs rays (see `fbp_weights`), K is the windowed ramp with the angle between views and all
     spacings folded in. A^T backprojects: the adjoint of the Joseph projector for a parallel beam
     whose bins are no wider than pixels, pixel-driven for others and, distance-weighted, for a fan.
     With `trainable` the weights W are parameters: that is the known-operator network without its
     ReLU.
+
+    `window` is one of `WINDOWS`. The result is a `Composed`, whose layers are called W, K and A^T.
+
+    >>> import torch
+    >>> from korisk.operators import ParallelBeam, Projector, fbp
+    >>> scan = ParallelBeam(32, views=48, bins=48)
+    >>> image = torch.zeros(32, 32)
+    >>> image[8:24, 8:24] = 1.0
+    >>> again = fbp(scan)(Projector(scan)(image))
+    >>> again.shape, round(again[14:18, 14:18].mean().item(), 1)
+    (torch.Size([32, 32]), 1.0)
     """
     require_geometry(geometry)
     _checks.one_of("backprojection", backprojection, BACKPROJECTIONS)

@@ -30,6 +30,12 @@ class Fourier(LinearOperator):
     -----
     (F x)(k) = n^(-1/2) sum_r x(r) exp(-2 pi i k.r / n), a unitary matrix, so that F^-1 = F^H and
     A^T y = F^H m y, of which a real image takes the real part.
+
+    >>> import torch
+    >>> from korisk.operators import Fourier
+    >>> F = Fourier((8, 8), mask=[0, 1] * 4, real=True)
+    >>> F(torch.ones(8, 8)).shape, F.acceleration, F.norm().upper
+    (torch.Size([8, 8, 2]), 2.0, 1.0)
     """
 
     mask: Tensor

@@ -39,6 +39,16 @@ class Geometry(ABC):
 
     Either `views` angles, equally spaced over `arc` from `start` with the end left out, or
     explicit `angles` in any order and over any range: limited, sparse or uneven.
+
+    Abstract: a geometry is a `ParallelBeam` or a `FanBeam`. `shape` is (rows, columns) of pixels,
+    or one number for a square; `pixel_spacing`, `bin_spacing` and `detector_offset`, the shift of
+    the detector's centre, are millimetres; angles, `start` and `arc` are radians. What cannot be
+    raises `KoriskError`; a detector that misses part of the image is warned of.
+
+    >>> from korisk.operators import ParallelBeam
+    >>> scan = ParallelBeam((16, 8), views=12, bins=24, pixel_spacing=0.5)
+    >>> scan.image_shape, scan.image_size, scan.sinogram_shape
+    ((16, 8), (8.0, 4.0), (12, 24))
     """
 
     shape: int | tuple[int, int]  # rows and columns; one number for a square
@@ -304,8 +314,14 @@ class Geometry(ABC):
 class ParallelBeam(Geometry):
     """Parallel rays: at angle b, bin s integrates the line x cos b + y sin b = s.
 
-    >>> ParallelBeam(128, views=60, bins=128)
+    Half a turn unless `arc` or `angles` say otherwise; the other arguments are those of `Geometry`.
+
+    >>> from korisk.operators import ParallelBeam
+    >>> scan = ParallelBeam(128, views=60, bins=128)
+    >>> scan
     ParallelBeam(128, bins=128, views=60)
+    >>> scan.angle_array[[0, 30]].round(4).tolist()
+    [0.0, 1.5708]
     """
 
     _full_arc: ClassVar[float] = math.pi
@@ -335,6 +351,13 @@ class FanBeam(Geometry):
     At angle b the source is at R (-sin b, cos b) with R = `source_to_center`, and the detector's
     centre at D = `source_to_detector` from it, on the other side. A full turn unless `arc` or
     `angles` say otherwise; `short_scan` is the least arc that sees every ray.
+
+    Both distances are millimetres. A source inside the image raises `KoriskError`.
+
+    >>> from korisk.operators import FanBeam
+    >>> scan = FanBeam(16, views=12, bins=32, source_to_center=40, source_to_detector=60)
+    >>> scan.magnification, round(scan.short_scan, 3), scan.fan_angles.shape
+    (1.5, 3.664, (32,))
     """
 
     _: KW_ONLY

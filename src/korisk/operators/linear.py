@@ -33,6 +33,22 @@ class LinearOperator(nn.Module, ABC):
 
     A subclass defines `_map` and `_map_adjoint` on tensors that were checked, in differentiable
     PyTorch, and `_norm` where it knows more than Lanczos finds out.
+
+    `domain` and `range` are shapes without the batch. Inputs of another shape, precision or device
+    raise `KoriskError`.
+
+    >>> import torch
+    >>> from korisk.operators import LinearOperator
+    >>> class Difference(LinearOperator):
+    ...     def _map(self, x):
+    ...         return x[..., 1:] - x[..., :-1]
+    ...     def _map_adjoint(self, y):
+    ...         return torch.nn.functional.pad(y, (1, 0)) - torch.nn.functional.pad(y, (0, 1))
+    >>> D = Difference((4,), (3,))
+    >>> D(torch.arange(4.0)).tolist(), D.T(torch.ones(3)).tolist()
+    ([1.0, 1.0, 1.0], [-1.0, 0.0, 0.0, 1.0])
+    >>> 1.84 < D.norm().lower <= D.norm().upper < 1.85
+    True
     """
 
     __array_ufunc__ = None  # so that NumPy's arrays leave `array @ A` to us, to be refused
@@ -197,7 +213,14 @@ class LinearOperator(nn.Module, ABC):
         return self + (-other)
 
     def as_matrix(self) -> Tensor:
-        """The whole matrix, shape (prod range, prod domain); refused where it would be huge."""
+        """The whole matrix, shape (prod range, prod domain); refused where it would be huge.
+
+        More than 2 GiB raises `KoriskError`.
+
+        >>> from korisk.operators import Diagonal
+        >>> Diagonal([1.0, 2.0]).as_matrix().tolist()
+        [[1.0, 0.0], [0.0, 2.0]]
+        """
         rows, columns = math.prod(self.range), math.prod(self.domain)
         needed = rows * columns * self._anchor.element_size()
         if needed > _LARGEST_MATRIX:
@@ -229,6 +252,11 @@ class LinearOperator(nn.Module, ABC):
 
         `width` is the relative width to aim for where the norm is iterated, `seed` the random
         start of that iteration. Computed in float64 whatever the operator's own precision.
+
+        >>> from korisk.operators import ParallelBeam, Projector
+        >>> bracket = Projector(ParallelBeam(8, views=6, bins=12)).norm(width=0.05)
+        >>> bracket.lower <= bracket.upper <= 1.05 * bracket.lower
+        True
         """
         if not 1e-4 <= _checks.real("width", width, remedy="try 0.01") < 1:
             raise KoriskError(f"width must be from 1e-4 to below 1, got {shown(width)}; try 0.01")
@@ -267,7 +295,15 @@ class LinearOperator(nn.Module, ABC):
 
 
 class Adjoint(LinearOperator):
-    """A^T, for an operator A."""
+    """A^T, for an operator A.
+
+    `A.T` makes it; its own `T` is A again.
+
+    >>> from korisk.operators import Matrix
+    >>> A = Matrix([[1.0, 2.0, 3.0]])
+    >>> A.T.domain, A.T.range, A.T.T is A
+    ((1,), (3,), True)
+    """
 
     def __init__(self, of: LinearOperator) -> None:
         _checked_operators([of])
@@ -331,6 +367,15 @@ class Composed(_Several):
     """Operators one after the other, the one that takes the input first: `layers`.
 
     `A @ B` is Composed([B, A]). Each layer stays visible: `f.layers`, `f["K"]`, `for layer in f`.
+
+    A range that is not the next one's domain raises `KoriskError`, as does a name that no layer
+    has. The norm is that of the product, not the product of the norms.
+
+    >>> import torch
+    >>> from korisk.operators import Diagonal, Matrix
+    >>> A = Diagonal([1.0, 2.0]) @ Matrix([[1.0], [1.0]])
+    >>> [layer.name for layer in A], A(torch.tensor([3.0])).tolist()
+    (['M', 'W'], [3.0, 6.0])
     """
 
     def __init__(self, layers: Sequence[LinearOperator], *, name: str = "") -> None:
@@ -388,7 +433,15 @@ class Composed(_Several):
 
 
 class Scaled(LinearOperator):
-    """c A, for a number c."""
+    """c A, for a number c.
+
+    `c * A` and `-A` make it.
+
+    >>> import torch
+    >>> from korisk.operators import Identity
+    >>> (-3.0 * Identity(2))(torch.ones(2)).tolist()
+    [-3.0, -3.0]
+    """
 
     def __init__(self, of: LinearOperator, factor: float) -> None:
         _checked_operators([of])
@@ -419,7 +472,15 @@ class Scaled(LinearOperator):
 
 
 class Sum(_Several):
-    """A + B + ..., all between the same shapes."""
+    """A + B + ..., all between the same shapes.
+
+    `A + B` makes it; other shapes raise `KoriskError`.
+
+    >>> import torch
+    >>> from korisk.operators import Diagonal, Identity
+    >>> (Identity(2) + Diagonal([1.0, 2.0]))(torch.ones(2)).tolist()
+    [2.0, 3.0]
+    """
 
     def __init__(self, terms: Sequence[LinearOperator]) -> None:
         parts = _checked_operators(terms)
@@ -449,7 +510,16 @@ class Sum(_Several):
 
 
 class Stacked(_Several):
-    """(A; B; ...): one domain, ranges joined along their first axis, as views of a scan are."""
+    """(A; B; ...): one domain, ranges joined along their first axis, as views of a scan are.
+
+    `stack(A, B)` makes it. Another domain, or ranges that differ beyond their first axis, raise
+    `KoriskError`.
+
+    >>> import torch
+    >>> from korisk.operators import Diagonal, Identity, Stacked
+    >>> Stacked([Identity(2), Diagonal([3.0, 4.0])])(torch.ones(2)).tolist()
+    [1.0, 1.0, 3.0, 4.0]
+    """
 
     def __init__(self, parts: Sequence[LinearOperator]) -> None:
         rows = _checked_operators(parts)
@@ -484,7 +554,14 @@ class Stacked(_Several):
 
 
 def stack(*operators: LinearOperator) -> LinearOperator:
-    """(A; B; ...) as one operator; see `Stacked`."""
+    """(A; B; ...) as one operator; see `Stacked`.
+
+    >>> from korisk.operators import ParallelBeam, Projector, stack
+    >>> first = Projector(ParallelBeam(8, views=6, bins=12))
+    >>> second = Projector(ParallelBeam(8, views=6, bins=12, start=0.1))
+    >>> stack(first, second).range
+    (12, 12)
+    """
     return Stacked(operators)
 
 

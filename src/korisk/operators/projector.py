@@ -145,6 +145,16 @@ class Projector(_StencilOperator):
     from source to detector, twice the image's side unless given).
     `method` is "matrix" (sparse, with its transpose), "on_the_fly" (nothing stored) or "auto",
     the matrix where it takes a small part of the free memory.
+
+    `geometry` is a `ParallelBeam` or a `FanBeam`. Its adjoint `A.T` is exact.
+
+    >>> import torch
+    >>> from korisk.operators import ParallelBeam, Projector
+    >>> A = Projector(ParallelBeam(16, views=12, bins=24))
+    >>> A(torch.ones(3, 16, 16)).shape, A.T(torch.ones(12, 24)).shape
+    (torch.Size([3, 12, 24]), torch.Size([16, 16]))
+    >>> round(A(torch.ones(16, 16))[0].max().item(), 3)
+    16.0
     """
 
     def __init__(
@@ -174,6 +184,12 @@ class PixelBackprojector(_StencilOperator):
 
     The sum over views of the sinogram where the pixel's ray arrives, interpolated linearly; for a
     fan times (source_to_center / U)^2 (see `FanBeam.depth`). Not the adjoint of `Projector`.
+
+    >>> import torch
+    >>> from korisk.operators import ParallelBeam, PixelBackprojector
+    >>> image = PixelBackprojector(ParallelBeam(16, views=12, bins=24))(torch.ones(12, 24))
+    >>> image.shape, round(image[8, 8].item(), 3)
+    (torch.Size([16, 16]), 12.0)
     """
 
     def __init__(

@@ -25,7 +25,15 @@ _SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0
 
 
 def released_geometry(side: int) -> FanBeam:
-    """The fan beam of the released sweeps at 128, 256 or 512 pixels a side."""
+    """The fan beam of the released sweeps at 128, 256 or 512 pixels a side.
+
+    Other sides raise `KoriskError`.
+
+    >>> from korisk.operators import released_geometry
+    >>> scan = released_geometry(128)
+    >>> scan.sinogram_shape, scan.source_to_center, scan.source_to_detector
+    ((60, 128), 1000.0, 1500.0)
+    """
     if side not in list(_SCANS):
         raise KoriskError(f"the released sweeps have sides {sorted(_SCANS)}, got {side!r}")
     return fan_of_released(side, *_SCANS[side])
@@ -55,12 +63,25 @@ def released_projector(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Projector:
-    """The forward projector: twice as many points a ray as the image has pixels a side."""
+    """The forward projector: twice as many points a ray as the image has pixels a side.
+
+    (..., rows, columns) -> (..., views, bins), for any `FanBeam`.
+
+    >>> from korisk.operators import FanBeam, released_projector
+    >>> scan = FanBeam(8, views=6, bins=16, source_to_center=40, source_to_detector=60)
+    >>> released_projector(scan).range
+    (6, 16)
+    """
     return Projector(geometry, kind="sampled", method=method, device=device, dtype=dtype)
 
 
 def released_weights(geometry: FanBeam) -> FloatArray:
-    """W before training, (views, bins): Parker's weights without overscan, times the cosine."""
+    """W before training, (views, bins): Parker's weights without overscan, times the cosine.
+
+    >>> from korisk.operators import released_geometry, released_weights
+    >>> released_weights(released_geometry(128)).shape
+    (60, 128)
+    """
     require_fan(geometry, "the released weights")
     view = geometry.angle_array[:, None]
     fan = geometry.fan_angles[None, :]
@@ -75,7 +96,15 @@ def released_fbp(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Composed:
-    """A^T K W as released: |f| without padding, and pi / V folded into K."""
+    """A^T K W as released: |f| without padding, and pi / V folded into K.
+
+    (..., views, bins) -> (..., rows, columns); with `trainable` the weights W are parameters.
+
+    >>> from korisk.operators import FanBeam, released_fbp
+    >>> scan = FanBeam(8, views=6, bins=16, source_to_center=40, source_to_detector=60)
+    >>> [layer.name for layer in released_fbp(scan)]
+    ['W', 'K', 'A^T']
+    """
     weights = torch.from_numpy(released_weights(geometry)).to(
         device=checked_device(device), dtype=checked_dtype(dtype)
     )

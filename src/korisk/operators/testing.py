@@ -39,7 +39,14 @@ Map = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Finding:
-    """One law: what was measured, and what it must not exceed."""
+    """One law: what was measured, and what it must not exceed.
+
+    `figure` is relative to the operator's norm, and None where it could not be measured.
+
+    >>> from korisk.operators.testing import Finding
+    >>> print(Finding("adjoint", 2e-16, 1e-12))
+    adjoint           2.00e-16       1e-12
+    """
 
     law: str
     figure: float | None  # None where it could not be measured here
@@ -53,7 +60,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All laws of one operator, every one of them kept; prints as a table."""
+    """All laws of one operator, every one of them kept; prints as a table.
+
+    Made by `check`. `report["adjoint"]` is the figure of one law.
+
+    >>> from korisk import NormBracket
+    >>> from korisk.operators.testing import Finding, Report
+    >>> Report("W", NormBracket(1, 1), (Finding("adjoint", 2e-16, 1e-12),))["adjoint"]
+    2e-16
+    """
 
     operator: str
     norm: NormBracket
@@ -75,7 +90,17 @@ class Report:
 
 
 def check(operator: LinearOperator, *, seed: int = 0, tolerance: float | None = None) -> Report:
-    """Every law in turn; the first that is broken raises an AssertionError."""
+    """Every law in turn; the first that is broken raises an AssertionError.
+
+    `seed` draws the inputs; `tolerance` is the largest relative error in float64 (default 1e-12),
+    for operators that iterate.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check
+    >>> report = check(Diagonal([1.0, 2.0]))
+    >>> report["adjoint"] < 1e-12, [each.law for each in report.findings][:3]
+    (True, ['adjoint', 'linearity', 'gradient'])
+    """
     if not isinstance(operator, LinearOperator):
         raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
     norm = operator.norm()
@@ -93,7 +118,16 @@ def check_adjoint(
     tolerance: float | None = None,
     norm: NormBracket | None = None,
 ) -> float:
-    """|<A x, y> - <x, A^T y>| / (||A|| ||x|| ||y||), in both precisions; the float64 figure."""
+    """|<A x, y> - <x, A^T y>| / (||A|| ||x|| ||y||), in both precisions; the float64 figure.
+
+    Raises AssertionError where the law is broken; arguments as in `check`, and `norm` where the
+    operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_adjoint
+    >>> check_adjoint(Diagonal([1.0, 2.0])) < 1e-12
+    True
+    """
     scale = _scale(operator, norm)
     figures = {}
     for dtype in DTYPES:
@@ -111,7 +145,16 @@ def check_linearity(
     tolerance: float | None = None,
     norm: NormBracket | None = None,
 ) -> float:
-    """||A(a u + b v) - a A u - b A v|| over the norms, of A and of A^T, in both precisions."""
+    """||A(a u + b v) - a A u - b A v|| over the norms, of A and of A^T, in both precisions.
+
+    Returns the float64 figure. Raises AssertionError where the law is broken; arguments as in
+    `check`, and `norm` where the operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_linearity
+    >>> check_linearity(Diagonal([1.0, 2.0])) < 1e-12
+    True
+    """
     scale = _scale(operator, norm)
     figures = {}
     for dtype in DTYPES:
@@ -134,6 +177,14 @@ def check_gradient(
     """The gradient of <A x, y> is A^T y, that of the gradient along v is A v, and so for A^T.
 
     Small operators also pass torch.autograd.gradcheck and gradgradcheck. In float64.
+
+    Returns the largest figure. Raises AssertionError where the law is broken; arguments as in
+    `check`, and `norm` where the operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_gradient
+    >>> check_gradient(Diagonal([1.0, 2.0])) < 1e-12
+    True
     """
     scale = _scale(operator, norm)
     double = _converted(operator, torch.float64)
@@ -157,6 +208,14 @@ def check_batches(
     """Batches, empty ones, transposed and expanded inputs give what items give one by one.
 
     The input is left as it was, and the result shares no memory with it.
+
+    Returns the largest figure. Raises AssertionError where the law is broken; arguments as in
+    `check`, and `norm` where the operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_batches
+    >>> check_batches(Diagonal([1.0, 2.0])) < 1e-12
+    True
     """
     scale = _scale(operator, norm)
     double = _converted(operator, torch.float64)
@@ -177,7 +236,16 @@ def check_transforms(
     tolerance: float | None = None,
     norm: NormBracket | None = None,
 ) -> float:
-    """torch.func's vmap, jvp and vjp, each on a fresh copy, and use after inference_mode."""
+    """torch.func's vmap, jvp and vjp, each on a fresh copy, and use after inference_mode.
+
+    Returns the largest figure. Raises AssertionError where the law is broken; arguments as in
+    `check`, and `norm` where the operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_transforms
+    >>> check_transforms(Diagonal([1.0, 2.0])) < 1e-12
+    True
+    """
     scale = _scale(operator, norm)
     figure = 0.0
     for name, transform in _TRANSFORMS.items():
@@ -199,7 +267,16 @@ def check_pickle(
     tolerance: float | None = None,
     norm: NormBracket | None = None,
 ) -> float:
-    """pickle, torch.save and copy.deepcopy give an operator that does the same, also after use."""
+    """pickle, torch.save and copy.deepcopy give an operator that does the same, also after use.
+
+    Returns the largest difference, relative. Raises AssertionError where the law is broken;
+    arguments as in `check`, and `norm` where the operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_pickle
+    >>> check_pickle(Diagonal([1.0, 2.0])) < 1e-5
+    True
+    """
     scale = _scale(operator, norm)
     figure = 0.0
     for way, again in _COPIES.items():
@@ -221,7 +298,16 @@ def check_dtypes(
     tolerance: float | None = None,
     norm: NormBracket | None = None,
 ) -> float:
-    """float32 gives float32 and agrees with float64; the wrong precision is refused."""
+    """float32 gives float32 and agrees with float64; the wrong precision is refused.
+
+    Returns the largest difference, relative. Raises AssertionError where the law is broken;
+    arguments as in `check`, and `norm` where the operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_dtypes
+    >>> check_dtypes(Diagonal([1.0, 2.0])) < 1e-5
+    True
+    """
     scale = _scale(operator, norm)
     single, double = (_converted(operator, dtype) for dtype in DTYPES)
     figure = 0.0
@@ -249,6 +335,14 @@ def check_norm(
     """The bracket holds: no x is stretched beyond `upper`, and power iteration reaches `lower`.
 
     Returns the largest ||A x|| / ||x|| found, over `upper`.
+
+    Raises AssertionError where the law is broken; arguments as in `check`, and `norm` where the
+    operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_norm
+    >>> round(check_norm(Diagonal([1.0, 2.0])), 6)
+    1.0
     """
     bracket = operator.norm() if norm is None else norm
     if not bracket.lower <= bracket.upper:
@@ -275,7 +369,16 @@ def check_device(
     tolerance: float | None = None,
     norm: NormBracket | None = None,
 ) -> float | None:
-    """The same on the GPU as on the CPU, and where it should be; None where there is no CUDA."""
+    """The same on the GPU as on the CPU, and where it should be; None where there is no CUDA.
+
+    Otherwise the float64 figure. Raises AssertionError where the law is broken; arguments as in
+    `check`, and `norm` where the operator's is known already.
+
+    >>> from korisk.operators import Diagonal
+    >>> from korisk.operators.testing import check_device
+    >>> check_device(Diagonal([1.0, 2.0])) in (None, 0.0)
+    True
+    """
     if not torch.cuda.is_available():
         return None
     scale = _scale(operator, norm)

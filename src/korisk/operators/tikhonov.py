@@ -36,6 +36,14 @@ class Tikhonov(LinearOperator):
     -----
     (A^T A + mu I)^-1 A^T = A^T (A A^T + mu I)^-1, so that the shorter side is the one to solve
     on. The singular values are s / (s^2 + mu) and never above 1 / (2 sqrt(mu)).
+
+    >>> import torch
+    >>> from korisk.operators import Diagonal, Tikhonov
+    >>> inverse = Tikhonov(Diagonal([1.0, 3.0]), mu=1.0)
+    >>> inverse(torch.tensor([2.0, 10.0])).round(decimals=5).tolist()
+    [1.0, 3.0]
+    >>> 0.5 <= inverse.norm().upper < 0.5001
+    True
     """
 
     def __init__(self, operator: LinearOperator, mu: float, *, solver: str = "factor") -> None:

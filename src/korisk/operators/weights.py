@@ -13,7 +13,17 @@ FloatArray = NDArray[np.float64]
 
 
 def cosine_weights(geometry: FanBeam) -> FloatArray:
-    """cos of each bin's fan angle: D / sqrt(D^2 + s^2), (bins,)."""
+    """cos of each bin's fan angle: D / sqrt(D^2 + s^2), (bins,).
+
+    s is where the bin lies along the detector and D its distance from the source, millimetres. A
+    parallel beam raises `KoriskError`.
+
+    >>> from korisk.operators import FanBeam, cosine_weights
+    >>> scan = FanBeam(16, views=12, bins=3, bin_spacing=60, source_to_center=40,
+    ...                source_to_detector=80)
+    >>> cosine_weights(scan).round(3).tolist()
+    [0.8, 1.0, 0.8]
+    """
     require_fan(geometry, "cosine weights")
     distance = geometry.source_to_detector
     return np.asarray(distance / np.hypot(distance, geometry.offsets))
@@ -26,6 +36,11 @@ def parker_weights(geometry: FanBeam) -> FloatArray:
     they serve any arc below a full turn, as Silver (2000) showed for longer ones. Below the least
     arc, rays that were measured once keep the weight one, and those not measured stay missing.
     A full turn measures everything twice: one half.
+
+    >>> from korisk.operators import FanBeam, parker_weights
+    >>> scan = FanBeam(16, views=12, bins=32, source_to_center=40, source_to_detector=60)
+    >>> parker_weights(scan).shape, parker_weights(scan).max().item()
+    ((12, 32), 0.5)
     """
     require_fan(geometry, "Parker's weights")
     first, arc = geometry.coverage
@@ -52,7 +67,15 @@ def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
 
 
 def fbp_weights(geometry: Geometry) -> FloatArray:
-    """What W holds before training, (views, bins): one throughout for an even parallel scan."""
+    """What W holds before training, (views, bins): one throughout for an even parallel scan.
+
+    An uneven scan has the part of the arc that each view stands for, over their mean; a fan also
+    has `cosine_weights` and `parker_weights`.
+
+    >>> from korisk.operators import ParallelBeam, fbp_weights
+    >>> fbp_weights(ParallelBeam(16, views=2, bins=24)).round(6).max().item()
+    1.0
+    """
     require_geometry(geometry)
     uneven = geometry.view_weights / geometry.view_weights.mean()
     weights = np.repeat(uneven[:, None], geometry.bins, axis=1)

@@ -18,12 +18,12 @@ Segments = Mapping[tuple[int, int], float]
 
 
 def tail_products(lipschitz: Sequence[float]) -> FloatArray:
-    """P_l = prod_{j>l} l_j, the composition bound of Lemma (lem:lip) for every tail."""
+    """P_l = prod_{j>l} l_j, Eq. (eq:lip-prod) of Lemma (lem:lip), for every tail."""
     return composed_tails(lipschitz, {})
 
 
 def composed_tails(lipschitz: Sequence[float], segments: Segments) -> FloatArray:
-    """P_l where constants of whole runs of layers are known as well as those of single layers.
+    """P_l of Eq. (eq:cuts), where constants of runs of layers are known beside those of layers.
 
     `segments[first, last]` is a Lipschitz constant of u_last o ... o u_first (indices from 0). A
     tail may be cut into known runs in several ways; each way gives a valid product, and the
@@ -60,7 +60,7 @@ def times_power_of_two(roots: FloatArray, exponents: NDArray[np.int64]) -> Float
 
 
 def minkowski_amplification(tails: FloatArray) -> FloatArray:
-    """P_l^2: the whole factor where one layer errs alone; several: `bound.minkowski_risk`."""
+    """P_l^2, Eq. (eq:minkowski) where one layer errs alone; several: `bound.minkowski_risk`."""
     with np.errstate(over="ignore", under="ignore"):
         return np.square(tails)
 

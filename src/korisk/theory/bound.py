@@ -25,7 +25,14 @@ class Bound:
 
     `contributions` (L,) add up to `total`. In the paper's form a layer's contribution is A_l r_l.
     In the Minkowski forms the bound is (sum_l t_l)^2 with t_l = P_l sqrt(r_l), and a layer's
-    contribution is t_l sum_k t_k: its own square and half of every cross term.
+    contribution is t_l sum_k t_k, Eq. (eq:shares): its own square and half of every cross term.
+
+    >>> import korisk as kr
+    >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Learned("B", lipschitz=2)]
+    >>> net = kr.Network(layers)
+    >>> bound = kr.deep_risk(net, {"W": 0.01, "B": 0.04}, method="paper")
+    >>> bound.contributions.round(2).tolist(), round(bound.total, 2)
+    ([1.44, 0.0, 0.08], 1.52)
     """
 
     method: Method
@@ -55,6 +62,12 @@ class BarronBound:
     `by_effective`, the estimate with the layers' effective dimensions. The first is None where a
     layer lacks its p, the second where no layer states an effective dimension. Both have the same
     `floors`.
+
+    >>> import korisk as kr
+    >>> net = kr.Network([kr.Learned("W", parameters=100, C=1, n=50), kr.Known("K", lipschitz=2)])
+    >>> bound = kr.barron_bound(net, 1000)
+    >>> round(bound.floor, 4), round(bound.estimation, 4), round(bound.total, 4)
+    (0.08, 2.7631, 2.8431)
     """
 
     n: float
@@ -103,7 +116,15 @@ class BarronBound:
 
 
 def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
-    """Eq. (eq:layer-risk): C^2/n_l + kappa p log N / N, or its estimate with `effective` for p."""
+    """Eq. (eq:layer-risk): C^2/n_l + kappa p log N / N, or its estimate with `effective` for p.
+
+    `n` is N, the training samples, at least 2; the result is an expected squared error. A layer
+    without `parameters` (or `effective`, where that is asked for) raises `KoriskError`.
+
+    >>> import korisk as kr
+    >>> round(kr.layer_risk(kr.Learned("W", parameters=100), 1000), 4)
+    0.6908
+    """
     return approximation_risk(layer) + estimation_slope(layer, effective=effective) * rate(n)
 
 
@@ -115,7 +136,8 @@ def approximation_risk(layer: Learned) -> float:
 def estimation_slope(layer: Learned, *, effective: bool = False) -> float:
     """kappa p, the factor of log N / N in (eq:layer-risk).
 
-    With `effective`, the layer's effective dimension stands for p where it states one.
+    With `effective`, the layer's effective dimension, (eq:effective), stands for p where it states
+    one.
     """
     if effective and layer.effective is not None:
         return layer.kappa * layer.effective
@@ -140,7 +162,10 @@ def paper_risk(tails: FloatArray, risks: FloatArray) -> FloatArray:
 
 
 def minkowski_risk(tails: FloatArray, risks: FloatArray) -> FloatArray:
-    """The terms of (sum_l P_l sqrt(r_l))^2, shape (L,); proof in docs/explanation/theory.md."""
+    """The terms of (sum_l P_l sqrt(r_l))^2, shape (L,), Eq. (eq:minkowski) or (eq:composed).
+
+    Which of the two depends on the tails; docs/explanation/theory.md has the proofs.
+    """
     roots = _roots(tails, risks)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return roots * float(roots.sum())
@@ -160,6 +185,17 @@ def deep_risk(net: Network, layer_risks: Risks, *, method: Method = "composed") 
 
     `layer_risks` holds E||e_l||^2 for every layer in order, or by name; an exact known layer has
     none, and one with a mismatch keeps the mismatch that it states.
+
+    `method` is one of `METHODS`; the result is a `Bound`. A missing risk, one of an exact known
+    layer, or an error that passes through a layer without a Lipschitz constant raises
+    `KoriskError`.
+
+    >>> import korisk as kr
+    >>> net = kr.Network([kr.Learned("W"), kr.Known("K", lipschitz=3)])
+    >>> round(kr.deep_risk(net, [0.01, 0]).total, 4)
+    0.09
+    >>> round(kr.deep_risk(net, {"W": 0.01}, method="paper").total, 4)
+    0.18
     """
     return evaluate(net, _risks(net, layer_risks), method)
 
@@ -188,6 +224,16 @@ def barron_bound(
 
     The theorem is with p. `effective=True` asks for the estimate with the layers' effective
     dimensions, a layer that states none keeping its p; the result holds both in any case.
+
+    `n` is N, the training samples, at least 2. A layer without what the bound needs raises
+    `KoriskError`, which names it.
+
+    >>> import korisk as kr
+    >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
+    >>> round(kr.barron_bound(net, 1000).total, 4)
+    2.7631
+    >>> round(kr.barron_bound(net, 1000, method="paper").total, 4)
+    5.5262
     """
     asked = effective and states_effective(net)
     whole = _at_samples(net, n, method, effective=asked)
@@ -220,7 +266,7 @@ def _other(net: Network, n: float, method: Method, *, effective: bool) -> Bound 
 
 
 def approximation_risks(net: Network) -> FloatArray:
-    """What each layer errs with unlimited data, (L,): C^2/n_l if learned, the mismatch if known."""
+    """What each layer errs with unlimited data, (L,): C^2/n_l, or the mismatch of (eq:mismatch)."""
     return np.array(
         [
             approximation_risk(layer) if isinstance(layer, Learned) else _mismatch(layer)

@@ -14,6 +14,16 @@ class NormBracket:
 
     Bounds use `upper`. An `upper` of infinity says that only a lower estimate exists, as when the
     constant was sampled; a bound that needs it is refused.
+
+    `how` says in a few words how the ends are known. Ends that are negative or in the wrong order
+    raise `KoriskError`.
+
+    >>> import korisk as kr
+    >>> bracket = kr.NormBracket(0.9, 1.1, how="Lanczos")
+    >>> bracket.is_point, kr.NormBracket(2, 2).is_point
+    (False, True)
+    >>> kr.Known("K", lipschitz=bracket).bracket.upper
+    1.1
     """
 
     lower: float
@@ -47,7 +57,18 @@ NOT_KNOWN = NormBracket(0.0, float("inf"), how="not known")
 
 @runtime_checkable
 class HasNorm(Protocol):
-    """Anything that can bracket its own norm when asked, such as a linear operator."""
+    """Anything that can bracket its own norm when asked, such as a linear operator.
+
+    An object with a method `norm()` that returns a `NormBracket` may stand wherever a Lipschitz
+    constant is asked for. It is asked once, when the constant is first needed.
+
+    >>> import korisk as kr
+    >>> class Doubling:
+    ...     def norm(self):
+    ...         return kr.NormBracket(2.0, 2.0)
+    >>> isinstance(Doubling(), kr.HasNorm), kr.Known("2x", lipschitz=Doubling()).bracket.upper
+    (True, 2.0)
+    """
 
     def norm(self) -> NormBracket:
         """The operator norm, bracketed."""

@@ -20,7 +20,15 @@ _BLOCKS = 16  # few, since each costs the host a millisecond or more; --blocks g
 
 @dataclass(frozen=True)
 class Footprint:
-    """CT with an H x H image, V views and B detector bins."""
+    """CT with an H x H image, V views and B detector bins.
+
+    All three are whole numbers from 1 to a million.
+
+    >>> import korisk as kr
+    >>> ct = kr.Footprint(H=128, V=60, B=128)
+    >>> ct.known_parameters, ct.dense_parameters, ct.ratio
+    (7680, 125829120, 16384)
+    """
 
     H: int
     V: int

@@ -1,4 +1,4 @@
-"""Sample sizes from log N / N, in decimal arithmetic.
+"""Sample sizes from log N / N, Eq. (eq:inversion), in decimal arithmetic.
 
 Near a floor, a sample size hangs on the last digits of target - floor, and doubles lose them. All
 inputs here are doubles taken at their exact value; everything after that has the digits it needs,
@@ -18,7 +18,7 @@ _CONTEXT = Context(
 
 
 def line_samples(floor: float, slope: float, target: float) -> int:
-    """The smallest N >= 2 from which on floor + slope log N / N stays at or below the target."""
+    """Eq. (eq:inversion): the smallest N >= 2 from which on floor + slope log N / N <= target."""
     return root_sum_samples([(1.0, floor, slope)], target)
 
 
@@ -65,7 +65,7 @@ def _invert_root_sum(terms: _Terms, target: float) -> int:
     if not growing:
         return 2
     # sum P sqrt(f + s q) is concave in q = log N / N, so Newton's steps from below the solution
-    # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start.
+    # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
     q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
     for _ in range(200):
         value = sum((tail * (floor + slope * q).sqrt() for tail, floor, slope in terms), _ZERO)
@@ -88,9 +88,9 @@ def _refuse_at_floor(floor: Decimal, gap: Decimal, target: float, *, rises: bool
 def invert_rate(rate: Decimal) -> int:
     """The smallest N >= 2 with log M / M <= rate for every M >= N.
 
-    The crossing is N = exp(-W_-1(-rate)) for rate <= 1/e. Doubles carry it to about 15 digits; a
-    few Newton steps on x = log x - log rate, the same equation with x = log N, carry it to every
-    digit of N. Equality never occurs: log N is transcendental, the rate is not.
+    The crossing is N = exp(-W_-1(-rate)) for rate <= 1/e, Eq. (eq:inversion). Doubles carry it to
+    about 15 digits; a few Newton steps on x = log x - log rate, the same equation with x = log N,
+    carry it to every digit of N. Equality never occurs: log N is transcendental, the rate is not.
     """
     with localcontext(_CONTEXT) as context:
         if Decimal(3).ln() <= 3 * rate:  # log N / N over whole N >= 2 is largest at N = 3

@@ -18,7 +18,19 @@ _NAME_REMEDY = "give each layer a short name, quoted in a file if it looks like 
 
 @dataclass(frozen=True, repr=False)
 class Layer(ABC):
-    """One map u_l of the network, with the Lipschitz constant of the *true* map."""
+    """One map u_l of the network, with the Lipschitz constant of the *true* map.
+
+    Abstract: a layer is `Known` or `Learned`. `name` is what the network calls it; `lipschitz`,
+    the constant of Assumption (ass:lip), is a number >= 0, a `NormBracket`, an operator that has a
+    `norm()`, or None where it is not known. Anything else raises `KoriskError`.
+
+    >>> import korisk as kr
+    >>> layers = [kr.Learned("W", parameters=7680), kr.Known("K", lipschitz=0.03)]
+    >>> [layer.kind for layer in layers]
+    ['learned', 'known']
+    >>> layers[1].bracket
+    NormBracket(0.03, 0.03)
+    """
 
     name: str
     _: KW_ONLY
@@ -52,7 +64,12 @@ class Known(Layer):
     """An operator that is not learned: û_l = u_l, so it adds nothing to the risk.
 
     `mismatch` is korisk's extension for operators known only approximately (a discretised
-    projector, a wrong viscosity): E||u_l - û_l||^2 > 0, a term that no amount of data removes.
+    projector, a wrong viscosity): E||u_l - û_l||^2 > 0, a term that no amount of data
+    removes, Eq. (eq:mismatch).
+
+    >>> import korisk as kr
+    >>> kr.Known("A^T", lipschitz=85.7, mismatch=0.001)
+    Known('A^T', lipschitz=85.7, mismatch=0.001)
     """
 
     mismatch: float = 0.0
@@ -82,6 +99,13 @@ class Learned(Layer):
     `effective` is how many of the parameters the data determine at the sample size in question,
     an estimate that may stand in for p where `effective=True` asks for it; see
     docs/explanation/theory.md.
+
+    >>> import korisk as kr
+    >>> layer = kr.Learned("W", parameters=7680, C=2.0, n=100)
+    >>> layer
+    Learned('W', parameters=7680, C=2.0, n=100.0)
+    >>> kr.layer_risk(layer, 10**9) > layer.C**2 / layer.n
+    True
     """
 
     parameters: int | None = None

@@ -36,7 +36,19 @@ if TYPE_CHECKING:
 class Composition:
     """A Lipschitz constant of the whole run of layers from `first` to `last`.
 
-    For linear layers that is the norm of the product, often far below the product of the norms.
+    For linear layers that is the norm of the product, often far below the product of the norms;
+    Eq. (eq:composed) takes it for the tails.
+
+    `first` and `last` name layers of the network, the input side first; `lipschitz` takes the same
+    forms as a layer's, but not None.
+
+    >>> import korisk as kr
+    >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=0.03), kr.Known("B", lipschitz=85.0)]
+    >>> whole = kr.Composition("K", "B", lipschitz=1.2)
+    >>> kr.Network(layers, compositions=[whole]).tails().tolist()
+    [1.2, 85.0, 1.0]
+    >>> kr.Network(layers).tails().round(2).tolist()
+    [2.55, 85.0, 1.0]
     """
 
     first: str
@@ -65,7 +77,21 @@ class Composition:
 
 @dataclass(frozen=True, repr=False)
 class Network:
-    """f_L = u_L o ... o u_1 (eq:target), each layer known or learned, input side first."""
+    """f_L = u_L o ... o u_1 (eq:target), each layer known or learned, input side first.
+
+    `layers` are `Known` and `Learned` ones of different names, at least one. `compositions` state
+    constants of runs of them, where those are known better than by their products. `name` is a
+    title, or nothing. `net["K"]` is a layer, `len(net)` is L, and a network is a value: `replace`
+    gives another one. What does not fit together raises `KoriskError`.
+
+    >>> import korisk as kr
+    >>> net = kr.Network([kr.Learned("W", parameters=7680), kr.Known("K", lipschitz=0.03),
+    ...                   kr.Known("A^T", lipschitz=85.0), kr.Known("ReLU", lipschitz=1.0)])
+    >>> net.names, net.parameters
+    (('W', 'K', 'A^T', 'ReLU'), 7680)
+    >>> net.amplification("paper").round(1).tolist()
+    [52.0, 57800.0, 4.0, 2.0]
+    """
 
     layers: tuple[Layer, ...]
     _: KW_ONLY
@@ -147,14 +173,27 @@ class Network:
         return None if None in counts else sum(filter(None, counts))
 
     def index(self, name: str) -> int:
-        """The position of a layer, from 0."""
+        """The position of a layer, from 0.
+
+        A name that no layer has raises `KoriskError`.
+        """
         if name not in self.names:
             hint = did_you_mean(str(name), self.names)
             raise KoriskError(f"there is no layer {shown(name)} in this network{hint}")
         return self.names.index(name)
 
     def tails(self, method: Method = "composed") -> FloatArray:
-        """P_l for every layer l: infinite where a Lipschitz constant further on is not known."""
+        """P_l for every layer l: infinite where a Lipschitz constant further on is not known.
+
+        Shape (L,). P_l is a Lipschitz constant of everything behind layer l, and 1 for the last
+        layer.
+
+        >>> import korisk as kr
+        >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Known("B", lipschitz=2)]
+        >>> net = kr.Network(layers)
+        >>> net.tails().tolist()
+        [6.0, 2.0, 1.0]
+        """
         _checks.one_of("method", method, METHODS)
         singles = [layer.bracket.upper for layer in self.layers]
         if method == "composed":
@@ -164,14 +203,28 @@ class Network:
     def amplification(self, method: Method = "composed") -> FloatArray:
         """A_l, shape (L,): what one unit of squared error at layer l can become at the output.
 
-        `paper` is Eq. (eq:Al); `minkowski` is P_l^2 with products of constants; `composed` is
-        P_l^2 with the constants of composed tails where the network knows them.
+        `paper` is Eq. (eq:Al); `minkowski` is P_l^2 with products of constants, Eq. (eq:minkowski);
+        `composed` is P_l^2 with the constants of composed tails where the network knows them,
+        Eq. (eq:composed).
+
+        >>> import korisk as kr
+        >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Known("B", lipschitz=2)]
+        >>> net = kr.Network(layers)
+        >>> net.amplification("paper").tolist(), net.amplification("minkowski").tolist()
+        ([144.0, 16.0, 2.0], [36.0, 4.0, 1.0])
         """
         tails = self.tails(method)
         return paper_amplification(tails) if method == "paper" else minkowski_amplification(tails)
 
     def lipschitz(self, method: Method = "composed") -> float:
-        """An upper bound of the network's own Lipschitz constant, Lemma (lem:lip)."""
+        """An upper bound of the network's own Lipschitz constant, Lemma (lem:lip).
+
+        Infinite where a layer's constant is not known.
+
+        >>> import korisk as kr
+        >>> kr.Network([kr.Known("K", lipschitz=3), kr.Known("B", lipschitz=2)]).lipschitz()
+        6.0
+        """
         # A layer put in front makes the whole network a tail.
         _checks.one_of("method", method, METHODS)
         segments = self._segments if method == "composed" else {}
@@ -194,6 +247,13 @@ class Network:
         name counts as the same map too if its constant is the same, or was not known before.
         Compositions that run over the layer are kept for the same map, and dropped for another.
         Parameters that it shares with later layers are counted at the next of them from then on.
+
+        >>> import korisk as kr
+        >>> net = kr.Network([kr.Learned("W", parameters=10), kr.Learned("B", lipschitz=2)])
+        >>> net.replace("B")
+        Network([Learned('W', parameters=10), Known('B', lipschitz=2.0)])
+        >>> net.replace("B", kr.Known("K", lipschitz=3), kr.Known("A^T", lipschitz=1)).names
+        ('W', 'K', 'A^T')
         """
         at = self.index(name)
         old = self.layers[at]
@@ -209,7 +269,15 @@ class Network:
     def savings(
         self, name: str, *, method: Method = "composed", effective: bool = False
     ) -> Savings:
-        """What the bound loses when layer `name` becomes a known operator."""
+        """What the bound loses when layer `name` becomes a known operator.
+
+        >>> import korisk as kr
+        >>> net = kr.Network([kr.Learned("W", parameters=10),
+        ...                   kr.Learned("B", parameters=1000, lipschitz=2)])
+        >>> saved = net.savings("B", method="paper")
+        >>> round(saved.total(1000), 3), saved.approximation
+        (13.816, 0.0)
+        """
         from korisk.theory.savings import Savings
 
         after = self.replace(name)
@@ -217,7 +285,16 @@ class Network:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Network:
-        """The network that a YAML file describes."""
+        """The network that a YAML file describes; see docs/reference/network-file.md for its keys.
+
+        A file that cannot be read, or that says something else, raises `KoriskError`.
+
+        >>> import korisk as kr
+        >>> net = kr.Network([kr.Learned("W", parameters=10), kr.Known("K", lipschitz=2)])
+        >>> net.write("network.yaml")
+        >>> kr.Network.read("network.yaml") == net
+        True
+        """
         from korisk.theory.network_file import read_network
 
         return read_network(path)
