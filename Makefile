@@ -8,7 +8,7 @@ TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) # one more than cor
 RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit bench bench-operators bench-study bench-clusters clean
+.PHONY: help run test lint types unit docs gallery coverage mutation fuzz release-check bench bench-operators bench-study bench-clusters clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
@@ -43,6 +43,15 @@ types: $(READY)
 # to: tests start some two hundred processes, and each would compile the package again.
 unit: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
+
+gallery: $(READY) ## run every script of the gallery by itself and check its figure (a minute or two)
+	@OMP_NUM_THREADS=1 $(BIN)/python examples/gallery/run_all.py --keep build/gallery-figures
+
+coverage: $(READY) ## what the tests reach, child processes included (a quarter of an hour)
+	@mkdir -p build && rm -f build/.coverage*
+	@OMP_NUM_THREADS=1 COVERAGE_FILE=$(CURDIR)/build/.coverage \
+	  $(BIN)/pytest -q -n $(TESTERS) --dist worksteal --cov --cov-report json:build/coverage.json
+	@$(BIN)/python benchmarks/coverage_figures.py build/coverage.json
 
 bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt

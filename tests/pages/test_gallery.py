@@ -1,0 +1,169 @@
+"""The scripts of the gallery: numbered, named, seeded and alike. The site shows that they run."""
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
+SCRIPTS = sorted(GALLERY.glob("[0-9][0-9]_*.py"))
+DRAWS = {"rand", "randn", "randint", "randperm", "normal", "nn"}  # of torch, from its global state
+
+each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+
+
+def tree(script: Path) -> ast.Module:
+    return ast.parse(script.read_text(encoding="utf-8"))
+
+
+def calls(script: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Every call by its dotted name."""
+    for node in ast.walk(tree(script)):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def test_numbers_have_no_gaps() -> None:
+    assert len(SCRIPTS) >= 11
+    numbers = [int(script.name[:2]) for script in SCRIPTS]
+    assert numbers == list(range(1, len(SCRIPTS) + 1))
+
+
+def test_nothing_else_lies_there() -> None:
+    others = {path.name for path in GALLERY.iterdir() if path.is_file()}
+    others -= {script.name for script in SCRIPTS}
+    assert others == {"README.rst", "gallery.mplstyle", "run_all.py"}
+
+
+def test_the_readme_lists_each_script_once() -> None:
+    text = (GALLERY / "README.rst").read_text(encoding="utf-8")
+    listed = re.findall(r"^- ``(\d\d_\w+\.py)``: \w", text, flags=re.MULTILINE)
+    assert sorted(listed) == [script.name for script in SCRIPTS]
+
+
+@each
+def test_a_script_begins_with_a_title_and_a_story(script: Path) -> None:
+    title, line, blank, *story = (ast.get_docstring(tree(script)) or "").splitlines()
+    assert line == "=" * len(title)
+    assert not blank
+    assert len(" ".join(story).split()) > 20
+
+
+@each
+def test_code_stands_in_blocks_with_titles(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    blocks = re.findall(r"^# %%\n# (.+)\n# (-+)\n# [\w`]", text, flags=re.MULTILINE)
+    assert len(blocks) == text.count("# %%") >= 2
+    assert all(len(title) == len(line) for title, line in blocks)
+
+
+@each
+def test_a_script_saves_one_figure_and_says_so_at_last(script: Path) -> None:
+    made = [ast.literal_eval(call.args[0]) for name, call in calls(script) if "savefig" in name]
+    assert made == [f"{script.stem}.png"]
+    assert ast.unparse(tree(script).body[-1]).startswith(
+        (f"print(f'wrote {script.stem}.png: ", f'print(f"wrote {script.stem}.png: ')
+    )
+
+
+@each
+def test_one_figure_stays_open(script: Path) -> None:
+    # The site collects what pyplot knows, so nothing is shown, closed or drawn beside it.
+    names = [name for name, _ in calls(script)]
+    assert sum(name in {"plt.subplots", "plt.figure"} for name in names) == 1
+    assert not {"plt.show", "plt.close"} & set(names)
+
+
+@each
+def test_nothing_is_drawn_from_an_unseeded_generator(script: Path) -> None:
+    made = dict(calls(script))
+    assert not [name for name in made if name.startswith(("random.", "np.random."))]
+    if any(name.startswith(tuple(f"torch.{word}" for word in DRAWS)) for name in made) or any(
+        name.startswith("nn.") for name in made
+    ):
+        assert made["torch.manual_seed"].args
+
+
+@each
+def test_no_path_or_address_of_one_machine(script: Path) -> None:
+    strings = [
+        node.value
+        for node in ast.walk(tree(script))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert not [text for text in strings if re.match(r"[/~\\]|[A-Za-z]:[\\/]", text)]
+    assert not [text for text in strings if "://" in text]
+
+
+# --- What runs them ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runner() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("run_all", GALLERY / "run_all.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["run_all"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_runner_takes_every_script(runner: ModuleType) -> None:
+    assert runner.scripts() == SCRIPTS
+
+
+@pytest.mark.parametrize(
+    ("code", "out", "err", "words"),
+    [
+        (0, "hello\nwrote 01_x.png: 3\n", "", None),
+        (1, "", "KoriskError: no\n", "ended with code 1"),
+        (0, "wrote 01_x.png\n", "UserWarning: tight layout\n", "stderr: UserWarning"),
+        (0, "done\n", "", "last line"),
+        (0, "", "", "last line"),
+    ],
+)
+def test_a_bad_end_is_found(
+    runner: ModuleType, code: int, out: str, err: str, words: str | None
+) -> None:
+    faults = runner.spoken(code, out, err, "01_x")
+    assert (words in faults[0]) if words else not faults
+
+
+def test_files_that_do_not_belong_there_are_found(runner: ModuleType, tmp_path: Path) -> None:
+    from matplotlib.image import imsave
+
+    assert runner.left_behind(tmp_path, "01_x.png") == ["left nothing, not 01_x.png alone"]
+    picture = np.ones((40, 60, 3))
+    imsave(tmp_path / "01_x.png", picture)
+    assert runner.left_behind(tmp_path, "01_x.png") == ["01_x.png is blank"]
+    picture[10:30, 10:20] = 0.3
+    imsave(tmp_path / "01_x.png", picture)
+    assert not runner.left_behind(tmp_path, "01_x.png")
+    (tmp_path / "more.txt").touch()
+    assert "more.txt" in runner.left_behind(tmp_path, "01_x.png")[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import warnings\nwarnings.warn('old')\n", "ended with code 1"),
+        ("import time\ntime.sleep(20)\n", "took more than"),
+    ],
+)
+def test_warnings_and_slowness_are_found(
+    runner: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
+) -> None:
+    monkeypatch.setattr(runner, "LIMIT", 0.3 if "sleep" in source else 60)
+    script, folder = tmp_path / "01_x.py", tmp_path / "empty"
+    script.write_text(source, encoding="utf-8")
+    folder.mkdir()
+    made = runner.run(script, folder)
+    assert words in made.faults[0]
+    assert made.size == 0
