@@ -1,0 +1,163 @@
+"""Every `sh` and `python` block of the pages is run, and prints what stands below it."""
+
+import codeop
+import io
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+import warnings
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from page_blocks import Block, blocks, difference, prints_as_told, steps
+
+from korisk.errors import KoriskWarning
+
+ROOT = Path(__file__).parents[2]
+MADE = {"gallery", "generated"}  # by Sphinx, from what is tested elsewhere
+LONGEST = 240  # seconds that one block may take on a busy machine
+ON_FAILURE = "trap 'echo \"this command failed: $BASH_COMMAND\" >&2' ERR\n"
+
+
+def pages() -> list[Path]:
+    """The README and everything below docs/ that somebody wrote."""
+    written = [
+        page
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if not any(part.startswith("_") or part in MADE for part in page.relative_to(ROOT).parts)
+    ]
+    return [ROOT / "README.md", *written]
+
+
+def name(page: Path) -> str:
+    """A page's path from the root of the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that looks like the root of a clone after `make run`, and is the current one."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "benchmarks" / "results")
+    tools = Path(sys.executable).parent
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "activate").write_text(f"PATH='{tools}':$PATH\n")
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Session:
+    """What a reader of one page has open: a shell in the clone, and one Python."""
+
+    def __init__(self, page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.page, self.folder = page, folder
+        self.module = ModuleType(f"page_{page.stem.replace('-', '_')}")
+        # A module that can be found by its name, so that what a page defines can be pickled.
+        monkeypatch.setitem(sys.modules, self.module.__name__, self.module)
+
+    def run(self, block: Block) -> str:
+        """What the block prints; it fails the test where it fails."""
+        return self._sh(block) if block.language == "sh" else self._python(block)
+
+    def _sh(self, block: Block) -> str:
+        done = subprocess.run(
+            ["bash", "-e", "-c", ON_FAILURE + block.text],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+        if done.returncode != 0:
+            self.fail(block, f"left with {done.returncode}:\n{done.stdout}")
+        return done.stdout
+
+    def _python(self, block: Block) -> str:
+        printed = io.StringIO()
+        padded = "\n" * (block.line - 1) + block.text  # so that errors name the page's lines
+        try:
+            with redirect_stdout(printed), warnings.catch_warnings():
+                warnings.simplefilter("ignore", KoriskWarning)  # a page may show what warns
+                exec(compile(padded, str(self.page), "exec"), vars(self.module))
+        except Exception:
+            self.fail(block, f"raised:\n{printed.getvalue()}{traceback.format_exc(limit=-3)}")
+        return printed.getvalue()
+
+    def fail(self, block: Block, why: str) -> None:
+        """End the test with the place, what was run and what came of it."""
+        pytest.fail(f"{name(self.page)}, line {block.line}\n\n{block.text}\n{why}", pytrace=False)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if steps(page)], ids=name)
+def test_the_blocks_of_a_page_do_what_it_says(
+    page: Path, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(page, clone, monkeypatch)
+    for step in steps(page):
+        printed = session.run(step.block)
+        if step.prints is not None and not prints_as_told(step.prints.text, printed):
+            told = f"line {step.prints.line} says otherwise:\n"
+            session.fail(step.block, told + difference(step.prints.text, printed))
+
+
+def taught(folder: str) -> list[Path]:
+    """The pages of a folder that take the reader by the hand."""
+    return [page for page in pages() if page.parent.name == folder and page.stem != "index"]
+
+
+@pytest.mark.parametrize("page", [*taught("tutorials"), *taught("how-to")], ids=name)
+def test_tutorials_and_recipes_show_nothing_that_is_not_run(page: Path) -> None:
+    elsewhere = {"docs/how-to/run-on-slurm.md"}  # sketches of a cluster, which is not at hand
+    shown = {block.language for block in blocks(page)}
+    assert shown & {"sh", "python"}
+    assert shown <= {"sh", "python", "text"} | ({""} if name(page) in elsewhere else set())
+    assert sum(block.language == "text" for block in blocks(page)) == sum(
+        step.prints is not None for step in steps(page)
+    ), "a text block stands after no block that is run"
+
+
+@pytest.mark.parametrize("page", taught("tutorials"), ids=name)
+def test_the_python_of_tutorials_can_be_pasted_line_by_line(page: Path) -> None:
+    """A plain `python` ends a function at an empty line: none may stand inside one."""
+    for step in steps(page):
+        if step.block.language != "python":
+            continue
+        waiting: list[str] = []
+        for number, line in enumerate([*step.block.text.splitlines(), ""], start=step.block.line):
+            waiting.append(line)
+            try:
+                finished = codeop.compile_command("\n".join(waiting)) is not None
+            except SyntaxError as error:
+                pytest.fail(f"{name(page)}, line {number}: {error}", pytrace=False)
+            waiting = [] if finished else waiting
+        assert waiting == [], f"{name(page)}, line {step.block.line}: ends unfinished"
+
+
+@pytest.mark.parametrize(
+    ("told", "printed", "agree"),
+    [
+        ("a  b\n", " a b \n\n", True),
+        ("a\n...\nd\n", "a\nb\nc\nd\n", True),
+        ("a\n...\n", "a\n", True),
+        ("took … s (1.5)\n", "took 3.2 s (1.5)\n", True),
+        ("took ... s\n", "took 3.2 min\n", False),
+        ("a\n", "a\nb\n", False),
+        ("a\nb\n", "a\n", False),
+        ("1.5\n", "125\n", False),
+        ("a … b\n", "a\nb\n", False),
+        (" a\n ──\n", " a\n ────\n", True),
+    ],
+)
+def test_what_counts_as_the_same(told: str, printed: str, *, agree: bool) -> None:
+    assert prints_as_told(told, printed) is agree
