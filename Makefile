@@ -27,10 +27,10 @@ run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two
 	@$(BIN)/korisk reproduce --out build/reproduction $(RUN)
 	@$(BIN)/korisk report build/reproduction --only page
 
-# Types are checked beside the tests, which leave some time of two cores unused.
-test: $(READY) ## everything that CI checks: style, types, tests
+# Types and documents are checked beside the tests, which leave some time of two cores unused.
+test: $(READY) ## everything that CI checks: style, types, documents, tests
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory --jobs 2 types unit
+	@$(MAKE) --no-print-directory --jobs 3 types docs unit
 
 lint: $(READY)
 	@$(BIN)/ruff check .
@@ -43,6 +43,9 @@ types: $(READY)
 # to: tests start some two hundred processes, and each would compile the package again.
 unit: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
+
+docs: $(READY) ## build the documentation into build/docs and run the gallery; warnings are errors
+	@OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/docs
 
 gallery: $(READY) ## run every script of the gallery by itself and check its figure (a minute or two)
 	@OMP_NUM_THREADS=1 $(BIN)/python examples/gallery/run_all.py --keep build/gallery-figures
@@ -73,4 +76,4 @@ bench-clusters: $(READY) ## what engines, shards and predictions cost and are wo
 	@$(BIN)/python benchmarks/cost.py
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/gallery

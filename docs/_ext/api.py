@@ -1,0 +1,93 @@
+"""Names of the package on a page: blocks ```` ```{api} MODULE ```` with one name a line.
+
+Each block becomes what autodoc takes, by what the name is: a class with its members, a function,
+or a value, which has no docstring and is told in the block: `NAME: what it is`.
+"""
+
+import importlib
+import inspect
+import re
+from itertools import accumulate
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+
+_BLOCK = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
+
+
+def names_on(text: str) -> list[str]:
+    """The full names that the blocks of a page ask for."""
+    return [
+        f"{module}.{line.partition(':')[0]}"
+        for module, lines in _BLOCK.findall(text)
+        for line in lines.splitlines()
+    ]
+
+
+def expanded(text: str) -> str:
+    """The page with its blocks as autodoc takes them."""
+    return _BLOCK.sub(_expanded, text)
+
+
+def _expanded(block: re.Match[str]) -> str:
+    lines = [line.partition(":") for line in block[2].splitlines()]
+    made = "\n\n".join(_directive(block[1], name, words.strip()) for name, _, words in lines)
+    return f"```{{eval-rst}}\n{made}\n```"
+
+
+def _directive(module: str, name: str, words: str) -> str:
+    value = getattr(importlib.import_module(module), name)
+    if inspect.isclass(value):
+        options = ["members", "undoc-members"]
+        if any(_is_ours(base) for base in value.__bases__):
+            options.append("show-inheritance")
+        return "\n".join([f".. autoclass:: {module}.{name}", *(f"   :{each}:" for each in options)])
+    if inspect.isroutine(value):
+        return f".. autofunction:: {module}.{name}"
+    # The value of a table says less than the words about it.
+    hide = "\n   :no-value:" if len(repr(value)) > 200 else ""
+    return f".. autodata:: {module}.{name}{hide}\n\n   {words}"
+
+
+def _is_ours(base: type) -> bool:
+    return base.__module__.startswith("korisk.") and not base.__name__.startswith("_")
+
+
+def _read(app: Sphinx, docname: str, source: list[str]) -> None:
+    source[0] = expanded(source[0])
+
+
+def _signature(
+    app: Sphinx, what: str, name: str, value: object, options: object, given: str, back: str
+) -> tuple[str, str]:
+    """Defaults that a dataclass makes when they are needed, in Python's words for "something"."""
+    return (given or "").replace("<factory>", "...") or given, back
+
+
+def _arrays(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """NumPy's arrays in signatures as they are written in the code: NDArray[float64]."""
+    for signature in doctree.findall(addnodes.desc_signature):
+        for part in list(signature.findall(nodes.Element)):
+            _shorten(part)
+
+
+def _shorten(part: nodes.Element) -> None:
+    texts = [child.astext() for child in part.children]
+    while found := _ARRAY.search("".join(texts)):
+        ends = list(accumulate(map(len, texts), initial=0))
+        if found.start() not in ends or found.end() not in ends:
+            return  # inside of one child, whose turn comes
+        first, last = ends.index(found.start()), ends.index(found.end())
+        part.children[first:last] = [nodes.Text(f"NDArray[{found[1]}]")]
+        texts[first:last] = [f"NDArray[{found[1]}]"]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the block."""
+    app.connect("source-read", _read)
+    app.connect("autodoc-process-signature", _signature)
+    app.connect("doctree-resolved", _arrays)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
