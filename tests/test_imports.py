@@ -18,7 +18,7 @@ ALLOWED = {
     "errors": set[str](),
     "_version": set[str](),
     "files": {"errors"},
-    "figure_file": {"errors"},
+    "figure_file": {"errors", "files"},
     "theory": LEAVES,
     "curves": LEAVES | {"theory"},
     "published": CORE,

@@ -62,6 +62,7 @@ def mathml(latex: str, *, block: bool = False) -> str:
         _mend(part)
     _gather(root)
     _tighten(root)
+    _space(root)
     root.set("alttext", source)
     return ElementTree.tostring(root, encoding="unicode")
 
@@ -97,6 +98,20 @@ def _mend(part: ElementTree.Element) -> None:
         part.attrib.update(stretchy="false", lspace="0", rspace="0")
     if part.tag in _LIMITS and part[0].tag == "mo" and (part[0].text or "-") in "∑∏":
         part.tag = _LIMITS[part.tag]
+
+
+def _space(part: ElementTree.Element) -> None:
+    """Set functions such as log apart from what stands beside them, as print does."""
+    for child in part:
+        _space(child)
+    if part.tag not in ("math", "mrow", "mtd"):
+        return  # the places of a fraction or a power are counted
+    for name in [each for each in part if each.tag == "mi" and len(each.text or "") > 1]:
+        beside = list(part)
+        at = beside.index(name)
+        for place, other in ((at + 1, beside[at + 1 : at + 2]), (at, beside[max(at - 1, 0) : at])):
+            if other and other[0].tag not in ("mo", "mspace"):
+                part.insert(place, ElementTree.Element("mspace", width="0.167em"))
 
 
 def _gather(part: ElementTree.Element) -> None:

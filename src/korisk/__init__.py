@@ -83,7 +83,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'korisk' has no attribute {name!r}")
 
 
-# `describe`, `known` and `learned` need PyTorch; what is named here works with the core alone.
+# `describe`, `known` and `learned` need PyTorch; what is named here is imported with the core
+# alone (`pilot_sklearn` and `pilot_torch` ask for their library when they are called).
 __all__ = [
     "CURVE_METHODS",
     "METHODS",

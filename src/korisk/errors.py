@@ -6,7 +6,15 @@ from typing import ClassVar
 
 
 class KoriskError(ValueError):
-    """Wrong input: the message names the thing, the rule, the value and the remedy."""
+    """Wrong input: the message names the thing, the rule, the value and the remedy.
+
+    A `ValueError`, on one line. All errors that korisk raises for what it was given derive from it.
+
+    >>> import korisk as kr
+    >>> kr.Known("K", lipschitz=-1)
+    Traceback (most recent call last):
+    korisk.errors.KoriskError: layer 'K': lipschitz must be a finite number >= 0, got -1; give ...
+    """
 
     exit_code: ClassVar[int] = 2
 
@@ -20,7 +28,15 @@ class KoriskWarning(UserWarning):
 
 
 class UnreachableError(KoriskError):
-    """The question was sound, and the answer is that no amount of data reaches the target."""
+    """The question was sound, and the answer is that no amount of data reaches the target.
+
+    `target` and `floor` are its numbers.
+
+    >>> import korisk as kr
+    >>> kr.RiskLine(floor=0.01, slope=1.0).samples(0.005)
+    Traceback (most recent call last):
+    korisk.errors.UnreachableError: target 0.005 cannot be reached: the bound levels off at 0.01 ...
+    """
 
     exit_code: ClassVar[int] = 3
 
@@ -43,7 +59,17 @@ class UnreachableError(KoriskError):
 
 
 class OutOfReachError(KoriskError):
-    """The question was sound, and a pilot speaks against the target; more data might not."""
+    """The question was sound, and a pilot speaks against the target; more data might not.
+
+    Raised by `Plan.require`.
+
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.1, 0.09, 0.08, 0.075, 0.072],
+    ...                  model="KO")
+    >>> kr.plan(pilot, target=0.01).require()
+    Traceback (most recent call last):
+    korisk.errors.OutOfReachError: target 0.01 is not reachable by KO ...
+    """
 
     exit_code: ClassVar[int] = 3
 

@@ -1,6 +1,5 @@
 """Files that figures are written to: which kinds there are, and writing them whole."""
 
-import secrets
 from os import PathLike
 from pathlib import Path
 
@@ -27,18 +26,6 @@ def figure_kind(path: str | PathLike[str]) -> str:
 
 def write_figure(path: str | PathLike[str], content: bytes) -> None:
     """Write a figure whole or not at all."""
-    target = Path(path)
-    try:
-        temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                file.write(content)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        reason = str(getattr(error, "strerror", None) or error).lower()
-        raise KoriskError(
-            f"{path}: cannot be written: {reason}; name a file in a folder that you may write to"
-        ) from None
+    from korisk.files import write_bytes  # imports pydantic and yaml
+
+    write_bytes(path, content)

@@ -7,11 +7,13 @@ objects, aliases (a few lines of them can grow without limit), keys given twice,
 
 import os
 import re
-import tempfile
+import secrets
+import select
+import stat
 from collections.abc import Hashable
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,6 +23,9 @@ from pydantic_core import ErrorDetails
 from korisk.errors import KoriskError, did_you_mean, shown
 
 MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
+MAX_VALUE = 20_000  # characters; numbers of more digits take long to read
+PATIENCE = 30.0  # seconds for a pipe to bring its first bytes
+_DATABASE = b"SQLite format 3\0"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -36,18 +41,24 @@ def read_yaml(path: str | PathLike[str]) -> Any:
     text = read_text(path, max_bytes=MAX_YAML_BYTES)
     if not text.strip():
         raise KoriskError(f"{path}: the file is empty; see examples/ for complete ones")
+    if _is_table(text):
+        raise KoriskError(f"{path}: is a table and not YAML; {_OF_TABLES}")
     try:
         return yaml.load(text, Loader=_StrictLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else f"{path}"
-        raise KoriskError(f"{where}: not valid YAML: {_one_line(error.problem)}") from None
+        raise KoriskError(f"{where}: not valid YAML: {_with_remedy(error.problem)}") from None
+    except yaml.reader.ReaderError as error:
+        raise KoriskError(
+            f"{path}: not valid YAML: {_odd_character(text, error.position)}; remove it"
+        ) from None
     except yaml.YAMLError as error:
-        raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}") from None
+        raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}; correct it") from None
     except RecursionError:
         raise KoriskError(f"{path}: nested too deeply; flatten the file") from None
     except (ValueError, OverflowError) as error:  # e.g. a date that does not exist
-        raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}") from None
+        raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}; correct it") from None
 
 
 def write_yaml(path: str | PathLike[str], content: Any) -> None:
@@ -58,14 +69,21 @@ def write_yaml(path: str | PathLike[str], content: Any) -> None:
 def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
     """A text file's content, never reading more than `max_bytes` of it."""
     try:
-        with Path(path).open("rb") as file:
+        with _opened(path) as file:
             content = file.read(max_bytes + 1)
     except FileNotFoundError:
         raise KoriskError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
         raise KoriskError(f"{path}: is a folder; name a file in it") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
-        raise KoriskError(f"{shown(str(path))}: cannot be read: {_reason(error)}") from None
+        raise KoriskError(
+            f"{_named(path)}: cannot be read: {_reason(error)}; check the path"
+        ) from None
+    if content.startswith(_DATABASE):
+        raise KoriskError(
+            f"{path}: is a database and no text; korisk report, check and export take the stores "
+            "of studies"
+        )
     if len(content) > max_bytes:
         raise KoriskError(
             f"{path}: is larger than {max_bytes / 1e6:g} MB, the limit for such a file; "
@@ -79,6 +97,25 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
         ) from None
 
 
+def _opened(path: str | PathLike[str]) -> BinaryIO:
+    """The file, open for reading; a pipe is not waited for without end."""
+
+    def at_once(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(path, "rb", opener=at_once)  # noqa: SIM115 (a Path takes no opener)
+    try:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISFIFO(mode) and not select.select([file], [], [], PATIENCE)[0]:
+            raise OSError(f"it is a pipe, and nothing came for {PATIENCE:g} s")
+        if not stat.S_ISREG(mode):
+            os.set_blocking(file.fileno(), True)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
 def make_folder(path: str | PathLike[str]) -> Path:
     """The folder, made with all above it if there is none."""
     folder = Path(path)
@@ -86,35 +123,53 @@ def make_folder(path: str | PathLike[str]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         raise KoriskError(
-            f"{shown(str(folder))}: cannot be made: {_reason(error)}; name another folder"
+            f"{_named(folder)}: cannot be made: {_reason(error)}; name another folder"
         ) from None
     return folder
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a text file whole or not at all."""
-    write_bytes(path, text.encode())
+    """Write a text file whole or not at all; halves of characters are written out as escapes."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: str | PathLike[str], content: bytes) -> None:
-    """Write a file whole or not at all: an interrupted write leaves what was there before."""
+    """Write a file whole or not at all: an interrupted write leaves what was there before.
+
+    A link is replaced and not followed, so that nothing is written elsewhere than it was asked
+    for. A device or a pipe is written to, and stays what it is.
+    """
     target = Path(path)
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        if _is_special(target):
+            target.write_bytes(content)
+            return
+        temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
         try:
-            with os.fdopen(handle, "wb") as file:
+            with temporary.open("xb") as file:
                 file.write(content)
-            Path(temporary).chmod(0o666 & ~_umask())
-            Path(temporary).replace(target)
+            temporary.replace(target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
-    except OSError as error:
-        raise KoriskError(f"{path}: cannot be written: {_reason(error)}") from None
+    except (OSError, ValueError) as error:  # ValueError: a null byte in the path, or no name
+        raise KoriskError(
+            f"{_named(path)}: cannot be written: {_reason(error)}; name a file in a "
+            "folder that you may write to"
+        ) from None
+
+
+def _is_special(target: Path) -> bool:
+    """Whether it is a device, a pipe or the like, which no file may take the place of."""
+    if not target.exists() or target.is_dir():
+        return False
+    return not target.is_file() or target.absolute().parts[1:2] in (("dev",), ("proc",))
 
 
 def parse(model: type[Model], content: Any, *, source: object) -> Model:
     """`content` as a `model`, or one line that names the first thing wrong with it."""
+    if (other := _other_kind(model, content)) is not None:
+        raise KoriskError(f"{source}: {other}")
     if not isinstance(content, dict):
         raise KoriskError(
             f"{source}: must be a mapping of keys to values, got {_kind(content)}; "
@@ -124,6 +179,37 @@ def parse(model: type[Model], content: Any, *, source: object) -> Model:
         return model.model_validate(content)
     except ValidationError as error:
         raise KoriskError(f"{source}: {_problem(model, _most_telling(error))}") from None
+
+
+_OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
+# Files that are mistaken for each other, by a key that only one of them has.
+_OTHER_KINDS = {
+    "layers": "describes a network, which korisk bound takes",
+    "points": "describes a study, which korisk run, predict, cost and train take",
+    "walltime": "is a profile of jobs, which --slurm takes",
+}
+
+
+def _other_kind(model: type[BaseModel], content: Any) -> str | None:
+    """What a file is that was meant for another command."""
+    first = content[0] if isinstance(content, list) and content else None
+    if isinstance(first, dict) and {"n", "error"} <= first.keys():
+        return f"is a list of records; {_OF_TABLES}"
+    if not isinstance(content, dict) or any(key in content for key in _own_keys(model)):
+        return None
+    words = next((words for key, words in _OTHER_KINDS.items() if key in content), None)
+    return words and f"{words}; give a file with the keys {', '.join(_fields(model))}"
+
+
+def _own_keys(model: type[BaseModel]) -> set[str]:
+    return _OTHER_KINDS.keys() & _fields(model).keys()
+
+
+def _is_table(text: str) -> bool:
+    """Whether the first line that is no comment names columns, as in a pilot."""
+    lines = (line.strip() for line in text[:2000].splitlines())
+    header = next((line for line in lines if line and not line.startswith("#")), "")
+    return "n" in re.split(r"[\s,;\"]+", header.casefold()) and ":" not in header
 
 
 def _most_telling(error: ValidationError) -> ErrorDetails:
@@ -191,6 +277,12 @@ def _kind(value: object) -> str:
     )
 
 
+def _named(path: str | PathLike[str]) -> str:
+    """A path as it may stand in a message, whatever it is made of."""
+    text = str(path)
+    return text if text.isprintable() and len(text) <= 300 else shown(text)
+
+
 def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error).lower()
 
@@ -200,10 +292,14 @@ def _one_line(text: str | None) -> str:
     return line if len(line) <= 200 else line[:197] + "..."
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+def _with_remedy(problem: str | None) -> str:
+    line = _one_line(problem)
+    return line if ";" in line else f"{line}; correct it"
+
+
+def _odd_character(text: str, position: int) -> str:
+    line = text.count("\n", 0, position) + 1
+    return f"the character U+{ord(text[position]):04X} in line {line} is none that a text has"
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -216,6 +312,8 @@ class _StrictLoader(yaml.SafeLoader):
             problem = f"the tag {shown(event.tag)} is not taken here; write plain values"
         elif self.check_event(yaml.AliasEvent):
             problem = "aliases (*name) are not taken here; write the value out"
+        elif len(getattr(event, "value", "")) > MAX_VALUE:
+            problem = f"a value has more than {MAX_VALUE:,} characters; shorten it"
         if problem:
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
         return super().compose_node(parent, index)

@@ -9,12 +9,12 @@ import pytest
 from theorem_stores import SIZES, cell, row, written
 
 from korisk.report.contents import read_contents
-from korisk.report.looks import Axes, Figure
+from korisk.report.looks import MOST_PANELS, Axes, Figure
 from korisk.report.study_figures import save_figures, study_figures
 from korisk.report.study_page import study_page
 from korisk.report.table_text import FORMATS
 from korisk.report.tables import ReportTable, study_tables
-from korisk.report.theorem_figure import MOST_PANELS, theorem_figure
+from korisk.report.theorem_figure import theorem_figure
 from korisk.report.theorem_tables import (
     NAMES,
     layers_table,

@@ -7,11 +7,14 @@ from hypothesis import strategies as some
 from korisk import published
 from korisk.errors import KoriskError
 from korisk.theory.footprint import (
+    MOST,
     Footprint,
     adam_bytes,
+    format_bytes,
     sharded_blocks,
     sharded_bytes,
     share_bytes,
+    weight_bytes,
 )
 
 
@@ -60,3 +63,79 @@ def test_what_cannot_be_is_refused() -> None:
         settings = {"ranks": 1, "optimiser": "adam", "blocks": 1, **options}
         with pytest.raises(KoriskError):
             sharded_bytes(10, **settings)  # type: ignore[arg-type]
+
+
+@given(count=some.integers(1, 10**12))
+def test_optimisers_remember_so_many_numbers_of_every_weight(count: int) -> None:
+    weights = weight_bytes(count)
+    assert weights == 4 * count
+    assert share_bytes(count, ranks=1, optimiser="sgd") == weights
+    assert share_bytes(count, ranks=1, optimiser="sgd", momentum=True) == 2 * weights
+    assert share_bytes(count, ranks=1, optimiser="adagrad") == 2 * weights
+    assert share_bytes(count, ranks=1, optimiser="adam") == 3 * weights
+
+
+@given(side=some.integers(1, MOST), views=some.integers(1, MOST), bins=some.integers(1, MOST))
+def test_a_dense_network_has_a_weight_for_every_pixel_of_a_known_one(
+    side: int, views: int, bins: int
+) -> None:
+    size = Footprint(H=side, V=views, B=bins)
+    assert size.ratio * size.known_parameters == size.dense_parameters
+    assert size.dense_parameters == side * side * views * bins
+
+
+@pytest.mark.parametrize("field", ["H", "V", "B"])
+def test_sizes_go_to_a_million(field: str) -> None:
+    one = {"H": 1, "V": 1, "B": 1}
+    assert getattr(Footprint(**one | {field: 10**6}), field) == 10**6
+    for value in (0, 10**6 + 1):
+        with pytest.raises(KoriskError, match=f"{field} must be a whole number from 1"):
+            Footprint(**one | {field: value})
+
+
+@given(some.integers(1, 2**60))
+def test_bytes_are_told_to_three_digits(size: int) -> None:
+    number, unit = format_bytes(size).split()
+    scale = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}[unit]
+    decimals = len(number.partition(".")[2])
+    assert abs(float(number) - size / scale) <= 0.5001 * 10.0**-decimals
+    assert float(number) <= 100 or unit == "GiB"
+    assert float(number) >= 0.09 or unit == "KiB"
+    assert decimals == (2 if float(number) < 9.99 else 1 if float(number) < 99.9 else decimals)
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (1024, "1.00 KiB"),
+        (99 * 1024, "99.0 KiB"),
+        (100 * 1024, "0.10 MiB"),
+        (10 * 1024**2, "10.0 MiB"),
+        (100 * 1024**2, "0.10 GiB"),
+        (100 * 1024**3, "100 GiB"),
+    ],
+)
+def test_the_next_unit_from_a_hundred_on(size: int, said: str) -> None:
+    assert format_bytes(size) == said
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "blocks"),
+    [
+        (1, 1, 1),  # no smaller than a megabyte
+        (1024, 256, 1),
+        (1024, 257, 2),
+        (1024, 256 * 16, 16),
+        (1024, 256 * 1000, 16),  # sixteen will do
+        (2**16, 2**18, 64),  # but none is larger than a gigabyte
+        (3, 2**34, 3),  # nor smaller than a row
+    ],
+)
+def test_blocks_are_few_and_of_a_size_to_move(rows: int, columns: int, blocks: int) -> None:
+    assert sharded_blocks(rows, columns) == blocks
+
+
+def test_the_share_is_on_the_device_unless_it_is_offloaded() -> None:
+    flight = sharded_bytes(1000, ranks=2, optimiser="sgd", blocks=10, offload=True)
+    assert flight == 3 * 100 * 4
+    assert sharded_bytes(1000, ranks=2, optimiser="sgd", blocks=10) == flight + 500 * 4

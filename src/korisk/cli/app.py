@@ -17,6 +17,7 @@ from korisk.cli.cost import cost
 from korisk.cli.export import export
 from korisk.cli.footprint import footprint
 from korisk.cli.operators import operators
+from korisk.cli.output import plain
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.published import published
@@ -123,5 +124,5 @@ def _drop_output() -> None:
 
 def _fail(message: str, code: int) -> int:
     line = " ".join(message.split())
-    print(f"korisk: {line}", file=sys.stderr)
+    print(f"korisk: {plain(line)}", file=sys.stderr)
     return code

@@ -20,11 +20,26 @@ from korisk.files import write_text
 NARROWEST = 110
 
 
+def plain(text: str) -> str:
+    """A text that a terminal shows as it is: what would steer it is written out instead."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
+        for each in text
+    )
+
+
 class _Console(Console):
     """A console that leaves a closed pipe to the command, which ends quietly then."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Texts come from files too, which must not steer the terminal."""
+        shown = (plain(each) if isinstance(each, str) else each for each in objects)
+        super().print(*shown, **options)
 
 
 def console() -> Console:
@@ -38,7 +53,7 @@ def console() -> Console:
 def table(title: str, *columns: str, text: int = 1) -> Table:
     """A table whose first `text` columns are words and whose others are numbers."""
     made = Table(
-        title=Text(title),
+        title=Text(plain(title)),
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,
@@ -47,13 +62,13 @@ def table(title: str, *columns: str, text: int = 1) -> Table:
     )
     for position, column in enumerate(columns):
         justify: Literal["left", "right"] = "left" if position < text else "right"
-        made.add_column(Text(column), justify=justify, overflow="fold")
+        made.add_column(Text(plain(column)), justify=justify, overflow="fold")
     return made
 
 
 def cells(*values: str) -> list[Text]:
     """Cells that show names as they are, whatever brackets they contain."""
-    return [Text(value) for value in values]
+    return [Text(plain(value)) for value in values]
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -100,7 +115,8 @@ def warnings_as_lines() -> Iterator[None]:
         yield
     for each in caught:
         if issubclass(each.category, KoriskWarning):
-            typer.echo(f"korisk: warning: {' '.join(str(each.message).split())}", err=True)
+            line = " ".join(str(each.message).split())
+            typer.echo(f"korisk: warning: {plain(line)}", err=True)
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from korisk.cli import pilot
-from korisk.cli.output import print_json
+from korisk.cli.output import print_json, warnings_as_lines
 from korisk.cli.places import Device, chosen_device
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError, did_you_mean
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from korisk.studies.prediction import Progress
 
 _METRIC = "mse"
+_UNITS = ("error", "rmse")  # what mean squared errors can be made of
 
 
 def predict(
@@ -46,9 +48,18 @@ def predict(
         Path | None,
         typer.Option(metavar="DIR", help="Example images of your own, for those of the study."),
     ] = None,
+    on_error: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="skip leaves out images that cannot be read, stop ends there. "
+            "[default: as the study says, else stop]",
+        ),
+    ] = None,
     examples: Annotated[
         int, typer.Option(metavar="N", help="How many images to look at; 8 at least.")
     ] = 256,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the images that are drawn.")] = 0,
     noise: Annotated[
         float | None,
         typer.Option(metavar="L", help="Gaussian noise over the input's RMS, for the study's."),
@@ -73,6 +84,12 @@ def predict(
         typer.Option(metavar="N", help="Show the error at N. Repeatable. [default: doublings]"),
     ] = None,
     device: Device = "auto",
+    unit: Annotated[
+        str,
+        typer.Option(
+            "--unit", metavar="UNIT", help="The pilot's values: error, which is the mse, or rmse."
+        ),
+    ] = "error",
     column: pilot.ColumnOption = None,
     plot: pilot.PlotOption = None,
     out: Annotated[
@@ -103,15 +120,24 @@ def predict(
         pilot.check_plot(plot)
     if out is not None:
         make_folder(out)
+    _checks.count("--seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
+    _checks.one_of("--unit", unit, _UNITS)
+    if on_error is not None:
+        _checks.one_of("--on-error", on_error, ("stop", "skip"))
+        if images is None:
+            raise KoriskError(
+                "--on-error is of the images of --images; a study says images: {on_error: skip}"
+            )
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
-    pilots = [] if pilot_file is None else _pilots(pilot_file, pilot.columns(column))
-    with _watched(quiet=as_json) as progress:
+    pilots = [] if pilot_file is None else _pilots(pilot_file, unit, pilot.columns(column))
+    with warnings_as_lines(), _watched(quiet=as_json) as progress:
         made = predict_study(
             study,
             images=examples,
+            seed=seed,
             point=point,
-            source=None if images is None else _source(study, images),
+            source=None if images is None else _source(study, images, on_error),
             noise=noise,
             pilots=pilots,
             device=chosen_device(device),
@@ -165,16 +191,20 @@ def _check_points(study: Study, point: str | None, pilot: Path | None, plot: Pat
             )
 
 
-def _pilots(path: Path, columns: dict[str, str]) -> tuple[Curve, ...]:
-    """The curves of a pilot; of a file with several metrics those of the mse."""
+def _pilots(path: Path, unit: str, columns: dict[str, str]) -> tuple[Curve, ...]:
+    """The curves of a pilot as mean squared errors; of a file with several metrics those of it."""
+    read = partial(Curve.read_all, path, unit=unit, columns=columns)
     try:
-        return Curve.read_all(path, columns=columns)
+        found = read()
     except KoriskError:
         # Several metrics are the one thing that naming one mends; all else is said again.
-        return Curve.read_all(path, metric=_METRIC, columns=columns)
+        found = read(metric=_METRIC if unit == "error" else unit)
+    if unit == "error":
+        return found
+    return tuple(Curve(each.n, each.error, each.seed, each.model, _METRIC) for each in found)
 
 
-def _source(study: Study, folder: Path) -> FileSource:
+def _source(study: Study, folder: Path, on_error: str | None) -> FileSource:
     """One's own images, read as the study reads its."""
     from korisk.problems.sources import FileSource
     from korisk.studies.study_entries import is_table
@@ -183,6 +213,8 @@ def _source(study: Study, folder: Path) -> FileSource:
     settings = {**(problem.get("images") or {}), "path": str(folder.resolve())}
     if is_table(settings.get("patients", "")):  # which names other files
         del settings["patients"]
+    if on_error is not None:
+        settings["on_error"] = on_error
     return FileSource(**settings)
 
 

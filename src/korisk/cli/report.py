@@ -59,14 +59,14 @@ def report(
 
     contents = read_contents(path)
     refuse_an_empty_one(contents)
-    folder = out if out is not None else contents.store.parent
+    folder = make_folder(out if out is not None else contents.store.parent)  # before the work
     written: list[Path] = []
     with _said(quiet=as_json) as watch:
         if "page" in parts:
             from korisk.report.study_page import study_page
 
             text = study_page(contents, target=target, watch=watch)
-            written.append(make_folder(folder) / PAGE)
+            written.append(folder / PAGE)
             write_text(written[-1], text)
         if "figures" in parts:
             from korisk.report.study_figures import save_figures, study_figures

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from korisk.cli.dry_run import show_cells
-from korisk.cli.output import cells, console, number, print_json, table
+from korisk.cli.output import cells, console, number, print_json, table, warnings_as_lines
 from korisk.cli.places import Device, Engine, Scheduler, Slurm, Workers, chosen_place
 from korisk.cli.studying import (
     Retry,
     Wait,
+    folder_of,
     in_words,
     report_failures,
     run_tasks,
@@ -52,9 +53,10 @@ def run(
 
     Stop it at any moment: the next run goes on where this one ended.
     """
-    study = Study.read(path)
+    with warnings_as_lines():
+        study = Study.read(path)
     place = chosen_place(engine, scheduler, slurm, workers=workers, device=device)
-    folder = out if out is not None else Path(path.stem)
+    folder = out if out is not None else folder_of(path)
     if dry_run:
         show_cells(study, folder, place, retry=retry_failed, as_json=as_json)
         return

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from korisk.cli.output import warnings_as_lines
+from korisk.cli.output import plain, warnings_as_lines
 from korisk.cli.places import Place, opened, settled
 from korisk.cli.progress import progress
 from korisk.errors import KoriskError
@@ -46,29 +47,30 @@ def run_tasks(
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     asked = settled(place)
     path = store_to_write(out)
-    make_folder(path.parent)
-    with warnings_as_lines():
-        made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
-    with made as store:
-        parts = []
-        for group, default in groups(tasks, asked):
-            idle = all(store.failed(task) and not retry for task in store.missing(group))
-            place_of_group = Place(device="cpu") if idle else asked  # nothing is started for it
-            with (
-                opened(place_of_group, processes=max(1, default)) as (cluster, device),
-                progress(quiet=quiet) as watch,
-            ):
-                parts.append(
-                    run(
-                        group,
-                        partial(run_cell, device=device),
-                        store,
-                        workers=default if place.workers is None else place.workers,
-                        retry_failed=retry,
-                        watch=watch,
-                        cluster=cluster,
+    with _undone_if_refused(path):
+        make_folder(path.parent)
+        with warnings_as_lines():
+            made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
+        with made as store:
+            parts = []
+            for group, default in groups(tasks, asked):
+                idle = all(store.failed(task) and not retry for task in store.missing(group))
+                place_of_group = Place(device="cpu") if idle else asked  # nothing is started for it
+                with (
+                    opened(place_of_group, processes=max(1, default)) as (cluster, device),
+                    progress(quiet=quiet) as watch,
+                ):
+                    parts.append(
+                        run(
+                            group,
+                            partial(run_cell, device=device),
+                            store,
+                            workers=default if place.workers is None else place.workers,
+                            retry_failed=retry,
+                            watch=watch,
+                            cluster=cluster,
+                        )
                     )
-                )
     return Summary(
         done=sum(part.done for part in parts),
         failed=sum(part.failed for part in parts),
@@ -76,6 +78,33 @@ def run_tasks(
         failed_before=sum(part.failed_before for part in parts),
         seconds=sum(part.seconds for part in parts),
     )
+
+
+@contextmanager
+def _undone_if_refused(path: Path) -> Iterator[None]:
+    """Leave no empty store behind where something was wrong before the first cell."""
+    folder = path.parent
+    had_store, had_folder = path.exists(), folder.exists()
+    try:
+        yield
+    except KoriskError:
+        with suppress(KoriskError, OSError):
+            if not had_store and _is_empty(path):
+                path.unlink()
+            if not had_folder:
+                folder.rmdir()
+        raise
+
+
+def _is_empty(path: Path) -> bool:
+    with Store.read(path) as store:
+        return not store.failures() and next(store.results(), None) is None
+
+
+def folder_of(study: Path) -> Path:
+    """Where results of a study's file go unless somebody says: beside us, named as the file."""
+    name = study.stem
+    return Path(name if name.strip(".") else "study")  # a name of dots would lead elsewhere
 
 
 def groups(tasks: Sequence[Task], place: Place) -> list[tuple[list[Task], int]]:
@@ -107,7 +136,8 @@ def report_failures(out: Path, tasks: Sequence[Task], summary: Summary) -> None:
         for failure in store.failures():
             if failure.task.key not in asked:
                 continue
-            typer.echo(f"korisk: {failure.task.key} failed: {failure.reason}", err=True)
+            said = f"{failure.task.key} failed: {failure.reason}"
+            typer.echo(f"korisk: {plain(said)}", err=True)
     typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)
     raise typer.Exit(FAILED_CELLS)
 

@@ -129,7 +129,7 @@ def _rates(text: str, source: object) -> Rates:
         content["seconds"] = {kind: _table(kind, content["seconds"][kind]) for kind in KINDS}
         made = Rates(**content)
         _check(made)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise KoriskError(f"{source}: is damaged: {shown(str(error))}; {remedy}") from None
     return made
 
@@ -141,8 +141,11 @@ def _check(rates: Rates) -> None:
         value = getattr(rates, name)
         if isinstance(value, bool) or not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{name} is {shown(value)}")
-    if not all(isinstance(text, str) for text in (rates.name, rates.where)):
-        raise ValueError("name and where must be texts")
+    texts: tuple[Any, ...] = (rates.name, rates.where)
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        raise ValueError("name and where must be printable texts")
+    if not all(isinstance(each, Mapping) for each in (rates.machine, rates.versions)):
+        raise ValueError("machine and versions must be mappings")
 
 
 def _table(kind: str, rows: Any) -> Table:

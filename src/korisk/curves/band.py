@@ -10,7 +10,6 @@ from korisk.curves.calibrate import AVERAGED, Calibration, Estimates, estimate
 from korisk.curves.curve import Curve
 from korisk.curves.families import FAMILIES
 from korisk.curves.noise import RESAMPLES, resampled_means, weights
-from korisk.errors import KoriskError
 
 Array = NDArray[np.float64]
 
@@ -56,8 +55,6 @@ def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Estimates, ...]:
     n, weight = curve.sizes.astype(float), weights(curve)
     means = resampled_means(curve, resamples, rng) if _repeated(curve) else curve.means[None, :]
     names = [name for name in AVERAGED if FAMILIES[name].parameters <= len(n)]
-    if not names:
-        raise KoriskError(f"a band needs at least two distinct N, got {len(n)}; measure more")
     return tuple(estimate(name, n, means, weight) for name in names)
 
 

@@ -78,7 +78,8 @@ def estimate(method: str, n: Array, errors: Array, weight: Array) -> Estimates:
 def paper_fit(n: Array, errors: Array) -> Fits:
     """The paper's calibration (tab:calibration): floor = lowest mean, then a slope through it.
 
-    The slope is the least-squares one of error - floor on log N / N, without intercept or weights.
+    Both are those of Eq. (eq:calibrated-bound). The slope is the least-squares one of error - floor
+    on log N / N, without intercept or weights.
     """
     rate = np.log(n) / n
     floor = errors.min(axis=1)
@@ -178,6 +179,8 @@ class Calibration:
         """
         wanted = real("target", target, above=0, remedy="give the error that you want to reach")
         if self.method in {"paper", "line", "envelope"} and self.slope is not None:
+            if wanted <= self.floor:
+                raise _unreachable(wanted, self.floor)
             return RiskLine(self.floor, self.slope).samples(wanted)
         return first_below(self._predict, wanted, self.floor)
 
@@ -275,15 +278,19 @@ def first_below(predict: Callable[[Array], Array], target: float, floor: float) 
     if reached(3):
         return 3
     if not reached(LARGEST_N):
-        raise UnreachableError(
-            target=target, floor=floor, what="the fitted curve", remedy="take another method"
-        )
+        raise _unreachable(target, floor)
     low, high = 3, LARGEST_N  # not reached at low, reached at high
     while high - low > 1:
         # Halving the logarithm first: answers are far below the largest N.
         middle = max(low + 1, min(high - 1, math.isqrt(low * high)))
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
+
+
+def _unreachable(target: float, floor: float) -> UnreachableError:
+    return UnreachableError(
+        target=target, floor=floor, what="the fitted curve", remedy="take another method"
+    )
 
 
 def _what(method: str) -> str:

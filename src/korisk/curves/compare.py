@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from korisk.curves.calibrate import calibrate, check_curve
 from korisk.curves.curve import Curve
@@ -30,6 +30,14 @@ class Crossover:
 
     `lower` and `upper` are where the odds of the other pass 5% and 95%; `upper` is infinite where
     they never do. Both are nan for methods that give no odds.
+
+    >>> import korisk as kr
+    >>> n = [16, 32, 64, 128, 256]
+    >>> ko = kr.Curve(n, [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
+    >>> fc = kr.Curve(n, [0.8, 0.4, 0.2, 0.1, 0.05], model="FC")
+    >>> found = kr.compare(ko, fc, target=0.08).crossover
+    >>> found.better_after, found.measured, 128 < found.lower < found.n < found.upper < 256
+    ('FC', True, True)
     """
 
     n: int
@@ -41,7 +49,19 @@ class Crossover:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The known-operator network's pilot against the dense one's, or any two, at one target."""
+    """The known-operator network's pilot against the dense one's, or any two, at one target.
+
+    Made by `compare`. `known` and `dense` are the plans of the first and the second curve.
+
+    >>> import korisk as kr
+    >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
+    >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
+    >>> found = kr.compare(ko, fc, target=0.02)
+    >>> found.names, round(found.ratio, 1)
+    (('KO', 'FC'), 4.0)
+    >>> round(found.factors("line").structural, 3)
+    4.0
+    """
 
     known: Plan
     dense: Plan
@@ -53,7 +73,7 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the two are called."""
+        """The models of the two curves; "first" and "second" where these do not tell them apart."""
         names = self.known.curve.model, self.dense.curve.model
         return names if all(names) and names[0] != names[1] else ("first", "second")
 
@@ -70,16 +90,18 @@ class Comparison:
 
         None without a ratio, and for methods that know no futures.
         """
-        if self.ratio is None or self.known.method != DEFAULT_METHOD:
+        first, second = _spread(self.known), _spread(self.dense)
+        if first is None or second is None:
             return None
-        first, second = (np.log(_spread(made)) for made in (self.known, self.dense))
-        low, high = np.quantile(np.subtract.outer(second, first), [0.05, 0.95])
+        low, high = np.quantile(np.subtract.outer(np.log(second), np.log(first)), [0.05, 0.95])
         return float(np.exp(low)), float(np.exp(high))
 
     def factors(self, method: str = "line") -> TwoFactors:
         """Both factors of Proposition (prop:ct-proxy) from lines fitted to both pilots.
 
         `method` is "line" or "paper", the calibrations of the form floor + slope log N / N.
+
+        A floor at or above the target raises `UnreachableError`.
         """
         if method not in ("line", "paper"):
             raise KoriskError(
@@ -119,12 +141,22 @@ class Comparison:
         measured = where <= min(self.known.last, self.dense.last)
         return Crossover(round(where), ends[0], ends[1], self.names[0 if falls else 1], measured)
 
-    def odds(self, n: Array) -> Array:
+    def odds(self, n: ArrayLike) -> Array:
         """(M,) the probability that the second curve lies below the first at each N.
 
         The pilots are taken for independent; seeds that share their data make it more certain.
+
+        `n` holds M sizes N from 2 on.
+
+        >>> import korisk as kr
+        >>> n = [16, 32, 64, 128, 256]
+        >>> ko = kr.Curve(n, [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
+        >>> fc = kr.Curve(n, [0.8, 0.4, 0.2, 0.1, 0.05], model="FC")
+        >>> kr.compare(ko, fc, target=0.08).odds([64, 256]).round(1).tolist()
+        [0.0, 1.0]
         """
-        return _odds(self.known.curve, self.dense.curve, tuple(n.tolist())).copy()
+        sizes = np.asarray(n, dtype=np.float64)
+        return _odds(self.known.curve, self.dense.curve, tuple(sizes.tolist())).copy()
 
     @property
     def _range(self) -> Array:
@@ -177,7 +209,17 @@ class Comparison:
 def compare(
     known: Curve, dense: Curve, target: float, *, method: str = DEFAULT_METHOD
 ) -> Comparison:
-    """Compare two pilots, such as those of a known-operator and a dense network, at a target."""
+    """Compare two pilots, such as those of a known-operator and a dense network, at a target.
+
+    Both must be in the same metric and unit, or `KoriskError` is raised; `target` is in that unit.
+    `method` is one of `CURVE_METHODS`.
+
+    >>> import korisk as kr
+    >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
+    >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
+    >>> round(kr.compare(ko, fc, target=0.02).ratio, 1)
+    4.0
+    """
     check_curve(known)
     check_curve(dense)
     if known.unit.law != dense.unit.law:
@@ -206,11 +248,11 @@ def _odds(known: Curve, dense: Curve, at: tuple[float, ...]) -> Array:
     return np.asarray((np.diff(first, axis=0) * middle).sum(axis=0) + (1 - first[-1]))
 
 
-def _spread(made: Plan) -> Array:
-    """Quantiles of N among the futures that meet the target before long."""
+def _spread(made: Plan) -> Array | None:
+    """Quantiles of N among the futures that meet the target before long; None without such."""
     ends = made.if_met
     if ends is None:
-        raise ValueError("a plan without futures")
+        return None
     # No answer lies below the pilot's first N, so no future does.
     grid = np.geomspace(max(float(made.curve.sizes[0]), 0.5 * ends[0]), 2.0 * ends[1], 200)
     met = np.maximum.accumulate(made.forecast.posterior.probability(grid, made.goal))

@@ -138,6 +138,12 @@ class Curve:
         """One curve for each model in a file, in the order in which they first appear.
 
         Options are those of `read`.
+
+        >>> from pathlib import Path
+        >>> import korisk as kr
+        >>> _ = Path("two.csv").write_text("n,error,model\\n64,0.1,KO\\n64,0.3,FC\\n")
+        >>> [curve.model for curve in kr.Curve.read_all("two.csv")]
+        ['KO', 'FC']
         """
         known = known_unit(unit)
         return cls._each(read_measurements(path, columns), metric, known)
@@ -191,7 +197,10 @@ class Curve:
         unit: Unit | str = "error",
         columns: Columns = None,
     ) -> Self:
-        """The curve in a data frame of pandas or polars, long or wide; options as in `read`."""
+        """The curve in a data frame of pandas or polars, long or wide; options as in `read`.
+
+        Anything with `columns` that gives each of them by name will do.
+        """
         known = known_unit(unit)
         return cls._one(frame_measurements(frame, columns), model, metric, known)
 

@@ -96,6 +96,11 @@ def read_measurements(path: str | PathLike[str], columns: Columns = None) -> Mea
     text = read_text(path, max_bytes=MAX_CSV_BYTES)
     if not text.strip():
         raise KoriskError(f"{path}: the file is empty; write a header such as n,error,seed first")
+    if str(path).casefold().endswith((".yaml", ".yml")):
+        raise KoriskError(
+            f"{path}: is YAML and no table; korisk bound takes networks, korisk run and predict "
+            "take studies"
+        )
     if "\0" in text:
         raise KoriskError(f"{path}: looks like UTF-16 or a binary file; save it as UTF-8 text")
     if text.lstrip()[0] in "[{":

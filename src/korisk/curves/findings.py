@@ -52,7 +52,7 @@ def outliers(curve: Curve) -> tuple[Outlier, ...]:
     away = np.zeros(len(curve))
     for rows in groups:
         logs = np.log(curve.error[rows])
-        away[rows] = logs - np.median(logs) if len(rows) >= 4 else 0.0
+        away[rows] = logs - np.median(logs)
     judged = np.concatenate([rows for rows in groups if len(rows) >= 4] or [np.array([], int)])
     if not judged.size:
         return ()

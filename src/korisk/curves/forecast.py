@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from korisk.curves.band import PooledBand, pooled_band
 from korisk.curves.calibrate import (
@@ -86,14 +86,16 @@ class Forecast:
         """The largest N of which anything is said."""
         return min(int(HORIZON * self.last), LARGEST_N)
 
-    def middle(self, n: Array) -> Array:
-        """(M,) the error to expect."""
+    def middle(self, n: ArrayLike) -> Array:
+        """(M,) the error to expect at each of M sizes N."""
+        n = np.asarray(n, dtype=np.float64)
         if self.method == DEFAULT_METHOD:
             return self.posterior.quantile(n, 0.5)
         return self.calibration.predict(n)
 
-    def band(self, n: Array) -> tuple[Array, Array]:
-        """(M,) the lower and upper end of the 90% band."""
+    def band(self, n: ArrayLike) -> tuple[Array, Array]:
+        """(M,) the lower and upper end of the 90% band at each of M sizes N."""
+        n = np.asarray(n, dtype=np.float64)
         if self.method == DEFAULT_METHOD:
             return self.posterior.quantile(n, 0.05), self.posterior.quantile(n, 0.95)
         return self._band.at(n)

@@ -71,7 +71,15 @@ class Plan:
         return self.forecast.last
 
     def at(self, n: float) -> Expectation:
-        """The error to expect at N, with its 90% band."""
+        """The error to expect at N, with its 90% band.
+
+        In the user's unit. N beyond ten thousand times the pilot's largest raises `KoriskError`.
+
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+        >>> kr.plan(pilot, target=0.005).at(1024).n
+        1024
+        """
         return self.forecast.at(n)
 
     def probability(self, n: float) -> float:
@@ -99,6 +107,12 @@ class Plan:
         by N = `before_long`.
 
         `p` is from 0.5 to 0.95, or `KoriskError` is raised.
+
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
+        >>> made = kr.plan(pilot, target=0.005)
+        >>> made.samples <= made.safe(0.8) <= made.safe(0.95)
+        True
         """
         level = real("p", p, remedy="ask for a level from 0.5 to 0.95, such as 0.9")
         if not 0.5 <= level <= 0.95:

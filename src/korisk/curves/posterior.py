@@ -1,6 +1,6 @@
 """The grid posterior: what a pilot says about the rest of its curve, and how surely.
 
-The model, in logarithms and with x = N / N_last:
+The model, Eq. (eq:posterior), in logarithms and with x = N / N_last:
 
     log error(N) = level + log(phi + (1 - phi) ((x + s) / (1 + s))^-b) + drift(N)
     log of a pilot's mean = log error(N) + noise of the seeds
@@ -109,7 +109,7 @@ class _Walk:
 
 
 def log_shape(rate: Array, floor: Array, shift: Array, x: Array) -> Array:
-    """(G, M) the logarithm of the curve over its value at N_last."""
+    """(G, M) the logarithm of the curve over its value at N_last, Eq. (eq:posterior)."""
     power = np.exp(-rate[:, None] * np.log((x + shift[:, None]) / (1.0 + shift[:, None])))
     return np.asarray(np.log(floor[:, None] + (1.0 - floor[:, None]) * power))
 

@@ -161,7 +161,15 @@ class Prediction:
         return np.asarray(np.exp(0.5 * (low + high)))
 
     def probability(self, n: ArrayLike, target: float) -> Array:
-        """(M,) the probability that the error at each N is at most the target."""
+        """(M,) the probability that the error at each N is at most the target.
+
+        >>> import korisk as kr
+        >>> from korisk.curves.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> (made.probability([4, 10**6], target=0.2) > 0.5).tolist()
+        [False, True]
+        """
         sizes, goal = checked_sizes(n), math.log(_goal(target))
         return np.minimum(self._under(np.full(len(sizes), goal), sizes), 1.0)
 

@@ -3,7 +3,8 @@
 Inputs x have the second moment C with eigenpairs (lambda_i, u_i); the best linear map M* of x to
 the target y explains v_i of the target's energy along u_i, and leaves r whatever the data. Ridge
 regression on N samples acts like a filter L_i = lambda_i / (lambda_i + kappa) on these directions,
-with a threshold kappa that the penalty sets and that N keeps from falling. Its expected error is
+with a threshold kappa, Eq. (eq:threshold), that the penalty sets and N keeps from falling. Its
+expected error is
 
     E(N) = (sum_i (1 - L_i)^2 v_i + r) / (1 - sum_i L_i^2 / N_eff),
 
@@ -34,7 +35,7 @@ _TARGETS = 2**22  # entries of (thresholds, eigenvalues) that are worked on at o
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """What the learning curve of a dense layer depends on."""
+    """What the learning curve of a dense layer, Eq. (eq:spectral), depends on."""
 
     values: Array  # (K,) eigenvalues of the inputs' second moment
     signal: Array  # (K,) the target's energy that each explains
@@ -43,7 +44,7 @@ class Spectrum:
     entries: int  # of a target: errors are means over them
     counts: Array | None = None  # (K,) how many eigenvalues each stands for; one where it is None
     parameters: int | None = None  # weights of the layer
-    gain: "Clipping | None" = field(default=None, repr=False)  # what a ReLU behind it takes off
+    gain: "Clipping | None" = field(default=None)  # what a ReLU behind it takes off
 
     def __post_init__(self) -> None:
         for name in ("values", "signal", "scales"):
@@ -56,6 +57,12 @@ class Spectrum:
         if not self.scales.any():
             raise KoriskError("all images are empty; bring images with something on them")
         object.__setattr__(self, "scales", self.scales / self.scales.mean())
+
+    def __repr__(self) -> str:
+        return (
+            f"Spectrum(floor={self.floor:.4g}, energy={self.energy:.4g}, entries={self.entries}, "
+            f"eigenvalues={len(self.values)})"
+        )
 
     @property
     def energy(self) -> float:
@@ -97,7 +104,7 @@ class Spectrum:
 
     @cached_property
     def _brightness(self) -> tuple[Array, Array]:
-        """Mean of s^2 t / (1 + s^2 t) and N_eff / N, over `_BRIGHTNESS`."""
+        """Mean of s^2 t / (1 + s^2 t), Eq. (eq:brightness), and N_eff / N, over `_BRIGHTNESS`."""
         with np.errstate(over="ignore"):
             weights = self.scales / (1 + self.scales * _BRIGHTNESS[:, None])
         used = (weights * _BRIGHTNESS[:, None]).mean(axis=1)
@@ -134,7 +141,7 @@ class Spectrum:
         return float(self._at(size, np.array([self._best(size)[1]]))[0][0])
 
     def filter(self, n: float) -> tuple[float, float, float]:
-        """The threshold at N, N_eff, and 1 - sum L^2 / N_eff."""
+        """The threshold at N, Eq. (eq:threshold), N_eff, and 1 - sum L^2 / N_eff."""
         place = np.array([self._best(n)[1]])
         _, effective, room, _ = self._at(n, place)
         logs = np.log(self._filters[0])

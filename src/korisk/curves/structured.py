@@ -67,13 +67,13 @@ class Structured:
 
         lambda^2 d^T M G M d + N tr(M G M Omega),
 
-    and without lambda by tr(G^-1 Omega) / N. The errors are at the best lambda, 0 and infinity
-    among them. Examples that are few make a normal matrix that is not N G. An example counts as r
-    equal rows, r = (sum of e)^2 / sum of e^2 over its leverages e, each held back to e / (1 + e /
-    N) by the others; N r rows and a ridge act as a larger ridge N kappa with
-    lambda = N kappa (1 - df / (N r)), df = tr G (G + kappa)^-1, and the excess is divided by
-    1 - tr (G (G + kappa)^-1)^2 / (N r). The G of the n examples is one of those matrices, too:
-    the same relations at N = n lead from its resolvent to that of G.
+    Eq. (eq:structured), and without lambda by tr(G^-1 Omega) / N, Eq. (eq:sandwich). The errors are
+    at the best lambda, 0 and infinity among them. Examples that are few make a normal matrix that
+    is not N G. An example counts as r equal rows, r = (sum of e)^2 / sum of e^2 over its leverages
+    e, each held back to e / (1 + e / N) by the others; N r rows and a ridge act as a larger ridge
+    N kappa with lambda = N kappa (1 - df / (N r)), df = tr G (G + kappa)^-1, and the excess is
+    divided by 1 - tr (G (G + kappa)^-1)^2 / (N r). The G of the n examples is one of those
+    matrices, too: the same relations at N = n lead from its resolvent to that of G.
     """
 
     spectrum: Measure
@@ -99,7 +99,7 @@ class Structured:
 
     @property
     def slope(self) -> float:
-        """tr(G^-1 Omega) per entry: N times the excess over the floor, for N large, no lambda."""
+        """tr(G^-1 Omega) per entry, Eq. (eq:sandwich): N times the excess at large N, no lambda."""
         return self.share * float(np.sum(self.noise.weights / self.noise.values)) / self.entries
 
     def errors(self, n: ArrayLike) -> Array:

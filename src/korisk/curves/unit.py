@@ -115,7 +115,7 @@ class Unit:
         if self.law not in _LAWS:
             raise KoriskError(
                 f"law of unit {shown(self.name)} must be one of {', '.join(_LAWS)}, "
-                f"got {shown(self.law)}; take a known unit with unit('accuracy')"
+                f"got {shown(self.law)}; take a known unit, such as korisk.UNITS['accuracy']"
             )
 
     @property
@@ -130,7 +130,7 @@ class Unit:
 
     @property
     def rule(self) -> str:
-        """What values it takes, as in "must be below 1"."""
+        """What values it takes, as in "below 1"."""
         return _LAWS[self.law].rule
 
     @property

@@ -189,8 +189,6 @@ def _at_once(plan: "Plan") -> bool:
 
 def _about(plan: "Plan", noun: str = "") -> str:
     """A number of samples, with how far it can be trusted where that is not far."""
-    if plan.samples is None:
-        return "none"
     number = f"{'at most' if _at_once(plan) else 'about'} {plan.samples:,}{noun}"
     return number if plan.reach > 0.95 else f"{number} (chance {chance(plan.reach)})"
 

@@ -66,6 +66,15 @@ class CtScanner:
     the full filtered backprojection) or "released" (operators as the authors' code has them).
     `arc` is the angle in degrees that "parallel" and "fan" scan, half a turn where it is None;
     with less, part of the image's Fourier transform is not measured (limited angle).
+
+    `side`, `views` and `bins` are counts. What such a beam cannot have raises `KoriskError`.
+
+    >>> from korisk.problems import CtScanner
+    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
+    >>> scanner.geometry
+    ParallelBeam(8, bins=12, views=6)
+    >>> CtScanner.of_paper(128).beam, CtScanner.released(8).beam
+    ('fan', 'surrogate')
     """
 
     side: int
@@ -171,7 +180,17 @@ class CtScanner:
 
 @dataclass(frozen=True, kw_only=True)
 class CtProblem(Problem):
-    """Images of a source behind a scanner; `population` may name one of the released ones."""
+    """Images of a source behind a scanner; `population` may name one of the released ones.
+
+    `noise` is a `Gaussian` or a `Poisson`, or None.
+
+    >>> from korisk.problems import CtProblem, CtScanner, Gaussian
+    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
+    >>> problem = CtProblem(scanner=scanner, noise=Gaussian(0.01))
+    >>> pools = problem.pools(seed=1, train=4, validation=2, test=3)
+    >>> pools.train.inputs.shape, pools.train.targets.shape
+    (torch.Size([4, 6, 12]), torch.Size([4, 8, 8]))
+    """
 
     scanner: CtScanner
     source: ImageSource = field(default_factory=EllipseSource)
@@ -256,6 +275,15 @@ def draw_pools(
     differ by what was learned alone. "released" is the population of the released GPU sweeps, 3
     to 6 ellipses, one test set for all seeds and no validation pool. "released-surrogate" is that
     of the CPU surrogate: up to 128 + 32 + 128 phantoms from one generator, a test set each seed.
+
+    Inputs are (samples, views, bins), targets (samples, side, side).
+
+    >>> from korisk.problems import CtScanner, draw_pools
+    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
+    >>> few = draw_pools(scanner, seed=1, train=2, validation=1, test=1)
+    >>> more = draw_pools(scanner, seed=1, train=4, validation=1, test=1)
+    >>> bool((more.train.targets[:2] == few.train.targets).all())
+    True
     """
     start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
     counts = {"train": train, "validation": validation, "test": test}

@@ -26,6 +26,12 @@ class DeepProblem(Problem):
     W is the analytic weights times a gain for each detector bin, exp(uniform(-gain, gain)); S is
     two convolutions with a ReLU between them (see `RefinedNet`). As the target is a network of the
     kind that is trained, every layer's own error can be measured.
+
+    >>> from korisk.problems import CtScanner, DeepProblem
+    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
+    >>> problem = DeepProblem(scanner=scanner, channels=2)
+    >>> problem.pools(seed=1, train=2, validation=1, test=1).train.targets.shape
+    torch.Size([2, 8, 8])
     """
 
     scanner: CtScanner

@@ -44,6 +44,14 @@ class HeatProblem(Problem):
     u(0) is a random series of all waves that the points resolve, wave j with a standard deviation
     of `amplitude` j^(-1/2), scaled so that the squares of all of them add up to `amplitude`^2, and
     a mean of a quarter of the amplitude. `noise` is the standard deviation at a sensor.
+
+    Inputs and targets are (samples, points), in float64. Lengths are in units of the line, and
+    times and `speed` in units that agree. What cannot be raises `KoriskError`.
+
+    >>> from korisk.problems import HeatProblem
+    >>> problem = HeatProblem(points=8, viscosity=0.01, assumed=0.012)
+    >>> problem.gains.shape, problem.reconstruction().tail
+    ((8,), (Diffusion((8) -> (8)),))
     """
 
     points: int = 64

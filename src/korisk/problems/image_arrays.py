@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from korisk.errors import KoriskError, did_you_mean
 from korisk.problems.image_page import Page, full_scale, refuse_large, stack_of
 
+_LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
+
 
 def read_npy(path: Path, member: str | None) -> Iterator[Page]:
     """The slices of one array, which is mapped and not loaded."""
@@ -22,8 +25,11 @@ def read_npy(path: Path, member: str | None) -> Iterator[Page]:
         )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise KoriskError(f"is not a whole .npy file of numbers: {error}") from None
+    except (ValueError, EOFError, SyntaxError):  # NumPy's words speak of its own arguments
+        raise KoriskError(
+            "is not a whole .npy file of numbers: its header is damaged, it ends too soon, or it "
+            "holds objects; save it again with numpy.save"
+        ) from None
     yield from _slices(array)
 
 
@@ -32,7 +38,8 @@ def read_npz(path: Path, member: str | None) -> Iterator[Page]:
     with zipfile.ZipFile(path) as archive:
         inside = [name.removesuffix(".npy") for name in archive.namelist()]
         chosen = _chosen(inside, member)
-        with archive.open(f"{chosen}.npy") as file:
+        with archive.open(f"{chosen}.npy") as member_file:
+            file = io.BytesIO(member_file.read(_LONGEST_HEADER))
             version = np.lib.format.read_magic(file)
             reader = {
                 (1, 0): np.lib.format.read_array_header_1_0,

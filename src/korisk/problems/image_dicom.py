@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -10,11 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, shown
-from korisk.problems.image_page import NotAnImageError, Page, package, positive, refuse_large
+from korisk.problems.image_page import (
+    NotAnImageError,
+    Page,
+    package,
+    positive,
+    refuse_large,
+    refuse_large_file,
+)
 
 AIR = -1000.0  # Hounsfield units
 _GREYS = ("MONOCHROME1", "MONOCHROME2")
 _MARK_AT, _MARK = 128, b"DICM"
+_DEFLATED = re.compile(rb"\x02\x00\x10\x00.{4}1\.2\.840\.10008\.1\.2\.1\.99", re.DOTALL)
 
 
 def is_dicom(path: Path) -> bool:
@@ -33,7 +43,11 @@ def read_dicom(path: Path, member: str | None) -> Iterator[Page]:
     pydicom = package("pydicom", "reading DICOM")
     if not is_dicom(path):
         raise KoriskError("has no DICOM header; is it whole, and named rightly?")
-    dataset = pydicom.dcmread(path)
+    refuse_large_file(path)
+    content = path.read_bytes()  # whole, so that no length in it can ask for more than there is
+    if _DEFLATED.search(content):  # it is unpacked before its header is known, to whatever size
+        raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
+    dataset = pydicom.dcmread(io.BytesIO(content))
     _refuse_what_is_no_slice(dataset)
     frames = _frame_count(dataset)
     rows, columns = int(dataset.Rows), int(dataset.Columns)

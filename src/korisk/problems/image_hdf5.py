@@ -36,10 +36,20 @@ def read_hdf5(path: Path, member: str | None) -> Iterator[Page]:
         raise NotAnImageError("holds sinograms of LoDoPaB-CT, not images")
     with h5py.File(path, "r") as file:
         dataset = _named(h5py, file, member) if member is not None else _only(h5py, file)
+        _refuse_other_files(dataset, file)
         if lodopab and dataset.name == "/data":
             yield from _lodopab_slices(h5py, path, lodopab, dataset)
         else:
             yield from _slices(dataset, full_scale(dataset.dtype, dataset.name))
+
+
+def _refuse_other_files(dataset: Any, file: Any) -> None:
+    """What lies in other files is not read: a stranger's file could name any of this machine."""
+    if dataset.file.filename != file.filename or dataset.external or dataset.is_virtual:
+        raise KoriskError(
+            f"has the values of {dataset.name} in other files; copy them into one, e.g. with "
+            "h5repack"
+        )
 
 
 def _slices(dataset: Any, full: float | None) -> Iterator[Page]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,16 @@ def refuse_large(rows: int, columns: int, itemsize: int, *, at_once: int = 1) ->
         raise KoriskError(
             f"{several} of {rows:,} x {columns:,} pixels would take {needed / 2**30:.3g} GiB to "
             f"read, of {free / 2**30:.3g} GiB free; cut it into smaller ones"
+        )
+
+
+def refuse_large_file(path: Path) -> None:
+    """The same of a file that is read whole."""
+    size = path.stat().st_size
+    if (free := memory_without(size, _FITS)) is not None:
+        raise KoriskError(
+            f"is a file of {size / 2**30:.3g} GiB, which is read whole, of {free / 2**30:.3g} GiB "
+            "free; split it"
         )
 
 

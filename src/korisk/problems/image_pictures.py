@@ -27,6 +27,11 @@ def read_png(path: Path, member: str | None) -> Iterator[Page]:
     image = package("PIL.Image", "reading PNG")
     rows, columns, depth, colour = _png_header(path)
     refuse_large(rows, columns, 8)
+    if rows * columns > 2 * (image.MAX_IMAGE_PIXELS or rows * columns):
+        raise KoriskError(
+            f"has {rows:,} x {columns:,} pixels, more than the {2 * image.MAX_IMAGE_PIXELS:,} that "
+            "a PNG is read with here; cut it into smaller ones, or save it as .npy"
+        )
     if depth == 16 and colour != _GREY:
         raise KoriskError(f"holds colours or transparency of 16 bits; {_REMEDY}")
     with image.open(path, formats=("PNG",)) as picture:
@@ -61,13 +66,23 @@ def read_tiff(path: Path, member: str | None) -> Iterator[Page]:
     _no_member(member)
     tifffile = package("tifffile", "reading TIFF")
     with _silent("tifffile"), tifffile.TiffFile(path) as file:
-        pages = [page for page in file.pages if not page.is_reduced]
+        pages = [page for page in _each_once(file.pages) if not page.is_reduced]
         series = file.series[0]
         if len(pages) == 1 and series.ndim == 3 and series.shape[0] > 1:
             pages = [_Volume(series, pages[0])]  # one header for a whole stack, as ImageJ writes
         count = sum(getattr(page, "count", 1) for page in pages)
         for page in pages:
             yield from _tiff_page(page, count)
+
+
+def _each_once(pages: Any) -> Iterator[Any]:
+    """The pages of a file, each of which says where the next one is: that may be a circle."""
+    seen: set[int] = set()
+    for page in pages:
+        if page.offset in seen:
+            raise KoriskError("has pages that lead back to each other; save it again")
+        seen.add(page.offset)
+        yield page
 
 
 class _Volume:

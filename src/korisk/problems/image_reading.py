@@ -21,6 +21,7 @@ from korisk.problems.image_values import Values
 
 OnError = Literal["stop", "skip"]
 _LONGEST = 160  # characters of another package's message
+_MOST_UNUSABLE = 1000  # images of one file; more are no accident
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class _Image(NamedTuple):
     unit: str
     scaling: str
     spacing: tuple[float, float] | None
+    shape: tuple[int, int]  # in the file
     stated: str | None  # its patient, as the file says
     note: str | None
     digest: str
@@ -125,6 +127,7 @@ class Reading:
 
     def _read(self, file: ImageFile) -> None:
         _refuse_odd_file(file)
+        unusable = 0
         for number, page in enumerate(file.read(file.path, file.member)):
             if self.full:
                 return
@@ -133,6 +136,13 @@ class Reading:
                 image = self._image(page, name)
             except KoriskError as error:
                 self._fail(name, str(error))
+                unusable += 1
+                if unusable > _MOST_UNUSABLE:
+                    del self.failed[-unusable:]
+                    raise KoriskError(
+                        f"holds more than {_MOST_UNUSABLE:,} images of which none can be used "
+                        f"({error}); remove it"
+                    ) from None
                 continue
             self._refuse_too_much(image, page.count if number == 0 else 1)
             self.images.append(image)
@@ -149,7 +159,9 @@ class Reading:
             raise KoriskError("has values beyond 3e38, which float32 does not hold; scale them")
         mark = digest(page.values, page.unit, page.full)
         spacing = self.shape.spacing(page)
-        return _Image(image, name, unit, scaling, spacing, page.patient, page.note, mark)
+        rows, columns = page.values.shape
+        kept = (image, name, unit, scaling, spacing, (rows, columns))
+        return _Image(*kept, page.patient, page.note, mark)
 
     def _refuse_too_much(self, image: _Image, coming: int) -> None:
         if self.limit is not None:
@@ -167,7 +179,8 @@ class Reading:
         reason = " ".join(reason.split())  # another package's words may take several lines
         if self.on_error == "stop":
             raise UnreadableError(
-                f"{name}: {reason} (or leave out such files with on_error='skip')"
+                f"{name}: {reason} (or leave out such files with on_error='skip', in a study with "
+                "images: {on_error: skip}, in korisk predict with --on-error skip)"
             )
         self.failed.append(Skipped(name, reason))
 
@@ -191,6 +204,7 @@ class Reading:
             digests=tuple(image.digest for image in self.images),
             settings=f"{self.shape.words()} {self.values.words()}",
             skipped=skipped,
+            shapes=tuple(sorted({image.shape for image in self.images})),
         )
 
     def _stacked(self) -> NDArray[np.float32]:
@@ -217,7 +231,7 @@ class Reading:
             if other != label:
                 _tell(
                     f"{image.name} and {name} are the same image, under two patients; one may be "
-                    "tested on what was learned from the other"
+                    "tested on what was learned from the other: remove one, or name one patient"
                 )
                 return
 

@@ -41,6 +41,7 @@ class ImageSet:
     digests: tuple[str, ...]
     settings: str
     skipped: tuple[Skipped, ...] = ()
+    shapes: tuple[tuple[int, int], ...] = ()  # rows and columns in the files, each pair once
 
     def __post_init__(self) -> None:
         self.images.setflags(write=False)
@@ -93,6 +94,17 @@ class ImageSet:
         if self.skipped:
             lines.append(f"Left out: {in_words(self.skipped)}.")
         return "\n".join(lines)
+
+    def mixture(self) -> str | None:
+        """That files of several sizes were brought to one, in words; None where all had one."""
+        if len(self.shapes) < 2:
+            return None
+        first, *_, last = (f"{rows} x {columns}" for rows, columns in sorted(self.shapes))
+        rows, columns = self.images.shape[1:]
+        return (
+            f"The files hold images of {len(self.shapes)} sizes, from {first} to {last} pixels; "
+            f"all were brought to {rows} x {columns}, whatever the size of their pixels in mm."
+        )
 
     def _patients_in_words(self) -> str:
         counts = Counter(self.patients).values()

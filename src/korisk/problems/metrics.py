@@ -19,7 +19,12 @@ _K1, _K2 = 0.01, 0.03
 
 
 class Metric(NamedTuple):
-    """What a metric is: its unit (see `korisk.unit`), its direction, and what to call it."""
+    """What a metric is: its unit (see `korisk.UNITS`), its direction, and what to call it.
+
+    >>> from korisk.problems import METRICS
+    >>> METRICS["psnr"]
+    Metric(unit='psnr', larger_is_better=True, words='PSNR (dB)')
+    """
 
     unit: str
     larger_is_better: bool
@@ -44,6 +49,13 @@ def measure(predictions: Tensor, targets: Tensor) -> dict[str, float]:
 
     An image whose target is zero throughout has no scale, and is left out of all but the mse; a
     metric for which no image is left is nan.
+
+    >>> import torch
+    >>> from korisk.problems import measure
+    >>> target = torch.ones(2, 16, 16)
+    >>> found = measure(0.9 * target, target)
+    >>> round(found["mse"], 4), round(found["relative"], 4), round(found["psnr"], 2)
+    (0.01, 0.1, 20.0)
     """
     means = {}
     for name, each in measure_each(predictions, targets).items():
@@ -57,6 +69,12 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
 
     Scales are the target's: its norm for "relative", its maximum for "rmse_over_max", "psnr" and
     "ssim". A perfect image has a PSNR of infinity.
+
+    >>> import torch
+    >>> from korisk.problems import measure_each
+    >>> target = torch.ones(2, 16, 16)
+    >>> measure_each(0.5 * target, target)["mse"].tolist()
+    [0.25, 0.25]
     """
     _check(predictions, targets)
     rows, columns = targets.shape[1:]

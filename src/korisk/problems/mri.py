@@ -37,6 +37,15 @@ class MriProblem(Problem):
     that one too, and inverting with a factor of two there would make up for it. With both or
     neither, what is missing is missing. An odd number of lines leaves out the outermost one, which
     is its own mirror. Noise is white, relative to the root mean square of what was taken.
+
+    Inputs are (samples, side, side, 2), real and imaginary parts; targets (samples, side, side).
+
+    >>> from korisk.problems import MriProblem
+    >>> problem = MriProblem(side=8, lines=4)
+    >>> int(problem.mask.sum()), problem.operator().acceleration
+    (4, 2.0)
+    >>> problem.pools(seed=1, train=2, validation=1, test=1).train.inputs.shape
+    torch.Size([2, 8, 8, 2])
     """
 
     side: int

@@ -20,7 +20,14 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gaussian:
-    """White noise; its standard deviation is `level` times the sinogram's own root mean square."""
+    """White noise; its standard deviation is `level` times the sinogram's own root mean square.
+
+    >>> import numpy as np
+    >>> from korisk.problems import Gaussian
+    >>> noisy = Gaussian(0.1).sample(np.ones((60, 128)), np.random.default_rng(0), width=128.0)
+    >>> round(float(noisy.std()), 2)
+    0.1
+    """
 
     level: float
 
@@ -43,6 +50,13 @@ class Poisson:
     so m is chosen: a ray through the whole width of the image at amplitude 1 is attenuated by
     exp(-attenuation). The default of 4 is that of some 20 cm of water in a medical scanner. A bin
     that counts nothing is taken to have counted one photon.
+
+    >>> import numpy as np
+    >>> from korisk.problems import Poisson
+    >>> sinogram = np.zeros((60, 128))
+    >>> noisy = Poisson(photons=1e4).sample(sinogram, np.random.default_rng(0), width=4.0)
+    >>> round(float(noisy.std()), 3)
+    0.01
     """
 
     photons: float
@@ -88,6 +102,17 @@ def add_noise(
     """Noisy copies of sinograms (count, views, bins), numbered from `first` in their stream.
 
     Drawn on the CPU in float64, so that sinograms on any device get the same noise.
+
+    `width` is that of the image in the sinogram's unit of length; `seed` and `stream` name the
+    random numbers, so that the same sample always gets the same noise.
+
+    >>> import torch
+    >>> from korisk.problems import Gaussian, add_noise
+    >>> clean = torch.ones(3, 4, 5)
+    >>> every = add_noise(clean, Gaussian(0.1), width=8.0, seed=0, stream="train")
+    >>> last = add_noise(clean[2:], Gaussian(0.1), width=8.0, seed=0, stream="train", first=2)
+    >>> torch.equal(every[2:], last)
+    True
     """
     if not isinstance(noise, Gaussian | Poisson):
         raise KoriskError(

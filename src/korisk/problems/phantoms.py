@@ -30,6 +30,12 @@ class Ellipses:
 
     Centre (x, y), semi-axes a and b, and the angle of a against the x axis in radians; the image
     covers [-1, 1] on both axes. Where a phantom has fewer than `most`, the amplitude is 0.
+
+    >>> import torch
+    >>> from korisk.problems import Ellipses
+    >>> disc = Ellipses(*torch.tensor([1.0, 0.0, 0.0, 0.5, 0.5, 0.0]).reshape(6, 1, 1))
+    >>> disc.images(5)[0, 2].tolist()
+    [0.0, 1.0, 1.0, 1.0, 0.0]
     """
 
     amplitude: Tensor
@@ -99,7 +105,15 @@ class Ellipses:
 
 
 def released_surrogate_ellipses(rng: np.random.Generator, count: int) -> Ellipses:
-    """Phantoms of the released CPU surrogate, 1 to 4 ellipses, in the order of its draws."""
+    """Phantoms of the released CPU surrogate, 1 to 4 ellipses, in the order of its draws.
+
+    `rng` is left where the released code leaves it.
+
+    >>> import numpy as np
+    >>> from korisk.problems import released_surrogate_ellipses
+    >>> released_surrogate_ellipses(np.random.default_rng(0), 3).images(16).shape
+    torch.Size([3, 16, 16])
+    """
     rows: list[list[tuple[float, ...]]] = []
     for _ in range(_how_many(count)):
         rows.append([])
@@ -117,6 +131,11 @@ def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
     The released code draws one number at a time from a generator on the CPU. All of them come
     from one stream of words, of which `rand` keeps the last 24 bits and `randint(3, 7)` the last
     two: so one long draw gives the same phantoms, and leaves the generator in the same state.
+
+    >>> import torch
+    >>> from korisk.problems import released_ellipses
+    >>> released_ellipses(torch.Generator().manual_seed(0), 3).images(16).shape
+    torch.Size([3, 16, 16])
     """
     total = _how_many(count)
     state = generator.get_state()
@@ -155,6 +174,12 @@ def random_ellipses(
     `fewest` to `most` ellipses; amplitude in [0.2, 1], centre in [-0.5, 0.5]^2, semi-axes in
     [0.08, 0.4] and angle in [0, pi), all uniform. Phantom i depends on seed, stream, most, fewest
     and i alone, so the first N of a pool are the same however large it is.
+
+    >>> from korisk.problems import random_ellipses
+    >>> few = random_ellipses(2, seed=1, stream="train")
+    >>> more = random_ellipses(5, seed=1, stream="train")
+    >>> more.images(16).shape, bool((more.x[:2] == few.x).all())
+    (torch.Size([5, 16, 16]), True)
     """
     total = _how_many(count)
     remedy = "count the ellipses of a phantom"

@@ -53,6 +53,16 @@ def predict_dense(
     images; `images` (n, h, w) or (n, h) are examples, 256 or so; `noise` is a level relative to
     each input's root mean square, or a `Gaussian` or `Poisson`. With `relu` a ReLU follows. A
     `rehearsal` on the examples themselves tells how far the theory is off at small N.
+
+    `pilot` is a `Curve` of measured mean squared errors, which correct the theory or replace it.
+    `seed` draws the noise. Fewer than eight images, or shapes that do not fit, raise `KoriskError`.
+
+    >>> import korisk as kr
+    >>> import numpy as np
+    >>> images = np.random.default_rng(0).standard_normal((64, 8))
+    >>> made = kr.predict_dense(np.eye(8), images, noise=0.1)
+    >>> made.parameters, made.examples, made.errors([32, 128]).shape
+    (64, 64, (2,))
     """
     made = examples_of(operator, images, noise, seed=seed)
     return dense_prediction(made, relu=relu, pilot=pilot, rehearsal=rehearsal)
@@ -74,6 +84,16 @@ def predict_structured(
 
     `tail` holds the known operators behind the weights, in order; `weights`, of an input's shape,
     are the analytic ones that training starts from, ones where they are None.
+
+    `toward` is what a fit shrinks the weights to: "analytic", or "zero". The other arguments, and
+    what is raised, are as in `predict_dense`.
+
+    >>> import korisk as kr
+    >>> import numpy as np
+    >>> images = np.random.default_rng(0).standard_normal((64, 8))
+    >>> made = kr.predict_structured(np.eye(8), images, noise=0.1, tail=np.eye(8))
+    >>> made.parameters, bool(made.errors(16)[0] >= made.floor)
+    (8, True)
     """
     made = examples_of(operator, images, noise, seed=seed)
     layers = tail_of(tail, tuple(made.forward.range), tuple(made.latents.shape[1:]))

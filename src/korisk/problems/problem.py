@@ -21,21 +21,45 @@ Counts = Mapping[str, int]  # samples of each of POOLS
 
 
 class Reconstruction(NamedTuple):
-    """A known reconstruction: inputs are multiplied by `weights`, then pass through `tail`."""
+    """A known reconstruction: inputs are multiplied by `weights`, then pass through `tail`.
+
+    `weights` has the shape of one input; `tail` holds operators in the order in which they act.
+
+    >>> from korisk.problems import CtScanner
+    >>> found = CtScanner(side=8, views=6, bins=12, beam="parallel").reconstruction()
+    >>> found.weights.shape, [operator.name for operator in found.tail]
+    (torch.Size([6, 12]), ['K', 'A^T'])
+    """
 
     weights: Tensor  # of an input's shape, such as (views, bins): W before training
     tail: tuple[LinearOperator, ...]  # in order of application; the last one gives the output
 
 
 class Pairs(NamedTuple):
-    """Inputs, such as sinograms, and the targets that belong to them."""
+    """Inputs, such as sinograms, and the targets that belong to them.
+
+    (samples, *input) and (samples, *target).
+
+    >>> from korisk.problems import HeatProblem
+    >>> inputs, targets = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3).train
+    >>> inputs.shape, targets.shape
+    (torch.Size([4, 8]), torch.Size([4, 8]))
+    """
 
     inputs: Tensor  # (count, *input shape)
     targets: Tensor  # (count, *target shape)
 
 
 class Pools(NamedTuple):
-    """Samples to learn from, to choose by, and to judge with."""
+    """Samples to learn from, to choose by, and to judge with.
+
+    Each is `Pairs`.
+
+    >>> from korisk.problems import HeatProblem
+    >>> pools = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
+    >>> [len(pool.inputs) for pool in pools]
+    [4, 2, 3]
+    """
 
     train: Pairs
     validation: Pairs
@@ -43,14 +67,31 @@ class Pools(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """The layers that an estimated network stands for, where the problem knows them."""
+    """The layers that an estimated network stands for, where the problem knows them.
+
+    Shapes are those of `Reconstruction`.
+
+    >>> from korisk.problems import HeatProblem
+    >>> problem = HeatProblem(points=8)
+    >>> (problem.truth().weights.numpy() * problem.gains).round(6).max().item()
+    1.0
+    """
 
     weights: Tensor  # of an input's shape
     tail: tuple[LinearOperator, ...]  # one for each operator of the reconstruction
 
 
 class Problem(ABC):
-    """Something to learn. A frozen value: equal problems give equal samples."""
+    """Something to learn. A frozen value: equal problems give equal samples.
+
+    Abstract: `CtProblem`, `MriProblem`, `HeatProblem` and `DeepProblem` are problems, and so is a
+    subclass of one's own.
+
+    >>> from korisk.problems import HeatProblem
+    >>> pools = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
+    >>> pools.train.inputs.shape, pools.test.targets.shape
+    (torch.Size([4, 8]), torch.Size([3, 8]))
+    """
 
     @abstractmethod
     def reconstruction(self, device: Device = None) -> Reconstruction:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 
 class ImageSource(ABC):
-    """Images for the pools of a seed; training images of N are the first N for any larger pool."""
+    """Images for the pools of a seed; training images of N are the first N for any larger pool.
+
+    Abstract: `EllipseSource` draws phantoms, `FileSource` reads images of one's own.
+
+    >>> from korisk.problems import EllipseSource
+    >>> pools = EllipseSource().draw(8, seed=1, counts={"train": 3, "test": 2}, device=None)
+    >>> pools["train"].shape, pools["test"].shape
+    (torch.Size([3, 8, 8]), torch.Size([2, 8, 8]))
+    """
 
     @abstractmethod
     def draw(
@@ -35,7 +43,12 @@ class ImageSource(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class EllipseSource(ImageSource):
-    """`fewest` to `most` ellipses in an image: see `random_ellipses`."""
+    """`fewest` to `most` ellipses in an image: see `random_ellipses`.
+
+    >>> from korisk.problems import EllipseSource
+    >>> EllipseSource(most=2).examples(8, seed=0, count=4, device=None).shape
+    torch.Size([4, 8, 8])
+    """
 
     fewest: int = 1
     most: int = 4
@@ -69,6 +82,17 @@ class FileSource(ImageSource):
 
     `fingerprint` is that of the images when the study was made: others are refused. Slices of one
     patient are in one pool alone; the test patients are the same for all seeds.
+
+    `path` is a folder or a file; what the other arguments do is said in docs/reference/images.md.
+    Files that cannot be read raise `KoriskError`, or are left out with `on_error="skip"`.
+
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from korisk.problems import FileSource
+    >>> Path("images").mkdir()
+    >>> np.save("images/scans.npy", np.random.default_rng(0).random((10, 16, 16)))
+    >>> FileSource(path="images").examples(8, seed=0, count=4, device=None).shape
+    torch.Size([4, 8, 8])
     """
 
     path: str

@@ -16,6 +16,19 @@ class Event:
     """Something that happened to a cell, and how far the run was then.
 
     "waiting" is said of the cell that is next, while there is no worker for it.
+
+    `run` calls its `watch` with one. `done` and `failed` count cells of this run, out of `total`;
+    `skipped` were there before.
+
+    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> def work(task, report):
+    ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
+    >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
+    >>> seen = []
+    >>> with Store.create_or_open("events.db", {"name": "mine"}) as store:
+    ...     summary = run(tasks, work, store, workers=0, watch=seen.append)
+    >>> [(event.kind, event.done) for event in seen]
+    [('started', 0), ('done', 1), ('started', 1), ('done', 2)]
     """
 
     kind: Kind

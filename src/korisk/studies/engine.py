@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a run did."""
+    """What a run did.
+
+    Made by `run`.
+
+    >>> from korisk.studies import Summary
+    >>> Summary(done=2, failed=0, skipped=1, failed_before=0, seconds=1.5).done
+    2
+    """
 
     done: int
     failed: int
@@ -62,6 +69,18 @@ def run(
     A cell that takes longer than `timeout` seconds has failed and is not tried again; its worker
     is ended and replaced, so there must be one. With `with_children`, processes that a cell
     has left behind end with their worker; with a `timeout` they always do.
+
+    Tasks that contradict what the store holds raise `KoriskError` before anything runs.
+
+    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> def work(task, report):
+    ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
+    >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
+    >>> with Store.create_or_open("run.db", {"name": "mine"}) as store:
+    ...     first = run(tasks, work, store, workers=0)
+    ...     again = run(tasks, work, store, workers=0)
+    >>> first.done, again.done, again.skipped
+    (2, 0, 2)
     """
     begun = time.monotonic()
     _check_count("workers", workers, 0)

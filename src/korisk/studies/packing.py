@@ -6,6 +6,7 @@ which standard JSON lacks, so that an infinite PSNR comes back as what it was.
 
 import json
 import math
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,11 @@ from korisk.errors import KoriskError, shown
 from korisk.studies.result import Result, Row
 
 MAX_ARRAY_BYTES = 900_000_000  # SQLite takes no value of more than 10^9 bytes
+MAX_UNPACKED_BYTES = 8_000_000_000  # a few stored bytes could be as many zeros as one likes
+_LARGEST_N = 10**15  # as curves take them
+_LONGEST_NAME = 80  # characters of a model or a metric, as curves take them
 _KINDS = "biufc"  # truth values and numbers; objects would have to be pickled
+_PLAIN_TYPE = re.compile(r"[<>|=]?[biufc]\d{1,2}")
 
 
 class ResultError(KoriskError):
@@ -60,16 +65,37 @@ def pack(result: Result) -> Packed:
 
 def unpack_row(model: str, n: int, metrics: str, detail: str) -> Row:
     """A row out of its stored values."""
-    return Row(model=model, n=n, metrics=from_json(metrics), detail=from_json(detail))
+    values = from_json(metrics)
+    check_types("a row", str, model)
+    for name in (model, *values):
+        if len(name) > _LONGEST_NAME or not name.isprintable():
+            raise ValueError(f"a row has the name {shown(name)}")
+    check_types("a row", int, n)
+    if not 0 <= n <= _LARGEST_N:
+        raise ValueError(f"a row has n = {n}")
+    check_types("a row", int | float, *values.values())
+    found = {name: float(value) for name, value in values.items()}
+    return Row(model=model, n=n, metrics=found, detail=from_json(detail))
+
+
+def check_types(what: str, kind: Any, *values: object) -> None:
+    """SQLite keeps what it was given, of whatever type the column says."""
+    for value in values:
+        if not isinstance(value, kind):
+            raise ValueError(f"{what} has the value {shown(value)}")
 
 
 def unpack_array(packed: PackedArray) -> NDArray[np.generic]:
     """An array out of its stored bytes; never more of them than its shape asks for."""
+    if not _PLAIN_TYPE.fullmatch(packed.dtype):  # NumPy's language of types is a large one
+        raise ValueError(f"array {packed.name!r} has the type {shown(packed.dtype)}")
     dtype = np.dtype(packed.dtype)
     shape = tuple(int(length) for length in json.loads(packed.shape))
     if dtype.kind not in _KINDS or min(shape, default=0) < 0:
         raise ValueError(f"array {packed.name!r} has the type {packed.dtype} of {packed.shape}")
     size = math.prod(shape) * dtype.itemsize
+    if size > MAX_UNPACKED_BYTES:
+        raise ValueError(f"array {packed.name!r} claims {size / 1e9:g} GB")
     content = zlib.decompressobj().decompress(packed.content, size + 1)
     if len(content) != size:
         raise ValueError(f"array {packed.name!r} does not fill its shape {packed.shape}")
@@ -109,7 +135,7 @@ def _packed_array(name: str, array: NDArray[np.generic]) -> PackedArray:
     if values.dtype.kind not in _KINDS:
         raise ResultError(f"array {name!r} must hold numbers, got the type {values.dtype}")
     content = zlib.compress(values.tobytes(), level=1)
-    if len(content) > MAX_ARRAY_BYTES:
+    if len(content) > MAX_ARRAY_BYTES or values.nbytes > MAX_UNPACKED_BYTES:
         raise ResultError(
             f"array {name!r} must take at most {MAX_ARRAY_BYTES / 1e6:g} MB compressed, "
             f"got {len(content) / 1e6:g} MB; keep a part of it"

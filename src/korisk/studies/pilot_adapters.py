@@ -90,6 +90,17 @@ def pilot_sklearn(
     is a part of the samples (default 0.25) or a pair (X, y). A group in `groups` stands on one
     side, and groups are taken one after the other. `scoring` names scorers of scikit-learn
     (default: accuracy, or r2 for regression). The rest goes to `run_pilot`.
+
+    `X` (samples, ...) and `y` (samples, ...) are arrays or data frames. More samples than there are
+    to train on, or an estimator that is none, raise `KoriskError`; without scikit-learn it is
+    `MissingExtraError`.
+
+    >>> import korisk as kr
+    >>> from sklearn.datasets import make_regression
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = make_regression(200, 5, noise=10, random_state=0)
+    >>> kr.pilot_sklearn(Ridge(), X, y, sizes=[10, 20, 40], seeds=2, quiet=True).curve
+    Curve('Ridge', r2, N = 10 ... 40 (3 sizes), 2 seeds)
     """
     base = _scikit_learn()
     needed = ("fit", "get_params", "set_params")
@@ -277,6 +288,17 @@ def pilot_torch(
     on as it is, or a part of the samples, such as 0.25, kept out of all training. A group in
     `groups` stands on one side, and groups are taken one after the other. Seeding PyTorch is
     the function's part. The rest goes to `run_pilot`.
+
+    A dataset without a length, or with too few samples, raises `KoriskError`; without PyTorch it is
+    `MissingExtraError`.
+
+    >>> import korisk as kr
+    >>> def fit(train, test, seed):
+    ...     mean = sum(train) / len(train)
+    ...     return sum((x - mean) ** 2 for x in test) / len(test)
+    >>> numbers = [float(i % 7) for i in range(100)]
+    >>> kr.pilot_torch(fit, numbers, test=0.25, sizes=[10, 20, 40], seeds=2, quiet=True).curve
+    Curve('fit', error, N = 10 ... 40 (3 sizes), 2 seeds)
     """
     _torch()
     if not callable(fit):

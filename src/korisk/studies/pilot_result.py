@@ -23,7 +23,20 @@ _SHOWN_FAILURES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Pilot:
-    """The result of `run_pilot`. Errors and targets are in the user's unit."""
+    """The result of `run_pilot`. Errors and targets are in the user's unit.
+
+    `fits` and `failures` are what was measured and what was not, `stopped` why it ended. `print`
+    says all of it in sentences.
+
+    >>> import korisk as kr
+    >>> def fit(n, seed):
+    ...     return {"accuracy": 1 - 1 / n, "loss": 3 / n}
+    >>> pilot = kr.run_pilot(fit, sizes=[16, 32, 64], seeds=1, quiet=True)
+    >>> pilot.metrics, pilot.metric, pilot.sizes
+    (('accuracy', 'loss'), 'accuracy', [16, 32, 64])
+    >>> pilot.curves["loss"].error.tolist()
+    [0.1875, 0.09375, 0.046875]
+    """
 
     model: str
     fits: tuple[PilotFit, ...]  # in order of n and seed
@@ -110,7 +123,15 @@ class Pilot:
         return curve_from(values, self.model, Chosen(metric, unit))
 
     def plan(self, target: float | None = None) -> Plan:
-        """How many samples a target asks for (default: the one that the pilot was run for)."""
+        """How many samples a target asks for (default: the one that the pilot was run for).
+
+        Fewer than three sizes with an error raise `KoriskError`.
+
+        >>> import korisk as kr
+        >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
+        >>> 630 < pilot.plan(target=0.005).samples < 650
+        True
+        """
         asked = self.target if target is None else target
         if asked is None:
             raise KoriskError("plan needs a target, got None; pass the error you want to reach")
@@ -149,7 +170,16 @@ class Pilot:
         return float(self.curve.unit.from_error(forecast(self.curve).middle(n))[0])
 
     def suggest(self, target: float | None = None, *, seeds: int | None = None) -> NextSize:
-        """Where one more size would narrow the answer for a target most; see `next_size`."""
+        """Where one more size would narrow the answer for a target most; see `next_size`.
+
+        `seeds` is how many the new size would get. Without a target, here or in `run_pilot`, or
+        with fewer than three sizes, it raises `KoriskError`.
+
+        >>> import korisk as kr
+        >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
+        >>> pilot.suggest(target=0.005).n > 256
+        True
+        """
         asked = self.target if target is None else target
         if asked is None:
             raise KoriskError("suggest needs a target, got None; pass the error you want to reach")
@@ -177,6 +207,12 @@ class Pilot:
 
         `Curve.read` and `korisk plan` take it with the metric's name and its unit; neither takes
         perfect values.
+
+        >>> import korisk as kr
+        >>> pilot = kr.run_pilot(lambda n, seed: 3 / n, sizes=[16, 32], seeds=1, quiet=True)
+        >>> pilot.to_csv("pilot.csv")
+        >>> kr.Curve.read("pilot.csv").sizes.tolist()
+        [16, 32]
         """
         self._require()
         rows = tuple(

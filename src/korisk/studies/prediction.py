@@ -56,6 +56,18 @@ def predict_study(
     `study` may be the path of its file. `source` is a `FileSource` that stands in for the study's
     images and `noise` a relative level for its noise. `pilots` are measured curves, named after the
     models of the one point that is predicted.
+
+    `images` is from 8 to 10,000; `point` names one of the study's points; `progress` is called with
+    what is being computed and the share that is done. The result is a `PointPrediction` for each
+    point, whose `predictions` are of the models. What the study cannot be predicted for, such as a
+    problem that is not linear, raises `KoriskError`.
+
+    >>> import korisk as kr
+    >>> points = [{"name": "eight sensors"}]
+    >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": points}
+    >>> (found,) = kr.predict_study(kr.studies.Study(study), images=64)
+    >>> found.name, [made.model for made in found.predictions]
+    ('eight sensors', ['KO', 'FC'])
     """
     count = _checks.count(
         "images",
@@ -186,7 +198,7 @@ class _Question:
             predictions=tuple(made),
             images=_images_words(len(examples), spec),
             entries=math.prod(reconstruction.tail[-1].range),
-            notes=tuple(_notes(self.spec, len(examples), self.count)),
+            notes=(*_mixture(problem, spec), *_notes(self.spec, len(examples), self.count)),
             account=meter.read(),
         )
 
@@ -269,6 +281,17 @@ def _images_words(count: int, spec: Mapping[str, Any]) -> str:
     if problem["kind"] == "heat":
         return f"{count:,} random fields"
     return f"{count:,} {'images' if problem['population'] == 'images' else 'phantoms'}"
+
+
+def _mixture(problem: Any, spec: Mapping[str, Any]) -> Iterable[str]:
+    """That images of several sizes were brought to one."""
+    from korisk.problems.sources import FileSource
+
+    source = getattr(problem, "source", None)
+    if not isinstance(source, FileSource):
+        return []
+    said = source.read(spec["problem"]["side"]).mixture()
+    return [] if said is None else [said]
 
 
 def _notes(spec: Mapping[str, Any], found: int, asked: int) -> Iterable[str]:

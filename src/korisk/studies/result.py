@@ -22,6 +22,12 @@ class Task:
 
     `spec` holds everything that its numbers depend on, the seed apart, as plain JSON values; and
     under FOUND_AT where something lies whose contents it names elsewhere.
+
+    >>> from korisk.studies import Task
+    >>> task = Task(point="128 pixels", seed=1, spec={"side": 128, "views": 60})
+    >>> other = Task(point="128 pixels", seed=2, spec={"views": 60, "side": 128})
+    >>> task.key, task.spec_hash == other.spec_hash
+    ('128 pixels, seed 1', True)
     """
 
     point: str
@@ -43,7 +49,12 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one model reached with n training samples; n = 0 is before any training."""
+    """What one model reached with n training samples; n = 0 is before any training.
+
+    >>> from korisk.studies import Row
+    >>> Row(model="KO", n=64, metrics={"mse": 0.1})
+    Row(model='KO', n=64, metrics={'mse': 0.1}, detail={})
+    """
 
     model: str
     n: int
@@ -53,7 +64,13 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a cell gives: rows of figures, and arrays to draw from later."""
+    """What a cell gives: rows of figures, and arrays to draw from later.
+
+    >>> from korisk.studies import Result, Row
+    >>> made = Result(rows=(Row(model="KO", n=64, metrics={"mse": 0.1}),))
+    >>> len(made.rows), made.arrays
+    (1, {})
+    """
 
     rows: tuple[Row, ...]
     arrays: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)

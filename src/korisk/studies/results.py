@@ -141,6 +141,15 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
     """The curves of each point in the metric that its study names, one for each model.
 
     Of a pilot it is the metric that was chosen, in its unit. What no curve can hold is left out.
+
+    Keys are points; `rows` come from `Store.rows`.
+
+    >>> from korisk.studies import FlatRow, Row, Task, curves
+    >>> task = Task(point="a", seed=1, spec={"metric": "mse"})
+    >>> rows = [FlatRow(task=task, row=Row(model="KO", n=n, metrics={"mse": 1 / n}))
+    ...         for n in (8, 16)]
+    >>> curves(rows)
+    {'a': [Curve('KO', mse, N = 8 ... 16 (2 sizes), 1 seed)]}
     """
     found = {}
     for point, own in by_point(rows).items():

@@ -35,6 +35,7 @@ from korisk.studies.lock import WriteLock
 from korisk.studies.packing import (
     Packed,
     PackedArray,
+    check_types,
     from_json,
     pack,
     to_json,
@@ -58,7 +59,21 @@ from korisk.studies.store_file import store_to_write as store_to_write
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A finished cell: what was asked, what came out, what it cost."""
+    """A finished cell: what was asked, what came out, what it cost.
+
+    `detail` is plain JSON about the cell as a whole, `account` its seconds, memory and machine;
+    `Store.results` gives them.
+
+    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> def work(task, report):
+    ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
+    >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
+    >>> with Store.create_or_open("cells.db", {"name": "mine"}) as store:
+    ...     summary = run(tasks, work, store, workers=0)
+    ...     cells = list(store.results())
+    >>> cells[1].task.seed, dict(cells[1].rows[0].metrics), cells[1].account.attempts
+    (2, {'mse': 0.05}, 1)
+    """
 
     task: Task
     rows: tuple[Row, ...]
@@ -68,7 +83,18 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A failed cell: what was asked, what went wrong, what it cost."""
+    """A failed cell: what was asked, what went wrong, what it cost.
+
+    `Store.failures` gives them.
+
+    >>> from korisk.studies import Store, Task, run
+    >>> def work(task, report):
+    ...     raise ValueError("no images")
+    >>> with Store.create_or_open("failures.db", {"name": "mine"}) as store:
+    ...     summary = run([Task(point="a", seed=1, spec={})], work, store, workers=0)
+    ...     [failure.reason for failure in store.failures()]
+    ['ValueError: no images']
+    """
 
     task: Task
     error: str
@@ -83,14 +109,37 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class FlatRow:
-    """One row of figures together with the cell that it comes from."""
+    """One row of figures together with the cell that it comes from.
+
+    `Store.rows` gives them.
+
+    >>> from korisk.studies import FlatRow, Row, Task
+    >>> each = FlatRow(task=Task(point="a", seed=1, spec={}),
+    ...                row=Row(model="KO", n=8, metrics={"mse": 0.1}))
+    >>> each.task.point, each.row.model
+    ('a', 'KO')
+    """
 
     task: Task
     row: Row
 
 
 class Store:
-    """Cells of one study in one file. Made by `create_or_open` for writing, `read` for reports."""
+    """Cells of one study in one file. Made by `create_or_open` for writing, `read` for reports.
+
+    A `with` block closes it. A file that is no store, or one that another process is writing,
+    raises `KoriskError`; docs/reference/store.md tells what it holds.
+
+    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> def work(task, report):
+    ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
+    >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
+    >>> with Store.create_or_open("study.db", {"name": "mine"}) as store:
+    ...     summary = run(tasks, work, store, workers=0)
+    >>> with Store.read("study.db") as store:
+    ...     [cell.task.key for cell in store.results()], len(list(store.rows()))
+    (['a, seed 1', 'a, seed 2'], 2)
+    """
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, lock: WriteLock | None = None
@@ -394,6 +443,10 @@ def _cell(
     number: int, point: str, seed: int, spec: str, *rest: Any
 ) -> tuple[int, Task, Account, dict[str, Any], str | None]:
     *costs, machine, versions, detail, error = rest
+    check_types("a cell", str, point, costs[0])
+    check_types("a cell", int, seed, number)
+    check_types("a cell", str | None, error)
+    check_types("a cell", int | float | None, *costs[1:])
     names = "started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts"
     account = Account(
         **dict(zip(names, costs, strict=True)),

@@ -69,7 +69,14 @@ COMMIT;
 
 
 def store_path(path: str | PathLike[str]) -> Path:
-    """The store that a path means: the file itself, or the one in a folder by its usual name."""
+    """The store that a path means: the file itself, or the one in a folder by its usual name.
+
+    A folder without one raises `KoriskError`.
+
+    >>> from korisk.studies import store_path
+    >>> str(store_path("results.db"))
+    'results.db'
+    """
     given = Path(path)
     if given.is_dir() and not (given / STORE_NAME).exists():
         raise KoriskError(f"{path}: holds no {STORE_NAME}; name the folder of a study, or its file")
@@ -113,7 +120,10 @@ def check_header(path: Path) -> None:
                     f"to {FORMAT}; install a newer korisk"
                 )
             return
-    raise KoriskError(f"{path}: is no store of a korisk study; choose another file")
+    raise KoriskError(
+        f"{path}: is no store of a korisk study; name the folder or the {STORE_NAME} that korisk "
+        "run wrote"
+    )
 
 
 def create(path: Path, study: str) -> None:
@@ -167,11 +177,22 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     with in_words(path):
         connection = _connection(path, mode)
         try:
+            _refuse_what_computes(connection)
             connection.execute("SELECT count(*) FROM meta").fetchall()
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _refuse_what_computes(connection: sqlite3.Connection) -> None:
+    """A store has tables alone: views, triggers and the like could run without end."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    for kind, name, sql in found:
+        words = str(sql).upper()
+        if kind not in ("table", "index") or "VIRTUAL" in words or "GENERATED" in words:
+            raise sqlite3.DatabaseError(f"{kind} {name} is none of a store")
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
@@ -210,6 +231,8 @@ def in_words(path: Path) -> Iterator[None]:
         raise
     except sqlite3.Error as error:
         raise KoriskError(f"{path}: {_problem(error)}") from None
+    except UnicodeDecodeError:
+        raise KoriskError(f"{path}: is damaged: a text in it is none; {_DAMAGED}") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise KoriskError(f"{path}: cannot be written: {reason}; choose another --out") from None
@@ -223,7 +246,9 @@ def reading(path: Path) -> Iterator[None]:
             yield
     except KoriskError:
         raise
-    except (ValueError, LookupError, TypeError, zlib.error) as error:
+    except RecursionError:
+        raise KoriskError(f"{path}: is damaged: a value is nested too deeply; {_DAMAGED}") from None
+    except (ValueError, LookupError, TypeError, OverflowError, zlib.error) as error:
         raise KoriskError(f"{path}: is damaged: {shown(str(error))}; {_DAMAGED}") from None
 
 

@@ -45,7 +45,18 @@ KINDS = tuple(_KINDS)
 
 
 class Study:
-    """A study that was checked: its name, what it says, and the cells it consists of."""
+    """A study that was checked: its name, what it says, and the cells it consists of.
+
+    `content` has the keys of a study's file, docs/reference/study.md; `tasks` are its cells.
+    `source` is what messages call it. What it does not say rightly raises `KoriskError`.
+
+    >>> from korisk.studies import Study
+    >>> problem = {"kind": "heat", "points": 8}
+    >>> study = Study({"name": "heat", "problem": problem, "points": [{"name": "a"}],
+    ...                "sizes": [4, 16], "seeds": [1, 2]})
+    >>> study.name, [task.key for task in study.tasks]
+    ('heat', ['a, seed 1', 'a, seed 2'])
+    """
 
     def __init__(
         self,
@@ -91,7 +102,7 @@ def asked_for(study: Mapping[str, Any]) -> list[Task] | None:
     parts = study.get("studies", [study])
     try:
         return [task for part in parts for task in Study(part, ran=True).tasks]
-    except (KoriskError, TypeError):
+    except (KoriskError, TypeError, AttributeError):
         return None  # made by a program of someone's own
 
 

@@ -1,0 +1,243 @@
+"""Every reader of users' files: sound examples of what it reads, and how they are made wrong."""
+
+import json
+import random
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+import fuzz_images as examples
+import fuzz_mutations as mutations
+from fuzz_mutations import Mutation
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError, KoriskWarning
+from korisk.theory import Network
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+_STUDY = {
+    "name": "tiny",
+    "points": [{"name": "a", "side": 8, "views": 8, "bins": 12, "noise": {"gaussian": 0.1}}],
+    "models": {"KO": {"refine": 0}, "FC": {"grid": [1e-3, 1.0]}},
+    "pools": {"validation": 4, "test": 4},
+    "sizes": [2, 4, 8],
+    "seeds": [1],
+}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader, the name that its files have, sound files, and how they are changed."""
+
+    name: str
+    file: str
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[Path], object]
+    ways: tuple[Mutation, ...]
+
+    def make(self, rng: random.Random) -> bytes:
+        """A file: one of the sound ones, most often changed."""
+        content = rng.choice(self.seeds())
+        if rng.random() < 0.02:
+            return content
+        made = rng.choice(self.ways)(rng, content)
+        return mutations.bytes_changed(rng, made) if rng.random() < 0.1 else made
+
+
+def refusal(reader: Reader, path: Path) -> str | None:
+    """None where the file was read; what was said where it was refused in words.
+
+    Whatever else a reader raises is its fault, and is raised here: also a refusal that has several
+    lines or does not say which file is meant.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", KoriskWarning)
+            reader.read(path)
+    except KoriskError as error:
+        said = str(error)
+        if "\n" in said or path.name not in said:
+            raise AssertionError(
+                f"a refusal must be one line that names the file: {said}"
+            ) from error
+        return said
+    return None
+
+
+# --- Texts ---------------------------------------------------------------------------------------
+
+
+def _examples(pattern: str) -> Callable[[], list[bytes]]:
+    @cache
+    def found() -> list[bytes]:
+        return [path.read_bytes() for path in sorted(EXAMPLES.glob(pattern))]
+
+    return found
+
+
+@cache
+def _pilots() -> list[bytes]:
+    wide = b"n;seed 1;seed 2\n4;0.5;0.6\n8;0.3;\n16;0.2;0.21\n"
+    return [*_examples("pilot_*.csv")(), wide]
+
+
+@cache
+def _pilots_as_json() -> list[bytes]:
+    curves = Curve.read_all(EXAMPLES / "pilot_h8.csv")
+    records = [record for curve in curves for record in curve.records()]
+    return [json.dumps(records).encode(), json.dumps({"rows": records[:10]}).encode()]
+
+
+@cache
+def _studies() -> list[bytes]:
+    import yaml
+
+    mri = {"kind": "mri", "noise": {"gaussian": 0.1}}
+    heat = {"kind": "heat", "points": 16}
+    others = [
+        {"name": "m", "problem": mri, "points": [{"side": 8, "lines": 4}], "sizes": [2, 4]},
+        {"name": "h", "problem": heat, "points": [{"assumed": 0.02}], "sizes": [2, 4]},
+        {**_STUDY, "problem": {"images": {"path": "images", "patients": "image"}}},
+    ]
+    return [yaml.safe_dump(each).encode() for each in (_STUDY, *others)]
+
+
+def _read_study(path: Path) -> None:
+    from korisk.studies.study import Study
+
+    folder = path.parent / "images"
+    if not folder.exists():
+        folder.mkdir()
+        np.save(folder / "a.npy", np.random.default_rng(0).random((24, 8, 8)))
+    Study.read(path)
+
+
+def _read_network(path: Path) -> None:
+    Network.read(path).amplification()
+
+
+def _read_profile(path: Path) -> None:
+    from korisk.studies.job_profile import JobProfile
+
+    profile = JobProfile.read(path)
+    assert profile.memory_bytes > 0
+    assert profile.walltime_seconds > 0
+
+
+@cache
+def _rates() -> list[bytes]:
+    folder = resources.files("korisk.costs") / "machines"
+    return [each.read_bytes() for each in folder.iterdir() if each.name.endswith(".json")]
+
+
+def _read_rates(path: Path) -> None:
+    from korisk.costs.counts import Operations
+    from korisk.costs.rates import read_rates
+
+    rates = read_rates(path)
+    work = [Operations(kind=kind, work=1e9, calls=3) for kind in rates.seconds]
+    assert rates.time(work) > 0
+    rates.beyond(work)
+
+
+@cache
+def _predictions() -> list[bytes]:
+    from korisk.studies.prediction import predict_study
+    from korisk.studies.prediction_file import prediction_content
+    from korisk.studies.study import Study
+
+    (made,) = predict_study(Study(_STUDY), images=16)
+    return [json.dumps(prediction_content("tiny", [made.to_dict([1e-3], [64.0])])).encode()]
+
+
+def _read_prediction(path: Path) -> None:
+    from korisk.studies.prediction_file import read_prediction
+
+    read_prediction(path)
+
+
+# --- Stores --------------------------------------------------------------------------------------
+
+
+@cache
+def _stores() -> list[bytes]:
+    from korisk.studies.cells import run_cell
+    from korisk.studies.engine import run
+    from korisk.studies.store import Store
+    from korisk.studies.study import Study
+
+    study = Study({**_STUDY, "theorem": True})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "study.db")
+        with Store.create_or_open(path, study.content, tasks=study.tasks) as store:
+            run(study.tasks, run_cell, store, workers=0)
+        return [path.read_bytes()]
+
+
+def _read_store(path: Path) -> None:
+    """All that `korisk report`, `check` and `export` read."""
+    from korisk.report.contents import read_contents
+    from korisk.studies.export import csv_text, json_text, results_table
+    from korisk.studies.store import Store
+    from korisk.studies.theorem import read_theorem
+
+    contents = read_contents(path)
+    assert contents.complete in (True, False)
+    with Store.read(path) as store:
+        table = results_table(store)
+    csv_text(table)
+    json_text(table)
+    read_theorem(path)
+
+
+# --- Images ---------------------------------------------------------------------------------------
+
+
+def _read_images(path: Path) -> None:
+    from korisk.problems.images import read_images, relative
+
+    images = read_images(path, side=8)
+    assert relative(images).shape == (len(images), 8, 8)
+    assert images.fingerprint
+    assert images.summary()
+
+
+# --- All -----------------------------------------------------------------------------------------
+
+
+_TEXT = (mutations.text_changed, mutations.text_changed, mutations.bytes_changed)
+_BINARY = (mutations.bytes_changed, mutations.near_start)
+_YAML = (mutations.yaml_changed, mutations.yaml_changed, *_TEXT)
+_JSON = (mutations.json_changed, mutations.json_changed, *_TEXT)
+
+READERS = {
+    reader.name: reader
+    for reader in (
+        Reader("csv", "pilot.csv", _pilots, Curve.read_all, _TEXT),
+        Reader("json", "pilot.json", _pilots_as_json, Curve.read_all, _JSON),
+        Reader("network", "net.yaml", _examples("ct_h*_ko.yaml"), _read_network, _YAML),
+        Reader("study", "study.yaml", _studies, _read_study, _YAML),
+        Reader("profile", "profile.yaml", _examples("slurm_profile.yaml"), _read_profile, _YAML),
+        Reader("rates", "rates.json", _rates, _read_rates, _JSON),
+        Reader("prediction", "prediction.json", _predictions, _read_prediction, _JSON),
+        Reader(
+            "store",
+            "study.db",
+            _stores,
+            _read_store,
+            (mutations.store_changed, mutations.store_changed, *_BINARY),
+        ),
+        Reader("npy", "image.npy", examples.npy, _read_images, _BINARY),
+        Reader("npz", "image.npz", examples.npz, _read_images, _BINARY),
+        Reader("png", "image.png", examples.png, _read_images, _BINARY),
+        Reader("tiff", "image.tif", examples.tiff, _read_images, _BINARY),
+        Reader("dicom", "image.dcm", examples.dicom, _read_images, _BINARY),
+        Reader("hdf5", "image.h5", examples.hdf5, _read_images, _BINARY),
+    )
+}

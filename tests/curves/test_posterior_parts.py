@@ -1,0 +1,133 @@
+"""The parts of the grid posterior, each by its own law."""
+
+from dataclasses import fields
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from pilots import power_pilot
+
+import korisk as kr
+from korisk.curves.compare import _spread, first_above
+from korisk.curves.misfit import BELIEF, KNOWN_BELIEF, Belief
+from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, _heavy, posterior, thinned
+
+
+@pytest.fixture(scope="module")
+def made() -> Posterior:
+    return posterior(power_pilot())
+
+
+def test_the_prior_is_a_law() -> None:
+    assert sum(PRIOR.shift_weights) == pytest.approx(1)
+    assert sum(PRIOR.drift_weights) == pytest.approx(1)
+    assert min(PRIOR.shift_weights + PRIOR.drift_weights) > 0
+    for chance in (PRIOR.no_floor, PRIOR.surprise):
+        assert 0 < chance < 1
+    for scale in (PRIOR.shifts[1:], PRIOR.drifts, PRIOR.noises):  # from small to large
+        assert all(0 < small < large for small, large in pairwise(scale))
+    assert PRIOR.shifts[0] == 0
+    assert PRIOR.drifts[-1] < 0.5
+    assert PRIOR.noises[0] == PRIOR.least_noise
+    assert PRIOR.noises[-1] < 0.5
+    assert PRIOR.surprise_stretch > 1
+
+
+@pytest.mark.parametrize("belief", [BELIEF, KNOWN_BELIEF], ids=["plain", "known"])
+def test_beliefs_are_laws(belief: Belief) -> None:
+    content = {field.name: getattr(belief, field.name) for field in fields(belief)}
+    for name, weights in content.items():
+        if name.endswith("_weights"):
+            assert sum(weights) == pytest.approx(1)
+            assert min(weights) > 0
+        else:
+            assert all(0 < a < b for a, b in pairwise(weights))
+    assert max(belief.shapes + belief.offsets) < 1
+    assert max(KNOWN_BELIEF.shapes) < max(BELIEF.shapes)
+
+
+def test_weights_are_a_law(made: Posterior) -> None:
+    assert made.weight.sum() == pytest.approx(1)
+    assert (np.diff(made.weight) <= 0).all()
+    assert ((made.floor >= 0) & (made.floor <= 1)).all()
+
+
+@pytest.mark.parametrize("p", [0.02, 0.3, 0.5, 0.9])
+def test_the_density_is_the_slope_of_the_probability(made: Posterior, p: float) -> None:
+    n = np.array([40.0, 512.0, 700.0, 9000.0])
+    at, moments, step = np.log(made.quantile(n, p)), made._moments(n), 1e-6
+    slope = (made._under(at + step, moments) - made._under(at - step, moments)) / (2 * step)
+    assert made._density(at, moments) == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("p", [1e-4, 0.05, 0.5, 0.95, 0.9999])
+def test_a_quantile_is_undercut_with_its_probability(made: Posterior, p: float) -> None:
+    n = np.array([40.0, 512.0, 4000.0, 1e6])
+    errors = made.quantile(n, p)
+    assert made.cumulative(n, errors[None, :])[0] == pytest.approx(p, rel=1e-4)
+    law = made.law(n)
+    assert law.under(np.log(errors)) == pytest.approx(p, rel=1e-4)
+    assert law.under(law.low) == pytest.approx(0, abs=1e-12)
+    assert law.under(law.high) == pytest.approx(1, abs=1e-12)
+
+
+def test_quantiles_of_the_floor_run_over_all_of_it(made: Posterior) -> None:
+    floors, weight = made.floors
+    assert made.floor_quantile(0.0) == floors[0]
+    assert made.floor_quantile(1.0) == floors[-1]
+    middle = made.floor_quantile(0.5)
+    assert weight[floors < middle].sum() < 0.5 <= weight[floors <= middle].sum()
+
+
+def test_neighbours_are_averaged_by_their_precision_and_the_last_is_left_alone() -> None:
+    """Three sizes in one group: means weigh one over the variance, and precisions add up."""
+    doublings = np.array([MOST_SIZES - 1.0, 0.9, 0.5, 0.3, 0.0])
+    logs = np.array([4.0, 3.0, 2.0, 1.0, 0.0])
+    variance = np.array([1.0, 1.0, 0.5, 0.25, 2.0])
+    found = thinned(doublings, logs, variance)
+    assert found[0] == pytest.approx([MOST_SIZES - 1.0, (0.9 + 2 * 0.5 + 4 * 0.3) / 7, 0.0])
+    assert found[1] == pytest.approx([4.0, (3 + 2 * 2 + 4 * 1) / 7, 0.0])
+    assert found[2] == pytest.approx([1.0, 1 / 7, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("mass", "ends"),
+    [
+        ([0, 0, 1, 1, 0, 0], (1, 5)),  # one cell to spare on either side
+        ([1, 0, 0, 0, 0, 0], (0, 2)),
+        ([0, 0, 0, 0, 0, 1], (4, 6)),
+        ([0, 0, 1, 0.0019, 0, 0], (1, 4)),  # too light to count
+        ([0, 0, 1, 0.0021, 0, 0], (1, 5)),
+    ],
+)
+def test_the_grid_closes_in_on_what_is_heavy(mass: list[float], ends: tuple[int, int]) -> None:
+    first, last = _heavy(np.array(mass, float))
+    assert (int(first), int(last)) == ends
+
+
+@pytest.mark.parametrize(
+    ("rising", "level", "where"),
+    [
+        ([0.0, 0.5, 1.0], 0.5, 16.0),
+        ([0.0, 0.5, 1.0], 0.75, 32.0),  # half way between 16 and 64 in the logarithm
+        ([0.6, 0.5, 1.0], 0.5, 4.0),
+        ([0.0, 0.1, 0.2], 0.5, np.inf),
+        ([0.0, 0.9, 0.0], 0.45, 8.0),
+    ],
+)
+def test_where_odds_pass_a_level(rising: list[float], level: float, where: float) -> None:
+    n = np.array([4.0, 16.0, 64.0])
+    assert first_above(n, np.array(rising), level) == pytest.approx(where)
+
+
+def test_the_spread_of_n_has_the_shares_that_it_says() -> None:
+    plan = kr.plan(power_pilot(floor=0.0), 0.012)
+    spread = _spread(plan)
+    assert spread is not None
+    assert len(spread) == 100
+    assert (np.diff(spread) > 0).all()
+    assert plan.if_met is not None
+    probability = plan.forecast.posterior.probability(spread, plan.goal)
+    total = plan.forecast.posterior.probability(np.array([2.0 * plan.if_met[1]]), plan.goal)[0]
+    assert probability / total == pytest.approx(np.arange(0.005, 1, 0.01), abs=0.005)
+    assert spread[4] == pytest.approx(plan.if_met[0], rel=0.1)

@@ -1,0 +1,339 @@
+"""Small files that claim to be large, or that lead elsewhere: refused before they can do harm."""
+
+import json
+import sqlite3
+import struct
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import korisk as kr
+from korisk import files
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError
+from korisk.problems.images import read_images
+from korisk.studies.account import Account
+from korisk.studies.result import Result, Row, Task
+from korisk.studies.store import Store
+from korisk.theory import Network
+
+MEMORY = 2**26
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < MEMORY
+    finally:
+        tracemalloc.stop()
+
+
+def refused(path: Path, **settings: Any) -> str:
+    with pytest.raises(KoriskError) as caught:
+        read_images(path, **settings)
+    said = str(caught.value)
+    assert path.name in said
+    assert "\n" not in said
+    return said
+
+
+def npy_header(shape: tuple[int, ...], kind: str = "<f8") -> bytes:
+    text = repr({"descr": kind, "fortran_order": False, "shape": shape}).encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+def sparse(path: Path, start: bytes, size: int) -> Path:
+    with path.open("wb") as file:
+        file.write(start)
+        file.truncate(size)
+    return path
+
+
+# --- Images that are larger than they look -------------------------------------------------------
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_npy_of_more_pixels_than_memory(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "a.npy", npy_header((10**6, 10**6)), 128 + 8 * 10**12)
+    assert "would take" in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_npy_with_less_than_it_claims(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(npy_header((10**6, 10**6)) + b"x" * 100)
+    said = refused(path)
+    assert "save it again with numpy.save" in said
+    assert "pickle" not in said
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("content", [b"\x80\x04cos\nsystem\n", b"junk" * 100, b"\x93NUMPY\x09\x00"])
+def test_npy_of_anything_else(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.npy"
+    path.write_bytes(content)
+    assert "pickle" not in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_arrays_of_objects_are_not_unpickled(tmp_path: Path, name: str) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "sprung",)
+
+    array = np.empty((4, 4), dtype=object)
+    array[:] = Trap()
+    if name == "a.npy":
+        np.save(tmp_path / name, array, allow_pickle=True)
+    else:
+        np.savez(tmp_path / name, array)
+    refused(tmp_path / name)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_npz_whose_header_unpacks_to_gigabytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    start = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", start + b" " * 2**27)
+    tracemalloc.reset_peak()
+    refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_png_of_more_pixels_than_pillow_takes(tmp_path: Path, monkeypatch: Any) -> None:
+    from PIL import Image
+
+    path = tmp_path / "a.png"
+    Image.fromarray(np.arange(400, dtype=np.uint8).reshape(20, 20)).save(path)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    assert "cut it into smaller ones, or save it as .npy" in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_png_that_claims_to_be_vast(tmp_path: Path) -> None:
+    header = struct.pack(">IIBBBBB", 10**6, 10**6, 8, 0, 0, 0, 0)
+    chunk = (
+        struct.pack(">I", 13) + b"IHDR" + header + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+    )
+    path = tmp_path / "a.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk)
+    assert "would take" in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_tiff_that_claims_to_be_vast(tmp_path: Path) -> None:
+    tags = [(256, 4, 10**6), (257, 4, 10**6), (258, 3, 8), (259, 3, 1), (262, 3, 1)]
+    tags += [(273, 4, 200), (277, 3, 1), (278, 4, 10**6), (279, 4, 100)]
+    body = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in tags)
+    path = tmp_path / "a.tif"
+    path.write_bytes(b"II*\0" + struct.pack("<IH", 8, len(tags)) + body + bytes(4))
+    assert "would take" in refused(path)
+
+
+def test_tiff_whose_pages_go_round_in_a_circle(tmp_path: Path) -> None:
+    import tifffile
+
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.arange(200, dtype=np.uint8).reshape(2, 10, 10), metadata=None)
+    content = bytearray(path.read_bytes())
+    (first,) = struct.unpack_from("<I", content, 4)
+    (count,) = struct.unpack_from("<H", content, first)
+    (second,) = struct.unpack_from("<I", content, first + 2 + 12 * count)
+    (count,) = struct.unpack_from("<H", content, second)
+    struct.pack_into("<I", content, second + 2 + 12 * count, first)
+    path.write_bytes(content)
+    assert "lead back to each other" in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_hdf5_that_claims_to_be_vast(tmp_path: Path) -> None:
+    h5py: Any = pytest.importorskip("h5py")
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", shape=(10**6, 10**6), chunks=(100, 100), dtype="f4")
+    assert "would take" in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_a_file_of_countless_empty_images_is_left_early(tmp_path: Path) -> None:
+    h5py: Any = pytest.importorskip("h5py")
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", shape=(10**9, 8, 8), chunks=(100, 8, 8), dtype="f4")
+    assert "holds more than 1,000 images of which none can be used" in refused(
+        path, on_error="skip"
+    )
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_deflated_dicom_is_not_unpacked(tmp_path: Path) -> None:
+    pydicom: Any = pytest.importorskip("pydicom")
+    meta = pydicom.dataset.FileMetaDataset()
+    meta.MediaStorageSOPClassUID = pydicom.uid.CTImageStorage
+    meta.MediaStorageSOPInstanceUID = "1.2.3"
+    meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
+    scan = pydicom.Dataset()
+    scan.file_meta = meta
+    scan.Rows = scan.Columns = 4096
+    scan.BitsAllocated, scan.PixelRepresentation = 16, 0
+    scan.PixelData = bytes(2**27)
+    path = tmp_path / "a.dcm"
+    pydicom.dcmwrite(path, scan, enforce_file_format=True)
+    del scan
+    tracemalloc.reset_peak()
+    assert path.stat().st_size < 10**6
+    assert "decompress the files" in refused(path)
+
+
+# --- Images that lie elsewhere -------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_hdf5_leads_to_no_other_file(tmp_path: Path) -> None:
+    h5py: Any = pytest.importorskip("h5py")
+    secret = np.random.default_rng(0).random((8, 8))
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["x"] = secret
+    (tmp_path / "raw").write_bytes(secret.tobytes())
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["linked"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/x")
+        place = [(str(tmp_path / "raw"), 0, secret.nbytes)]
+        file.create_dataset("outside", shape=(8, 8), dtype="f8", external=place)
+        layout = h5py.VirtualLayout(shape=(8, 8), dtype="f8")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "x", shape=(8, 8))
+        file.create_virtual_dataset("virtual", layout)
+    for member in ("linked", "outside", "virtual"):
+        with pytest.raises(KoriskError, match="in other files; copy them into one"):
+            read_images(f"{path}:{member}")
+
+
+# --- Texts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [x, x]\nb: &b [*a, *a]\nlayers: [*b, *b]\n",
+        "layers: &a [*a]\n",
+        "layers: " + "1:" * 90_000 + "1\n",
+        "layers: 0x" + "f" * 150_000 + "\n",
+        "[" * 190_000,
+        "- " * 90_000,
+        "{a: " * 40_000,
+    ],
+)
+def test_yaml_that_grows_without_limit(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "net.yaml"
+    path.write_text(text)
+    with pytest.raises(KoriskError, match=r"net\.yaml"):
+        Network.read(path)
+
+
+def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path, monkeypatch: Any) -> None:
+    import os
+
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    monkeypatch.setattr(files, "PATIENCE", 0.05)
+    for read in (Network.read, Curve.read_all):
+        with pytest.raises(KoriskError, match="it is a pipe, and nothing came"):
+            read(path)
+
+
+def test_a_pipe_with_a_writer_is_read(tmp_path: Path) -> None:
+    import os
+    import threading
+
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    text = "layers:\n- {known: K, lipschitz: 2}\n"
+    writer = threading.Thread(target=path.write_text, args=(text,))
+    writer.start()
+    assert kr.Network.read(path).names == ("K",)
+    writer.join()
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/full"])
+def test_devices_without_end_are_left(name: str) -> None:
+    with pytest.raises(KoriskError, match="is larger than"):
+        Network.read(name)
+
+
+# --- Stores --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "study.db"
+    task = Task(point="p", seed=1, spec={"metric": "mse"})
+    with Store.create_or_open(path, {"name": "s"}) as store:
+        rows = (Row(model="KO", n=4, metrics={"mse": 0.1}),)
+        result = Result(rows=rows, arrays={"x": np.zeros(10)})
+        store.record(task, result, Account(started="2026-01-01T00:00:00+00:00", seconds=1.0))
+    return path
+
+
+def changed(path: Path, script: str, *values: object) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    connection.execute(script, values)
+    connection.commit()
+    connection.close()
+
+
+def read_all(path: Path) -> None:
+    with Store.read(path) as store:
+        for cell in store.results():
+            store.arrays(cell.task.key)
+        store.failures()
+        assert store.study
+
+
+def test_the_store_is_sound_before(study: Path) -> None:
+    read_all(study)
+
+
+ENDLESS = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x FROM t) SELECT x FROM t"
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize(
+    ("script", "value"),
+    [
+        (f"CREATE VIEW v AS {ENDLESS}", None),
+        ("CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM cells; END", None),
+        ("UPDATE arrays SET shape = ?", json.dumps([10**12])),
+        ("UPDATE arrays SET dtype = ?", "|O"),
+        ("UPDATE arrays SET dtype = ?", "f8,(2,)i4"),
+        ("UPDATE arrays SET content = ?", zlib.compress(bytes(2**20))),
+        ("UPDATE cells SET spec = ?", "[" * 100_000),
+        ("UPDATE cells SET detail = ?", '{"a": ' * 50_000),
+        ("UPDATE cells SET seed = ?", b"\0"),
+        ("UPDATE cells SET point = ?", b"\0"),
+        ("UPDATE rows SET metrics = ?", '{"mse": "x"}'),
+        ("UPDATE rows SET model = ?", "x" * 1000),
+        ("UPDATE rows SET model = ?", "\x1b[31m"),
+        ("UPDATE rows SET n = ?", "many"),
+        ("UPDATE meta SET value = ? WHERE name = 'study'", "[]"),
+    ],
+)
+def test_hostile_stores_are_refused(study: Path, script: str, value: object) -> None:
+    changed(study, script, *([] if value is None else [value]))
+    with pytest.raises(KoriskError, match="damaged") as caught:
+        read_all(study)
+    assert str(caught.value).startswith(str(study))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600

@@ -1,0 +1,127 @@
+"""A file given to the wrong command: the message says what it is, and which command takes it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import korisk
+
+from korisk.studies.store import Store
+
+FILES = {
+    "net.yaml": "layers:\n- {known: K, lipschitz: 1}\n",
+    "study.yaml": "name: s\npoints: [{side: 8, views: 8, bins: 12}]\nsizes: [2, 4]\n",
+    "jobs.yaml": "{jobs: 1, cores: 1, memory: 1 GB, walltime: '01:00:00'}\n",
+    "pilot.csv": "# ours\n\nn,error,seed\n4,0.1,1\n8,0.05,1\n16,0.03,1\n",
+    "pilot.json": '[{"n": 4, "error": 0.1}]',
+}
+NETWORK, STUDY = "which korisk bound takes", "which korisk run, predict, cost and train take"
+JOBS, TABLE = "which --slurm takes", "korisk plan and korisk compare take"
+STORE = "korisk report, check and export take the stores"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    Store.create_or_open("study.db", {"name": "s"}).close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("bound", "study.yaml"), STUDY),
+        (("bound", "jobs.yaml"), JOBS),
+        (("bound", "pilot.csv"), TABLE),
+        (("bound", "pilot.json"), TABLE),
+        (("bound", "study.db"), STORE),
+        (("run", "net.yaml"), NETWORK),
+        (("run", "jobs.yaml"), JOBS),
+        (("run", "pilot.csv"), TABLE),
+        (("run", "study.db"), STORE),
+        (("predict", "net.yaml"), NETWORK),
+        (("predict", "pilot.csv"), TABLE),
+        (("cost", "net.yaml"), NETWORK),
+        (("run", "study.yaml", "--slurm", "study.yaml"), STUDY),
+        (("run", "study.yaml", "--slurm", "net.yaml"), NETWORK),
+        (("plan", "net.yaml", "--target", "1"), "korisk bound takes networks"),
+        (("plan", "study.db", "--target", "1"), STORE),
+        (("report", "study.yaml"), "name the folder or the study.db that korisk run wrote"),
+        (("export", "pilot.csv"), "name the folder or the study.db that korisk run wrote"),
+    ],
+)
+def test_the_message_says_what_it_is(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert korisk(*arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+    assert arguments[-1] in line or arguments[1] in line
+
+
+def test_each_file_is_taken_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert korisk("bound", "net.yaml") == 0
+    assert korisk("plan", "pilot.csv", "--at", "32") == 0
+    assert korisk("run", "study.yaml", "--slurm", "jobs.yaml", "--dry-run") == 0
+    capsys.readouterr()
+
+
+# --- korisk predict ------------------------------------------------------------------------------
+
+
+def images(*sides: int) -> None:
+    Path("images").mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        side = sides[number % len(sides)]
+        np.save(Path("images", f"{number}.npy"), rng.random((side, side)))
+
+
+PREDICT = ("predict", "study.yaml", "--examples", "8", "--images", "images")
+
+
+def test_a_mixture_of_sizes_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    images(16, 24, 32)
+    assert korisk(*PREDICT) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "images of 3 sizes, from 16 x 16 to 32 x 32 pixels; all were brought to 8 x 8" in said
+
+
+def test_images_of_one_size_are_not_remarked(capsys: pytest.CaptureFixture[str]) -> None:
+    images(16)
+    assert korisk(*PREDICT) == 0
+    assert "sizes" not in capsys.readouterr().out
+
+
+def test_the_remedy_for_a_broken_image_is_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    images(16)
+    Path("images", "broken.npy").write_bytes(b"junk")
+    assert korisk(*PREDICT) == 2
+    assert "in korisk predict with --on-error skip" in capsys.readouterr().err
+    assert korisk(*PREDICT, "--on-error", "skip") == 0
+    said = capsys.readouterr().err
+    assert said.startswith("korisk: warning: left out what cannot be read: 1, broken.npy (is not")
+
+
+def test_a_pilot_of_roots_is_read_as_squares(capsys: pytest.CaptureFixture[str]) -> None:
+    from korisk.cli.predict import _pilots
+
+    for name, power in (("mse", 1.0), ("rmse", 0.5)):
+        rows = [f"{n},{(0.5 / n) ** power},KO,{name}\n" for n in (4, 8, 16)]
+        Path(f"{name}.csv").write_text("n,error,model,metric\n" + "".join(rows))
+    (squares,) = _pilots(Path("mse.csv"), "error", {})
+    (roots,) = _pilots(Path("rmse.csv"), "rmse", {})
+    np.testing.assert_allclose(roots.error, squares.error)
+    assert (roots.model, roots.metric, roots.unit) == ("KO", "mse", squares.unit)
+    assert korisk("predict", "study.yaml", "--pilot", "rmse.csv") == 2
+    assert korisk("predict", "study.yaml", "--pilot", "rmse.csv", "--unit", "psnr") == 2
+    assert "--unit must be one of error, rmse" in capsys.readouterr().err
+
+
+def test_another_seed_draws_other_images(capsys: pytest.CaptureFixture[str]) -> None:
+    said = []
+    for seed in ("0", "1"):
+        assert korisk("predict", "study.yaml", "--examples", "8", "--seed", seed, "--at", "64") == 0
+        said.append([line for line in capsys.readouterr().out.splitlines() if " s, " not in line])
+    assert said[0] != said[1]

@@ -1,0 +1,98 @@
+"""Nothing in the package runs what a file says: no eval, no pickles, no shells, no loose YAML."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "korisk"
+FORBIDDEN = {
+    *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "tempfile.mktemp"),
+    *("yaml.unsafe_load", "yaml.full_load", "yaml.load_all", "marshal.loads", "shelve.open"),
+    *("pickle.load", "pickle.loads", "pickle.Unpickler", "joblib.load", "dill.loads"),
+}
+IMPORTS = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
+ALLOWED = {
+    # Functions and answers between a study's own processes, never a file of a user's.
+    *(("studies/worker.py", each) for each in ("pickle", "pickle.loads")),
+    *(("studies/dask_pool.py", each) for each in ("pickle", "pickle.loads")),
+    *(("studies/dask_worker.py", each) for each in ("pickle", "pickle.loads")),
+    *(("studies/pilot_fit.py", each) for each in ("pickle", "pickle.loads")),
+    # PyTorch's own metadata of a checkpoint, by an unpickler that knows five harmless classes.
+    ("fitting/_sharded_store.py", "pickle"),
+    # That operators survive being pickled: what is loaded was made a line before.
+    *(("operators/testing.py", each) for each in ("pickle", "pickle.loads")),
+    ("operators/testing.py", "torch.load without weights_only=True"),
+}
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def keyword(call: ast.Call, name: str) -> str | None:
+    return next((ast.unparse(each.value) for each in call.keywords if each.arg == name), None)
+
+
+def unsafe(tree: ast.AST) -> Iterator[str]:
+    """What a module does that would let a file run code, or a name reach a shell."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names]
+            yield from (name for name in names if name.split(".")[0] in IMPORTS)
+        if not isinstance(node, ast.Call):
+            continue
+        name = dotted(node.func)
+        if name in FORBIDDEN:
+            yield name
+        if keyword(node, "shell") not in (None, "False"):
+            yield f"{name}(shell=...)"
+        if keyword(node, "allow_pickle") not in (None, "False"):
+            yield f"{name}(allow_pickle=...)"
+        if name.endswith("torch.load") and keyword(node, "weights_only") != "True":
+            yield "torch.load without weights_only=True"
+        if name == "yaml.load" and "Strict" not in (keyword(node, "Loader") or ""):
+            yield "yaml.load without the strict loader"
+        if name in ("np.load", "numpy.load") and keyword(node, "allow_pickle") != "False":
+            yield "np.load without allow_pickle=False"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_runs_what_a_file_says(path: Path) -> None:
+    place = path.relative_to(SOURCE).as_posix()
+    found = {(place, each) for each in unsafe(ast.parse(path.read_text(encoding="utf-8")))}
+    assert found <= ALLOWED
+
+
+def test_what_is_allowed_is_there() -> None:
+    for place, name in ALLOWED:
+        assert name in set(unsafe(ast.parse((SOURCE / place).read_text(encoding="utf-8"))))
+
+
+def test_the_strict_loader_is_a_safe_one() -> None:
+    import yaml
+
+    from korisk import files
+
+    assert issubclass(files._StrictLoader, yaml.SafeLoader)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("eval(x)", "import pickle", "from pickle import loads", "yaml.load(x)", "os.system(x)"),
+        *("subprocess.run(x, shell=True)", "np.load(x)", "np.load(x, allow_pickle=True)"),
+        *("torch.load(x)", "torch.load(x, weights_only=False)", "tempfile.mktemp()"),
+        *("yaml.load(x, Loader=yaml.Loader)", "import cloudpickle.cloudpickle"),
+    ],
+)
+def test_the_search_finds_what_is_forbidden(code: str) -> None:
+    assert list(unsafe(ast.parse(code)))

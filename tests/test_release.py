@@ -1,0 +1,219 @@
+"""What a release says of itself, in five places, and what its archives may hold.
+
+The archives themselves are built, installed and tried by `make release-check`.
+"""
+
+import json
+import re
+import runpy
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import korisk as kr
+
+ROOT = Path(__file__).parents[1]
+CONTENTS = runpy.run_path(str(ROOT / "benchmarks" / "release_contents.py"))
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+FOR_USERS = {
+    name: {Requirement(each).name for each in needs}
+    for name, needs in PROJECT["project"]["optional-dependencies"].items()
+    if name not in ("dev", "docs")
+}
+
+
+def citation() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    return found
+
+
+def kept() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        (ROOT / "benchmarks" / "results" / "release_arm.json").read_text()
+    )
+    return found
+
+
+# --- Version -------------------------------------------------------------------------------------
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = Version(kr.__version__)  # raises unless it is as PEP 440 has it
+    assert str(version) == kr.__version__
+    (newest, *_) = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    if version.is_devrelease:  # between releases
+        assert newest == "Unreleased"
+        return
+    told = citation()
+    assert newest == f"{version} ({told['date-released']})"
+    assert told["version"] == kr.__version__
+    assert kept()["version"] == kr.__version__
+
+
+# --- Citation ------------------------------------------------------------------------------------
+
+
+def test_the_citation_is_whole() -> None:
+    told = citation()
+    assert told["cff-version"] == "1.2.0"
+    assert told["type"] == "software"
+    assert told["license"] == PROJECT["project"]["license"]
+    assert told["authors"] == [{"name": each["name"]} for each in PROJECT["project"]["authors"]]
+    assert {"message", "title", "abstract", "version", "date-released"} <= set(told)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", told["date-released"])
+    assert set(told["keywords"]) <= set(PROJECT["project"]["keywords"])
+
+
+def test_the_paper_is_cited() -> None:
+    paper = citation()["preferred-citation"]
+    assert paper["title"] == "A Deep Risk Estimator for Known Operator Learning"
+    assert [each["family-names"] for each in paper["authors"]] == [
+        "Maier",
+        "Hasan",
+        "Conrad",
+        "Pérez Toro",
+    ]
+    assert all(each["given-names"] for each in paper["authors"])
+    assert (paper["type"], paper["year"]) == ("article", 2026)
+    assert paper in citation()["references"]
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"*{paper['title']}* (Maier, Hasan, Conrad, Pérez Toro, {paper['year']})" in readme
+
+
+# --- Extras --------------------------------------------------------------------------------------
+
+
+def test_all_is_all_extras_for_users() -> None:
+    (whole,) = PROJECT["project"]["optional-dependencies"]["all"]
+    assert Requirement(whole).name == "korisk"
+    assert Requirement(whole).extras == set(FOR_USERS) - {"all"}
+
+
+def test_the_readme_has_every_extra_and_what_was_tried() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    rows = [
+        found[1] for found in map(re.compile(r"\| `korisk(\[\w+\])?` \|").match, lines) if found
+    ]
+    assert rows == [None, *(f"[{name}]" for name in FOR_USERS)]
+    assert [each["what"] for each in kept()["installs"]] == ["core", *FOR_USERS, "source archive"]
+
+
+def test_extras_that_messages_and_pages_name_are_there() -> None:
+    texts = [*ROOT.glob("src/korisk/**/*.py"), ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    named = {
+        extra.strip()
+        for path in texts
+        for inside in re.findall(r"korisk\[([\w, ]+)\]", path.read_text())
+        for extra in inside.split(",")
+    }
+    assert set(FOR_USERS) - {"all"} <= named <= set(PROJECT["project"]["optional-dependencies"])
+
+
+def test_importing_loads_no_more_where_more_is_installed() -> None:
+    found = kept()["installs"]
+    counts = [each["modules"] for each in found]
+    assert max(counts) - min(counts) <= 1  # setuptools, which PyTorch brings, adds one of its own
+    core, whole = found[0], next(each for each in found if each["what"] == "all")
+    assert core["megabytes"] < whole["megabytes"]
+
+
+def test_what_is_not_installed_was_refused_in_every_environment() -> None:
+    extras = set(FOR_USERS) - {"all"}
+    for each in kept()["installs"]:
+        given = extras if each["what"] == "all" else {each["what"]} & extras
+        wanted = {"core", *given, *(f"without {name}" for name in extras - given)}
+        assert {line.partition(":")[0] for line in each["tried"]} == wanted
+
+
+# --- Archives ------------------------------------------------------------------------------------
+
+
+def data_files() -> list[str]:
+    source = ROOT / "src"
+    return sorted(
+        path.relative_to(source).as_posix()
+        for path in (source / "korisk").rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    )
+
+
+def test_every_data_file_is_one_that_the_wheel_must_hold() -> None:
+    assert tuple(data_files()) == CONTENTS["NEEDED"]
+    config = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert config == {"packages": ["src/korisk"]}  # nothing in there is left out
+
+
+def test_no_data_file_is_ignored_by_git_which_would_keep_it_from_the_wheel() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone")
+    asked = ["git", "check-ignore", "--no-index", *(f"src/{name}" for name in data_files())]
+    assert subprocess.run(asked, cwd=ROOT, capture_output=True, check=False).stdout == b""
+
+
+def test_what_the_source_archive_must_hold_is_there() -> None:
+    assert [name for name in CONTENTS["SOURCES"] if not (ROOT / name).is_file()] == []
+
+
+def made_wheel(folder: Path, **files: str) -> tuple[Path, Path]:
+    """A tree with the package's data files, and a wheel of it; `files` change what is packed."""
+    root, wheel = folder / "tree", folder / "korisk-1-py3-none-any.whl"
+    packed = dict.fromkeys(CONTENTS["NEEDED"], "")
+    for name in packed:
+        path = root / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for name in ("METADATA", "RECORD", "entry_points.txt", "licenses/LICENSE"):
+        packed[f"korisk-1.dist-info/{name}"] = ""
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, content in (packed | files).items():
+            if content != "left out":
+                archive.writestr(name, content)
+    return wheel, root
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"korisk/py.typed": "left out"}, "korisk/py.typed"),
+        ({"korisk-1.dist-info/licenses/LICENSE": "left out"}, "lacks licenses/LICENSE"),
+        ({"tests/test_all.py": ""}, "tests/test_all.py"),
+        ({"korisk/report/page/view.js": "/HOME/somebody/"}, "home folder"),
+        ({"korisk/report/page/view.js": "ROOT/src"}, "a place of this machine"),
+    ],
+)
+def test_a_wheel_with_too_little_or_too_much_is_refused(
+    files: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    wheel, root = made_wheel(tmp_path)
+    assert CONTENTS["check_wheel"](wheel, root) == 0
+    wheel, root = made_wheel(
+        tmp_path,
+        **{
+            name: text.replace("ROOT", str(root)).replace("HOME", "home")
+            for name, text in files.items()
+        },
+    )
+    with pytest.raises(CONTENTS["WrongContents"], match=re.escape(says)):
+        CONTENTS["check_wheel"](wheel, root)
+
+
+# --- Metadata ------------------------------------------------------------------------------------
+
+
+def test_the_metadata_agree_with_each_other() -> None:
+    project = PROJECT["project"]
+    assert project["requires-python"] == f">={PROJECT['tool']['mypy']['python_version']}"
+    assert "Typing :: Typed" in project["classifiers"]
+    assert "Programming Language :: Python :: 3" in project["classifiers"]
+    # With a licence expression, PEP 639 forbids to say it again as a classifier.
+    assert not any(each.startswith("License ::") for each in project["classifiers"])
+    assert project["license-files"] == ["LICENSE"]
+    assert "MIT License" in (ROOT / "LICENSE").read_text()
+    assert len(project["description"]) < 120
