@@ -18,7 +18,7 @@ help: ## show the targets
 $(READY): Makefile pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
-	@echo "setting up $(VENV) (once, about a minute)"
+	@echo "setting up $(VENV) (once, one to three minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,torch,dask,io,docs,dev]'
 	@touch $(READY)
@@ -55,6 +55,12 @@ coverage: $(READY) ## what the tests reach, child processes included (a quarter 
 	@OMP_NUM_THREADS=1 COVERAGE_FILE=$(CURDIR)/build/.coverage \
 	  $(BIN)/pytest -q -n $(TESTERS) --dist worksteal --cov --cov-report json:build/coverage.json
 	@$(BIN)/python benchmarks/coverage_figures.py build/coverage.json
+
+release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
+	@$(BIN)/python benchmarks/release.py
+
+fuzz: $(READY) ## feed every reader with broken files for five minutes
+	@$(BIN)/python benchmarks/fuzz.py --minutes 5
 
 bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt

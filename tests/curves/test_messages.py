@@ -53,6 +53,19 @@ def test_ten_models_are_named_and_the_rest_counted(tmp_path: Path, models: int, 
     assert f"holds {models} models, {listed}{more}; name one" in str(refused.value)
 
 
+def test_a_table_has_so_many_cells_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("korisk.curves.curve.MAX_TABLE", 8)
+
+    def curve(sizes: int, seeds: int) -> kr.Curve:
+        n = np.repeat(4 + np.arange(sizes), seeds)
+        return kr.Curve(n, 1 / n, [str(seed) for seed in range(seeds)] * sizes)
+
+    for shape in ((4, 2), (2, 4)):
+        assert curve(*shape).table.shape == shape
+    with pytest.raises(kr.KoriskError, match="at most 8 cells, got 3 N times 3 seeds"):
+        _ = curve(3, 3).table
+
+
 def test_what_is_open_is_two_to_a_doubling_up_to_the_largest() -> None:
     curve = kr.Curve([16, 32, 64], [0.3, 0.2, 0.1])
     assert open_sizes(curve) == [23, 45, 91, 128, 181, 256]

@@ -81,11 +81,11 @@ def test_quantiles_of_the_floor_run_over_all_of_it(made: Posterior) -> None:
 
 def test_neighbours_are_averaged_by_their_precision_and_the_last_is_left_alone() -> None:
     """Three sizes in one group: means weigh one over the variance, and precisions add up."""
-    doublings = np.array([MOST_SIZES - 1.0, 0.9, 0.5, 0.3, 0.0])
+    doublings = np.array([MOST_SIZES - 1.0, 0.99, 0.5, 0.3, 0.0])
     logs = np.array([4.0, 3.0, 2.0, 1.0, 0.0])
     variance = np.array([1.0, 1.0, 0.5, 0.25, 2.0])
     found = thinned(doublings, logs, variance)
-    assert found[0] == pytest.approx([MOST_SIZES - 1.0, (0.9 + 2 * 0.5 + 4 * 0.3) / 7, 0.0])
+    assert found[0] == pytest.approx([MOST_SIZES - 1.0, (0.99 + 2 * 0.5 + 4 * 0.3) / 7, 0.0])
     assert found[1] == pytest.approx([4.0, (3 + 2 * 2 + 4 * 1) / 7, 0.0])
     assert found[2] == pytest.approx([1.0, 1 / 7, 2.0])
 

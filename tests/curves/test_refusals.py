@@ -1,4 +1,4 @@
-"""What comparisons and predictions do not do, and say so."""
+"""The ends of comparisons and predictions: what they refuse, and what lies beyond a theory."""
 
 from dataclasses import dataclass, replace
 
@@ -83,3 +83,17 @@ def test_a_bound_is_a_number() -> None:
 def test_a_seed_of_too_many_digits_is_no_label() -> None:
     with pytest.raises(kr.KoriskError):
         kr.Curve([4, 8], [0.3, 0.2], [10**5000, 1])
+
+
+def test_the_farther_a_theory_holds_the_surer_is_what_lies_beyond_it() -> None:
+    pilot = power_pilot(floor=0.0, scale=10.0, rate=1.0, noise=0.02, sizes=(16, 32, 64, 128, 256))
+    far = np.array([8192.0])
+    widths, off = [], []
+    for end in (256.0, 1024.0, 4096.0):
+        made = replace(PLAIN, valid_to=end).with_pilot(pilot)
+        off.append(abs(float(np.log(made.errors(far) / made.computed(far))[0])))
+        low, high = made.band(far)
+        widths.append(float(np.log(high / low)[0]))
+    assert off[0] > off[1] > off[2]
+    assert off[2] < 0.1
+    assert widths[0] > 1.1 * widths[1] > 1.2 * widths[2]

@@ -282,7 +282,7 @@ def first_below(predict: Callable[[Array], Array], target: float, floor: float) 
     low, high = 3, LARGEST_N  # not reached at low, reached at high
     while high - low > 1:
         # Halving the logarithm first: answers are far below the largest N.
-        middle = max(low + 1, min(high - 1, math.isqrt(low * high)))
+        middle = max(low + 1, math.isqrt(low * high))
         low, high = (low, middle) if reached(middle) else (middle, high)
     return high
 
