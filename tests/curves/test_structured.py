@@ -165,3 +165,15 @@ def test_shapes_follow_the_sizes(moments: tuple[Array, Array, Array]) -> None:
     with pytest.raises(KoriskError, match="n must be one number"):
         curve.effective([4, 8])  # type: ignore[arg-type]
     assert "slope=" in repr(curve)
+
+
+def test_unequal_rows_are_worth_fewer_and_none_more_than_its_example() -> None:
+    """Kish's number: N (sum w)^2 / sum w^2, where a row holds v / (1 + v / N)."""
+    gamma = np.ones(2)
+    equal = structured(gamma, gamma, gamma, leverages=Measure(np.array([3.0]), np.array([5.0])))
+    assert equal._rows(7) == pytest.approx(7 * 5)
+    unequal = Measure(np.array([1.0, 1e9]), np.array([1.0, 1.0]))
+    found = structured(gamma, gamma, gamma, leverages=unequal)._rows(4)
+    small, large = 1 / (1 + 1 / 4), 4.0  # a huge leverage counts as N
+    assert found == pytest.approx(4 * (small + large) ** 2 / (small**2 + large**2), rel=1e-6)
+    assert structured(gamma, gamma, gamma)._rows(4) == math.inf
