@@ -59,6 +59,10 @@ coverage: $(READY) ## what the tests reach, child processes included (a quarter 
 release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
 	@$(BIN)/python benchmarks/release.py
 
+mutation: $(READY) ## how many small faults in theory/ and curves/ the tests notice (an hour on two cores)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/mutation-requirements.txt
+	@$(BIN)/python benchmarks/mutation.py
+
 fuzz: $(READY) ## feed every reader with broken files for five minutes
 	@$(BIN)/python benchmarks/fuzz.py --minutes 5
 

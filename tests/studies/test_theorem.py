@@ -590,7 +590,7 @@ def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
     assert (RUNGS, "For twelve targets" in page) == (12, True)
     assert (MEASURED, "above a bound by a relative 10⁻⁴" in page) == (1e-4, True)
     assert (COMPUTED, "may fail by 10⁻⁹" in page) == (1e-9, True)
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (code,) = re.findall(r"```\n(from .*?)```", page, re.DOTALL)
     scope: dict[str, Any] = {"error": 3.0, "pixels": 6, "error_of_w": 1.0}
     scope["true_network"] = Network([LAYERS[0], LAYERS[1]])
     exec(code, scope)

@@ -205,7 +205,7 @@ def calibrate(curve: Curve, method: str = "power") -> Calibration:
         return _of_posterior(curve, posterior(curve))
     made = estimate(method, curve.sizes.astype(float), curve.means[None, :], weights(curve))
     parameters = _parameters(made) if isinstance(made, Fits) else {}
-    floor = float(made.floor[0])
+    floor = made.floor.item()
     return Calibration(
         method,
         FORMULAS[method],
@@ -244,8 +244,8 @@ def _of_posterior(curve: Curve, made: Posterior) -> Calibration:
 def _parameters(fits: Fits) -> dict[str, float]:
     """The letters of the formula and their values, N counted in samples."""
     last, log_last = fits.last, math.log(fits.last)
-    scale = float(fits.scale[0])
-    rate, second = ([float(value[0]) for value in fits.shape] + [0.0, 0.0])[:2]
+    scale = fits.scale.item()
+    rate, second = ([value.item() for value in fits.shape] + [0.0, 0.0])[:2]
     match fits.family.name:
         case "line":
             own = {"a": scale * last / log_last}
@@ -262,7 +262,7 @@ def _parameters(fits: Fits) -> dict[str, float]:
             own = {"a": scale * (1 + second), "b": rate, "k": second * last**-rate}
         case _:
             own = {"a": scale * last**rate, "b": rate}
-    return {"c": float(fits.floor[0]), **own}
+    return {"c": fits.floor.item(), **own}
 
 
 def _exp(value: float) -> float:

@@ -49,7 +49,7 @@ def clipping(
     for n in SIZES:
         threshold, effective, room = made.filter(float(n))
         kept = values / (values + threshold)
-        error = (np.square(best) @ ((1 - kept) ** 2 * values) + rest) / max(room, 1e-9)
+        error = (np.square(best) @ ((1 - kept) ** 2 * values) + rest) / room
         scatter = np.square(along) @ (kept**2 / values) / effective
         mean = (along * kept) @ best.T
         factors.append(clipped_share(mean, np.outer(scatter, error), targets))

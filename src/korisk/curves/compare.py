@@ -256,7 +256,7 @@ def _spread(made: Plan) -> Array | None:
     # No answer lies below the pilot's first N, so no future does.
     grid = np.geomspace(max(float(made.curve.sizes[0]), 0.5 * ends[0]), 2.0 * ends[1], 200)
     met = np.maximum.accumulate(made.forecast.posterior.probability(grid, made.goal))
-    shares = np.minimum(met / met[-1], 1.0)
+    shares = met / met[-1]
     after = np.clip(np.searchsorted(shares, _SHARES), 1, len(grid) - 1)
     before = after - 1
     rise = np.maximum(shares[after] - shares[before], 1e-12)

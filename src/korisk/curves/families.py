@@ -92,9 +92,10 @@ def _fit(family: Family, n: Array, errors: Array, weights: Array) -> Fits:
         shape = problem.closed_in(shape)
     if len(family.grids) > 1:
         shape = problem.descended(shape)
-    floor, scale, loss = problem.solve(tuple(parameter[:, None] for parameter in shape))
-    size = unit[:, 0]
-    return Fits(family, last, floor[:, 0] * size, scale[:, 0] * size, shape, loss[:, 0])
+    solved = problem.solve(tuple(parameter[:, None] for parameter in shape))
+    floor, scale, loss = (each.ravel() for each in solved)
+    size = unit.ravel()
+    return Fits(family, last, floor * size, scale * size, shape, loss)
 
 
 def _normed(weights: Array) -> Array:

@@ -107,7 +107,7 @@ class Forecast:
         """
         count = self.sample_count(n)
         where = np.array([float(count)])
-        ends = [self.middle(where)[0], *(end[0] for end in self.band(where))]
+        ends = np.concatenate([self.middle(where), *self.band(where)])
         error, *band = self.curve.unit.from_error(ends).tolist()
         return Expectation(count, error, min(band), max(band))
 

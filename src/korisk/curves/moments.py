@@ -83,13 +83,13 @@ class Moment:
 
     def _target_times(self, vectors: Array) -> Array:
         """(k, pixels) times D rho D, by a convolution on twice the grid."""
-        spread = (vectors * self.deviation).reshape(-1, *self.shape)
+        spread = (vectors * self.deviation).reshape(len(vectors), *self.shape)
         axes = tuple(range(1, spread.ndim))
         padded = [2 * length for length in self.shape]
         waves = np.fft.fftn(spread, s=padded, axes=axes) * self.density
         back = np.fft.ifftn(waves, axes=axes).real
         inside = back[(slice(None), *(slice(length) for length in self.shape))]
-        return np.asarray(inside.reshape(len(vectors), -1) * self.deviation)
+        return np.asarray(inside.reshape(vectors.shape) * self.deviation)
 
     @cached_property
     def uncertainty(self) -> float:
@@ -181,7 +181,7 @@ def _shrinkage(made: Moment) -> float:
     fourth = float(np.square(np.einsum("ij,ij->i", images, images)).mean())
     spread = (fourth - sample) / (number - 1)
     # <sample, target> = mean_k y_k^T D rho D y_k, in waves; all but the edges stand for two.
-    power = _power((images * made.deviation).reshape(-1, *made.shape))
+    power = _power((images * made.deviation).reshape(number, *made.shape))
     twice = np.full(power.shape[-1], 2.0)
     twice[[0, -1]] = 1.0
     half = made.density[..., : power.shape[-1]]

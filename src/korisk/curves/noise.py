@@ -20,7 +20,7 @@ def relative_variance(curve: Curve) -> Array | None:
     freedom = curve.counts - 1.0
     if not freedom.any():
         return None
-    relative = np.where(freedom > 0, np.nan_to_num(curve.deviations) / curve.means, 0.0) ** 2
+    relative = (np.nan_to_num(curve.deviations) / curve.means) ** 2  # one seed tells no spread
     pooled = freedom @ relative / freedom.sum()
     shrunk = (freedom * relative + PRIOR_SEEDS * pooled) / (freedom + PRIOR_SEEDS)
     return np.asarray(shrunk / curve.counts)

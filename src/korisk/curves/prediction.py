@@ -288,6 +288,8 @@ class Prediction:
     @cached_property
     def trust(self) -> float:
         """The weight of the theory against curves fitted to the pilot; one without a pilot."""
+        from scipy.special import expit
+
         within = self._within
         if self._fitted is None or within is None or not self.tested:
             return 1.0
@@ -298,7 +300,7 @@ class Prediction:
         # A fitted curve's level may be anything, where the theory names it.
         odds = misfit.evidence - (rival.evidence - constants - math.log(_LEVEL))
         prior = math.log(_BELIEVED / (1 - _BELIEVED))
-        return float(1 / (1 + math.exp(-np.clip(odds + prior, -700, 700))))
+        return float(expit(odds + prior))
 
     def _under(self, log_error: Array, n: Array) -> Array:
         return self._law(n).under(log_error)

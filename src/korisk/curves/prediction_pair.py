@@ -190,7 +190,7 @@ def _limit(made: Prediction) -> float:
 def _held(made: Prediction, n: Array, odds: Array) -> Array:
     """The odds that a curve is the better one, no clearer beyond its theory's end than there."""
     beyond = n > _limit(made)
-    most = max(0.5, float(odds[~beyond].max(initial=0.0)))
+    most = float(odds[~beyond].max(initial=0.5))
     return np.where(beyond, np.minimum(odds, most), odds)
 
 

@@ -21,8 +21,7 @@ def explain(prediction: Prediction, target: float | None = None) -> str:
 def outlook(prediction: Prediction) -> str:
     """The error at as many samples as there were examples, and where the curve levels off."""
     n = max(prediction.examples, _FIRST)
-    error = float(prediction.errors([n])[0])
-    lower, upper = (float(end[0]) for end in prediction.band([n]))
+    (error,), ((lower,), (upper,)) = prediction.errors([n]), prediction.band([n])
     return (
         f"{prediction.model} is expected to err by {value(error)} at N = {n:,} (90%: "
         f"{value(lower)} to {value(upper)}); its theory levels off at {value(prediction.floor)}."

@@ -124,8 +124,9 @@ class Spectrum:
 
     def _at(self, n: float, places: Array) -> tuple[Array, Array, Array, Array]:
         """sum L, N_eff, 1 - sum L^2 / N_eff and the bias at thresholds and between them."""
-        grid = np.arange(len(self._filters[0]))
-        dimension, squared, bias = (np.interp(places, grid, each) for each in self._filters[1:])
+        thresholds, *sums = self._filters
+        grid = np.arange(len(thresholds))
+        dimension, squared, bias = (np.interp(places, grid, each) for each in sums)
         effective = n * np.interp(dimension / n, *self._brightness)
         return dimension, effective, 1 - squared / effective, bias
 
