@@ -18,7 +18,7 @@ help: ## show the targets
 $(READY): Makefile pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
-	@echo "setting up $(VENV) (once, one to three minutes)"
+	@echo "setting up $(VENV) (once, some minutes)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,torch,dask,io,docs,dev]'
 	@touch $(READY)
@@ -54,7 +54,7 @@ coverage: $(READY) ## what the tests reach, child processes included (a quarter 
 	@mkdir -p build && rm -f build/.coverage*
 	@OMP_NUM_THREADS=1 COVERAGE_FILE=$(CURDIR)/build/.coverage \
 	  $(BIN)/pytest -q -n $(TESTERS) --dist worksteal --cov --cov-report json:build/coverage.json
-	@$(BIN)/python benchmarks/coverage_figures.py build/coverage.json
+	@$(BIN)/python benchmarks/coverage_figures.py build/coverage.json --json benchmarks/results/coverage.json
 
 release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
 	@$(BIN)/python benchmarks/release.py

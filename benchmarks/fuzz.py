@@ -5,7 +5,8 @@
 Files are sound ones with something changed: bytes, words, keys and values, cells of tables. Each
 reader runs in a process of its own, with a limit on its memory and on the time of a file. A fault
 is whatever else happens: another exception, a refusal that does not name the file, a process that
-dies, a file that takes too long. Files that caused one are kept, and the command leaves with 1.
+dies, a file that takes too long or so much memory that it ran out, also where the reader then
+says that the file is wrong. Files that caused one are kept, and the command leaves with 1.
 """
 
 import argparse
@@ -13,11 +14,9 @@ import json
 import os
 import random
 import resource
-import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -28,14 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from fuzz_readers import READERS, Reader, refusal
+from fuzz_watch import SECONDS, limit_memory, tried
 from korisk.studies.account import machine, versions
 
-MEMORY = 2**30  # bytes that a reader may take beyond what its process has
-SECONDS = 10.0  # of a file, of the processor; twice as long by the clock
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
     *("korisk.problems.images", "korisk.report.contents", "korisk.studies.theorem"),
     *("korisk.studies.problem_of", "korisk.fitting", "korisk.costs.rates"),
+    *("korisk.fitting._sharded_store", "korisk.cli.train", "korisk.studies.sharded_job"),
 )
 TURN = 5.0  # seconds of a reader before the next one has its turn
 
@@ -50,6 +49,7 @@ class Tally:
     refused: int = 0
     crashes: int = 0
     hangs: int = 0
+    shortages: int = 0  # of memory
     slowest: float = 0.0  # seconds of the processor
     memory: int = 0  # bytes, the most that one file took
     faults: list[str] = field(default_factory=list)
@@ -146,6 +146,7 @@ def _listen(connection: Connection, tally: Tally, end: float) -> str | None:
         else:
             tally.crashes += outcome == "crash"
             tally.hangs += outcome == "hang"
+            tally.shortages += outcome == "memory"
             tally.faults.append(fault)
 
 
@@ -183,51 +184,17 @@ def _child(
     for content in reader.seeds():  # what libraries set aside once is none of a file's
         (folder / reader.file).write_bytes(content)
         refusal(reader, folder / reader.file)
-    limit = _status("VmData") + MEMORY
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    limit_memory()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while time.monotonic() < end:
         content = reader.make(_rng(reader, seed, number))
         path = folder / reader.file
         path.write_bytes(content)
-        outcome, seconds, memory, fault = _tried(reader, path)
+        outcome, seconds, memory, fault = tried(reader, path)
         if fault:
             fault = _keep(reader, keep, number, content, fault)
         connection.send((outcome, seconds, memory, fault))
         number += 1
-
-
-def _tried(reader: Reader, path: Path) -> tuple[str, float, int, str]:
-    before = _fresh_peak()
-    begun = time.process_time()
-    signal.signal(signal.SIGVTALRM, _out_of_time)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-    fault = ""
-    try:
-        outcome = "accepted" if refusal(reader, path) is None else "refused"
-    except TimeoutError:
-        outcome, fault = "hang", f"hang: more than {SECONDS:g} s of the processor"
-    except Exception:
-        outcome, fault = "crash", traceback.format_exc()
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return outcome, time.process_time() - begun, max(0, _status("VmHWM") - before), fault
-
-
-def _out_of_time(number: int, frame: object) -> None:
-    raise TimeoutError
-
-
-def _fresh_peak() -> int:
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
-    return _status("VmRSS")
-
-
-def _status(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return 1024 * int(line.split()[1])
-    return 0
 
 
 # --- What is said --------------------------------------------------------------------------------
@@ -235,10 +202,12 @@ def _status(name: str) -> int:
 
 def table(tallies: list[Tally], minutes: float) -> Iterator[str]:
     """The table in Markdown, with the faults below it."""
-    yield "| reader | files | read | refused in words | crashes | hangs | slowest | most memory |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    outcomes = "read | refused in words | crashes | hangs | out of memory"
+    yield f"| reader | files | {outcomes} | slowest | most memory |"
+    yield "| --- |" + 8 * " ---: |"
     for each in tallies:
-        counts = (each.tried, each.accepted, each.refused, each.crashes, each.hangs)
+        counts = [each.tried, each.accepted, each.refused]
+        counts += [each.crashes, each.hangs, each.shortages]
         cells = " | ".join(f"{count:,}" for count in counts)
         size = f"{each.slowest:.2f} s | {each.memory / 2**20:,.0f} MiB"
         yield f"| {each.reader} | {cells} | {size} |"

@@ -120,3 +120,15 @@ def hdf5() -> list[bytes]:
         _written(save, "a.h5"),
         _written(partial(save, **packed), "a.h5"),
     ]
+
+
+@cache
+def lodopab() -> bytes:
+    """Three slices as LoDoPaB-CT has them."""
+    import h5py
+
+    def save(path: Path) -> None:
+        with h5py.File(path, "w") as file:
+            file["data"] = _picture("float32", 3, 12, 12)
+
+    return _written(save, "a.hdf5")

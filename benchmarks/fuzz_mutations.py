@@ -22,7 +22,18 @@ _FRAGMENTS = [
     *("\0", "\ufeff", "\r\n", "\t", '"', "'", ",", ";", ":", "#", "- ", "? ", "{", "[", "}", "]"),
     *("&a ", "*a", "!!python/none ", "!x ", "<<: ", "|\n", ">\n", "%YAML 9.9\n", "---\n", "...\n"),
     *("1e400", "-1e-400", "9" * 400, "0x" + "f" * 400, "1:1:1", "1_000", "NaN", "Infinity", "-0"),
-    *("null", "\\ud800", "\x1b]0;x\x07", "\u2028", "é", "[" * 200, "{a: " * 100, "2026-02-30"),
+    *(
+        "null",
+        "\\ud800",
+        "\x1b]0;x\x07",
+        "\u2028",
+        "é",
+        "²",
+        "\r",
+        "[" * 200,
+        "{a: " * 100,
+        "2026-02-30",
+    ),
 ]
 
 
@@ -92,16 +103,17 @@ def text_changed(rng: random.Random, content: bytes) -> bytes:
 
 def json_changed(rng: random.Random, content: bytes) -> bytes:
     """Keys and values of a JSON file changed."""
-    return json.dumps(_changed(rng, json.loads(content))).encode()
+    return json.dumps(changed(rng, json.loads(content))).encode()
 
 
 def yaml_changed(rng: random.Random, content: bytes) -> bytes:
     """Keys and values of a YAML file changed."""
-    made = _changed(rng, yaml.safe_load(content))
+    made = changed(rng, yaml.safe_load(content))
     return yaml.safe_dump(made, allow_unicode=True, sort_keys=False).encode()
 
 
-def _changed(rng: random.Random, content: Any) -> Any:
+def changed(rng: random.Random, content: Any) -> Any:
+    """Keys and values of dictionaries and lists changed, up to three."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         content = _once(rng, content)
     return content
@@ -202,5 +214,5 @@ def _stored(rng: random.Random, connection: sqlite3.Connection, table: str, colu
     found = connection.execute(f"SELECT {column} FROM {table} ORDER BY random() LIMIT 1").fetchone()
     if found and isinstance(found[0], str) and found[0][:1] == "{" and rng.random() < 0.6:
         with suppress(ValueError, RecursionError):  # what was changed before need not be sound
-            return json.dumps(_changed(rng, json.loads(found[0])))
+            return json.dumps(changed(rng, json.loads(found[0])))
     return rng.choice(_STORED)

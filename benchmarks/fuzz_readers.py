@@ -4,7 +4,7 @@ import json
 import random
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -14,6 +14,8 @@ import numpy as np
 
 import fuzz_images as examples
 import fuzz_mutations as mutations
+import fuzz_packed as packed
+import fuzz_trainings as trainings
 from fuzz_mutations import Mutation
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning
@@ -49,8 +51,8 @@ class Reader:
         return mutations.bytes_changed(rng, made) if rng.random() < 0.1 else made
 
 
-def refusal(reader: Reader, path: Path) -> str | None:
-    """None where the file was read; what was said where it was refused in words.
+def refusal(reader: Reader, path: Path) -> KoriskError | None:
+    """None where the file was read; the error where it was refused in words.
 
     Whatever else a reader raises is its fault, and is raised here: also a refusal that has several
     lines or does not say which file is meant.
@@ -66,7 +68,7 @@ def refusal(reader: Reader, path: Path) -> str | None:
             raise AssertionError(
                 f"a refusal must be one line that names the file: {said}"
             ) from error
-        return said
+        return error
     return None
 
 
@@ -208,11 +210,40 @@ def _read_images(path: Path) -> None:
     assert images.summary()
 
 
+def _patients() -> list[bytes]:
+    return [b"file,patient\na.npy,p1\nb.npy,p2\n", b'patient,file,age\n"p 1","a.npy",\n']
+
+
+def _read_patients(path: Path) -> None:
+    from korisk.problems.image_patients import checked_rule, name_patients
+
+    table = checked_rule(path)
+    assert isinstance(table, Mapping)
+    assert len(name_patients(table, list(table), [None] * len(table))) == len(table)
+
+
+def _listed() -> list[bytes]:
+    return [b"17\n17\n23\n", b"1\n2\n3\n4\n5\n"]
+
+
+def _read_list(path: Path) -> None:
+    """The list of patients that lies beside a file of LoDoPaB-CT."""
+    from korisk.problems.images import read_images
+
+    beside = path.with_name("ground_truth_train_000.hdf5")
+    if not beside.exists():
+        beside.write_bytes(examples.lodopab())
+    assert 1 <= len(read_images(beside, side=8).patients) <= 3
+
+
 # --- All -----------------------------------------------------------------------------------------
 
 
 _TEXT = (mutations.text_changed, mutations.text_changed, mutations.bytes_changed)
 _BINARY = (mutations.bytes_changed, mutations.near_start)
+_PNG = (packed.png_mended, packed.png_mended, *_BINARY)
+_ZIP = (packed.zip_packed_again, packed.zip_mended, *_BINARY)
+_TRAINING = (trainings.checkpoint_changed, *_ZIP)
 _YAML = (mutations.yaml_changed, mutations.yaml_changed, *_TEXT)
 _JSON = (mutations.json_changed, mutations.json_changed, *_TEXT)
 
@@ -234,10 +265,21 @@ READERS = {
             (mutations.store_changed, mutations.store_changed, *_BINARY),
         ),
         Reader("npy", "image.npy", examples.npy, _read_images, _BINARY),
-        Reader("npz", "image.npz", examples.npz, _read_images, _BINARY),
-        Reader("png", "image.png", examples.png, _read_images, _BINARY),
+        Reader("npz", "image.npz", examples.npz, _read_images, _ZIP),
+        Reader("png", "image.png", examples.png, _read_images, _PNG),
         Reader("tiff", "image.tif", examples.tiff, _read_images, _BINARY),
         Reader("dicom", "image.dcm", examples.dicom, _read_images, _BINARY),
         Reader("hdf5", "image.h5", examples.hdf5, _read_images, _BINARY),
+        Reader("patients", "patients.csv", _patients, _read_patients, _TEXT),
+        Reader("lodopab", "patient_ids_rand_train.csv", _listed, _read_list, _TEXT),
+        Reader(
+            *("checkpoint", "training.pt"),
+            trainings.checkpoints,
+            trainings.read_checkpoint,
+            _TRAINING,
+        ),
+        Reader("shards", trainings.FOLDER, trainings.indices, trainings.read_index, _JSON),
+        Reader("metadata", trainings.FOLDER, trainings.metadata, trainings.read_metadata, _BINARY),
+        Reader("result", "train.json", trainings.results, trainings.read_result, _JSON),
     )
 }

@@ -201,6 +201,10 @@ def outcome(mutant: Mutant, text: str, coverage: Coverage, made: Copies, most: f
             status = _run(["-c", PYTEST], copy, "\n".join(options), allowed)
         finally:
             path.write_text(before, encoding="utf-8")
+        if status not in (0, 1, None):  # no test failed; the fault broke an import, or pytest did
+            alone = _run(["-c", PYTEST], copy, "\n".join(options), allowed)
+            if alone != 0:
+                raise RuntimeError(f"the tests of {mutant.path} end with {alone} without a fault")
     if status is None:
         return TIMEOUT
     return SURVIVED if status == 0 else KILLED

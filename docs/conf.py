@@ -17,6 +17,7 @@ from korisk._version import __version__
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "_ext"))
+from scripts import without_list  # noqa: E402 - it lies beside this file
 
 project = "korisk"
 author = "The korisk developers"
@@ -35,9 +36,11 @@ extensions = [
     "mathml",
     "outside",
     "resources",
+    "titles",
 ]
 exclude_patterns = ["_ext", "Thumbs.db"]
 nitpicky = True
+smartquotes = False  # quotes in prose are often code
 # Types of others, and our own that are no public names, are shown and lead nowhere.
 nitpick_ignore_regex = [(r"py:.*", r"(?!korisk\.).*"), (r"py:.*", r"korisk\.[a-z_]+\..*")]
 
@@ -85,6 +88,8 @@ def _copied() -> Path:
     shutil.rmtree(_COPY, ignore_errors=True)
     left_out = shutil.ignore_patterns("__pycache__", "*.png")
     folder = shutil.copytree(ROOT / "examples", _COPY / "examples", ignore=left_out) / "gallery"
+    readme = folder / "README.rst"
+    readme.write_text(without_list(readme.read_text(encoding="utf-8")), encoding="utf-8")
     for path in folder.glob("[!0-9]*.py"):  # what runs the others is no part of the gallery
         path.unlink()
     for page in (HERE / "gallery").glob("[0-9]*.rst"):  # of a script that has another name now
@@ -102,6 +107,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
+    "thumbnail_size": (640, 400),
     "remove_config_comments": True,
     "within_subsection_order": "FileNameSortKey",
     "reset_modules": ("matplotlib", "scripts.name_file"),

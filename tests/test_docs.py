@@ -20,7 +20,8 @@ DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
-        assert (path.parent / target).exists(), target
+        if target != "gallery/index.rst":  # which `make docs` makes
+            assert (path.parent / target).exists(), target
 
 
 def test_the_gain_in_the_theory_page_is_that_of_the_example() -> None:
@@ -39,32 +40,6 @@ def test_the_network_file_of_the_docs_is_read(tmp_path: Path) -> None:
     net = kr.Network.read(path)
     assert net.names == ("W", "K", "A^T", "ReLU")
     assert net.amplification("composed")[0] == pytest.approx(0.317**2)
-
-
-def planner_results(title: str) -> dict[str, list[str]]:
-    """The rows of one part of the planner's benchmark, as kept."""
-    text = (ROOT / "benchmarks" / "results" / "planner.txt").read_text()
-    lines = text[text.index(title) :].splitlines()[2:]
-    rows = {}
-    for line in lines[: next(i for i, row in enumerate(lines) if row.startswith("safe(p)"))]:
-        rows[line[:32].strip()] = line[32:].split()
-    return rows
-
-
-def test_the_figures_of_the_planner_are_those_of_the_benchmark() -> None:
-    results = planner_results("all of these")
-    page = (ROOT / "docs" / "explanation" / "planner.md").read_text()
-    for name, row in {
-        "posterior": "| **posterior** (default) |",
-        "power with pooled band": "| power, pooled band |",
-        "aic-all": "| aic-all |",
-        "paper": "| paper |",
-        "PyPI learning-curves": "| PyPI learning-curves |",
-    }.items():
-        line = next(line for line in page.splitlines() if line.startswith(row))
-        printed = re.findall(r"[.\d]+", line.removeprefix(row))
-        kept = [results[name][i] for i in (0, 1, 2, 7, 8, 9, 10) if results[name][i] != "-"]
-        assert [float(value) for value in printed] == [float(value) for value in kept]
 
 
 def test_the_pilots_of_the_docs_are_read(tmp_path: Path) -> None:
@@ -117,6 +92,9 @@ def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
     )
     asked = [kr.plan(curve, target=0.006).samples for curve in (known, dense)]
     assert f"KO meets the target at N = {asked[0]}, FC at N = {asked[1]}" in readme
+    easy = kr.plan(known, target=0.006)
+    assert easy.at(4).error < 0.006  # the median, which the caption says
+    assert easy.probability(4) < 0.6 <= easy.probability(5)
 
 
 def benchmark(name: str) -> ModuleType:

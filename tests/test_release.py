@@ -29,6 +29,21 @@ FOR_USERS = {
 }
 
 
+def test_every_target_of_make_has_a_rule_and_every_one_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    rules = set(re.findall(r"^([a-z-]+):(?!=)", makefile, re.MULTILINE))
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert set(phony.split()) == rules
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.py")]
+    named = {
+        name
+        for path in texts
+        for line in path.read_text().splitlines()
+        for name in re.findall(r"(?:^|`)make ([a-z-]+)(?=[ `]|$)", line.strip())
+    }
+    assert {"run", "test", "docs", "coverage", "release-check"} <= named <= rules
+
+
 def citation() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     return found

@@ -11,11 +11,19 @@ from itertools import accumulate
 from typing import Any
 
 from docutils import nodes
+from numpy.typing import ArrayLike
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.typing import stringify_annotation
 
+_LOG = logging.getLogger(__name__)
 _BLOCK = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
+# What Python keeps of the name ArrayLike, which NumPy spells out in private names.
+_ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
+_CONSTANT = re.compile(r"(?<== )_[A-Z_]+\b")
+_PRIVATE = re.compile(r"\b_[A-Z]\w*[a-z]\w*")
 
 
 def names_on(text: str) -> list[str]:
@@ -61,10 +69,32 @@ def _read(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def _signature(
-    app: Sphinx, what: str, name: str, value: object, options: object, given: str, back: str
-) -> tuple[str, str]:
-    """Defaults that a dataclass makes when they are needed, in Python's words for "something"."""
-    return (given or "").replace("<factory>", "...") or given, back
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: object,
+    options: object,
+    given: str | None,
+    back: str | None,
+) -> tuple[str | None, str | None]:
+    """Types and defaults as a reader knows them; private types are warned of."""
+    shown, made = _with_values(plain_types(given), value), plain_types(back)
+    if private := _PRIVATE.search(f"{shown} {made}"):
+        _LOG.warning("%s: its signature has the private type %s", name, private[0], type="api")
+    return shown, made
+
+
+def plain_types(text: str | None) -> str | None:
+    """A signature's text with ArrayLike by its name, and "..." for what a dataclass will make."""
+    if not text:
+        return text
+    return text.replace(_ARRAY_LIKE, "~numpy.typing.ArrayLike").replace("<factory>", "...")
+
+
+def _with_values(given: str | None, value: object) -> str | None:
+    """Private constants among the defaults by what they are."""
+    known = vars(inspect.getmodule(value) or inspect)
+    return given and _CONSTANT.sub(lambda name: repr(known.get(name[0], name[0])), given)
 
 
 def _arrays(app: Sphinx, doctree: nodes.document, docname: str) -> None:

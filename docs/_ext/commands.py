@@ -74,7 +74,7 @@ def _prose(text: str | None) -> str:
     plain = text.strip()
     for mark in ("\\", "*", "<", "|", "$"):
         plain = plain.replace(mark, "\\" + mark)
-    plain = re.sub(r"\bdocs/([\w/-]+)\.md\b", r"[\1](/\1.md)", plain)
+    plain = re.sub(r"\bdocs/((?:[\w-]+/)*([\w-]+\.md))\b", r"[\2](/\1)", plain)
     return "".join(
         part if part.startswith("[") else _CODE.sub(r"`\1`", part)
         for part in re.split(r"(\[[^]]+\]\(/[^)]+\))", plain)

@@ -88,7 +88,9 @@ def _marked(token: str) -> str:
     """Code, a label or a page."""
     if page := _PAGE.fullmatch(token):
         there = (_DOCS / f"{page[1]}.md").exists()
-        return f":doc:`{page[1]} </{page[1]}>`" if there else f"``{token}``"
+        # By its file's name, for which the page's title is shown.
+        name = token.rpartition("/")[2]
+        return f":doc:`{name} </{page[1]}>`" if there else f"``{token}``"
     if token.startswith("*"):
         return token  # words that are stressed
     if label := _LABEL.fullmatch(token):

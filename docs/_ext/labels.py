@@ -1,6 +1,7 @@
-"""Labels of theorems in running text, such as (thm:deep-risk), as links to where they are stated.
+"""Labels of theorems, such as (thm:deep-risk): links in running text, shown behind headings.
 
-So that a page reads the same on a git host, which knows no such links.
+So that a page reads the same on a git host, which knows no such links, and that what code cites
+can be found on the page.
 """
 
 import re
@@ -56,7 +57,16 @@ def _is_taken(text: nodes.Text) -> bool:
     return False
 
 
+def _show(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put its label behind a heading: here alone, lists of contents do without."""
+    for section in doctree.findall(nodes.section):
+        for name in section["names"]:
+            if name in labels():
+                section[0] += [nodes.Text(" "), nodes.inline("", name, classes=["label"])]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the rule."""
     app.add_transform(Labels)
+    app.connect("doctree-resolved", _show)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -167,7 +167,7 @@ def _block(self: HTML5Translator, node: nodes.math_block) -> None:
     if node["number"]:
         self.body.append(f'<span class="eqno">({node["number"]})')
         self.add_permalink_ref(node, "Link to this equation")
-        self.body.append("</span>")
+        self.body.append(f' <span class="label">{escape(node["label"])}</span></span>')
     self.body.append("</div>\n")
     raise nodes.SkipNode
 

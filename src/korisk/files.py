@@ -58,6 +58,8 @@ def read_yaml(path: str | PathLike[str]) -> Any:
     except RecursionError:
         raise KoriskError(f"{path}: nested too deeply; flatten the file") from None
     except (ValueError, OverflowError) as error:  # e.g. a date that does not exist
+        if "integer string conversion" in str(error):
+            raise KoriskError(f"{path}: a number has too many digits; shorten it") from None
         raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}; correct it") from None
 
 

@@ -195,6 +195,11 @@ def test_deflated_dicom_is_not_unpacked(tmp_path: Path) -> None:
     tracemalloc.reset_peak()
     assert path.stat().st_size < 10**6
     assert "decompress the files" in refused(path)
+    plain, length = path.read_bytes(), struct.pack("<I", 22)
+    tag = plain.index(b"\x02\x00\x10\x00UI")
+    disguised = plain[:tag] + b"\x02\x00\x10\x00UN\x00\x00" + length + plain[tag + 8 :]
+    path.write_bytes(disguised)  # a value of unknown kind is taken for what its tag says
+    assert "decompress the files" in refused(path)
 
 
 # --- Images that lie elsewhere -------------------------------------------------------------------

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<language>[^`\s]*)[^`]*")
+COMMENT = re.compile(r"  # -> ([^;\n]*)")
 RUN = ("sh", "python")
 
 
@@ -27,6 +28,11 @@ class Step:
 
     block: Block
     prints: Block | None
+
+    @property
+    def comments(self) -> list[str]:
+        """What comments `# -> output; words` say that the lines of the block print."""
+        return COMMENT.findall(self.block.text)
 
 
 def blocks(page: Path) -> Iterator[Block]:

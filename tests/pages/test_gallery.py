@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
+SITE = GALLERY.parents[1] / "docs" / "_ext"
 SCRIPTS = sorted(GALLERY.glob("[0-9][0-9]_*.py"))
 DRAWS = {"rand", "randn", "randint", "randperm", "normal", "nn"}  # of torch, from its global state
 
@@ -45,6 +46,21 @@ def test_the_readme_lists_each_script_once() -> None:
     text = (GALLERY / "README.rst").read_text(encoding="utf-8")
     listed = re.findall(r"^- ``(\d\d_\w+\.py)``: \w", text, flags=re.MULTILINE)
     assert sorted(listed) == [script.name for script in SCRIPTS]
+
+
+def test_the_site_shows_thumbnails_in_place_of_the_list() -> None:
+    spec = importlib.util.spec_from_file_location("scripts", SITE / "scripts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    scripts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scripts)
+    shown = scripts.without_list((GALLERY / "README.rst").read_text(encoding="utf-8"))
+    assert shown.startswith("Gallery\n=======\n")
+    assert "run_all.py" in shown
+    assert "- ``" not in shown
+    assert "---" not in shown
+    with pytest.raises(ValueError, match="On the site"):
+        scripts.without_list("Gallery\n=======\n")
 
 
 @each

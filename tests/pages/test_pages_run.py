@@ -1,5 +1,6 @@
 """Every `sh` and `python` block of the pages is run, and prints what stands below it."""
 
+import ast
 import codeop
 import io
 import os
@@ -55,11 +56,23 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def show(value: object) -> None:
+    """What an interactive Python does with the value of a line, without keeping it."""
+    if value is not None:
+        print(repr(value))
+
+
+def pasted(page: Path) -> bool:
+    """Whether a page's Python is meant to be pasted, so that values of lines are shown too."""
+    return page.name == "README.md" or page.parent.name in ("tutorials", "how-to")
+
+
 class Session:
     """What a reader of one page has open: a shell in the clone, and one Python."""
 
     def __init__(self, page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.page, self.folder = page, folder
+        monkeypatch.setattr(sys, "displayhook", show if pasted(page) else lambda _: None)
         self.module = ModuleType(f"page_{page.stem.replace('-', '_')}")
         # A module that can be found by its name, so that what a page defines can be pickled.
         monkeypatch.setitem(sys.modules, self.module.__name__, self.module)
@@ -89,7 +102,9 @@ class Session:
         try:
             with redirect_stdout(printed), warnings.catch_warnings():
                 warnings.simplefilter("ignore", KoriskWarning)  # a page may show what warns
-                exec(compile(padded, str(self.page), "exec"), vars(self.module))
+                for statement in ast.parse(padded, str(self.page)).body:
+                    code = compile(ast.Interactive([statement]), str(self.page), "single")
+                    exec(code, vars(self.module))
         except Exception:
             self.fail(block, f"raised:\n{printed.getvalue()}{traceback.format_exc(limit=-3)}")
         return printed.getvalue()
@@ -104,11 +119,24 @@ def test_the_blocks_of_a_page_do_what_it_says(
     page: Path, clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = Session(page, clone, monkeypatch)
+    before = files_in(clone)
     for step in steps(page):
         printed = session.run(step.block)
         if step.prints is not None and not prints_as_told(step.prints.text, printed):
             told = f"line {step.prints.line} says otherwise:\n"
             session.fail(step.block, told + difference(step.prints.text, printed))
+        if step.prints is None and step.block.language == "python" and pasted(page):
+            told = "\n".join(step.comments)
+            if not prints_as_told(told, printed):
+                why = "shows less than it prints when pasted:\n"
+                session.fail(step.block, why + difference(told, printed))
+    if page.parent.name == "tutorials":
+        assert files_in(clone) == before, "a tutorial tidies up what it has made"
+
+
+def files_in(folder: Path) -> set[Path]:
+    """Everything below a folder."""
+    return set(folder.rglob("*"))
 
 
 def taught(folder: str) -> list[Path]:

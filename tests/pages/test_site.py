@@ -3,7 +3,7 @@
 import ast
 import importlib
 import inspect
-import io
+import logging
 import re
 import sqlite3
 import sys
@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import pytest
 import typer
+from numpy.typing import ArrayLike
 from pydantic import BaseModel
 
 import korisk as kr
@@ -31,6 +32,14 @@ REFERENCE = DOCS / "reference"
 ROOMS = ("operators", "networks", "fitting", "problems", "studies")
 
 sys.path.insert(0, str(DOCS / "_ext"))
+
+
+_FIXED = 8.0
+
+
+def fixed(b: float = _FIXED) -> float:
+    """What has a constant for a default."""
+    return b
 
 
 def part(name: str) -> Any:
@@ -84,7 +93,7 @@ def test_values_are_told_in_words_and_others_by_their_docstrings() -> None:
         ("a `Curve` of", ":py:obj:`Curve <korisk.Curve>` of"),
         ("see `Curve.read`", ":py:obj:`Curve.read <korisk.Curve.read>`"),
         ("*errors* in", "*errors* in"),
-        ("see docs/reference/pilot.md.", ":doc:`reference/pilot </reference/pilot>`."),
+        ("see docs/reference/pilot.md.", ":doc:`pilot.md </reference/pilot>`."),
         ("scores neg_ and x_", r"neg\_ and x\_"),
         ("Theorem (thm:deep-risk)", ":ref:`(thm:deep-risk) <thm:deep-risk>`"),
         ("Eq. (eq:Al)", ":eq:`eq:Al`"),
@@ -92,6 +101,25 @@ def test_values_are_told_in_words_and_others_by_their_docstrings() -> None:
 )
 def test_docstrings_are_shown_as_they_are_meant(written: str, meant: str) -> None:
     assert meant in "\n".join(part("docstrings").to_rst([written]))
+
+
+def test_signatures_have_names_that_readers_know() -> None:
+    like = part("sphinx.util.typing").stringify_annotation(ArrayLike | None, "smart")
+    shown, back = part("api")._signature(None, "", "f", fixed, None, f"(x: {like}=None)", None)
+    assert shown == "(x: ~numpy.typing.ArrayLike | None=None)"
+    assert back is None
+    shown, _ = part("api")._signature(None, "", "f", fixed, None, "(a=<factory>, b = _FIXED)", "")
+    assert shown == "(a=..., b = 8.0)"
+
+
+def test_private_types_in_signatures_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("sphinx")
+    logger.addHandler(caplog.handler)
+    try:
+        part("api")._signature(None, "", "f", fixed, None, "(x: ~numpy._typing._Nested[str])", None)
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert "_Nested" in caplog.text
 
 
 def test_examples_lists_and_titles_in_docstrings_stay() -> None:
@@ -260,64 +288,3 @@ def test_every_key_of_a_file_is_on_its_page(model: type[BaseModel], page: str) -
 def test_every_key_of_rates_is_on_the_page_of_files() -> None:
     told = code_words((REFERENCE / "files.md").read_text())
     assert set(Rates.__dataclass_fields__) - told == set()
-
-
-# --- Pages ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ('<script src="https://a.b/c.js">', 1),
-        ("<img alt='x' src='//a.b/c.png'>", 1),
-        ('<link rel="stylesheet" href="http://a.b/c.css">', 1),
-        ("@font-face {src: url(https://a.b/c.woff)}", 1),
-        ('@import "https://a.b/c.css";', 1),
-        ('<a href="https://a.b">out</a> <img src="_images/a.png"> url(#clip)', 0),
-    ],
-)
-def test_what_is_loaded_from_elsewhere_is_seen(text: str, count: int) -> None:
-    assert len(part("resources").loaded_from_elsewhere(text)) == count
-
-
-def test_our_styles_and_settings_load_nothing_from_elsewhere() -> None:
-    for path in (DOCS / "conf.py", *(DOCS / "_static").iterdir()):
-        assert "//" not in path.read_text().replace("://", "//"), path.name
-
-
-@pytest.mark.filterwarnings("ignore:'myst_parser")  # of what the next Sphinx will lack
-def test_a_page_is_built_with_its_formulas_links_and_labels(tmp_path: Path) -> None:
-    source = tmp_path / "docs"
-    source.mkdir()
-    (tmp_path / "LICENSE.md").write_text("terms")
-    (tmp_path / "examples").mkdir()
-    (source / "index.md").write_text(
-        "# Page\n\n(thm:deep-risk)=\n## Theorem\n\n$$\na = b\n$$ (eq:one)\n\nBy {eq}`eq:one` and "
-        "(thm:deep-risk), [terms](../LICENSE.md), [examples](../examples), $\\nosuch$.\n\n"
-    )
-    page, warnings = built(source, tmp_path / "out")
-    assert '<span class="eqno">(1)' in page
-    assert 'href="#equation-eq-one"' in page
-    assert re.search(r'href="#\S+"><span class="std std-ref">\(thm:deep-risk\)', page)
-    assert re.search(r'download="" href="_downloads/\w+/LICENSE.md"', page)
-    assert '<span class="folder">examples</span>' in page
-    assert [line for line in warnings if "is not known" not in line] == []
-    assert len(warnings) == 1
-
-
-def built(source: Path, out: Path) -> tuple[str, list[str]]:
-    """A page and what Sphinx warned of."""
-    application = importlib.import_module("sphinx.application")
-    said = io.StringIO()
-    settings = {
-        "extensions": ["myst_parser", "mathml", "outside", "labels"],
-        "myst_enable_extensions": ["dollarmath"],
-        "html_math_renderer": "mathml",
-        "html_theme": "basic",
-        "nitpicky": True,
-    }
-    site = application.Sphinx(
-        source, None, out, out, "html", settings, status=None, warning=said, freshenv=True
-    )
-    site.build()
-    return (out / "index.html").read_text(), [line for line in said.getvalue().splitlines() if line]

@@ -4,7 +4,8 @@ import os
 import pickle
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -26,20 +27,31 @@ from korisk.studies.store import Store
 
 
 @pytest.fixture
-def cluster(started: Cluster) -> Cluster:
-    """Two workers; those that an earlier test killed are back, however slow the machine is."""
-    started.client.wait_for_workers(2, timeout=180)
-    return started
+def cluster(start: Callable[[bool], Cluster]) -> Cluster:
+    """Two workers. Those that an earlier test killed come back, or all are started anew."""
+    made = start(False)
+    try:
+        made.client.wait_for_workers(2, timeout=20)
+    except TimeoutError:  # on a busy machine Dask gives up on a worker that does not start in time
+        made = start(True)
+    return made
 
 
 @pytest.fixture(scope="module")
-def started() -> Iterator[Cluster]:
+def start() -> Iterator[Callable[[bool], Cluster]]:
     main = sys.modules["__main__"]
-    with pytest.MonkeyPatch.context() as patch:  # workers would import pytest's own script
+    made: list[Cluster] = []
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as opened:
+        # Workers would import pytest's own script.
         patch.delattr(main, "__file__", raising=False)
         patch.setattr(main, "__spec__", None)
-        with local_cluster(2) as made:
-            yield made
+
+        def newest(anew: bool) -> Cluster:
+            if anew or not made:
+                made.append(opened.enter_context(local_cluster(2)))
+            return made[-1]
+
+        yield newest
 
 
 def contents(store: Store) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def test_failure_gives_way_to_failure_and_to_results_but_results_to_nothing(path
         (Result(rows=(), detail={"a": object()}), "detail must hold plain JSON"),
         (Result(rows=(Row(model="KO", n=4, metrics={"a": "x"}),)), "metrics must be numbers"),  # type: ignore[dict-item]
         (Result(rows=(Row(model="KO", n=4, metrics={}),) * 2), "two rows of n = 4"),
-        (Result(rows=(Row(model="KO", n=-1, metrics={}),)), "n must be 0 or more"),
+        (Result(rows=(Row(model="KO", n=-1, metrics={}),)), "n must be from 0 to"),
         (Result(rows=(Row(model="\udc80", n=4, metrics={}),)), "names must be proper Unicode"),
         (None, "must return a Result, got None"),
     ],

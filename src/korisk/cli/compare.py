@@ -85,6 +85,9 @@ def _two(found: list[Curve], models: str | None) -> tuple[Curve, Curve]:
 def _show(comparison: Comparison) -> None:
     out = console()
     out.print(_samples_table(comparison))
+    plans = (comparison.known, comparison.dense)
+    if note := pilot.star(list(zip(comparison.names, plans, strict=True))):
+        out.print(f"{note}\n", highlight=False)
     out.print(_factors_table(comparison))
     out.print(comparison.explain(), highlight=False, markup=False)
 
@@ -102,7 +105,6 @@ def _samples_table(comparison: Comparison) -> Table:
     )
     pairs = zip(comparison.names, (comparison.known, comparison.dense), strict=True)
     for position, (name, plan) in enumerate(pairs):
-        safe = plan.safe(0.9)
         ratio = comparison.ratio if position else 1.0
         shown_table.add_row(
             *cells(
@@ -110,7 +112,7 @@ def _samples_table(comparison: Comparison) -> Table:
                 "-" if plan.samples is None else whole(plan.samples),
                 pilot.end(plan.lower),
                 pilot.end(plan.upper),
-                "-" if safe is None else whole(safe),
+                pilot.safe(plan, 0.9),
                 chance(plan.reach),
                 "-" if ratio is None else number(ratio, 3),
             )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
+from unicodedata import bidirectional, category
 
 import typer
 from rich import box
@@ -18,6 +19,7 @@ from korisk.errors import KoriskWarning
 from korisk.files import write_text
 
 NARROWEST = 110
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 def plain(text: str) -> str:
@@ -25,9 +27,15 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
-        for each in text
+        each.encode("unicode_escape").decode() if _steers(each) else each for each in text
     )
+
+
+def _steers(character: str) -> bool:
+    """Control characters, halves of characters, and what turns the direction of writing."""
+    if character == "\n":
+        return False
+    return category(character) in ("Cc", "Cs") or bidirectional(character) in _TURNS
 
 
 class _Console(Console):

@@ -1,6 +1,7 @@
 """What `korisk plan` and `korisk compare` share: how a pilot is named on the command line."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,10 @@ import typer
 from korisk.cli.output import whole
 from korisk.curves.calibrate import CURVE_METHODS
 from korisk.curves.curve import Curve
+from korisk.curves.forecast import DEFAULT_METHOD
+from korisk.curves.plan import Plan
 from korisk.curves.unit import UNITS
+from korisk.curves.words import chance
 from korisk.errors import KoriskError, shown
 from korisk.figure_file import figure_kind
 
@@ -76,6 +80,31 @@ def check_plot(path: Path) -> None:
 def end(value: float) -> str:
     """The end of an interval of N."""
     return "no end" if math.isinf(value) else whole(int(value))
+
+
+def safe(plan: Plan, level: float) -> str:
+    """An N to budget for, with a star where not all futures count."""
+    found = plan.safe(level)
+    if found is None:
+        return "-"
+    return whole(found) if math.isfinite(plan.upper) else f"{whole(found)}*"
+
+
+def star(named: Sequence[tuple[str, Plan]]) -> str | None:
+    """What the star of `safe` means in a table of these plans; None where no number has one."""
+    marked = [
+        (name, plan) for name, plan in named if plan.samples is not None and math.isinf(plan.upper)
+    ]
+    if not marked:
+        return None
+    if marked[0][1].method != DEFAULT_METHOD:
+        return "* a multiple of N, because its band has no upper end."
+    until = [
+        f"{name} by N = {plan.before_long:,} ".lstrip()
+        + f"(chance {chance(plan.probability(plan.before_long))})"
+        for name, plan in marked
+    ]
+    return f"* if the target is met before long: {', '.join(until)}."
 
 
 def save_plot(figure: "Figure", path: Path) -> None:

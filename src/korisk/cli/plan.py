@@ -173,6 +173,8 @@ def _show(answers: list[_Answer]) -> None:
     plans = [answer.plan for answer in answers if answer.plan is not None]
     if plans:
         out.print(_plan_table(plans))
+        if note := pilot.star([(plan.curve.model, plan) for plan in plans]):
+            out.print(f"{note}\n", highlight=False)
     if any(answer.expected for answer in answers):
         out.print(_error_table(answers))
     for answer in answers:
@@ -198,7 +200,7 @@ def _plan_table(plans: list[Plan]) -> Table:
                 _count(plan.samples),
                 pilot.end(plan.lower),
                 pilot.end(plan.upper),
-                *(_count(plan.safe(level)) for level in LEVELS),
+                *(pilot.safe(plan, level) for level in LEVELS),
                 chance(plan.reach),
                 _count(plan.next_round),
             )
@@ -227,7 +229,11 @@ def _words(answer: _Answer, several: bool) -> list[str]:
     if answer.probability is not None and answer.enough is not None:
         said.append(
             f"{whole(answer.enough)} samples suffice with probability {answer.probability:g}"
-            + ("." if math.isfinite(answer.plan.upper) else ", if it is met before long.")
+            + (
+                "."
+                if math.isfinite(answer.plan.upper)
+                else f", if it is met before long, by N = {whole(answer.plan.before_long)}."
+            )
         )
     if answer.forecast.calibration.note:
         said.append(f"The {answer.forecast.method} {answer.forecast.calibration.note}.")

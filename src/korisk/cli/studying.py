@@ -47,11 +47,11 @@ def run_tasks(
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     asked = settled(place)
     path = store_to_write(out)
-    with _undone_if_refused(path):
-        make_folder(path.parent)
+    had_store = path.exists()
+    with _no_folder_left(path.parent):
         with warnings_as_lines():
             made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
-        with made as store:
+        with made as store, _no_empty_store_left(store, path, had_store):
             parts = []
             for group, default in groups(tasks, asked):
                 idle = all(store.failed(task) and not retry for task in store.missing(group))
@@ -81,24 +81,32 @@ def run_tasks(
 
 
 @contextmanager
-def _undone_if_refused(path: Path) -> Iterator[None]:
-    """Leave no empty store behind where something was wrong before the first cell."""
-    folder = path.parent
-    had_store, had_folder = path.exists(), folder.exists()
+def _no_folder_left(folder: Path) -> Iterator[None]:
+    """Make a folder, and leave it only if there is something in it after a refusal."""
+    had_folder = folder.exists()
+    make_folder(folder)
     try:
         yield
     except KoriskError:
-        with suppress(KoriskError, OSError):
-            if not had_store and _is_empty(path):
-                path.unlink()
-            if not had_folder:
+        if not had_folder:
+            with suppress(OSError):  # not empty: somebody else uses it
                 folder.rmdir()
         raise
 
 
-def _is_empty(path: Path) -> bool:
-    with Store.read(path) as store:
-        return not store.failures() and next(store.results(), None) is None
+@contextmanager
+def _no_empty_store_left(store: Store, path: Path, had_store: bool) -> Iterator[None]:
+    """Leave no empty store behind where something was wrong before the first cell.
+
+    It is taken away while we still hold its lock, so that it cannot be another process's.
+    """
+    try:
+        yield
+    except KoriskError:
+        if not had_store and not store.failures() and next(store.results(), None) is None:
+            with suppress(OSError):
+                path.unlink()
+        raise
 
 
 def folder_of(study: Path) -> Path:
@@ -136,7 +144,7 @@ def report_failures(out: Path, tasks: Sequence[Task], summary: Summary) -> None:
         for failure in store.failures():
             if failure.task.key not in asked:
                 continue
-            said = f"{failure.task.key} failed: {failure.reason}"
+            said = " ".join(f"{failure.task.key} failed: {failure.reason}".split())
             typer.echo(f"korisk: {plain(said)}", err=True)
     typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)
     raise typer.Exit(FAILED_CELLS)
@@ -170,10 +178,9 @@ def in_words(crossing: Crossing) -> str:
     found, last = crossing.found, crossing.last
     if found is not None:
         upper = "no end" if math.isinf(found.upper) else f"{found.upper:,.0f}"
-        how = "measured" if found.measured else f"foretold from N up to {last:,}"
         return (
             f"{found.better_after} becomes the better one at N = {found.n:,}, with 90% certainty "
-            f"between {found.lower:,.0f} and {upper} ({how})"
+            f"between {found.lower:,.0f} and {upper} ({_how(crossing)})"
         )
     if crossing.means is not None:
         before, after = crossing.means
@@ -185,3 +192,18 @@ def in_words(crossing: Crossing) -> str:
     if crossing.sizes < LEAST_SIZES:
         return f"{measured}; {LEAST_SIZES} sizes are needed to look beyond"
     return f"{measured}; what lies beyond cannot be told with odds of three to one"
+
+
+def _how(crossing: Crossing) -> str:
+    """Whether the N of a crossing was seen, read off fitted curves, or foretold."""
+    found, means = crossing.found, crossing.means
+    if found is None or not found.measured:
+        return f"foretold from N up to {crossing.last:,}"
+    if crossing.measured:
+        return "measured"
+    if means is None:
+        return "by the fitted curves; the means keep their order"
+    return (
+        f"by the fitted curves; the means first change their order between N = {means[0]:,} "
+        f"and {means[1]:,}"
+    )

@@ -166,7 +166,7 @@ class Calibration:
 
         N is from 2 to 10^15, or `KoriskError` is raised. It need not be whole.
         """
-        values = _sample_counts(n)
+        values = sample_counts(n)
         errors = self._predict(np.atleast_1d(values))
         return float(errors[0]) if values.ndim == 0 else errors
 
@@ -297,7 +297,8 @@ def _what(method: str) -> str:
     return "the paper's calibration" if method == "paper" else f"method {method!r}"
 
 
-def _sample_counts(n: object) -> Array:
+def sample_counts(n: object) -> Array:
+    """() or (M,) sizes N, as a user gave them."""
     try:
         values = np.asarray(n, dtype=np.float64)
     except (TypeError, ValueError):

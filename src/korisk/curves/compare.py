@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk.curves.calibrate import calibrate, check_curve
+from korisk.curves.calibrate import calibrate, check_curve, sample_counts
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan, plan
@@ -127,6 +127,7 @@ class Comparison:
             return None
         falls = bool(ahead[clear[0]] > 0.5)
         odds = 1 - ahead if falls else ahead  # of the one that is behind at first
+        n, odds = n[clear[0] :], odds[clear[0] :]
         if odds.max() < _CLEAR:
             return None
         if self.known.method == DEFAULT_METHOD:
@@ -155,7 +156,7 @@ class Comparison:
         >>> kr.compare(ko, fc, target=0.08).odds([64, 256]).round(1).tolist()
         [0.0, 1.0]
         """
-        sizes = np.asarray(n, dtype=np.float64)
+        sizes = np.atleast_1d(sample_counts(n))
         return _odds(self.known.curve, self.dense.curve, tuple(sizes.tolist())).copy()
 
     @property

@@ -15,6 +15,7 @@ from korisk.curves.calibrate import (
     Calibration,
     calibrate,
     check_curve,
+    sample_counts,
 )
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.posterior import HORIZON, Posterior, posterior
@@ -88,14 +89,14 @@ class Forecast:
 
     def middle(self, n: ArrayLike) -> Array:
         """(M,) the error to expect at each of M sizes N."""
-        n = np.asarray(n, dtype=np.float64)
+        n = np.atleast_1d(sample_counts(n))
         if self.method == DEFAULT_METHOD:
             return self.posterior.quantile(n, 0.5)
         return self.calibration.predict(n)
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
         """(M,) the lower and upper end of the 90% band at each of M sizes N."""
-        n = np.asarray(n, dtype=np.float64)
+        n = np.atleast_1d(sample_counts(n))
         if self.method == DEFAULT_METHOD:
             return self.posterior.quantile(n, 0.05), self.posterior.quantile(n, 0.95)
         return self._band.at(n)

@@ -100,11 +100,11 @@ class Plan:
         return _doublings(self.forecast)
 
     def safe(self, p: float = 0.9) -> int | None:
-        """An N to budget for: one that suffices with probability p; None without an answer.
+        """An N to budget for at level p; None without an answer.
 
-        Where `upper` is finite that is the whole probability, so that `upper` is `safe(0.95)`.
-        Where it is not, N suffices in a share p of the futures that meet the target before long,
-        by N = `before_long`.
+        Where `upper` is finite, N suffices with probability p, so that `upper` is `safe(0.95)`.
+        Where it is not, N suffices in a share p of those futures alone that meet the target before
+        long, by N = `before_long`; `probability(n)` has the whole odds of an N.
 
         `p` is from 0.5 to 0.95, or `KoriskError` is raised.
 

@@ -7,8 +7,10 @@ which says whose it is. `.metadata` is a pickle, so it is read with all but its 
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
+import pickletools
 import re
 import shutil
 import zlib
@@ -179,6 +181,13 @@ def _require_same(path: Path, theirs: Mapping[str, object], ours: Mapping[str, o
             )
 
 
+def _refuse_bombs(content: bytes) -> None:
+    """A pickle may number what it keeps as it likes, and room is made for all numbers below."""
+    for code, value, _ in pickletools.genops(content):
+        if code.name in ("PUT", "BINPUT", "LONG_BINPUT") and value > len(content):
+            raise pickle.UnpicklingError(f"it keeps something under {value:,}")
+
+
 class _Unpickler(pickle.Unpickler):
     """Builds what the metadata of a checkpoint consists of, and nothing else."""
 
@@ -193,8 +202,9 @@ class _Reader(FileSystemReader):
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         path = Path(self.path) / ".metadata"
-        with path.open("rb") as file:
-            metadata = _Unpickler(file).load()
+        content = path.read_bytes()
+        _refuse_bombs(content)
+        metadata = _Unpickler(io.BytesIO(content)).load()
         if not isinstance(metadata, Metadata):
             raise pickle.UnpicklingError("its metadata is something else")
         for name, entry in metadata.state_dict_metadata.items():

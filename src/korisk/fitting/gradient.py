@@ -214,7 +214,7 @@ class _Trainer:
             return False
         try:
             self._restore(content)
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError):
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError):
             raise _checkpoint.damaged(path) from None
         return True
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from korisk.errors import KoriskError, did_you_mean
 from korisk.problems.image_page import Page, full_scale, refuse_large, stack_of
 
+_BROKEN = (ValueError, EOFError, SyntaxError, OverflowError)  # NumPy's words are of its arguments
 _LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
 
 
@@ -25,7 +26,7 @@ def read_npy(path: Path, member: str | None) -> Iterator[Page]:
         )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, SyntaxError):  # NumPy's words speak of its own arguments
+    except _BROKEN:
         raise KoriskError(
             "is not a whole .npy file of numbers: its header is damaged, it ends too soon, or it "
             "holds objects; save it again with numpy.save"

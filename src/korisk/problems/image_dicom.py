@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +24,6 @@ from korisk.problems.image_page import (
 AIR = -1000.0  # Hounsfield units
 _GREYS = ("MONOCHROME1", "MONOCHROME2")
 _MARK_AT, _MARK = 128, b"DICM"
-_DEFLATED = re.compile(rb"\x02\x00\x10\x00.{4}1\.2\.840\.10008\.1\.2\.1\.99", re.DOTALL)
 
 
 def is_dicom(path: Path) -> bool:
@@ -44,9 +43,8 @@ def read_dicom(path: Path, member: str | None) -> Iterator[Page]:
     if not is_dicom(path):
         raise KoriskError("has no DICOM header; is it whole, and named rightly?")
     refuse_large_file(path)
+    _refuse_deflated(path)
     content = path.read_bytes()  # whole, so that no length in it can ask for more than there is
-    if _DEFLATED.search(content):  # it is unpacked before its header is known, to whatever size
-        raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
     dataset = pydicom.dcmread(io.BytesIO(content))
     _refuse_what_is_no_slice(dataset)
     frames = _frame_count(dataset)
@@ -55,6 +53,16 @@ def read_dicom(path: Path, member: str | None) -> Iterator[Page]:
     stored = _decoded(dataset).reshape(frames, rows, columns)
     for number, values in enumerate(stored):
         yield _page(dataset, values, number, frames)
+
+
+def _refuse_deflated(path: Path) -> None:
+    """Such a file is unpacked before its header is known, to whatever size."""
+    from pydicom.filereader import read_file_meta_info
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+    with contextlib.suppress(AttributeError, NotImplementedError):  # it says nothing of it
+        if read_file_meta_info(path).TransferSyntaxUID == DeflatedExplicitVRLittleEndian:
+            raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
 
 
 def _refuse_what_is_no_slice(dataset: Any) -> None:

@@ -26,6 +26,7 @@ LODOPAB_WIDTH = 260.0  # mm along an edge
 _LODOPAB = re.compile(r"(ground_truth|observation)_(train|validation|test)_(\d{3,})\.hdf5")
 _LODOPAB_SLICES = 128  # of a file
 _LARGEST_LIST = 10_000_000  # bytes
+_WHOLE = re.compile(r"[0-9]{1,18}")  # a patient of its list
 
 
 def read_hdf5(path: Path, member: str | None) -> Iterator[Page]:
@@ -132,7 +133,7 @@ def _lodopab_patients(h5py: Any, path: Path, place: _Place, slices: int) -> list
     lines = read_text(found[0], max_bytes=_LARGEST_LIST).split()
     first = place.number * _slices_a_file(h5py, path, place)
     patients = lines[first : first + slices]
-    if not patients or not all(each.isdigit() for each in patients):
+    if not patients or not all(_WHOLE.fullmatch(each) for each in patients):
         raise KoriskError(
             f"{listed} must have one whole number a slice, from line {first + 1} on for this file, "
             f"got {len(lines)} lines; take the list that belongs to the data"

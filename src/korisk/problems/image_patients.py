@@ -62,11 +62,15 @@ def file_of(name: str) -> str:
 
 def read_table(path: str | PathLike[str]) -> dict[str, str]:
     """File to patient, from a table with these two columns."""
-    rows = list(csv.DictReader(io.StringIO(read_text(path, max_bytes=_LARGEST))))
+    text = read_text(path, max_bytes=_LARGEST)
+    try:
+        rows = list(csv.DictReader(io.StringIO(text, newline=None)))  # any ends of lines
+    except csv.Error as error:
+        raise KoriskError(f"{path}: is not a table: {error}; save it as CSV again") from None
     table: dict[str, str] = {}
     for number, row in enumerate(rows, start=2):
         file, patient = row.get("file"), row.get("patient")
-        if not file or not patient:
+        if not file or not patient or not patient.strip():
             raise KoriskError(
                 f"{path}, line {number}: must have a file and a patient, under a first line "
                 "'file,patient'; complete it"

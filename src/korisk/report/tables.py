@@ -278,7 +278,9 @@ def _ahead(first: Curve, second: Curve, n: int) -> tuple[str, float]:
 def _in_words(crossed: Crossing) -> str:
     found = crossed.found
     if found is not None:
-        how = "measured" if found.measured else "foretold"
+        how = "foretold"
+        if found.measured:
+            how = "measured" if crossed.measured else "by the fitted curves"
         text = f"{found.better_after} is better from N = {found.n:,} on ({how}"
         if math.isnan(found.lower):
             return text + ")"

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,15 +68,24 @@ def unpack_row(model: str, n: int, metrics: str, detail: str) -> Row:
     """A row out of its stored values."""
     values = from_json(metrics)
     check_types("a row", str, model)
-    for name in (model, *values):
-        if len(name) > _LONGEST_NAME or not name.isprintable():
-            raise ValueError(f"a row has the name {shown(name)}")
     check_types("a row", int, n)
-    if not 0 <= n <= _LARGEST_N:
-        raise ValueError(f"a row has n = {n}")
+    if fault := _row_fault(model, n, values):
+        raise ValueError(f"a row is wrong: {fault}")
     check_types("a row", int | float, *values.values())
     found = {name: float(value) for name, value in values.items()}
     return Row(model=model, n=n, metrics=found, detail=from_json(detail))
+
+
+def _row_fault(model: str, n: int, metrics: Mapping[str, float]) -> str | None:
+    """What keeps a row from being stored, or one that was stored from being shown."""
+    for name in (model, *metrics):
+        if len(name) > _LONGEST_NAME:
+            return f"the name {shown(name)} has {len(name)} characters, more than {_LONGEST_NAME}"
+        if any(category(each) in ("Cc", "Cs") for each in name):
+            return f"the name {shown(name)} holds control characters"
+    if not 0 <= n <= _LARGEST_N:
+        return f"n must be from 0 to 10^15, got {n}"
+    return None
 
 
 def check_types(what: str, kind: Any, *values: object) -> None:
@@ -121,21 +131,27 @@ def from_json(text: str) -> dict[str, Any]:
 def _packed_row(row: Row) -> tuple[str, int, str, str]:
     where = f"model {row.model!r}, n = {row.n}"
     try:
-        metrics = {str(name): float(value) for name, value in row.metrics.items()}
+        metrics = {_storable(str(name)): float(value) for name, value in row.metrics.items()}
     except (TypeError, ValueError):
         raise ResultError(f"{where}: metrics must be numbers, got {shown(row.metrics)}") from None
-    if not 0 <= row.n < 2**63:
-        raise ResultError(f"{where}: n must be 0 or more and fit in 64 bits")
+    model = _storable(str(row.model))
+    if fault := _row_fault(model, int(row.n), metrics):
+        raise ResultError(f"{where}: {fault}")
     detail = to_json(f"{where}: detail", row.detail)
-    return _storable(str(row.model)), int(row.n), json.dumps(metrics), detail
+    return model, int(row.n), json.dumps(metrics), detail
 
 
 def _packed_array(name: str, array: NDArray[np.generic]) -> PackedArray:
     values = np.asarray(array)
     if values.dtype.kind not in _KINDS:
         raise ResultError(f"array {name!r} must hold numbers, got the type {values.dtype}")
+    if values.nbytes > MAX_UNPACKED_BYTES:
+        raise ResultError(
+            f"array {name!r} must take at most {MAX_UNPACKED_BYTES / 1e9:g} GB, "
+            f"got {values.nbytes / 1e9:g} GB; keep a part of it"
+        )
     content = zlib.compress(values.tobytes(), level=1)
-    if len(content) > MAX_ARRAY_BYTES or values.nbytes > MAX_UNPACKED_BYTES:
+    if len(content) > MAX_ARRAY_BYTES:
         raise ResultError(
             f"array {name!r} must take at most {MAX_ARRAY_BYTES / 1e6:g} MB compressed, "
             f"got {len(content) / 1e6:g} MB; keep a part of it"

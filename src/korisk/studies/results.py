@@ -197,6 +197,13 @@ class Crossing:
     last: int  # that N
     sizes: int  # how many N both were measured at
 
+    @property
+    def measured(self) -> bool:
+        """Whether the N that was found lies where the mean errors change their order."""
+        if self.found is None or self.means is None:
+            return False
+        return self.means[0] <= self.found.n <= self.means[1]
+
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:
     """How two curves stand to each other; None where they have no N in common."""

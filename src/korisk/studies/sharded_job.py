@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from pydantic import Field
 
 from korisk.errors import KoriskError
-from korisk.files import read_text, write_text
+from korisk.files import Spec, read_text, write_text
 from korisk.fitting.recipe import Recipe, draw_batches, released_generator
 from korisk.fitting.sharded import Ranks, ShardedDense, ShardedTraining, joined, train_sharded
 from korisk.operators.engines import free_memory
@@ -30,6 +31,16 @@ _RESULT = "train.json"
 _CHECKPOINTS = "checkpoints"
 _PIECE = 64  # test samples that are reconstructed at once
 _MAX_RESULT = 10**9  # bytes
+
+
+class _Result(Spec, extra="allow"):
+    """What must be in the file of results for it to be printed; more may be."""
+
+    metrics: dict[str, float | None]
+    losses: list[float] = Field(min_length=1)
+    seconds_per_step: float | None
+    ranks: int
+    peak_bytes: list[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +105,9 @@ class Job:
         """What that file holds; None where it is not there, or is something else."""
         try:
             content = json.loads(read_text(self.result, max_bytes=_MAX_RESULT))
-        except ValueError:
+            return dict(_Result.model_validate(content))
+        except (ValueError, RecursionError):
             return None
-        return content if isinstance(content, dict) else None
 
     @property
     def _useful_ranks(self) -> int:

@@ -1,0 +1,221 @@
+"""Figures in the prose and tables of the explanations, against what they were taken from."""
+
+import json
+import math
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import korisk as kr
+from korisk import published
+from korisk.curves.plan import MULTIPLES
+from korisk.operators import _lanczos, released_geometry
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+EXPLANATION = ROOT / "docs" / "explanation"
+COLUMNS = (
+    *("error", "refuse", "2x", "2x at 2", "2x at 4", "2x at 8", "safe"),
+    *("false", "broken", "cover E", "cover N", "endless"),
+)
+TABLE = ("error", "refuse", "2x", "false", "broken", "cover E", "cover N")  # of the planner's page
+DASHES = str.maketrans({"\N{EN DASH}": "-", "\N{MINUS SIGN}": "-"})
+ROWS = {  # of that table: what they are called in the benchmark's output
+    "**posterior** (default)": "posterior",
+    "posterior, where its middle curve meets the target": "posterior, middle curve",
+    "power, pooled band": "power with pooled band",
+    "power, plain bootstrap of seeds": "power",
+    "scipy `curve_fit` of c + a N^-b, one start": "tutorial curve_fit c + a N^-b",
+}
+PARTS = {  # of the table for the default alone: file and title
+    "LCDB": ("planner.txt", "LCDB, report part:"),
+    "scikit-learn, which": ("planner.txt", "scikit-learn:"),
+    "LCDB with one training": ("planner_single.txt", "LCDB, report part, one training a seed:"),
+}
+
+
+def page(name: str) -> str:
+    """A page on one line, so that a sentence may break anywhere."""
+    return " ".join((EXPLANATION / name).read_text(encoding="utf-8").split())
+
+
+def table(name: str, head: str) -> list[list[str]]:
+    """The cells of the rows of the table whose heading begins so, with plain dashes."""
+    text = (EXPLANATION / name).read_text(encoding="utf-8")
+    lines = text.translate(DASHES).splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith(head)) + 2
+    last = next(place for place in range(first, len(lines)) if not lines[place].startswith("|"))
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first:last]]
+
+
+def part(title: str, file: str = "planner.txt") -> str:
+    """One part of the planner's benchmark, as kept, from its title on."""
+    text = (RESULTS / file).read_text(encoding="utf-8")
+    return text[text.index(title) :].split("\n\n")[0]
+
+
+def results(title: str, file: str = "planner.txt") -> dict[str, dict[str, float]]:
+    """Its rows: estimator -> column -> figure, where there is one."""
+    _, heads, *lines = part(title, file).splitlines()
+    named = [heads[place : place + 8].strip() for place in range(32, len(heads), 8)]
+    assert tuple(named) == COLUMNS
+    found = {}
+    for line in lines[: next(i for i, row in enumerate(lines) if row.startswith("safe(p)"))]:
+        told = zip(COLUMNS, line[32:].split(), strict=True)
+        found[line[:32].strip()] = {name: float(cell) for name, cell in told if cell != "-"}
+    return found
+
+
+def short(share: float) -> str:
+    """A share as the pages write it: .177."""
+    return f"{share:.3f}".removeprefix("0")
+
+
+def test_every_row_of_the_planner_is_that_of_the_benchmark() -> None:
+    kept = results("all of these")
+    rows = table("planner.md", "| estimator | error |")
+    assert len(rows) == 17
+    for name, *cells in rows:
+        told = kept[ROWS.get(name, name)]
+        shown = " / ".join(cells).split(" / ")
+        assert len(shown) == len(TABLE)
+        for column, cell in zip(TABLE, shown, strict=True):
+            assert (cell == "-") == (column not in told), (name, column)
+            assert cell == "-" or float(cell) == told[column], (name, column)
+
+
+def test_estimators_that_the_planner_leaves_out_are_none_of_its_rivals() -> None:
+    shown = {ROWS.get(name, name) for name, *_ in table("planner.md", "| estimator | error |")}
+    assert set(results("all of these")) - shown == {"inverse-log", "weibull"}
+
+
+def test_the_parts_of_the_planner_are_those_of_the_benchmark() -> None:
+    rows = table("planner.md", "| part | |")
+    assert len(rows) == len(PARTS)
+    for (name, cells), (start, (file, title)) in zip(rows, PARTS.items(), strict=True):
+        assert name.startswith(start)
+        told = results(title, file)["posterior"]
+        ends = f"{told['cover E']:.3f} and {told['cover N']:.3f}"
+        first = (f"{told[column]:.3f}" for column in ("error", "refuse", "2x", "false"))
+        assert cells == " / ".join((*first, ends))
+
+
+def test_the_counts_and_odds_of_the_planner_are_those_of_the_benchmark() -> None:
+    text, told = page("planner.md"), part("all of these")
+    found = re.search(r"these: (.*) pilots, (.*) hidden errors, (.*) targets\n", told)
+    assert found is not None
+    pilots, errors, targets = found.groups()
+    assert f"{pilots} pilots up to" in text
+    assert f"{errors} hidden errors, {targets} targets at least" in text
+    pattern = r"foretold (\d+)% to (\d+%): +(\d+) times, on average ([\d.]+), true ([\d.]+)"
+    odds = re.findall(pattern, told)
+    assert f"Of {sum(int(row[2]) for row in odds):,} targets, met or not:" in text
+    assert table("planner.md", "| foretold chance |") == [
+        [f"{low} to {high}", mean, true] for low, high, _, mean, true in odds
+    ]
+    default = results("all of these")["posterior"]
+    near, middle, far = (f"{default[f'2x at {times}']:.3f}" for times in (2, 4, 8))
+    assert f"for {near} of the targets at about twice the pilot, for {middle} at four" in text
+    assert f"at four times and {far} at eight times" in text
+    safe = re.findall(r"(?:80|90|95)%: ([\d.]+)", told[told.index("safe(p)") :])[:3]
+    assert f"sufficed for {safe[0]}, {safe[1]} and {safe[2]} of the targets" in text
+
+
+def test_the_safe_multiples_of_the_planner_are_those_of_the_code() -> None:
+    first, second, third = MULTIPLES.values()
+    shares = " or ".join(", ".join(f"{100 * p:.0f}" for p in MULTIPLES).rsplit(", ", 1))
+    assert f"times {first}, {second} or {third} for {shares}%" in page("planner.md")
+
+
+def test_what_other_pages_say_of_the_planner_is_in_the_benchmark() -> None:
+    kept = results("all of these")
+    default, line, paper = kept["posterior"], kept["line"], kept["paper"]
+    assert (
+        f"a line in it is off by {short(line['error'])} where the default is off by "
+        f"{short(default['error'])}." in page("limits.md")
+    )
+    assert (
+        f"it refuses {short(paper['refuse'])}, and the default {short(default['refuse'])} "
+        in page("differences.md")
+    )
+
+
+def test_the_norms_of_the_theory_are_the_upper_ends_of_the_examples() -> None:
+    rows = table("theory.md", "| H | ‖K‖ ≤ |")
+    assert [int(row[0]) for row in rows] == [row.size.H for row in published.FOOTPRINT]
+    for H, *cells in rows:
+        # tests/test_examples.py makes the files up to H = 128 again.
+        net = kr.Network.read(ROOT / "examples" / f"ct_h{H}_ko.yaml")
+        bounds = {layer.name: layer.lipschitz for layer in net.layers if layer.name != "W"}
+        (both,) = net.compositions
+        ends = [_upper(bounds["K"]), _upper(bounds["A^T"]), _upper(both.lipschitz)]
+        assert cells == [*(f"{end:.4g}" for end in ends), f"{ends[0] * ends[1] / ends[2]:.1f}"]
+
+
+def _upper(bound: object) -> float:
+    assert isinstance(bound, kr.NormBracket)
+    return bound.upper
+
+
+def test_the_constants_of_lanczos_are_those_of_the_code() -> None:
+    (constant,) = re.findall(r"\\le ([\d.]+) \\sqrt\{n\} \\; e\^", page("theory.md"))
+    source = Path(_lanczos.__file__).read_text(encoding="utf-8")
+    assert re.findall(r"math\.log\(([\d.]+) \* math\.sqrt\(n\)", source) == [constant]
+    assert f"P[xi_k < (1 - eps) lambda] <= {constant} sqrt(n)" in source
+    (proved,) = re.findall(r"constant is \$2 \\sqrt\{2 / \\pi\} < ([\d.]+)\$", page("theory.md"))
+    assert 2 * math.sqrt(2 / math.pi) < float(proved) < float(constant)
+    assert _lanczos.CHANCE == 1e-6
+    assert "$10^{-6}$ by taking $k$ large enough" in page("theory.md")
+    assert "a probability below 10⁻⁶ over the random start" in page("limits.md")
+
+
+def test_the_ratios_of_slopes_are_those_of_the_table() -> None:
+    ratios = [row.dense.slope / row.known.slope for row in published.CALIBRATION]
+    told = rf"\sigma_{{KO}}$ runs from {min(ratios):.3g} to {max(ratios):.3g}."
+    assert told in page("differences.md")
+
+
+def test_the_rays_of_the_released_code_are_as_coarse_as_told() -> None:
+    scan = released_geometry(128)
+    step = scan.source_to_detector / (2 * 128) / scan.pixel_spacing
+    assert f"At H = 128 that is one every {step:.1f} pixels." in page("differences.md")
+
+
+def test_the_floor_that_seemed_one_is_that_of_the_kept_sweep() -> None:
+    kept: dict[str, Any] = json.loads((RESULTS / "reproduction.json").read_text())
+    (found,) = (each for each in kept["findings"] if each["side"] == 8)
+    size, error, floor = found["passed_floor"]
+    assert (
+        f"FC seems to have a floor at {floor:.4f}, and at N = {size} its error is {error:.2e} "
+        in page("differences.md")
+    )
+
+
+def test_the_figures_of_the_quality_page_are_those_that_were_kept() -> None:
+    """`python benchmarks/quality_tables.py --write` puts them there."""
+    made = runpy.run_path(str(ROOT / "benchmarks" / "quality_tables.py"))
+    text = (EXPLANATION / "quality.md").read_text(encoding="utf-8")
+    assert made["filled"](text) == text
+
+
+def test_the_limits_on_the_quality_page_are_those_of_the_benchmarks() -> None:
+    text = page("quality.md")
+    asked = runpy.run_path(str(ROOT / "benchmarks" / "coverage_figures.py"))
+    first, second = asked["THEORY"]
+    assert f"below {asked['LINES']:g}% of all lines, and below {asked['BRANCHES']:g}% of" in text
+    assert f"of the branches of `{first}/` and `{second}/`." in text
+    fuzzer = sorted((ROOT / "benchmarks").glob("fuzz*.py"))
+    source = "\n".join(path.read_text(encoding="utf-8") for path in fuzzer)
+    assert re.search(r"^MEMORY = 2\*\*30 ", source, re.MULTILINE)
+    assert re.search(r"^SECONDS = 10\.0 ", source, re.MULTILINE)
+    assert "within 10 seconds and 1 GiB" in text
+
+
+@pytest.mark.parametrize("name", ["limits.md", "differences.md"])
+def test_a_share_stands_on_a_page_that_is_held_here(name: str) -> None:
+    """A figure such as .177 that is added to these pages needs a line above."""
+    shares = re.findall(r"(?<![\d\w])\.\d{3}\b", page(name))
+    assert len(shares) == 2
