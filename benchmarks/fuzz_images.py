@@ -1,4 +1,4 @@
-"""Sound images of every kind that is read, small ones, as bytes."""
+"""Sound images of every kind that is read, small ones, and lists of their patients, as bytes."""
 
 import io
 import tempfile
@@ -132,3 +132,13 @@ def lodopab() -> bytes:
             file["data"] = _picture("float32", 3, 12, 12)
 
     return _written(save, "a.hdf5")
+
+
+def listed() -> list[bytes]:
+    """Patients as LoDoPaB-CT lists them, one a slice."""
+    return [b"17\n17\n23\n", b"1\n2\n3\n4\n5\n"]
+
+
+def patients() -> list[bytes]:
+    """Tables of files and patients."""
+    return [b"file,patient\na.npy,p1\nb.npy,p2\n", b'patient,file,age\n"p 1","a.npy",\n']

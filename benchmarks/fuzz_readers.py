@@ -113,11 +113,22 @@ def _studies() -> list[bytes]:
 def _read_study(path: Path) -> None:
     from korisk.studies.study import Study
 
-    folder = path.parent / "images"
+    _put_images(path.parent / "images")
+    Study.read(path)
+
+
+def _read_geometry(path: Path) -> None:
+    """A study of which `korisk predict` takes the geometry alone."""
+    from korisk.studies.prediction import study_to_predict
+
+    _put_images(path.parent / "images")
+    study_to_predict(path)
+
+
+def _put_images(folder: Path) -> None:
     if not folder.exists():
         folder.mkdir()
         np.save(folder / "a.npy", np.random.default_rng(0).random((24, 8, 8)))
-    Study.read(path)
 
 
 def _read_network(path: Path) -> None:
@@ -210,20 +221,12 @@ def _read_images(path: Path) -> None:
     assert images.summary()
 
 
-def _patients() -> list[bytes]:
-    return [b"file,patient\na.npy,p1\nb.npy,p2\n", b'patient,file,age\n"p 1","a.npy",\n']
-
-
 def _read_patients(path: Path) -> None:
     from korisk.problems.image_patients import checked_rule, name_patients
 
     table = checked_rule(path)
     assert isinstance(table, Mapping)
     assert len(name_patients(table, list(table), [None] * len(table))) == len(table)
-
-
-def _listed() -> list[bytes]:
-    return [b"17\n17\n23\n", b"1\n2\n3\n4\n5\n"]
 
 
 def _read_list(path: Path) -> None:
@@ -254,6 +257,7 @@ READERS = {
         Reader("json", "pilot.json", _pilots_as_json, Curve.read_all, _JSON),
         Reader("network", "net.yaml", _examples("ct_h*_ko.yaml"), _read_network, _YAML),
         Reader("study", "study.yaml", _studies, _read_study, _YAML),
+        Reader("geometry", "geometry.yaml", _studies, _read_geometry, _YAML),
         Reader("profile", "profile.yaml", _examples("slurm_profile.yaml"), _read_profile, _YAML),
         Reader("rates", "rates.json", _rates, _read_rates, _JSON),
         Reader("prediction", "prediction.json", _predictions, _read_prediction, _JSON),
@@ -270,8 +274,8 @@ READERS = {
         Reader("tiff", "image.tif", examples.tiff, _read_images, _BINARY),
         Reader("dicom", "image.dcm", examples.dicom, _read_images, _BINARY),
         Reader("hdf5", "image.h5", examples.hdf5, _read_images, _BINARY),
-        Reader("patients", "patients.csv", _patients, _read_patients, _TEXT),
-        Reader("lodopab", "patient_ids_rand_train.csv", _listed, _read_list, _TEXT),
+        Reader("patients", "patients.csv", examples.patients, _read_patients, _TEXT),
+        Reader("lodopab", "patient_ids_rand_train.csv", examples.listed, _read_list, _TEXT),
         Reader(
             *("checkpoint", "training.pt"),
             trainings.checkpoints,
@@ -279,7 +283,12 @@ READERS = {
             _TRAINING,
         ),
         Reader("shards", trainings.FOLDER, trainings.indices, trainings.read_index, _JSON),
-        Reader("metadata", trainings.FOLDER, trainings.metadata, trainings.read_metadata, _BINARY),
+        Reader(
+            *("metadata", trainings.FOLDER),
+            trainings.metadata,
+            trainings.read_metadata,
+            (trainings.metadata_changed, *_BINARY),
+        ),
         Reader("result", "train.json", trainings.results, trainings.read_result, _JSON),
     )
 }

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickletools
 import random
 import tempfile
 import warnings
@@ -109,6 +110,20 @@ def indices() -> list[bytes]:
 def metadata() -> list[bytes]:
     """PyTorch's own file in a checkpoint, a pickle."""
     return [_sound()[".metadata"]]
+
+
+def metadata_changed(rng: random.Random, content: bytes) -> bytes:
+    """Numbers and words within a pickle changed, its instructions left as they are."""
+    data = bytearray(content)
+    found = [(place, code.name) for code, value, place in pickletools.genops(content) if place]
+    for place, name in rng.sample(found, rng.choice((1, 1, 2))):
+        if name == "SHORT_BINUNICODE":
+            data[place + 2] = rng.choice(b"x./\0")
+        elif name in ("BININT1", "BININT", "BININT2", "BINPUT", "LONG_BINPUT", "BINGET"):
+            data[place + 1] = rng.choice((0, 1, 2, 127, 255))
+        elif name == "MEMOIZE":
+            data[place : place + 1] = b"r" + rng.randbytes(4)  # LONG_BINPUT
+    return bytes(data)
 
 
 def read_index(path: Path) -> None:

@@ -26,6 +26,7 @@ MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
 MAX_VALUE = 20_000  # characters; numbers of more digits take long to read
 PATIENCE = 30.0  # seconds for a pipe to bring its first bytes
 _DATABASE = b"SQLite format 3\0"
+_PIECE = 2**20  # bytes that are read at once
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -72,7 +73,7 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
     """A text file's content, never reading more than `max_bytes` of it."""
     try:
         with _opened(path) as file:
-            content = file.read(max_bytes + 1)
+            content = _at_most(file, max_bytes + 1)
     except FileNotFoundError:
         raise KoriskError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
@@ -97,6 +98,15 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
         raise KoriskError(
             f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8"
         ) from None
+
+
+def _at_most(file: BinaryIO, count: int) -> bytes:
+    """What there is, up to so many bytes; `read(count)` sets room aside for all of them."""
+    pieces = []
+    while count > 0 and (piece := file.read(min(count, _PIECE))):
+        pieces.append(piece)
+        count -= len(piece)
+    return b"".join(pieces)
 
 
 def _opened(path: str | PathLike[str]) -> BinaryIO:

@@ -138,3 +138,9 @@ def test_predict_refuses_what_is_no_number_of_samples(n: object) -> None:
 def test_an_unknown_method_is_refused_with_a_suggestion() -> None:
     with pytest.raises(kr.KoriskError, match="did you mean 'power'"):
         kr.calibrate(power_pilot(), "powr")
+
+
+def test_averages_of_long_clean_pilots_follow_the_law() -> None:
+    n = 2.0 ** np.arange(2, 22)
+    found = kr.calibrate(kr.Curve(n, 0.01 + n**-0.5), "aic").predict([2**22, 2**23])
+    np.testing.assert_allclose(found, 0.01 + np.array([2.0**-11, 2.0**-11.5]), rtol=1e-3)

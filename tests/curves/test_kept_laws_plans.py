@@ -89,9 +89,10 @@ def test_rounds_multiply_by_four() -> None:
     assert planned(20_000).rounds == (1_024, 4_096, 9_831)
 
 
-@pytest.mark.parametrize("first", [*range(17, 330), 4_001, 2_559_999, 2_560_000])
-def test_the_first_n_is_the_smallest(first: int) -> None:
-    assert kr.forecast(kr.Curve(N, 1.0 / N)).first(lambda n: n >= first) == first
+def test_the_first_n_is_the_smallest() -> None:
+    made = kr.forecast(kr.Curve(N, 1.0 / N))
+    for first in (*range(17, 330), 4_001, 2_559_999, 2_560_000):
+        assert made.first(lambda n, first=first: n >= first) == first  # type: ignore[misc]
 
 
 def test_the_first_n_is_looked_for_at_four_of_every_doubling() -> None:

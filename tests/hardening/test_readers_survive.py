@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FILES = {  # how many of each are tried; those that need PyTorch for each take longer
     **dict.fromkeys(("csv", "json", "network", "profile", "rates", "prediction"), 40),
-    **dict.fromkeys(("npy", "npz", "png", "tiff", "dicom", "hdf5"), 40),
+    **dict.fromkeys(("npy", "npz", "png", "tiff", "dicom", "hdf5", "patients"), 40),
+    **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata", "result"), 20),
     "store": 30,
     "study": 12,
+    "geometry": 12,
 }
 SECONDS, MEMORY = 5.0, 2**28
 

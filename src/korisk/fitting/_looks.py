@@ -134,7 +134,10 @@ class Validator:
         self.iterations = list(state["iterations"])
         self.losses = list(state["losses"])
         self.best_iteration = state["best_iteration"]
-        self.best_weights = dict(state["best_weights"])
+        known = trainable(self.network)  # a weight that is missing or of another shape is refused
+        best = state["best_weights"]
+        self.best_weights = {name: best[name].reshape_as(known[name]) for name in known}
+        self.result()
 
     def result(self) -> Validation:
         """The curve and the best weights."""

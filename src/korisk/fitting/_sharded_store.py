@@ -112,7 +112,9 @@ class Checkpoints:
                 raise ValueError("it does not say what its files are")
             if self._sums(path, sorted(kept)) != kept:
                 raise ValueError("its files are not as they were written")
-            load(dict(state), storage_reader=_Reader(path))
+            reader = _Reader(path)
+            reader.read_metadata()  # of what is wrong with it PyTorch would print a traceback
+            load(dict(state), storage_reader=reader)
         except KoriskError:
             raise
         except (Exception, CheckpointException) as error:  # whatever damage makes of the reader
@@ -184,7 +186,7 @@ def _require_same(path: Path, theirs: Mapping[str, object], ours: Mapping[str, o
 def _refuse_bombs(content: bytes) -> None:
     """A pickle may number what it keeps as it likes, and room is made for all numbers below."""
     for code, value, _ in pickletools.genops(content):
-        if code.name in ("PUT", "BINPUT", "LONG_BINPUT") and value > len(content):
+        if code.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > len(content):
             raise pickle.UnpicklingError(f"it keeps something under {value:,}")
 
 

@@ -221,6 +221,8 @@ class _Trainer:
     @torch.no_grad()
     def _restore(self, content: Mapping[str, Any]) -> None:
         self.done = int(content["iteration"])
+        if not 0 < self.done <= self.recipe.iterations:
+            raise ValueError("no iteration of this training")
         for name, value in _learned(self.network).items():
             value.copy_(content["learned"][name])
         for kept, given in zip(self.optimiser.state, content["state"], strict=True):
@@ -232,6 +234,8 @@ class _Trainer:
         self.standings = {name: Standing(*(t.cpu() for t in pair)) for name, pair in standings}
         if self.validator is not None:
             self.validator.restore(content["validation"])
+        if self.done == self.recipe.iterations:
+            self.result().explain()  # nothing is left to do but this
 
     def result(self) -> Training:
         """What the training came to."""

@@ -24,6 +24,7 @@ from korisk.problems.image_page import (
 AIR = -1000.0  # Hounsfield units
 _GREYS = ("MONOCHROME1", "MONOCHROME2")
 _MARK_AT, _MARK = 128, b"DICM"
+_ABOUT = 2  # the group of what is said about the file itself
 
 
 def is_dicom(path: Path) -> bool:
@@ -43,8 +44,8 @@ def read_dicom(path: Path, member: str | None) -> Iterator[Page]:
     if not is_dicom(path):
         raise KoriskError("has no DICOM header; is it whole, and named rightly?")
     refuse_large_file(path)
-    _refuse_deflated(path)
     content = path.read_bytes()  # whole, so that no length in it can ask for more than there is
+    _refuse_deflated(content)
     dataset = pydicom.dcmread(io.BytesIO(content))
     _refuse_what_is_no_slice(dataset)
     frames = _frame_count(dataset)
@@ -55,13 +56,16 @@ def read_dicom(path: Path, member: str | None) -> Iterator[Page]:
         yield _page(dataset, values, number, frames)
 
 
-def _refuse_deflated(path: Path) -> None:
+def _refuse_deflated(content: bytes) -> None:
     """Such a file is unpacked before its header is known, to whatever size."""
-    from pydicom.filereader import read_file_meta_info
+    from pydicom.filereader import read_dataset
     from pydicom.uid import DeflatedExplicitVRLittleEndian
 
     with contextlib.suppress(AttributeError, NotImplementedError):  # it says nothing of it
-        if read_file_meta_info(path).TransferSyntaxUID == DeflatedExplicitVRLittleEndian:
+        header = io.BytesIO(content)
+        header.seek(_MARK_AT + len(_MARK))
+        about = read_dataset(header, False, True, stop_when=lambda tag, *_: tag.group != _ABOUT)
+        if about.TransferSyntaxUID == DeflatedExplicitVRLittleEndian:
             raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
 
 

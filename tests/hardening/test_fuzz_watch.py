@@ -1,0 +1,134 @@
+"""The fuzzer is as hard to please as a user: neither a hang nor a lack of memory is a refusal."""
+
+import importlib
+import random
+import resource
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+from korisk.errors import KoriskError
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def modules() -> Iterator[Callable[[str], Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        yield importlib.import_module
+
+
+def refuse(path: Path) -> NoReturn:
+    raise KoriskError(f"{path}: cannot be read; mend it") from None
+
+
+def spins(path: Path) -> None:
+    try:
+        while True:
+            pass
+    except Exception:  # as readers do that trust no library
+        refuse(path)
+
+
+def spins_deaf(path: Path) -> None:
+    try:
+        while True:
+            pass
+    except BaseException:
+        refuse(path)
+
+
+def runs_out(path: Path) -> None:
+    try:
+        bytearray(2**40)
+    except Exception:
+        refuse(path)
+
+
+def runs_out_in_a_library(path: Path) -> None:
+    try:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried 8 bytes")
+    except RuntimeError:
+        refuse(path)
+
+
+def takes_much(path: Path) -> None:
+    assert len(b"x" * 60_000_000) > len(path.name)
+
+
+def breaks(path: Path) -> None:
+    raise KeyError(path.name)
+
+
+@pytest.mark.parametrize(
+    ("read", "outcome"),
+    [
+        *((spins, "hang"), (spins_deaf, "hang"), (takes_much, "memory"), (breaks, "crash")),
+        *((runs_out, "memory"), (runs_out_in_a_library, "memory")),
+        *((refuse, "refused"), (len, "crash"), (Path.exists, "accepted")),
+    ],
+)
+def test_an_end_counts_as_what_it_is(
+    modules: Callable[[str], Any],
+    tmp_path: Path,
+    read: Callable[[Path], object],
+    outcome: str,
+) -> None:
+    watch = modules("fuzz_watch")
+    reader = modules("fuzz_readers").Reader("fake", "a.txt", list, read, ())
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    watch.limit_memory(2**28)
+    try:
+        trial = watch.tried(reader, tmp_path / "a.txt", seconds=0.2, memory=2**26)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    assert trial.outcome == outcome, trial.fault
+    assert bool(trial.fault) == (outcome in ("hang", "memory", "crash"))
+
+
+def test_changed_pictures_add_up(modules: Callable[[str], Any]) -> None:
+    packed, sound = modules("fuzz_packed"), modules("fuzz_images").png()
+    for seed in range(100):
+        made = packed.png_mended(random.Random(seed), sound[seed % len(sound)])
+        at = 8
+        while at < len(made):
+            (size,) = struct.unpack_from(">I", made, at)
+            whole, total = made[at + 4 : at + 8 + size], made[at + 8 + size : at + 12 + size]
+            assert struct.pack(">I", zlib.crc32(whole)) == total
+            at += 12 + size
+        assert at == len(made)
+
+
+@pytest.mark.parametrize("way", ["zip_packed_again", "zip_mended"])
+def test_changed_archives_add_up(modules: Callable[[str], Any], way: str) -> None:
+    change = getattr(modules("fuzz_packed"), way)
+    stored, _ = modules("fuzz_images").npz()
+    others = 0
+    for seed in range(50):
+        made = change(random.Random(seed), stored)
+        with zipfile.ZipFile(BytesIO(made)) as archive:
+            assert archive.testzip() is None  # names the first member with a wrong sum
+        others += made != stored
+    assert others > 25
+
+
+def test_changes_reach_the_pixels(modules: Callable[[str], Any], tmp_path: Path) -> None:
+    readers = modules("fuzz_readers").READERS
+    sound = np.load(BytesIO(readers["npz"].seeds()[0]))["arr_0"]
+    found = set()
+    for seed in range(200):
+        made = modules("fuzz_packed").zip_mended(random.Random(seed), readers["npz"].seeds()[0])
+        try:
+            values = np.asarray(np.load(BytesIO(made), allow_pickle=False)["arr_0"])
+        except Exception:  # of a header that was hit NumPy says anything
+            continue
+        found.add(values.shape == sound.shape and not np.array_equal(values, sound))
+    assert True in found

@@ -1,0 +1,115 @@
+"""Whatever in the package reads a file is fuzzed, or it is said why no user's file comes there."""
+
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "korisk"
+READS = re.compile(
+    r"(.*\.)?(read_text|read_bytes|read_yaml)|json\.loads?|torch\.load|(np|numpy)\.load|yaml\.load"
+    r"|sqlite3\.connect|csv\.(reader|DictReader)|zipfile\.ZipFile|h5py\.File|[Ii]mage\.open"
+    r"|tifffile\.TiffFile|pydicom\.dcmread|_?Unpickler|(.*\.)?(loadtxt|genfromtxt|fromfile)"
+)
+FUZZED = {  # module: the readers that come there
+    "costs/rates.py": ("rates",),
+    "curves/curve_file.py": ("csv", "json"),
+    "files.py": ("csv", "json", "network", "study", "profile", "rates", "prediction"),
+    "fitting/_checkpoint.py": ("checkpoint",),
+    "fitting/_sharded_store.py": ("shards", "metadata"),
+    "problems/image_arrays.py": ("npy", "npz"),
+    "problems/image_dicom.py": ("dicom",),
+    "problems/image_hdf5.py": ("hdf5", "lodopab"),
+    "problems/image_patients.py": ("patients",),
+    "problems/image_pictures.py": ("png", "tiff"),
+    "studies/job_profile.py": ("profile",),
+    "studies/packing.py": ("store",),
+    "studies/prediction.py": ("geometry",),
+    "studies/prediction_file.py": ("prediction",),
+    "studies/sharded_job.py": ("result",),
+    "studies/store_file.py": ("store",),
+    "studies/study.py": ("study",),
+    "theory/network_file.py": ("network",),
+}
+NO_FILE = {  # module: why
+    "cli/train.py": "the lines of its own ranks",
+    "costs/measuring.py": "the kernel's account of this process",
+    "fitting/_sharded_network.py": "the kernel's account of this process",
+    "operators/testing.py": "what it saved a line before",
+    "report/page.py": "a part of the package",
+    "report/picture_data.py": "a picture that it drew",
+    "studies/account.py": "the kernel's account of this machine",
+    "studies/file_system.py": "the kernel's list of mounts",
+    "studies/lock.py": "who holds a lock, and anything odd is 'another process'",
+    "studies/pilot_fit.py": "the kernel's account of its own children",
+    "studies/pilot_request.py": "a copy of what it was given",
+    "studies/store.py": "a copy of what it was given",
+}
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def reads(tree: ast.AST) -> Iterator[str]:
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return (name for name in (dotted(call.func) for call in calls) if READS.fullmatch(name))
+
+
+@cache
+def readers() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        return importlib.import_module("fuzz_readers")
+
+
+def test_every_module_that_reads_is_listed() -> None:
+    found = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if any(reads(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert found == {*FUZZED, *NO_FILE}
+    assert not FUZZED.keys() & NO_FILE.keys()
+
+
+@pytest.mark.parametrize(
+    "code", ["read_text(p)", "json.load(f)", "Path(p).read_bytes()", "h5py.File(p)", "np.load(p)"]
+)
+def test_the_search_finds_what_reads(code: str) -> None:
+    assert list(reads(ast.parse(code)))
+
+
+def test_every_reader_comes_somewhere() -> None:
+    assert {name for names in FUZZED.values() for name in names} == set(readers().READERS)
+
+
+@pytest.mark.parametrize("name", sorted({name for names in FUZZED.values() for name in names}))
+def test_a_reader_comes_where_the_list_says(name: str, tmp_path: Path) -> None:
+    reader = readers().READERS[name]
+    entered: set[str] = set()
+
+    def note(frame: FrameType, event: str, value: object) -> None:
+        if event == "call":
+            entered.add(frame.f_code.co_filename)
+
+    path = tmp_path / reader.file
+    path.write_bytes(reader.seeds()[0])
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        readers().refusal(reader, path)
+    finally:
+        sys.setprofile(before)
+    asked = {str(SOURCE / place) for place, names in FUZZED.items() if name in names}
+    assert asked <= entered
