@@ -29,7 +29,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx_copybutton",
     "api",
-    "commands",
+    "command_line",
     "docstrings",
     "fields",
     "labels",

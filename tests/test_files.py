@@ -77,7 +77,7 @@ KNOWN = "layers:\n- {known: K, lipschitz: 1}\n"
         ("layers: !!binary aGk=\n", "is not taken here; write plain values"),
         ("layers: 0x" + "F" * 5_000 + "\n", "layers must be a list, got <int, too long to show>"),
         ("layers: 1" + ":1" * 5_000 + "\n", "layers must be a list, got <int, too long to show>"),
-        ("layers: [" + "9" * 5_000 + "]\n", "not valid YAML"),
+        ("layers: [" + "9" * 5_000 + "]\n", "too many digits; shorten it"),
         ("? [a]\n: b\n", "not valid YAML"),
         ("[" * 5_000, "nested too deeply"),
         (b"\xff\xfel\x00a\x00", "is not UTF-8 text"),

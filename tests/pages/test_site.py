@@ -141,7 +141,7 @@ def test_comments_behind_fields_are_their_words() -> None:
 
 
 def sections() -> dict[str, str]:
-    text = part("commands").commands_text()
+    text = part("command_line").commands_text()
     return {
         each.partition("\n")[0]: each for each in re.split(r"^## ", text, flags=re.MULTILINE)[1:]
     }

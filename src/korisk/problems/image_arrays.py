@@ -6,6 +6,7 @@ import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from korisk.errors import KoriskError, did_you_mean
 from korisk.problems.image_page import Page, full_scale, refuse_large, stack_of
 
-_BROKEN = (ValueError, EOFError, SyntaxError, OverflowError)  # NumPy's words are of its arguments
+# NumPy's words speak of its own arguments.
+_BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)
 _LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
 
 

@@ -19,6 +19,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _GREY = 0  # PNG's colour type
 _WHITE_IS_ZERO, _BLACK_IS_ZERO = 0, 1  # TIFF's photometric interpretations
 _REMEDY = "save it in grey"
+_DENSEST = 1032  # bytes that PNG's compression can make of one
 
 
 def read_png(path: Path, member: str | None) -> Iterator[Page]:
@@ -31,6 +32,11 @@ def read_png(path: Path, member: str | None) -> Iterator[Page]:
         raise KoriskError(
             f"has {rows:,} x {columns:,} pixels, more than the {2 * image.MAX_IMAGE_PIXELS:,} that "
             "a PNG is read with here; cut it into smaller ones, or save it as .npy"
+        )
+    if rows * columns * depth // 8 > _DENSEST * path.stat().st_size:
+        raise KoriskError(
+            f"says that it has {rows:,} x {columns:,} pixels, more than its bytes can hold; is it "
+            "whole?"
         )
     if depth == 16 and colour != _GREY:
         raise KoriskError(f"holds colours or transparency of 16 bits; {_REMEDY}")
@@ -106,6 +112,8 @@ def _tiff_page(page: Any, count: int) -> Iterator[Page]:
     dtype = np.dtype(page.dtype)
     refuse_large(rows, columns, dtype.itemsize, at_once=several)
     full = full_scale(dtype, "a page", bits=page.bitspersample if dtype.kind in "iu" else None)
+    if max(page.databytecounts, default=0) > page.parent.filehandle.size:
+        raise KoriskError("says that its pixels take more bytes than it has; is it whole?")
     values = np.asarray(_decoded(page)).reshape(several, rows, columns)
     if page.photometric == _WHITE_IS_ZERO:
         if full is None or dtype.kind not in "bu":
