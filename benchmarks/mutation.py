@@ -6,10 +6,11 @@
 All faults of benchmarks/mutants.py are found, and a sample is drawn, from every file in proportion.
 Each is put into a copy of the tree, where the tests that run the faulty statement are run, fastest
 first, until one fails. A fault that makes them take three times as long is noticed too, and told
-apart. Only the rooms' own tests are asked, and not for longer than `--each`, so that the true score
-is no lower. Faults that change nothing that anyone
-could notice are listed with a reason each in benchmarks/equivalent_mutants.yaml; the score is told
-with and without them. The kept output is benchmarks/results/mutation.json.
+apart. Only the rooms' own tests are asked unless `--tests` names others, and not for longer than
+`--each`, so that the true score is no lower. Faults that are not reached within `--seconds` are
+left out. Those that change nothing that anyone could notice are listed with a reason each in
+benchmarks/equivalent_mutants.yaml; the score is told with and without them. The kept output is
+benchmarks/results/mutation.json; docs/explanation/quality.md says how it was made.
 """
 
 import argparse
