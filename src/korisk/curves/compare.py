@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from korisk.curves.calibrate import calibrate, check_curve, sample_counts
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import DEFAULT_METHOD
+from korisk.curves.forecast import DEFAULT_METHOD, Forecast
 from korisk.curves.plan import Plan, plan
-from korisk.curves.posterior import posterior
 from korisk.errors import KoriskError
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
@@ -21,6 +20,7 @@ Array = NDArray[np.float64]
 FARTHEST = 64  # times the larger pilot: where a crossover is still looked for
 _CLEAR = 0.75  # odds from which on one curve is clearly the better
 _STEPS = 40  # of the errors over which two distributions are compared
+_FEW = 40  # measured sizes that are all among those at which odds are computed
 _SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
 
 
@@ -157,14 +157,20 @@ class Comparison:
         [0.0, 1.0]
         """
         sizes = np.atleast_1d(sample_counts(n))
-        return _odds(self.known.curve, self.dense.curve, tuple(sizes.tolist())).copy()
+        return _odds(self.known.forecast, self.dense.forecast, tuple(sizes.tolist())).copy()
 
     @property
     def _range(self) -> Array:
-        start = max(int(made.curve.sizes[0]) for made in (self.known, self.dense))
-        end = FARTHEST * max(self.known.last, self.dense.last)
-        doublings = math.log2(end / start)
-        return np.asarray(start * 2.0 ** np.linspace(0, doublings, 2 + int(3 * doublings)))
+        """N at which odds are computed: the measured ones, and three to a doubling."""
+        made = self.known, self.dense
+        start = max(int(each.curve.sizes[0]) for each in made)
+        end = min(FARTHEST * max(each.last for each in made), *(e.forecast.horizon for e in made))
+        doublings = math.log2(max(end / start, 1.0))
+        grid = start * 2.0 ** np.linspace(0, doublings, 2 + int(3 * doublings))
+        sizes = np.concatenate([each.curve.sizes for each in made]).astype(float)
+        if len(sizes) <= _FEW:
+            grid = np.append(grid, sizes[(sizes >= start) & (sizes <= end)])
+        return np.unique(grid)
 
     def explain(self) -> str:
         """The comparison as a paragraph of plain words."""
@@ -237,33 +243,25 @@ def compare(
 
 
 @lru_cache(maxsize=32)  # half a second each; all targets and methods of two pilots share one
-def _odds(known: Curve, dense: Curve, at: tuple[float, ...]) -> Array:
-    n, pair = np.array(at), [posterior(curve) for curve in (known, dense)]
-    ends = np.log([[made.quantile(n, p) for made in pair] for p in (1e-3, 1 - 1e-3)])
+def _odds(known: Forecast, dense: Forecast, at: tuple[float, ...]) -> Array:
+    n = np.array(at)
+    pair = [made.law(n) for made in (known, dense)]
+    ends = np.array([[law.quantile(p) for law in pair] for p in (1e-3, 1 - 1e-3)])
     low, high = ends[0].min(axis=0), ends[1].max(axis=0)
     logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
-    first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
+    first, second = (np.array([law.under(each) for each in logs]) for law in pair)
     logs = _where_it_rises(logs, first + second)  # the bulk may lie between two steps
-    first, second = (made.cumulative(n, np.exp(logs)) for made in pair)
+    first, second = (np.array([law.under(each) for each in logs]) for law in pair)
     middle = 0.5 * (second[1:] + second[:-1])
     return np.asarray((np.diff(first, axis=0) * middle).sum(axis=0) + (1 - first[-1]))
 
 
 def _spread(made: Plan) -> Array | None:
     """Quantiles of N among the futures that meet the target before long; None without such."""
-    ends = made.if_met
-    if ends is None:
+    if made.samples is None or made.method != DEFAULT_METHOD:
         return None
-    # No answer lies below the pilot's first N, so no future does.
-    grid = np.geomspace(max(float(made.curve.sizes[0]), 0.5 * ends[0]), 2.0 * ends[1], 200)
-    met = np.maximum.accumulate(made.forecast.posterior.probability(grid, made.goal))
-    shares = met / met[-1]
-    after = np.clip(np.searchsorted(shares, _SHARES), 1, len(grid) - 1)
-    before = after - 1
-    rise = np.maximum(shares[after] - shares[before], 1e-12)
-    part = np.clip((_SHARES - shares[before]) / rise, 0.0, 1.0)
-    logs = np.log(grid)
-    return np.asarray(np.exp(logs[before] * (1 - part) + logs[after] * part))
+    counted = made.chances.at(made.before_long)
+    return np.array([made.chances.first(share * counted) for share in _SHARES])
 
 
 def _where_it_rises(logs: Array, rising: Array) -> Array:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import relative_variance
+from korisk.curves.noise import collapsed, relative_variance
+from korisk.curves.posterior import ROUGHEST, Posterior
 
 _SURE = 2.0  # standard errors by which a rise must exceed noise
 _RISE_WITHOUT_SEEDS = 0.02
@@ -62,6 +63,28 @@ def outliers(curve: Curve) -> tuple[Outlier, ...]:
         Outlier(curve.seed[row], int(curve.n[row]), float(np.exp(away[row])))
         for row in judged
         if abs(away[row]) > least
+    )
+
+
+def doubt(curve: Curve, made: Posterior) -> str:
+    """Why a pilot cannot be extrapolated, as a sentence; empty where it can."""
+    gone = collapsed(curve) & (curve.n == curve.sizes[-1])
+    if gone.any():
+        some = "all seeds have" if gone.sum() == curve.counts[-1] else f"{gone.sum()} of "
+        some += "" if gone.sum() == curve.counts[-1] else f"{curve.counts[-1]} seeds have"
+        return (
+            f"The curve cannot be extrapolated: at N = {curve.sizes[-1]:,} {some} fallen to "
+            "rounding, where no learning curve continues."
+        )
+    if made.roughness <= ROUGHEST:
+        return ""
+    steps = np.diff(np.log(curve.means))
+    at = int(np.argmax(np.abs(steps - np.median(steps))))
+    return (
+        f"The curve cannot be extrapolated: from N = {curve.sizes[at]:,} to "
+        f"{curve.sizes[at + 1]:,} the mean goes from {_told(curve, curve.sizes[at])} to "
+        f"{_told(curve, curve.sizes[at + 1])}, which neither a smooth curve nor the noise of the "
+        "seeds explains; what follows such a step is not known."
     )
 
 

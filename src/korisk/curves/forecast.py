@@ -1,7 +1,7 @@
-"""What a pilot says of sizes that were not measured: the error to expect, and how surely."""
+"""What a pilot says of sizes that were not measured: the expected error, and how surely."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,19 +18,22 @@ from korisk.curves.calibrate import (
     sample_counts,
 )
 from korisk.curves.curve import LARGEST_N, Curve
+from korisk.curves.findings import doubt
+from korisk.curves.law import Law, joined, mixed
+from korisk.curves.measured import Measured
 from korisk.curves.posterior import HORIZON, Posterior, posterior
+from korisk.curves.related import Relatives, relatives
+from korisk.errors import KoriskError
 from korisk.theory._checks import count, one_of
 
 Array = NDArray[np.float64]
-Reached = Callable[[Array], NDArray[np.bool_]]
 
 DEFAULT_METHOD = "posterior"
-_PER_DOUBLING = 4
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """The error to expect at N and its 90% band, in the user's unit; lower <= upper.
+    """The expected error at N and its 90% band, in the user's unit; lower <= upper.
 
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
@@ -47,9 +50,11 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A pilot, carried on. All errors are in the unit of errors unless said otherwise.
+    """A pilot and its extrapolation. All errors are in the unit of errors unless said otherwise.
 
-    Made by `forecast`. N may run up to `horizon`, ten thousand times the pilot's largest.
+    Made by `forecast`. N may run up to `horizon`, ten thousand times the pilot's largest. Inside
+    the pilot the law of the error is that of the measured means; beyond it, that of the posterior,
+    mixed with what `related` curves say.
 
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
@@ -62,11 +67,27 @@ class Forecast:
 
     curve: Curve
     method: str
+    related: tuple[Curve, ...] = ()
 
     @cached_property
     def posterior(self) -> Posterior:
         """The grid posterior; probabilities come from it whatever the method."""
         return posterior(self.curve)
+
+    @cached_property
+    def relatives(self) -> Relatives | None:
+        """What related curves say beyond the pilot; None without any."""
+        return relatives(self.curve, self.related) if self.related else None
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The means of the pilot, with what lies between them."""
+        return Measured(self.curve, self.posterior.noise)
+
+    @cached_property
+    def doubt(self) -> str:
+        """Why the pilot cannot be extrapolated, as a sentence; empty where it can."""
+        return doubt(self.curve, self.posterior)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -85,24 +106,50 @@ class Forecast:
     @property
     def horizon(self) -> int:
         """The largest N of which anything is said."""
+        if self.doubt:
+            return self.last
         return min(int(HORIZON * self.last), LARGEST_N)
 
+    def law(self, n: Array) -> Law:
+        """The law of the log error at each N up to the horizon."""
+        return self._joined(n, self.measured.law)
+
+    def probability(self, n: Array, goal: float) -> Array:
+        """(M,) the probability that the error is at most the goal at each N and stays so.
+
+        Inside the pilot "stays so" is what was measured at larger N.
+        """
+        return self._joined(n, self.measured.lasting).under(np.full(len(n), math.log(goal)))
+
+    def _joined(self, n: Array, measured: Callable[[Array], Law]) -> Law:
+        inside = (n >= self.curve.sizes[0]) & (n <= self.last)
+        if inside.all():
+            return measured(n)
+        beyond = self.posterior.law(n[~inside])
+        if self.relatives is not None:
+            trust = self.relatives.trust
+            beyond = mixed([trust, 1 - trust], [self.relatives.law(n[~inside]), beyond])
+        return joined(inside, measured(n[inside]), beyond) if inside.any() else beyond
+
+    def quantile(self, n: ArrayLike, p: float) -> Array:
+        """(M,) the error at each N that is undercut with probability p."""
+        return np.asarray(np.exp(self.law(np.atleast_1d(sample_counts(n))).quantile(p)))
+
     def middle(self, n: ArrayLike) -> Array:
-        """(M,) the error to expect at each of M sizes N."""
+        """(M,) the expected error at each of M sizes N: as likely too large as too small."""
         n = np.atleast_1d(sample_counts(n))
-        if self.method == DEFAULT_METHOD:
-            return self.posterior.quantile(n, 0.5)
-        return self.calibration.predict(n)
+        return self.quantile(n, 0.5) if self.method == DEFAULT_METHOD else self.calibration.predict(n)
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
         """(M,) the lower and upper end of the 90% band at each of M sizes N."""
         n = np.atleast_1d(sample_counts(n))
         if self.method == DEFAULT_METHOD:
-            return self.posterior.quantile(n, 0.05), self.posterior.quantile(n, 0.95)
+            law = self.law(n)
+            return np.exp(law.quantile(0.05)), np.exp(law.quantile(0.95))
         return self._band.at(n)
 
     def at(self, n: float) -> Expectation:
-        """The error to expect at N, in the user's unit.
+        """The expected error at N, in the user's unit.
 
         With its 90% band. N beyond the horizon raises `KoriskError`.
         """
@@ -114,39 +161,25 @@ class Forecast:
 
     def sample_count(self, n: object) -> int:
         """N, if it is a number of samples of which the forecast speaks."""
-        remedy = "a pilot says nothing of N beyond 10,000 times its largest"
+        remedy = self.doubt or "a pilot says nothing of N beyond 10,000 times its largest"
         return count("n", n, at_least=2, at_most=self.horizon, remedy=remedy)
 
-    def first(self, reached: Reached, *, start: int | None = None) -> int | None:
-        """The smallest N, from the pilot's first (or `start`) to the horizon, with `reached`."""
-        start, end = start or int(self.curve.sizes[0]), self.horizon
-        doublings = math.log2(end / start)
-        grid = np.unique(
-            np.round(start * 2.0 ** np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings)))
-        )
-        found = reached(grid)
-        if not found.any():
-            return None
-        position = int(np.argmax(found))
-        if position == 0:
-            return start
-        low, high = int(grid[position - 1]), int(grid[position])
-        while high - low > 1:  # not reached at low, reached at high
-            inner = np.unique(np.linspace(low, high, 18).round())[1:-1]
-            hits = reached(inner)
-            index = int(np.argmax(hits)) if hits.any() else len(inner)
-            low, high = (
-                int(inner[index - 1]) if index else low,
-                int(inner[index]) if index < len(inner) else high,
-            )
-        return high
 
+def forecast(
+    curve: Curve, *, method: str = DEFAULT_METHOD, related: Iterable[Curve] = ()
+) -> Forecast:
+    """Extrapolate a pilot beyond its largest N.
 
-def forecast(curve: Curve, *, method: str = DEFAULT_METHOD) -> Forecast:
-    """Carry a pilot on beyond its largest N, by one of `CURVE_METHODS`.
-
-    The default is a posterior over many curves, which tells what is likely; other methods carry on
-    one fitted curve. Like `calibrate`, it needs two or three sizes, or `KoriskError` is raised.
+    Parameters
+    ----------
+    curve
+        The pilot, of at least two or three sizes, or `KoriskError` is raised.
+    method
+        One of `CURVE_METHODS`. The default is a posterior over many curves, which tells what is
+        likely; other methods extrapolate one fitted curve.
+    related
+        Curves of the same network on other data, such as simulated ones, whose shape the pilot's
+        may have. They count by how well they explain the pilot; see `kr.plan`.
 
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
@@ -157,4 +190,23 @@ def forecast(curve: Curve, *, method: str = DEFAULT_METHOD) -> Forecast:
     one_of("method", method, CURVE_METHODS)
     check_curve(curve)
     curve.require(LEAST_SIZES.get(method, 3), "a forecast")
-    return Forecast(curve, method)
+    listed = tuple(related)
+    for each in listed:
+        check_related(curve, each, method)
+    return Forecast(curve, method, listed)
+
+
+def check_related(curve: Curve, other: object, method: str) -> None:
+    """Refuse what cannot be related to a pilot."""
+    check_curve(other)
+    assert isinstance(other, Curve)
+    if method != DEFAULT_METHOD:
+        raise KoriskError(
+            f"related curves need method {DEFAULT_METHOD!r}, got {method!r}; leave one of them out"
+        )
+    if other.unit.law != curve.unit.law:
+        raise KoriskError(
+            f"a related curve must be in the pilot's unit, {curve.unit.name!r}, got "
+            f"{other.unit.name!r}; read both in one unit"
+        )
+    other.require(3, "a related curve")

@@ -12,9 +12,9 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.special import logsumexp
 
-from korisk.curves.posterior import Law
+from korisk.curves.law import Law, normals
 from korisk.curves.rehearsal import Checks
 
 Array = NDArray[np.float64]
@@ -134,8 +134,7 @@ class Misfit:
     def law(self, n: Array) -> Law:
         """The law of the logarithm of true over computed error at each N."""
         weights, means, deviations = self.moments(n)
-        low, high = (means - 9 * deviations).min(axis=0), (means + 9 * deviations).max(axis=0)
-        return Law(lambda logs: np.asarray(weights @ ndtr((logs - means) / deviations)), low, high)
+        return normals(weights, means, deviations)
 
 
 def no_checks() -> Checks:

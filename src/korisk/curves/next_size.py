@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.forecast import Forecast, forecast
 from korisk.curves.noise import relative_variance
-from korisk.curves.plan import ROUND, TAIL, again_missed, plan_from
+from korisk.curves.plan import NEAR, ROUND, TAIL, plan_from
 from korisk.curves.posterior import Posterior, log_shape
 from korisk.curves.target import target_error
 from korisk.errors import KoriskError, shown
@@ -117,7 +117,9 @@ def next_size(
     asked = _candidates(curve, candidates, largest)
     often = _seeds(curve, seeds)
     plan = plan_from(made, target)
-    outlook = _Outlook(made, goal, plan.before_long)
+    # A pilot that cannot be extrapolated has wide futures, and so has most to learn far out.
+    end = min(NEAR * plan.last, LARGEST_N) if made.doubt else plan.before_long
+    outlook = _Outlook(made, goal, end)
     variance = _variance(outlook.posterior, curve, noise) / often
     now = outlook.width_now
     found = tuple(
@@ -191,7 +193,7 @@ def _variance(posterior: Posterior, curve: Curve, noise: float | None) -> Array:
     measured = relative_variance(curve)
     if measured is not None:
         return np.full(len(posterior.weight), float(np.mean(measured * curve.counts)))
-    guessed = np.array([float(each.mean()) for each in posterior._pilot.noises])
+    guessed = np.array([float(each.mean()) for each in posterior.pilot.noises])
     return guessed[posterior.walk % len(guessed)]  # walks are made drift by drift, noise by noise
 
 
@@ -200,7 +202,7 @@ def _variance(posterior: Posterior, curve: Curve, noise: float | None) -> Array:
 
 @dataclass(frozen=True)
 class _Outlook:
-    """The futures of a pilot, each twice: without a surprise and with one."""
+    """The futures of a pilot, each once for every stretch of its drift."""
 
     made: Forecast
     goal: float
@@ -212,7 +214,9 @@ class _Outlook:
 
     @cached_property
     def _grid(self) -> Array:
-        start = again_missed(self.made, self.goal) or int(self.made.curve.sizes[0])
+        missed = self.made.curve.means > self.goal
+        # Where the pilot meets the target and misses it again, the first time does not count.
+        start = int(self.made.curve.sizes[np.flatnonzero(missed)[-1] if missed.any() else 0])
         doublings = math.log2(self.end / start)
         return np.asarray(
             start * 2.0 ** np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings))
@@ -224,59 +228,62 @@ class _Outlook:
 
     @cached_property
     def _weight(self) -> Array:
-        """(2 P,)"""
+        """(J P,)"""
         weight = self.posterior.weight[self._kept]
         weight = weight / weight.sum()
-        chance = self.posterior._prior.surprise
-        return np.concatenate([(1 - chance) * weight, chance * weight])
+        return np.concatenate([share * weight for share in self.posterior.prior.stretch_weights])
 
     @cached_property
     def _group(self) -> NDArray[np.intp]:
-        """(2 P,) which walk, those with a surprise after those without."""
-        walk = self.posterior.walk[self._kept]
-        return np.concatenate([walk, walk + len(self.posterior._walks)])
+        """(J P,) which walk, stretch by stretch."""
+        walk, count = self.posterior.walk[self._kept], len(self.posterior.walks)
+        stretches = range(len(self.posterior.prior.stretches))
+        return np.concatenate([walk + count * index for index in stretches])
 
     def _mean(self, n: Array) -> Array:
-        """(2 P, M) of the log error."""
+        """(J P, M) of the log error."""
         found, kept = self.posterior, self._kept
         behind = np.maximum(-np.log2(n / found.last), 0.0)
         mean = found.level[kept, None] + log_shape(
-            found.rate[kept], found.floor[kept], found.shift[kept], n / found.last
+            found.rate[kept],
+            found.floor[kept],
+            found.shift[kept],
+            found.cap[kept],
+            n / found.last,
         )
-        for index, walk in enumerate(found._walks):
+        for index, walk in enumerate(found.walks):
             mine = found.walk[kept] == index
-            near = np.minimum(found._pilot.doublings[:, None], behind)
+            near = np.minimum(found.pilot.doublings[:, None], behind)
             pull = walk.inverse @ (walk.drift**2 * near)
-            mean[mine] += found._residuals[kept][mine] @ walk.inverse.T @ pull
-        return np.concatenate([mean, mean])
+            mean[mine] += found.residuals[kept][mine] @ walk.inverse.T @ pull
+        return np.concatenate([mean] * len(found.prior.stretches))
 
     def _covariance(self, n: Array, other: Array) -> Array:
-        """(2 W, M, L) between log errors, for each walk without a surprise and then with one."""
-        found, prior = self.posterior, self.posterior._prior
+        """(J W, M, L) between log errors, for each stretch of the drift and each walk."""
+        found = self.posterior
         sides = []
         for where in (n, other):
             away = np.log2(where / found.last)
-            sides.append((np.maximum(-away, 0.0), np.maximum(away, 0.0)))
+            sides.append((np.maximum(-away, 0.0), found.ahead(where)))
         (behind, ahead), (behind_too, ahead_too) = sides
         both_behind = np.minimum(behind[:, None], behind_too)
         both_ahead = np.minimum(ahead[:, None], ahead_too)
-        calm, surprised = [], []
-        for walk in found._walks:
+        kept: list[list[Array]] = [[] for _ in found.prior.stretches]
+        for walk in found.walks:
             pulls = [
-                walk.inverse @ (walk.drift**2 * np.minimum(found._pilot.doublings[:, None], each))
+                walk.inverse @ (walk.drift**2 * np.minimum(found.pilot.doublings[:, None], each))
                 for each in (behind, behind_too)
             ]
             free = [1.0 - walk.ones @ pull for pull in pulls]
             held = walk.drift**2 * both_behind - pulls[0].T @ pulls[1]
             held = held + np.outer(*free) / walk.precision
-            calm.append(held + walk.drift**2 * both_ahead)
-            step = (prior.surprise_stretch * walk.drift) ** 2 + prior.surprise_step**2
-            surprised.append(held + step * both_ahead)
-        return np.array(calm + surprised)
+            for part, stretch in zip(kept, found.prior.stretches, strict=True):
+                part.append(held + (stretch * walk.drift) ** 2 * both_ahead)
+        return np.array([each for part in kept for each in part])
 
     @cached_property
     def _ahead(self) -> tuple[Array, Array]:
-        """(2 P, M) means and variances of the log error along the grid."""
+        """(J P, M) means and variances of the log error along the grid."""
         spread = np.einsum("wmm->wm", self._covariance(self._grid, self._grid))
         return self._mean(self._grid), spread[self._group]
 
@@ -298,9 +305,9 @@ class _Outlook:
         where = np.array([float(n)])
         mean_there, group = self._mean(where)[:, 0], self._group
         own = self._covariance(where, where)[:, 0, 0]
-        shared = self._covariance(self._grid, where)[:, :, 0][group]  # (2 P, M)
+        shared = self._covariance(self._grid, where)[:, :, 0][group]  # (J P, M)
         seen = np.maximum(noise[self._kept], _LEAST_NOISE**2)
-        total = np.maximum(own, 0.0)[group] + np.concatenate([seen, seen])
+        total = np.maximum(own, 0.0)[group] + np.concatenate([seen] * len(self.posterior.prior.stretches))
         mean, variance = self._ahead
         gain = shared / total[:, None]
         left = _root(variance - gain * shared)
@@ -320,7 +327,7 @@ class _Outlook:
     def _width(self, weight: Array, short: Array) -> float:
         """log(upper / lower), read off the probability that the target is met at each N.
 
-        `short` (2 P, M) is by how many deviations the error to expect lies below the target.
+        `short` (J P, M) is by how many deviations the expected error lies below the target.
         """
         from scipy.special import ndtr
 

@@ -1,4 +1,4 @@
-"""How far seeds scatter, and what other seeds might have given."""
+"""How far seeds scatter, which of them have collapsed, and what other seeds might have given."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,21 +9,58 @@ Array = NDArray[np.float64]
 
 PRIOR_SEEDS = 4.0  # how many seeds the pooled spread counts for at each N
 RESAMPLES = 2_000
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean; errors below are rounding
+_WIDEST = 3.0  # variance of log errors, where seeds differ by orders of magnitude
+
+
+def collapsed(curve: Curve) -> NDArray[np.bool_]:
+    """Which measurements have fallen to rounding: below `ROUNDING` of the largest mean."""
+    return np.asarray(curve.error < ROUNDING * curve.means.max())
+
+
+def collapsed_sizes(curve: Curve) -> NDArray[np.bool_]:
+    """(K,) which sizes have only collapsed measurements."""
+    return np.asarray(curve.means < ROUNDING * curve.means.max())
 
 
 def relative_variance(curve: Curve) -> Array | None:
     """(K,) the variance of each mean over its square, or None where no N has two seeds.
 
-    Five seeds tell a spread within a factor of two only, so each is drawn toward the pooled
-    coefficient of variation.
+    A few seeds tell a spread within a factor of two only. So each N's is drawn toward the spread of
+    all, the coefficient of variation or that of a log-normal law with the robust deviation of the
+    log errors, whichever is larger: seeds with heavy tails do not look as if they agreed. As the
+    spread is itself an estimate, the variance is that of Student's law with its freedom.
+
+    Where some seeds have collapsed to rounding and others not, the mean hangs on the share of those
+    that have, which m of n seeds tell as a beta law does.
     """
     freedom = curve.counts - 1.0
     if not freedom.any():
         return None
     relative = (np.nan_to_num(curve.deviations) / curve.means) ** 2  # one seed tells no spread
-    pooled = freedom @ relative / freedom.sum()
-    shrunk = (freedom * relative + PRIOR_SEEDS * pooled) / (freedom + PRIOR_SEEDS)
-    return np.asarray(shrunk / curve.counts)
+    pooled = max(float(freedom @ relative / freedom.sum()), _log_spread(curve))
+    freedom_of_all = freedom + PRIOR_SEEDS
+    shrunk = (freedom * relative + PRIOR_SEEDS * pooled) / freedom_of_all
+    variance = shrunk / curve.counts * (freedom_of_all / (freedom_of_all - 2.0))
+    gone = np.array([int(collapsed(curve)[curve.n == n].sum()) for n in curve.sizes])
+    mixed = (gone > 0) & (gone < curve.counts)
+    if mixed.any():
+        from scipy.special import polygamma
+
+        left = polygamma(1, curve.counts - gone + 0.5) - polygamma(1, curve.counts + 1.0)
+        variance = np.where(mixed, np.maximum(variance, left + pooled / curve.counts), variance)
+    return np.asarray(variance)
+
+
+def _log_spread(curve: Curve) -> float:
+    """The variance of one error over its squared mean, by the median deviation of log errors."""
+    away = []
+    for n, count in zip(curve.sizes, curve.counts, strict=True):
+        if count > 1:
+            logs = np.log(curve.error[curve.n == n])
+            away.append((logs - np.median(logs)) * np.sqrt(count / (count - 1.0)))
+    deviation = 1.4826 * float(np.median(np.abs(np.concatenate(away))))
+    return float(np.expm1(min(deviation**2, _WIDEST)))
 
 
 def weights(curve: Curve) -> Array:

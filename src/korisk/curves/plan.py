@@ -1,6 +1,11 @@
-"""The plan: how many samples a target asks for, how sure that is, and what to collect next."""
+"""The plan: how many samples a target asks for, how sure that is, and what to collect next.
+
+Everything is read off one table, the probability that the target is met by N, over all futures:
+what is printed, drawn, and written as JSON, and what the page interpolates.
+"""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,6 +16,7 @@ from numpy.typing import NDArray
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.findings import findings
 from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
+from korisk.curves.noise import ROUNDING
 from korisk.curves.target import target_error
 from korisk.errors import KoriskError, OutOfReachError
 from korisk.theory._checks import real
@@ -23,18 +29,84 @@ LATER = 16  # unless even the earliest plausible N times this is later
 LEAST_REACH = 0.25  # below this chance the target is called out of reach
 TAIL = 0.05  # left out at each end of an interval
 MIDDLE = 0.6  # share of the futures that count which meet the target by the point answer
-MULTIPLES = {0.8: 1.7, 0.9: 2.2, 0.95: 3.2}  # of a fitted curve's answer, to be safe
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
 ROUND = 4  # a round of collection at most multiplies the data by this
+_PER_DOUBLING = 8  # sizes at which the table is computed beyond the pilot
+_BETWEEN = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # and between measured sizes
+_FEW = 16  # whole numbers between two measured sizes that are all in the table
+
+
+@dataclass(frozen=True, eq=False)
+class Chances:
+    """The probability that a target is met by N: a table over N, straight in log N between."""
+
+    n: Array  # (M,) ascending
+    p: Array  # (M,) never falling
+
+    def at(self, n: float) -> float:
+        """The probability at N; that of the table's ends outside."""
+        return float(np.interp(math.log(n), np.log(self.n), self.p))
+
+    def first(self, p: float) -> float:
+        """The N, not rounded, at which the probability comes to be p; infinite where never."""
+        at = int(np.searchsorted(self.p, p))
+        if at == len(self.p):
+            return math.inf
+        if at == 0:
+            return float(self.n[0])
+        part = (p - self.p[at - 1]) / (self.p[at] - self.p[at - 1])
+        logs = np.log(self.n[at - 1 : at + 1])
+        return float(np.exp(logs[0] + part * (logs[1] - logs[0])))
+
+    def smallest(self, p: float) -> int | None:
+        """The smallest whole N with at least that probability; None where there is none."""
+        found = self.first(p)
+        if math.isinf(found):
+            return None
+        n = max(math.floor(found), 1)
+        while n < self.n[-1] and self.at(n) < p:
+            n += 1
+        return n if self.at(n) >= p else None
+
+
+def chances(made: Forecast, goal: float) -> Chances:
+    """The table for an error."""
+    n = table_sizes(made)
+    return Chances(n, np.maximum.accumulate(made.probability(n, goal)))
+
+
+def table_sizes(made: Forecast) -> Array:
+    """N of the table: the measured ones, some between them, eight to a doubling beyond."""
+    sizes = made.curve.sizes.astype(float)
+    parts = [sizes]
+    for low, high in zip(sizes[:-1], sizes[1:], strict=True):
+        if high - low <= _FEW:
+            parts.append(np.arange(low + 1, high))
+        elif len(sizes) <= 2 * _FEW:
+            parts.append(low * (high / low) ** np.array(_BETWEEN))
+    doublings = math.log2(made.horizon / made.last)
+    steps = np.arange(1, int(_PER_DOUBLING * doublings) + 1) / _PER_DOUBLING
+    parts.append(np.append(made.last * 2.0**steps, [min(made.last + 1, made.horizon), made.horizon]))
+    return np.unique(np.concatenate(parts))
 
 
 @dataclass(frozen=True)
 class Plan:
     """The answer for one pilot and target. Errors and targets are in the user's unit.
 
-    `samples` is None where the pilot speaks against the target. `lower` and `upper` are the 90%
-    band read at the target; `upper` is infinite where the pilot cannot rule out that the error
-    levels off above it. `reach` is the probability that the target is met within the horizon.
+    Attributes
+    ----------
+    samples
+        The best single number if the target is reachable; None where the pilot speaks against it
+        or cannot be extrapolated. `chance` is the probability that it is enough.
+    lower, upper
+        Beyond the pilot, the ends of the 90% interval of N over all futures: at N = `lower` the
+        target is met with at most 5%, at N = `upper` with at least 95%; `upper` is infinite where
+        no N has that. Inside the pilot, the part of it that lies between the two measured sizes at
+        which the means pass the target.
+    reach
+        The probability that the target is met at all, within the horizon; nan where the target
+        lies beyond a pilot that cannot be extrapolated.
 
     Made by `plan`.
 
@@ -44,7 +116,7 @@ class Plan:
     >>> made.lower <= made.samples <= made.safe(0.9) <= made.upper
     True
     >>> print(made.explain())
-    To reach 0.005, KO needs about 64... samples, 2.5 times the pilot's largest N of 256. ...
+    To reach 0.005, KO needs about 6... samples (chance ...%), 2.5 times the pilot's largest N ...
     """
 
     forecast: Forecast = field(repr=False)
@@ -54,6 +126,7 @@ class Plan:
     lower: float
     upper: float
     reach: float
+    chances: Chances = field(repr=False)
 
     @property
     def curve(self) -> Curve:
@@ -62,7 +135,7 @@ class Plan:
 
     @property
     def method(self) -> str:
-        """How the curve was carried on."""
+        """How the curve was extrapolated."""
         return self.forecast.method
 
     @property
@@ -70,8 +143,25 @@ class Plan:
         """The largest N of the pilot."""
         return self.forecast.last
 
+    @property
+    def inside(self) -> bool:
+        """Whether the target was met within the pilot, so that measured means answer it."""
+        return bool(self.curve.means[-1] <= self.goal)
+
+    @property
+    def doubt(self) -> str:
+        """Why there is no answer although the target may be reachable; empty where there is one."""
+        if self.goal < ROUNDING * self.curve.means.max():
+            return "The target lies below rounding, where errors have no meaning."
+        return "" if self.inside else self.forecast.doubt
+
+    @property
+    def chance(self) -> float | None:
+        """The probability that `samples` are enough, over all futures; None without an answer."""
+        return None if self.samples is None else self.probability(self.samples)
+
     def at(self, n: float) -> Expectation:
-        """The error to expect at N, with its 90% band.
+        """The expected error at N, with its 90% band.
 
         In the user's unit. N beyond ten thousand times the pilot's largest raises `KoriskError`.
 
@@ -83,7 +173,7 @@ class Plan:
         return self.forecast.at(n)
 
     def probability(self, n: float) -> float:
-        """The probability that the target is met by N.
+        """The probability that the target is met by N, over all futures.
 
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
@@ -92,68 +182,54 @@ class Plan:
         (True, True)
         """
         count = self.forecast.sample_count(n)
-        up_to = np.unique(np.append(self._grid[self._grid < count], float(count)))
-        return float(self.forecast.posterior.probability(up_to, self.goal).max())
-
-    @cached_property
-    def _grid(self) -> Array:
-        return _doublings(self.forecast)
+        if count < self.chances.n[0]:  # smaller than all that was measured: by extrapolation
+            before = self.forecast.probability(np.array([float(count)]), self.goal)
+            return float(min(before[0], self.chances.p[0]))
+        return self.chances.at(count)
 
     def safe(self, p: float = 0.9) -> int | None:
-        """An N to budget for at level p; None without an answer.
+        """The smallest N with `probability(N)` of at least p, over all futures.
 
-        Where `upper` is finite, N suffices with probability p, so that `upper` is `safe(0.95)`.
-        Where it is not, N suffices in a share p of those futures alone that meet the target before
-        long, by N = `before_long`; `probability(n)` has the whole odds of an N.
+        None where no N has it: more data than any then still leave the target in doubt. `reach` is
+        the most that any N has, `if_reached(p)` the number under the condition that the target is
+        reachable.
 
-        `p` is from 0.5 to 0.95, or `KoriskError` is raised.
+        `p` is from 0.5 to 0.99, or `KoriskError` is raised.
 
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
         >>> made = kr.plan(pilot, target=0.005)
-        >>> made.samples <= made.safe(0.8) <= made.safe(0.95)
-        True
+        >>> made.samples <= made.safe(0.8) <= made.safe(0.95), made.probability(made.safe()) >= 0.9
+        (True, True)
         """
-        level = real("p", p, remedy="ask for a level from 0.5 to 0.95, such as 0.9")
-        if not 0.5 <= level <= 0.95:
-            raise KoriskError(f"p must be from 0.5 to 0.95, got {p!r}; ask for 0.9, for example")
+        return self.chances.smallest(_level(p))
+
+    def if_reached(self, p: float = 0.9) -> int | None:
+        """The N that is enough with probability p *if* the target is met by N = `before_long`.
+
+        A number under a condition, whose own probability is `probability(before_long)`; never show
+        one without the other. None without an answer.
+
+        >>> import korisk as kr
+        >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.12, 0.08, 0.062, 0.054], model="KO")
+        >>> made = kr.plan(pilot, target=0.047)
+        >>> made.safe(0.9), made.if_reached(0.9) < made.before_long
+        (None, True)
+        """
+        level = _level(p)
         if self.samples is None:
             return None
-        if self.method == DEFAULT_METHOD:
-            return max(self.samples, self._by(level * (1.0 if self._certain else self._counted)))
-        from scipy.special import ndtri as norm_quantile
-
-        spread = norm_quantile(level) / norm_quantile(1 - TAIL)
-        if self._certain:
-            return math.ceil(self.samples * (self.upper / self.samples) ** spread)
-        return min(math.ceil(self.samples * safety_multiple(level)), LARGEST_N)
-
-    @property
-    def _certain(self) -> bool:
-        return math.isfinite(self.upper)
-
-    @property
-    def before_long(self) -> int:
-        """The N by which futures must meet the target to have a part in the answer."""
-        return _before_long(self.forecast, self.lower)
-
-    @property
-    def if_met(self) -> tuple[int, int] | None:
-        """The 90% range of N among the futures that meet the target before long.
-
-        None without an answer, and for methods that know no futures.
-        """
-        if self.samples is None or self.method != DEFAULT_METHOD:
-            return None
-        return self._by(TAIL * self._counted), self._by((1 - TAIL) * self._counted)
-
-    def _by(self, p: float) -> int:
-        found = _when(self.forecast, self.goal, p, start=again_missed(self.forecast, self.goal))
-        return self.forecast.horizon if found is None else found
+        return self.chances.smallest(level * self.chances.at(self.before_long))
 
     @cached_property
-    def _counted(self) -> float:
-        return _futures(self.forecast, self.goal, self.lower)
+    def before_long(self) -> int:
+        """The N by which futures must meet the target to have a part in `samples`.
+
+        64 times the pilot, or 16 times the earliest plausible N where that is more: of futures that
+        meet the target later, a pilot says too little.
+        """
+        later = LATER * self.lower if math.isfinite(self.lower) else 0
+        return int(min(max(NEAR * self.last, later), self.forecast.horizon))
 
     @property
     def floor(self) -> float:
@@ -183,6 +259,22 @@ class Plan:
         return self.rounds[0] if self.rounds else None
 
     @cached_property
+    def alone(self) -> "Plan":
+        """The plan without related curves."""
+        return plan(self.curve, self.target, method=self.method) if self.related else self
+
+    @property
+    def related(self) -> tuple[Curve, ...]:
+        """The related curves that had a part in it."""
+        return self.forecast.related
+
+    @property
+    def trust(self) -> float | None:
+        """The weight of related curves in the answer; None without any."""
+        found = self.forecast.relatives
+        return None if found is None else found.trust
+
+    @cached_property
     def findings(self) -> tuple[str, ...]:
         """What is odd about the pilot, in sentences."""
         return findings(self.curve)
@@ -191,6 +283,12 @@ class Plan:
         """`samples`, or `OutOfReachError` where the pilot speaks against the target."""
         if self.samples is None:
             name = self.curve.model or "the model"
+            if self.doubt:
+                raise OutOfReachError(
+                    f"no sample size for target {self.target:.6g} of {name} can be given; "
+                    f"{self.doubt[0].lower()}{self.doubt[1:].rstrip('.')}; measure at "
+                    f"N = {self.rounds[0]:,}"
+                )
             raise OutOfReachError(
                 f"target {self.target:.6g} is not reachable by {name} according to this pilot "
                 f"and method {self.method}, which levels off at about {self.floor:.4g}; "
@@ -206,6 +304,13 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain values, for JSON."""
+        reached = None
+        if self.samples is not None:
+            reached = {
+                "by": self.before_long,
+                "chance": self.chances.at(self.before_long),
+                **{f"{p:g}": self.if_reached(p) for p in LEVELS},
+            }
         return {
             "model": self.curve.model,
             "metric": self.curve.metric,
@@ -213,11 +318,14 @@ class Plan:
             "method": self.method,
             "target": self.target,
             "samples": self.samples,
+            "chance": self.chance,
             "lower": self.lower,
             "upper": self.upper,
-            "reach": self.reach,
-            "if_met": self.if_met,
+            "reach": None if math.isnan(self.reach) else self.reach,
             "safe": {f"{p:g}": self.safe(p) for p in LEVELS},
+            "if_reached": reached,
+            "doubt": self.doubt,
+            "trust": self.trust,
             "floor": self.floor,
             "next_round": self.next_round,
             "rounds": list(self.rounds),
@@ -226,12 +334,28 @@ class Plan:
         }
 
 
-def plan(curve: Curve, target: float, *, method: str = DEFAULT_METHOD) -> Plan:
+def plan(
+    curve: Curve,
+    target: float,
+    *,
+    method: str = DEFAULT_METHOD,
+    related: Iterable[Curve] = (),
+) -> Plan:
     """How many samples a target asks for, according to a pilot of at least three sizes.
 
-    `target` is in the curve's unit. Where the pilot speaks against it, the plan says so and has no
-    `samples`; a target that the unit does not allow, or a pilot that is too small, raises
-    `KoriskError`. `method` is one of `CURVE_METHODS`.
+    Parameters
+    ----------
+    curve
+        The pilot. One that is too small raises `KoriskError`.
+    target
+        The error to reach, in the curve's unit. Where the pilot speaks against it, the plan says so
+        and has no `samples`; a target that the unit does not allow raises `KoriskError`.
+    method
+        One of `CURVE_METHODS`.
+    related
+        Curves of the same network on other data: simulated with the known operator, from another
+        scanner, of a public data set. They give the shape, the pilot gives level and stretch; how
+        far they are trusted follows from how well they explain the pilot (`trust`).
 
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
@@ -240,90 +364,64 @@ def plan(curve: Curve, target: float, *, method: str = DEFAULT_METHOD) -> Plan:
     (640, True)
     """
     target_error(curve, target)  # refused first, in its own words
-    return plan_from(forecast(curve, method=method), target)
+    return plan_from(forecast(curve, method=method, related=related), target)
 
 
 def plan_from(made: Forecast, target: float) -> Plan:
     """The plan for a target by a forecast that is there already: what takes long was done then."""
     goal = target_error(made.curve, target)
-    if made.method == DEFAULT_METHOD:
-        samples, lower, upper, reach = _by_posterior(made, goal)
-    else:
-        samples, lower, upper, reach = _by_band(made, goal)
-    return Plan(made, float(target), goal, samples, lower, upper, reach)
+    table = chances(made, goal)
+    reach = float(table.p[-1])
+    samples, lower, upper = _answer(made, goal, table)
+    if made.doubt and made.curve.means[-1] > goal:
+        samples, lower, upper, reach = None, made.last, math.inf, math.nan
+    elif goal < ROUNDING * made.curve.means.max():
+        samples, lower, upper, reach = None, math.inf, math.inf, math.nan
+    return Plan(made, float(target), goal, samples, lower, upper, reach, table)
 
 
-Answer = tuple[int | None, float, float, float]
+def _answer(made: Forecast, goal: float, table: Chances) -> tuple[int | None, float, float]:
+    """The point answer, and the ends of its interval."""
+    lower, upper = table.first(TAIL), table.first(1 - TAIL)
+    if math.isfinite(lower):
+        lower = max(math.floor(lower), int(made.curve.sizes[0]))
+    if math.isfinite(upper):
+        upper = math.ceil(upper)
+    if made.method != DEFAULT_METHOD:
+        return _by_fit(made, goal), lower, upper
+    passed = made.measured.crossing(goal)
+    if passed is not None:
+        _, before, after = passed
+        middle = table.smallest(0.5) or after
+        lower, upper = max(lower, before), min(upper, after)
+        if before == after:
+            return after, after, after
+        return min(max(middle, before + 1), after), min(lower, after), max(upper, before)
+    if table.p[-1] < LEAST_REACH:
+        return None, lower, upper
+    until = min(max(NEAR * made.last, LATER * lower), made.horizon)
+    middle = table.smallest(MIDDLE * table.at(until)) or made.horizon
+    return max(middle, made.last + 1, int(lower)), lower, upper
 
 
-def _by_posterior(made: Forecast, goal: float) -> Answer:
-    """Read N off the probability that the target is met by N."""
-    reach = float(made.posterior.probability(_doublings(made), goal).max())
-    if reach < LEAST_REACH:
-        return None, math.inf, math.inf, reach
-    start = again_missed(made, goal)
-    lower = _or_infinite(_when(made, goal, TAIL, start))
-    upper = _when(made, goal, 1 - TAIL, start) if reach > 1 - TAIL else None
-    samples = _when(made, goal, MIDDLE * _futures(made, goal, lower), start)
-    return samples, lower, _or_infinite(upper), reach
-
-
-def _before_long(made: Forecast, earliest: float) -> int:
-    """64 times the pilot, or 16 times the earliest plausible N where that is more.
-
-    Of futures that meet the target later, a pilot says too little for them to have a part.
-    """
-    later = LATER * earliest if math.isfinite(earliest) else 0
-    return int(min(max(NEAR * made.last, later), made.horizon))
-
-
-def _futures(made: Forecast, goal: float, earliest: float) -> float:
-    """The probability of the futures that meet the target before long."""
-    until = float(_before_long(made, earliest))
-    grid = _doublings(made)
-    return float(made.posterior.probability(np.append(grid[grid < until], until), goal).max())
-
-
-def _when(made: Forecast, goal: float, p: float, start: int | None) -> int | None:
-    """The N by which the target is met with probability p."""
-    return made.first(lambda n: made.posterior.probability(n, goal) >= p, start=start)
-
-
-def again_missed(made: Forecast, goal: float) -> int | None:
-    """Where the search must begin, if the pilot meets the target, rises, and misses it again.
-
-    The first time does not count then; the answer lies beyond the last measured miss.
-    """
-    missed = made.curve.means > goal
-    if not missed.any() or missed[: np.flatnonzero(missed)[-1]].all():
+def _by_fit(made: Forecast, goal: float) -> int | None:
+    """The first N at which the fitted curve meets the target; chances are the posterior's."""
+    grid = table_sizes(made)
+    reached = made.middle(grid) <= goal
+    if not reached.any():
         return None
-    return int(made.curve.sizes[np.flatnonzero(missed)[-1]]) + 1
+    at = int(np.argmax(reached))
+    if at == 0:
+        return int(grid[0])
+    low, high = int(grid[at - 1]), math.ceil(grid[at])
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if made.middle([float(middle)])[0] <= goal else (middle, high)
+    return high
 
 
-def _by_band(made: Forecast, goal: float) -> Answer:
-    """Read N off the fitted curve and its band; the chance still comes from the posterior."""
-    start = again_missed(made, goal)
-    samples = made.first(lambda n: made.middle(n) <= goal, start=start)
-    lower = made.first(lambda n: made.band(n)[0] <= goal, start=start)
-    upper = made.first(lambda n: made.band(n)[1] <= goal, start=start)
-    reach = float(made.posterior.probability(_doublings(made), goal).max())
-    return samples, _or_infinite(lower), _or_infinite(upper), reach
-
-
-def _doublings(made: Forecast) -> Array:
-    """N from the pilot's first to the horizon, four to a doubling, the near end among them."""
-    start, end = float(made.curve.sizes[0]), float(made.horizon)
-    grid = start * 2.0 ** np.arange(0, math.log2(end / start), 0.25)
-    return np.unique(np.append(grid, [float(made.last), min(float(NEAR * made.last), end), end]))
-
-
-def _or_infinite(n: int | None) -> float:
-    return math.inf if n is None else n
-
-
-def safety_multiple(p: float) -> float:
-    """The multiple of the point answer for a level, between those that were measured."""
-    levels = np.array([0.5, *MULTIPLES])
-    logits = np.log(levels / (1 - levels))
-    factors = np.log([1.0, *MULTIPLES.values()])
-    return float(np.exp(np.interp(math.log(p / (1 - p)), logits, factors)))
+def _level(p: float) -> float:
+    level = real("p", p, remedy="ask for a level from 0.5 to 0.99, such as 0.9")
+    if not 0.5 <= level <= 0.99:
+        raise KoriskError(f"p must be from 0.5 to 0.99, got {p!r}; ask for 0.9, for example")
+    return level

@@ -2,42 +2,48 @@
 
 The model, Eq. (eq:posterior), in logarithms and with x = N / N_last:
 
-    log error(N) = level + log(phi + (1 - phi) ((x + s) / (1 + s))^-b) + drift(N)
+    g(x) = ((x + s) / (1 + s))^-b
+    log error(N) = level + log[(phi (1 - c) + (1 - phi) g) / (1 - c + c (1 - phi) g)] + drift(N)
     log of a pilot's mean = log error(N) + noise of the seeds
 
 b is the rate, phi the part of the last error that no data removes, s a shift for curves that start
-late. Real curves are of no family: the drift is a random walk over doublings of N, zero at N_last,
-with step tau. It lets old points count for less than recent ones, and it is what widens the answer
-with every doubling beyond the pilot, where in some futures it also grows: curves surprise.
+late, c = N_last's error over the error that no data at all would give (0: it has no upper end).
+Real curves are of no family: the drift is a random walk over doublings of N, zero at N_last, with
+step tau. It lets old points count for less than recent ones, and it widens the answer with every
+doubling beyond the pilot, where in some futures its steps are larger: curves surprise.
 
-The level is integrated out; b, phi, s and tau are weighed on a grid, which closes in on the part
-that the pilot leaves possible. No random numbers, no starting values. The prior's constants were
-chosen on learning curves that no reported figure uses; see benchmarks/planner.py.
+The level is integrated out; b, phi, s, c and tau are weighed on a grid. For every rate the floor
+that fits best and its precision follow from Gauss-Newton steps, so that its grid lies where the
+weight is; the grid of rates closes in by itself. No random numbers, no starting values. The prior's
+constants were chosen by benchmarks/planner_prior.py on curves that no reported figure uses.
 
 SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import relative_variance
+from korisk.curves.law import Law, normals
+from korisk.curves.noise import collapsed_sizes, relative_variance
 
 Array = NDArray[np.float64]
 
 HORIZON = 1e4  # the posterior speaks of N up to so many times the pilot's last
-_CELLS = 14  # of the grid, along the rate and along the floor
-_ZOOMS = 8
-_MASS = 0.999  # of the weight is kept, in the heaviest grid points,
-_KEPT = 2_500  # and no more than so many
 MOST_SIZES = 32  # of a pilot; more are averaged with their neighbours
-_CLOSE = 1e-8  # of a logarithm
-_NEWTON = 40  # steps at most; some eight are taken
+ROUGHEST = 0.35  # tau for a doubling: a curve that needs more cannot be extrapolated
+_CELLS = 12  # of the grid, along the rate and along the floor
+_PASSES = 6  # of the grid of rates
+_MARGINS = (60.0, 30.0, 15.0, 12.0, 12.0, 12.0)  # log weights by which a walk may be behind
+_NEWTON = 6  # steps toward the best floor
+_MASS = 0.999  # of the weight is kept, in the heaviest grid points,
+_KEPT = 1_500  # and no more than so many
+_STRANGE = 0.01  # chance of a misfit as large as the pilot's, below which the drift is raised
 _TINY = 1e-100
+_RATES = (float(np.log(0.02)), float(np.log(2.5)))  # log b, the ends of the grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,19 +54,20 @@ class Prior:
     rate_spread: float = 0.9  # of log b
     no_floor: float = 0.05  # probability that phi is zero
     floor_shape: tuple[float, float] = (1.2, 0.5)  # of the beta law of phi otherwise
-    shifts: tuple[float, ...] = (0.0, 0.1, 0.4, 1.6)
-    shift_weights: tuple[float, ...] = (0.3, 0.33, 0.22, 0.15)
-    drifts: tuple[float, ...] = (1e-4, 0.002, 0.01, 0.03, 0.06, 0.12)  # tau, for a doubling of N
+    shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
+    shift_weights: tuple[float, ...] = (0.18, 0.07, 0.1, 0.15, 0.1, 0.1)
+    caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7)  # c, with s = 0
+    cap_weights: tuple[float, ...] = (0.06, 0.06, 0.06, 0.06, 0.06)
+    drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12)  # tau, for a doubling of N
     drift_weights: tuple[float, ...] = (0.003, 0.007, 0.07, 0.25, 0.35, 0.32)
-    surprise: float = 0.25  # probability that the curve turns less regular beyond the pilot:
-    surprise_stretch: float = 2.5  # tau grows by this factor
-    surprise_step: float = 0.09  # and by this much, for a doubling of N
+    stretches: tuple[float, ...] = (1.0, 3.0)  # of tau beyond the pilot
+    stretch_weights: tuple[float, ...] = (0.7, 0.3)
+    growth: float = 1.0  # exponent of the doublings over which the drift's variance adds up
     least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
-    noises: tuple[float, ...] = (1e-5, 1e-3, 0.01, 0.03, 0.08)  # of a mean, where seeds tell none
+    noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none
 
 
 PRIOR = Prior()
-_RATES = (np.log(0.02), np.log(2.5))  # log b, the ends of the grid
 
 
 @dataclass(frozen=True)
@@ -73,27 +80,11 @@ class _Pilot:
 
 
 @dataclass(frozen=True)
-class _Weighed:
-    """Grid points for one walk: their weights (logarithms), and what each says of the level."""
-
-    log_weight: Array  # (S, R, 1 + C) over shifts, rates and floors
-    level: Array
-    rate: Array
-    floor: Array
-    shift: Array
-
-    @property
-    def mass(self) -> Array:
-        """Weights, the heaviest point as one."""
-        with np.errstate(under="ignore"):
-            return np.asarray(np.exp(self.log_weight - self.log_weight.max()))
-
-
-@dataclass(frozen=True)
-class _Walk:
+class Walk:
     """One drift and noise: the covariance of the pilot's means, factored."""
 
     drift: float
+    noise: Array  # (K,) variances of the means
     log_weight: float
     inverse: Array  # (K, K) inverse of the Cholesky factor
     ones: Array  # (K,) inverse times ones
@@ -105,18 +96,28 @@ class _Walk:
 
     @property
     def log_determinant(self) -> float:
+        """Of the density of the means, with the level integrated out."""
         return float(np.log(np.diag(self.inverse)).sum() - 0.5 * np.log(self.precision))
 
 
-def log_shape(rate: Array, floor: Array, shift: Array, x: Array) -> Array:
+def log_shape(rate: Array, floor: Array, shift: Array, cap: Array, x: Array) -> Array:
     """(G, M) the logarithm of the curve over its value at N_last, Eq. (eq:posterior)."""
     power = np.exp(-rate[:, None] * np.log((x + shift[:, None]) / (1.0 + shift[:, None])))
-    return np.asarray(np.log(floor[:, None] + (1.0 - floor[:, None]) * power))
+    return _log_curve(floor[:, None], cap[:, None], power)
+
+
+def _log_curve(floor: Array, cap: Array, power: Array) -> Array:
+    fall = (1.0 - floor) * power
+    return np.asarray(np.log((floor * (1.0 - cap) + fall) / (1.0 - cap + cap * fall)))
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """A mixture of curves, each with its weight; errors are log-normal around each."""
+    """A mixture of curves, each with its weight; errors are log-normal around each.
+
+    It is made for N from the pilot's last on. `doubt` says why the pilot cannot be extrapolated, or
+    nothing.
+    """
 
     last: float
     weight: Array  # (P,)
@@ -124,95 +125,73 @@ class Posterior:
     rate: Array  # (P,)
     floor: Array  # (P,) phi
     shift: Array  # (P,)
+    cap: Array  # (P,)
     walk: NDArray[np.intp]  # (P,) which drift and noise
-    _pilot: _Pilot = field(repr=False)
-    _walks: tuple[_Walk, ...] = field(repr=False)
-    _prior: Prior = field(repr=False)
+    walks: tuple[Walk, ...] = field(repr=False)
+    pilot: _Pilot = field(repr=False)
+    prior: Prior = field(repr=False)
     evidence: float = 0.0  # log of how likely the pilot is, but for its level and for constants
+    misfit: float = 1.0  # chance of means as far from the curves as the pilot's
 
-    def _moments(self, n: Array) -> tuple[Array, Array, Array]:
-        """(P, M) mean of the log error at each N, its deviation, and that after a surprise."""
+    @cached_property
+    def drift(self) -> Array:
+        """(P,) tau of each curve."""
+        return np.array([walk.drift for walk in self.walks])[self.walk]
+
+    @cached_property
+    def noise(self) -> float:
+        """The relative deviation of a mean, over sizes and curves."""
+        own = np.array([float(walk.noise.mean()) for walk in self.walks])
+        return float(np.sqrt(self.weight @ own[self.walk]))
+
+    @property
+    def roughness(self) -> float:
+        """tau, over all curves: how far the error leaves any smooth curve with a doubling of N."""
+        return float(self.weight @ self.drift)
+
+    def moments(self, n: Array) -> tuple[Array, Array]:
+        """(P, M) mean and variance of the log error at each N, without the drift beyond."""
         x = n / self.last
-        mean = self.level[:, None] + log_shape(self.rate, self.floor, self.shift, x)
-        variance, surprised = np.empty_like(mean), np.empty_like(mean)
-        behind, ahead = np.maximum(-np.log2(x), 0.0), np.maximum(np.log2(x), 0.0)
-        stretch, step = self._prior.surprise_stretch, self._prior.surprise_step
-        for index, walk in enumerate(self._walks):
+        mean = self.level[:, None] + log_shape(self.rate, self.floor, self.shift, self.cap, x)
+        variance = np.empty_like(mean)
+        behind = np.maximum(-np.log2(x), 0.0)
+        for index, walk in enumerate(self.walks):
             mine = self.walk == index
             if not mine.any():
                 continue
-            # Within the pilot the walk is held by the means around; beyond it, it is free.
-            near = np.minimum(self._pilot.doublings[:, None], behind)
+            # Within the pilot the walk is held by the means around.
+            near = np.minimum(self.pilot.doublings[:, None], behind)
             pull = walk.inverse @ (walk.drift**2 * near)  # (K, M)
             held = np.maximum(walk.drift**2 * behind - (pull**2).sum(axis=0), 0.0)
-            known = held + (1.0 - walk.ones @ pull) ** 2 / walk.precision
-            variance[mine] = known + walk.drift**2 * ahead
-            surprised[mine] = known + ((stretch * walk.drift) ** 2 + step**2) * ahead
-            mean[mine] += self._residuals[mine] @ walk.inverse.T @ pull
-        return mean, np.sqrt(np.maximum(variance, 1e-24)), np.sqrt(np.maximum(surprised, 1e-24))
+            variance[mine] = held + (1.0 - walk.ones @ pull) ** 2 / walk.precision
+            mean[mine] += self.residuals[mine] @ walk.inverse.T @ pull
+        return mean, variance
 
-    def _under(self, log_error: Array, moments: tuple[Array, Array, Array]) -> Array:
-        """(M,) the probability that the log error at each N is at most the one given."""
-        from scipy.special import ndtr
+    def ahead(self, n: Array) -> Array:
+        """(M,) doublings beyond the pilot, over which the drift's variance adds up."""
+        return np.asarray(np.maximum(np.log2(n / self.last), 0.0) ** self.prior.growth)
 
-        mean, calm, surprised = moments
-        away = log_error - mean
-        chance = self._prior.surprise
-        under = (1 - chance) * ndtr(away / calm) + chance * ndtr(away / surprised)
-        return np.clip(self.weight @ under, 0.0, 1.0)
+    def law(self, n: Array) -> Law:
+        """The law of the log error at each N."""
+        mean, variance = self.moments(n)
+        drift = self.drift[:, None] ** 2 * self.ahead(n)
+        spread = [np.sqrt(variance + stretch**2 * drift) for stretch in self.prior.stretches]
+        weight = np.concatenate([share * self.weight for share in self.prior.stretch_weights])
+        return normals(weight, np.concatenate([mean] * len(spread)), np.concatenate(spread))
 
     @cached_property
-    def _residuals(self) -> Array:
-        shape = log_shape(self.rate, self.floor, self.shift, self._pilot.x)
-        return np.asarray(self._pilot.y - self.level[:, None] - shape)
+    def residuals(self) -> Array:
+        """(P, K) the pilot's log means less each curve."""
+        shape = log_shape(self.rate, self.floor, self.shift, self.cap, self.pilot.x)
+        return np.asarray(self.pilot.y - self.level[:, None] - shape)
 
     def quantile(self, n: Array, p: float) -> Array:
-        """(M,) the error at each N that is undercut with probability p.
-
-        Newton's steps, and a bisection where one would leave what is still possible.
-        """
-        moments = self._moments(n)
-        mean, _, widest = moments
-        low = (mean - 9 * widest).min(axis=0)
-        high = (mean + 9 * widest).max(axis=0)
-        at = self.weight @ mean
-        for _ in range(_NEWTON):
-            short = self._under(at, moments) - p
-            low, high = np.where(short < 0, at, low), np.where(short < 0, high, at)
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                step = at - short / self._density(at, moments)
-            inside = (step >= low) & (step <= high)  # one that has arrived stays where it is
-            following = np.where(inside, step, 0.5 * (low + high))
-            done = np.abs(following - at).max() < _CLOSE
-            at = following
-            if done:
-                break
-        return np.asarray(np.exp(at))
-
-    def _density(self, log_error: Array, moments: tuple[Array, Array, Array]) -> Array:
-        mean, calm, surprised = moments
-        away = log_error - mean
-        chance = self._prior.surprise
-        with np.errstate(under="ignore"):
-            likely = (1 - chance) * np.exp(-0.5 * (away / calm) ** 2) / calm
-            likely += chance * np.exp(-0.5 * (away / surprised) ** 2) / surprised
-        return np.asarray(self.weight @ likely / np.sqrt(2 * np.pi))
-
-    def law(self, n: Array) -> "Law":
-        """The law of the log error at each N, for many questions about the same N."""
-        moments = self._moments(n)
-        mean, _, widest = moments
-        low, high = (mean - 9 * widest).min(axis=0), (mean + 9 * widest).max(axis=0)
-        return Law(lambda log_error: self._under(log_error, moments), low, high)
-
-    def cumulative(self, n: Array, errors: Array) -> Array:
-        """(Y, M) the probability to lie at or below each of the errors (Y, M) at each N."""
-        moments = self._moments(n)
-        return np.array([self._under(log_error, moments) for log_error in np.log(errors)])
+        """(M,) the error at each N that is undercut with probability p."""
+        return np.asarray(np.exp(self.law(n).quantile(p)))
 
     def probability(self, n: Array, target: float) -> Array:
         """(M,) the probability that the error at each N is at most the target."""
-        return self._under(np.full(len(n), np.log(target)), self._moments(n))
+        return self.law(n).under(np.full(len(n), np.log(target)))
 
     @cached_property
     def floors(self) -> tuple[Array, Array]:
@@ -227,82 +206,39 @@ class Posterior:
         return float(floors[min(int(np.searchsorted(np.cumsum(weight), p)), len(floors) - 1)])
 
 
-@dataclass(frozen=True, eq=False)
-class Law:
-    """A law of log errors at each of M sizes."""
-
-    under: Callable[[Array], Array]  # (M,) the probability of each being at most the one given
-    low: Array  # (M,) below which it is never,
-    high: Array  # (M,) and above which it is never
-
-
 @lru_cache(maxsize=32)  # some 100 kB each; reports ask for the same pilots again and again
 def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
-    """Weigh every curve of the grid by the pilot."""
+    """Weigh every curve of the grid by the pilot.
+
+    Sizes at which every seed has collapsed to rounding are left out. Where the means lie farther
+    from every curve than noise and drift explain, larger drifts are allowed until they do not.
+    """
     pilot = _pilot(curve, prior)
-    walks = _walks(pilot, prior)
-    return _heaviest([_rates_closed_in(pilot, walk, prior) for walk in walks], pilot, walks, prior)
-
-
-def _rates_closed_in(pilot: _Pilot, walk: _Walk, prior: Prior) -> _Weighed:
-    """Weights for one walk, on a grid of its own: the smaller its step, the finer it must be."""
-    edges = np.linspace(*_RATES, _CELLS + 1)
-    for _ in range(_ZOOMS):
-        weighed = _floors_closed_in(pilot, walk, prior, edges)
-        first, last = _heavy(weighed.mass.sum(axis=(0, 2)))
-        if _gains_little(first, last):
-            break
-        edges = np.linspace(edges[first], edges[last], _CELLS + 1)
-    return weighed
-
-
-def _floors_closed_in(pilot: _Pilot, walk: _Walk, prior: Prior, rate_edges: Array) -> _Weighed:
-    """For every shift and rate, its own grid of floors: a rate leaves only few of them possible."""
-    steps = np.linspace(0.0, 1.0, _CELLS + 1)
-    low = np.zeros((len(prior.shifts), _CELLS, 1))
-    high = np.ones_like(low)
-    for _ in range(_ZOOMS):
-        edges = low + (high - low) * steps
-        weighed = _weigh(pilot, walk, prior, rate_edges, edges)
-        cells = weighed.log_weight[:, :, 1:]
-        with np.errstate(under="ignore"):
-            first, last = _heavy(np.exp(cells - cells.max(axis=-1, keepdims=True)))
-        small = _gains_little(first, last)
-        if small.all():
-            break
-        start = np.take_along_axis(edges, first[..., None], axis=-1)
-        end = np.take_along_axis(edges, last[..., None], axis=-1)
-        low = np.where(small[..., None], low, start)
-        high = np.where(small[..., None], high, end)
-    return weighed
-
-
-def _heavy(mass: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The first and last edge of the cells that carry weight, with one cell to spare."""
-    heavy = mass > 2e-3 * mass.max(axis=-1, keepdims=True)
-    first = np.argmax(heavy, axis=-1) - 1
-    last = mass.shape[-1] - np.argmax(heavy[..., ::-1], axis=-1) + 1
-    return np.maximum(first, 0), np.minimum(last, mass.shape[-1])
-
-
-def _gains_little(first: NDArray[np.intp], last: NDArray[np.intp]) -> NDArray[np.bool_]:
-    return np.asarray((last - first > 0.6 * _CELLS) | (last <= first))
+    made = _weighed(pilot, prior)
+    while made.misfit < _STRANGE and prior.drifts[-1] < 16 * ROUGHEST:
+        drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
+        weights = (*prior.drift_weights, *(0.1 * prior.drift_weights[-1],) * 2)
+        prior = replace(prior, drifts=drifts, drift_weights=weights)
+        made = _weighed(pilot, prior)
+    return made
 
 
 def _pilot(curve: Curve, prior: Prior) -> _Pilot:
-    n = curve.sizes.astype(float)
-    doublings, logs = np.log2(n[-1] / n), np.log(curve.means)
+    kept = ~collapsed_sizes(curve)
+    if kept.sum() < 2:
+        kept[:] = True
+    n = curve.sizes[kept].astype(float)
+    doublings, logs = np.log2(n[-1] / n), np.log(curve.means[kept])
     variance = relative_variance(curve)
-    relative = np.ones(len(n)) if variance is None else np.maximum(variance, prior.least_noise**2)
+    known = np.ones(len(n)) if variance is None else variance[kept]
+    relative = np.maximum(known, prior.least_noise**2)
     if len(n) > MOST_SIZES:
         doublings, logs, relative = thinned(doublings, logs, relative)
-    noises = (relative,) if variance is not None else _guessed(relative, prior)
+    if variance is None:
+        noises = tuple(relative * noise**2 for noise in prior.noises)
+    else:
+        noises = (relative,)
     return _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
-
-
-def _guessed(relative: Array, prior: Prior) -> tuple[Array, ...]:
-    """Candidates for the variances where seeds tell none."""
-    return tuple(relative * noise**2 for noise in prior.noises)
 
 
 def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Array, Array]:
@@ -319,7 +255,7 @@ def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Arra
     return means[0], means[1], 1.0 / total
 
 
-def _walks(pilot: _Pilot, prior: Prior) -> tuple[_Walk, ...]:
+def _walks(pilot: _Pilot, prior: Prior) -> tuple[Walk, ...]:
     shared = np.minimum(pilot.doublings[:, None], pilot.doublings[None, :])
     made = []
     for drift, weight in zip(prior.drifts, prior.drift_weights, strict=True):
@@ -327,68 +263,176 @@ def _walks(pilot: _Pilot, prior: Prior) -> tuple[_Walk, ...]:
             factor = np.linalg.cholesky(np.diag(noise) + drift**2 * shared)
             inverse = np.linalg.inv(factor)
             log_weight = float(np.log(weight / len(pilot.noises)))
-            made.append(_Walk(drift, log_weight, inverse, inverse @ np.ones(len(pilot.x))))
+            made.append(Walk(drift, noise, log_weight, inverse, inverse @ np.ones(len(pilot.x))))
     return tuple(made)
 
 
-def _weigh(
-    pilot: _Pilot,
-    walk: _Walk,
-    prior: Prior,
-    rate_edges: Array,  # (R + 1,)
-    floor_edges: Array,  # (S, R, C + 1)
-) -> _Weighed:
-    cells = 0.5 * (floor_edges[..., 1:] + floor_edges[..., :-1])
-    floor = np.concatenate([np.zeros((*cells.shape[:2], 1)), cells], axis=-1)
-    rates = np.exp(0.5 * (rate_edges[1:] + rate_edges[:-1]))
-    rate = np.broadcast_to(rates[None, :, None], floor.shape)
-    shift = np.broadcast_to(np.array(prior.shifts)[:, None, None], floor.shape)
-    shape = log_shape(rate.ravel(), floor.ravel(), shift.ravel(), pilot.x)
-    white = (pilot.y - shape) @ walk.inverse.T  # (G, K)
-    level = white @ walk.ones / walk.precision
-    misfit = (white**2).sum(axis=1) - level**2 * walk.precision
-    likelihood = (walk.log_weight + walk.log_determinant - 0.5 * misfit).reshape(floor.shape)
-    believed = _log_prior(prior, rate_edges, floor_edges)
-    return _Weighed(likelihood + believed, level.reshape(floor.shape), rate, floor, shift)
+@dataclass(frozen=True)
+class _Weighed:
+    """Grid points of one walk."""
+
+    log_weight: Array  # (G,)
+    level: Array
+    rate: Array
+    floor: Array
+    shift: Array
+    cap: Array
+    misfit: Array  # sum of squared whitened residuals
+
+
+def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
+    """Weights of all curves: every walk has a grid of rates, which closes in pass by pass."""
+    walks = _walks(pilot, prior)
+    low, high = np.full((2, len(walks)), _RATES[0])
+    high = high + (_RATES[1] - _RATES[0])
+    best = np.full(len(walks), -np.inf)
+    found: dict[int, _Weighed] = {}
+    alive = np.arange(len(walks))
+    for margin in _MARGINS:
+        edges = low[alive, None] + (high - low)[alive, None] * np.linspace(0, 1, _CELLS + 1)
+        parts = _weigh(pilot, [walks[index] for index in alive], prior, edges)
+        following = []
+        for index, own, part in zip(alive, edges, parts, strict=True):
+            found[index], best[index] = part, part.log_weight.max()
+            with np.errstate(under="ignore"):
+                weight = np.exp(part.log_weight - best[index])
+            mass = weight.reshape(-1, _CELLS, _CELLS + 1).sum(axis=(0, 2))  # of each rate
+            first, last = heavy(mass)
+            if last - first <= 0.6 * _CELLS:
+                low[index], high[index] = own[first], own[last]
+                following.append(index)
+        alive = np.array([i for i in following if best[i] > best.max() - margin], dtype=int)
+        if not len(alive):
+            break
+    return _heaviest(found, best, walks, pilot, prior)
+
+
+def heavy(mass: Array) -> tuple[int, int]:
+    """The first and last edge of the cells that carry weight, with one cell to spare."""
+    there = np.flatnonzero(mass > 2e-3 * mass.max())
+    return max(int(there[0]) - 1, 0), min(int(there[-1]) + 2, len(mass))
+
+
+def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list[_Weighed]:
+    """Weigh the curves of each walk: rates between the edges (W, R + 1), all shifts and caps.
+
+    Axes: walk, shift or cap, rate, floor, size. Each rate has a grid of floors of its own, around
+    the one that fits best; the first floor is none at all.
+    """
+    shifts = np.array([*prior.shifts, *np.zeros(len(prior.caps))])
+    caps = np.array([*np.zeros(len(prior.shifts)), *prior.caps])
+    cap = caps[None, :, None, None]
+    rates = np.exp(0.5 * (edges[:, 1:] + edges[:, :-1]))
+    away = np.log((pilot.x + shifts[:, None]) / (1.0 + shifts[:, None]))  # (S, K)
+    power = np.exp(-rates[:, None, :, None] * away[None, :, None, :])  # (W, S, R, K)
+    # White residuals without their part along the level, which is free: (y - shape) @ freed.
+    inverse = np.array([walk.inverse for walk in walks])
+    ones = np.array([walk.ones for walk in walks])
+    precision = (ones**2).sum(axis=1)
+    to_level = np.einsum("wk,wkj->wj", ones, inverse) / precision[:, None]  # level = (y - shape) @
+    freed = (inverse - ones[:, :, None] * to_level[:, None, :]).transpose(0, 2, 1)
+    white = np.einsum("j,wjk->wk", pilot.y, freed)[:, None, :]
+
+    def whitened(values: Array) -> Array:
+        return np.asarray(values.reshape(len(walks), -1, len(pilot.x)) @ freed)
+
+    floor = np.full(power.shape[:3], 0.5)
+    for _ in range(_NEWTON):
+        here = floor[..., None]
+        rest = 1.0 - cap + cap * (1.0 - here) * power
+        whole = here * (1.0 - cap) + (1.0 - here) * power
+        slope = whitened((1.0 - cap - power) / whole + cap * power / rest)
+        gap = white - whitened(np.log(whole / rest))
+        bend = (slope**2).sum(axis=-1).reshape(floor.shape) + _TINY
+        step = (slope * gap).sum(axis=-1).reshape(floor.shape) / bend
+        before, floor = floor, np.clip(floor + np.clip(step, -0.3, 0.3), 0.0, 0.9999)
+        if np.abs(floor - before).max() < 1e-3:
+            break
+    reach = 4.5 / np.sqrt(bend)
+    low, high = np.clip(floor - reach, 0.0, 1.0), np.clip(floor + reach, 0.0, 1.0)
+    high = np.maximum(high, np.minimum(low + 1e-9, 1.0))
+    low = np.minimum(low, high - 1e-9)
+    ends = low[..., None] + (high - low)[..., None] * np.linspace(0, 1, _CELLS + 1)
+    none = np.zeros((*floor.shape, 1))
+    floors = np.concatenate([none, 0.5 * (ends[..., 1:] + ends[..., :-1])], axis=-1)
+    shape = _log_curve(floors[..., None], cap[..., None], power[:, :, :, None, :])
+    misfit = ((white - whitened(shape)) ** 2).sum(axis=-1).reshape(floors.shape)
+    flat = shape.reshape(len(walks), -1, len(pilot.x))
+    level = (to_level @ pilot.y)[:, None] - np.einsum("wgk,wk->wg", flat, to_level)
+    constant = np.array([walk.log_weight + walk.log_determinant for walk in walks])
+    log_weight = constant[:, None, None, None] - 0.5 * misfit + _log_prior(prior, edges, ends)
+    rate = np.broadcast_to(rates[:, None, :, None], floors.shape)
+    shift, top = (
+        np.broadcast_to(each[:, None, None], floors.shape[1:]).ravel() for each in (shifts, caps)
+    )
+    return [
+        _Weighed(
+            log_weight[w].ravel(),
+            level[w],
+            rate[w].ravel(),
+            floors[w].ravel(),
+            shift,
+            top,
+            misfit[w].ravel(),
+        )
+        for w in range(len(walks))
+    ]
 
 
 def _log_prior(prior: Prior, rate_edges: Array, floor_edges: Array) -> Array:
-    """(S, R, 1 + C) the logarithm of each cell's prior mass; the first has no floor."""
+    """(W, S, R, 1 + C) the logarithm of each cell's prior mass; the first has no floor."""
     from scipy.special import betainc, ndtr
 
-    rate = np.diff(ndtr((rate_edges - np.log(prior.rate_median)) / prior.rate_spread))
+    rate = np.diff(ndtr((rate_edges - np.log(prior.rate_median)) / prior.rate_spread), axis=1)
     some = (1 - prior.no_floor) * np.diff(betainc(*prior.floor_shape, floor_edges), axis=-1)
-    none = np.full((*some.shape[:2], 1), prior.no_floor)
+    none = np.full((*some.shape[:3], 1), prior.no_floor)
     floor = np.concatenate([none, some], axis=-1)
-    shift = np.array(prior.shift_weights)
-    mass = shift[:, None, None] * np.maximum(rate, _TINY)[None, :, None] * np.maximum(floor, _TINY)
-    return np.asarray(np.log(mass))
+    shift = np.array([*prior.shift_weights, *prior.cap_weights])
+    shift = shift / shift.sum()
+    return np.asarray(
+        np.log(shift)[None, :, None, None]
+        + np.log(np.maximum(rate, _TINY))[:, None, :, None]
+        + np.log(np.maximum(floor, _TINY))
+    )
 
 
 def _heaviest(
-    weighed: list[_Weighed], pilot: _Pilot, walks: tuple[_Walk, ...], prior: Prior
+    found: dict[int, _Weighed],
+    best: Array,
+    walks: tuple[Walk, ...],
+    pilot: _Pilot,
+    prior: Prior,
 ) -> Posterior:
+    from scipy.special import gammaincc
+
+    kept = [index for index in sorted(found) if best[index] > best.max() - _MARGINS[-1]]
+
     def together(name: str) -> Array:
-        return np.concatenate([getattr(part, name).ravel() for part in weighed])
+        return np.concatenate([getattr(found[index], name) for index in kept])
 
     log_weight = together("log_weight")
-    walk = np.repeat(np.arange(len(walks)), weighed[0].level.size)
+    walk = np.repeat(kept, [len(found[index].level) for index in kept])
     order = np.argsort(-log_weight, kind="stable")[:_KEPT]
     with np.errstate(under="ignore"):
         weight = np.exp(log_weight[order] - log_weight.max())
         total = np.exp(log_weight - log_weight.max()).sum()
     enough = 1 + int(np.searchsorted(np.cumsum(weight), _MASS * total))
     order, weight = order[:enough], weight[:enough]
+    weight = weight / weight.sum()
+    # Of K means, one number is spent on the level and about two on rate and floor.
+    freedom = max(len(pilot.x) - 3, 1)
     return Posterior(
         pilot.last,
-        weight / weight.sum(),
+        weight,
         together("level")[order],
         together("rate")[order],
         together("floor")[order],
         together("shift")[order],
+        together("cap")[order],
         walk[order],
-        pilot,
         walks,
+        pilot,
         prior,
         float(log_weight.max() + np.log(total)),
+        float(weight @ gammaincc(0.5 * freedom, 0.5 * together("misfit")[order])),
     )

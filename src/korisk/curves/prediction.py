@@ -1,7 +1,6 @@
 """A learning curve computed before training, with what a rehearsal and a pilot say of it."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,8 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from korisk.curves.curve import Curve
 from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
 from korisk.curves.noise import relative_variance
-from korisk.curves.posterior import MOST_SIZES, PRIOR, Law, Posterior, posterior, thinned
+from korisk.curves.law import Law, mixed
+from korisk.curves.plan import LEAST_REACH, TAIL, Chances
+from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
 from korisk.curves.rehearsal import Checks
+from korisk.curves.related import trust
 from korisk.curves.spectral import checked_sizes
 from korisk.errors import KoriskError, shown
 from korisk.theory._checks import real
@@ -21,9 +23,7 @@ from korisk.theory._checks import real
 Array = NDArray[np.float64]
 
 FARTHEST_N = 10**7  # of which a prediction speaks
-LEAST_REACH = 0.25  # below this chance a target is called out of reach
 MIDDLE = 0.65  # share of the futures that meet a target by the answer, where some never do
-TAIL = 0.05  # left out at each end of an interval
 _START = 2
 _PER_DOUBLING = 4
 FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
@@ -65,6 +65,7 @@ class PredictedSize:
     lower: float
     upper: float
     reach: float  # the probability that the target is met at all
+    chance: float | None  # that `samples` are enough, over all futures
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON; an infinite end is None."""
@@ -74,6 +75,7 @@ class PredictedSize:
             "lower": None if math.isinf(self.lower) else self.lower,
             "upper": None if math.isinf(self.upper) else self.upper,
             "reach": self.reach,
+            "chance": self.chance,
         }
 
 
@@ -142,7 +144,7 @@ class Prediction:
         return self.theory.errors(checked_sizes(n))
 
     def errors(self, n: ArrayLike) -> Array:
-        """(M,) the error to expect at each N: as likely too large as too small."""
+        """(M,) the expected error at each N: as likely too large as too small."""
         return self.quantile(n, 0.5)
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
@@ -152,13 +154,7 @@ class Prediction:
     def quantile(self, n: ArrayLike, p: float) -> Array:
         """(M,) the error at each N that is undercut with probability p."""
         sizes = checked_sizes(n)
-        law = self._law(sizes)
-        low, high = law.low, law.high
-        for _ in range(50):
-            middle = 0.5 * (low + high)
-            below = law.under(middle) < p
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.asarray(np.exp(0.5 * (low + high)))
+        return np.asarray(np.exp(self._law(sizes).quantile(p)))
 
     def probability(self, n: ArrayLike, target: float) -> Array:
         """(M,) the probability that the error at each N is at most the target.
@@ -192,18 +188,17 @@ class Prediction:
         grid = np.unique(
             np.round(_START * 2 ** np.linspace(0, doublings, 1 + int(_PER_DOUBLING * doublings)))
         )
-        chances = np.maximum.accumulate(self.probability(grid, goal))
-        reach = float(chances[-1])
+        table = Chances(grid, np.maximum.accumulate(self.probability(grid, goal)))
+        reach = float(table.p[-1])
 
         def by(p: float) -> float:
-            return _first(lambda n: self.probability(n, goal), grid, chances, p)
+            found = table.smallest(p)
+            return math.inf if found is None else found
 
         if reach < LEAST_REACH:
-            lower = by(TAIL) if reach >= TAIL else math.inf
-            return PredictedSize(goal, None, lower, math.inf, reach)
-        upper = by(1 - TAIL) if reach > 1 - TAIL else math.inf
-        middle = by(min(0.5, MIDDLE * reach))
-        return PredictedSize(goal, int(middle), by(TAIL), upper, reach)
+            return PredictedSize(goal, None, by(TAIL), math.inf, reach, None)
+        samples = int(by(min(0.5, MIDDLE * reach)))
+        return PredictedSize(goal, samples, by(TAIL), by(1 - TAIL), reach, table.at(samples))
 
     # --- What it rests on ------------------------------------------------------------------------
 
@@ -288,8 +283,6 @@ class Prediction:
     @cached_property
     def trust(self) -> float:
         """The weight of the theory against curves fitted to the pilot; one without a pilot."""
-        from scipy.special import expit
-
         within = self._within
         if self._fitted is None or within is None or not self.tested:
             return 1.0
@@ -299,8 +292,7 @@ class Prediction:
         constants = 0.5 * (len(misfit.real) - 1) * math.log(2 * math.pi)
         # A fitted curve's level may be anything, where the theory names it.
         odds = misfit.evidence - (rival.evidence - constants - math.log(_LEVEL))
-        prior = math.log(_BELIEVED / (1 - _BELIEVED))
-        return float(expit(odds + prior))
+        return trust(odds, _BELIEVED)
 
     def _under(self, log_error: Array, n: Array) -> Array:
         return self._law(n).under(log_error)
@@ -315,13 +307,9 @@ class Prediction:
         low, high = base + misfit.low, base + misfit.high
         if self._fitted is None:
             return self._doubted_beyond(Law(computed, low, high), n)
-        fitted, trust = self._fitted.law(n), self.trust
-
-        def mixed(log_error: Array) -> Array:
-            return np.asarray(trust * computed(log_error) + (1 - trust) * fitted.under(log_error))
-
-        low, high = np.minimum(low, fitted.low), np.maximum(high, fitted.high)
-        return self._carried_beyond(Law(mixed, low, high), n)
+        shares = [self.trust, 1 - self.trust]
+        both = mixed(shares, [Law(computed, low, high), self._fitted.law(n)])
+        return self._carried_beyond(both, n)
 
     def _doubted_beyond(self, law: Law, n: Array) -> Law:
         """Beyond where the theory has a meaning, its fall comes or it does not: even odds."""
@@ -398,21 +386,3 @@ def _checks_of(pilot: Curve, least_noise: float) -> Checks:
 
 def _goal(target: float) -> float:
     return real("target", target, above=0, remedy="give the mean squared error to reach")
-
-
-def _first(chance: Callable[[Array], Array], grid: Array, chances: Array, p: float) -> float:
-    """The smallest N with that probability, between the points of a grid."""
-    reached = chances >= p
-    if not reached.any():
-        return math.inf
-    at = int(np.argmax(reached))
-    if at == 0:
-        return float(grid[0])
-    low, high = int(grid[at - 1]), int(grid[at])
-    while high - low > 1:
-        middle = (low + high) // 2
-        if chance(np.array([float(middle)]))[0] >= p:
-            high = middle
-        else:
-            low = middle
-    return float(high)
