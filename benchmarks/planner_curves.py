@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,7 @@ from korisk.curves.curve import Curve
 Array = NDArray[np.float64]
 
 CACHE = Path(__file__).parent / ".cache"
+DATA = Path(__file__).parent / "data"
 SEEDS = 5
 LEAST_SPLITS = 10  # at every N, so that the truth is one
 LEAST_SIZES = 9
@@ -299,3 +301,134 @@ def _classifiers() -> dict[str, Callable[[], Any]]:
         "naive bayes": lambda: naive_bayes.GaussianNB(),
         "tree": lambda: tree.DecisionTreeClassifier(random_state=0),
     }
+
+
+# --- Published curves of large networks ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NeuralCurve:
+    """A published curve: one training at each size, cut into a pilot and what is held out."""
+
+    name: str
+    domain: str
+    pilot_n: Array
+    pilot_error: Array
+    hidden_n: Array
+    hidden_error: Array
+
+    @property
+    def curve(self) -> Curve:
+        """The pilot as korisk takes it, with one seed."""
+        return Curve(self.pilot_n.astype(np.int64), self.pilot_error, model=self.name)
+
+    @property
+    def last(self) -> float:
+        """The pilot's largest N."""
+        return float(self.pilot_n[-1])
+
+    def cut(self, divisor: float) -> "NeuralCurve":
+        """The same curve with a pilot up to its largest N of all over a divisor."""
+        n = np.concatenate([self.pilot_n, self.hidden_n])
+        error = np.concatenate([self.pilot_error, self.hidden_error])
+        seen = n <= n[-1] / divisor
+        return NeuralCurve(self.name, self.domain, n[seen], error[seen], n[~seen], error[~seen])
+
+
+def neural(part: str) -> list[NeuralCurve]:
+    """Half of the benchmark of Alabdulmohsin, Neyshabur and Zhai; see data/README.md.
+
+    In order of domain, task and model, every other of its 46 curves tunes (`part` "tune"), the
+    others report ("report"). "all" are both.
+    """
+    found: dict[tuple[str, str, str], list[tuple[int, float, bool]]] = {}
+    for file in ("neural_vision.csv", "neural_language.csv"):
+        with (DATA / file).open(encoding="utf-8", newline="") as lines:
+            for row in csv.DictReader(lines):
+                measured = round(float(row["Seen Examples"])), float(row["Loss"])
+                key = (row["Domain"], row["Task"], row["Model"])
+                found.setdefault(key, []).append((*measured, row["Training"] == "1"))
+    first, step = {"tune": (0, 2), "report": (1, 2), "all": (0, 1)}[part]
+    return [
+        NeuralCurve(
+            " ".join(key),
+            key[0],
+            *_averaged([(n, error) for n, error, pilot in rows if pilot]),
+            *_averaged([(n, error) for n, error, pilot in rows if not pilot]),
+        )
+        for key, rows in sorted(found.items())[first::step]
+    ]
+
+
+def _averaged(rows: list[tuple[int, float]]) -> tuple[Array, Array]:
+    """Sizes in order, each once, and the mean error there: some rows are given four times."""
+    n, error = np.array(rows).T
+    sizes, place = np.unique(n, return_inverse=True)
+    return sizes, np.bincount(place, error) / np.bincount(place)
+
+
+# --- Networks for images -------------------------------------------------------------------------
+
+IMAGE_PILOTS = (32, 64, 128, 256, 512)
+IMAGE_PARTS = {"tune": ("ellipses", "blobs", "mnist"), "report": ("fashion", "photos")}
+
+
+def image_networks(part: str) -> list[Case]:
+    """Pilots of image networks: three populations of images tune, two others report.
+
+    A pilot has all sizes from the smallest to 32, 64, 128, 256 or 512; hidden are 2, 4 and 8 times
+    its last, where they were measured. The truth there is the mean over the pilot's own seeds: no
+    others were trained. A seed's training images are nested, so the hidden trainings saw the
+    pilot's images and new ones. A curve lacks the sizes that were not measured with every seed.
+    """
+    stored = DATA / "image_networks.csv"
+    if not stored.exists():
+        print(f"no image networks: {stored.name} is not in {DATA.name}/", file=sys.stderr)
+        return []
+    found: list[Case] = []
+    for (population, network), errors in sorted(_image_errors(stored).items()):
+        if population in IMAGE_PARTS[part]:
+            found += _image_cases(population, network, errors)
+    return found
+
+
+def _image_cases(
+    population: str, network: str, errors: dict[tuple[int, str], float]
+) -> Iterator[Case]:
+    seeds = sorted({seed for _, seed in errors})
+    sizes = sorted(
+        size for size in {n for n, _ in errors} if all((size, s) in errors for s in seeds)
+    )
+    n = np.array(sizes, float)
+    table = np.array([[errors[size, seed] for seed in seeds] for size in sizes])  # (sizes, seeds)
+    truth = table.mean(axis=1) if sizes else n
+    for last in IMAGE_PILOTS:
+        kept = int((n <= last).sum())
+        hidden = [sizes.index(last * factor) for factor in (2, 4, 8) if last * factor in sizes]
+        if last not in sizes or kept < 4 or not hidden:
+            continue
+        yield Case(
+            population,
+            network,
+            _curve(n[:kept], table[:kept]),
+            n[hidden],
+            truth[hidden],
+            tuple(_targets(n, truth, kept, hidden, 0.97 * truth[kept - 1])),
+        )
+
+
+def _image_errors(stored: Path) -> dict[tuple[str, str], dict[tuple[int, str], float]]:
+    """Errors by (population, network) and (N, seed). Rows without a positive error are left out."""
+    found: dict[tuple[str, str], dict[tuple[int, str], float]] = {}
+    with stored.open(encoding="utf-8-sig", newline="") as lines:
+        for row in csv.DictReader(lines, skipinitialspace=True):
+            try:
+                network, population, seed = (
+                    row[column].strip() for column in ("network", "population", "seed")
+                )
+                size, error = int(float(row["n"])), float(row["error"])
+            except (AttributeError, TypeError, ValueError):  # a line that was cut off
+                continue
+            if 0 < error < math.inf:
+                found.setdefault((population, network), {})[size, seed] = error
+    return found
