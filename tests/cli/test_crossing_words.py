@@ -1,38 +1,41 @@
-"""A crossing is called measured only where the measured means cross there."""
+"""`korisk run` and `korisk reproduce` print no crossover that the measured means contradict."""
 
 import math
 
 import pytest
 
-from korisk.cli.studying import in_words
+from korisk.cli.studying import crossing_json, in_words
 from korisk.curves.compare import Crossover
 from korisk.studies.results import Crossing
 
 
 @pytest.mark.parametrize(
-    ("n", "within", "means", "how"),
+    ("n", "within", "means", "better", "kept"),
     [
-        (300, True, (256, 512), "(measured)"),
-        (512, True, (256, 512), "(measured)"),
-        (
-            544,
-            True,
-            (256, 512),
-            "(by the fitted curves; the means first change their order between N = 256 and 512)",
-        ),
-        (
-            200,
-            True,
-            (256, 512),
-            "(by the fitted curves; the means first change their order between N = 256 and 512)",
-        ),
-        (544, True, None, "(by the fitted curves; the means keep their order)"),
-        (2780, False, None, "(foretold from N up to 1,024)"),
+        (300, True, (256, 512), "FC", True),
+        (544, True, (256, 512), "FC", False),
+        (544, True, None, "KO", False),
+        (2780, False, None, "KO", True),
+        (2780, False, (256, 512), "FC", False),
     ],
 )
-def test_how_a_crossing_is_known(
-    n: int, within: bool, means: tuple[int, int] | None, how: str
+def test_a_crossover_is_told_where_the_means_allow_it(
+    n: int, within: bool, means: tuple[int, int] | None, better: str, kept: bool
 ) -> None:
     found = Crossover(n, n / 2, math.inf, "FC", measured=within)
-    crossing = Crossing(found, means, "FC", 1024, 9)
-    assert in_words(crossing).endswith(how)
+    crossing = Crossing(found, means, better, 1024, 9)
+    said = in_words(crossing)
+    assert (f"cross at about N = {n:,}" in said) == kept
+    if not kept:
+        assert f"{n:,}" not in said
+        assert f"{better} is better at" in said
+    content = crossing_json(crossing)
+    assert (content["found"] is not None) == kept
+    assert content["explanation"] == said
+    assert content["last"] == 1024
+
+
+def test_two_sizes_are_too_few_to_extrapolate() -> None:
+    said = in_words(Crossing(None, None, "KO", 16, 2))
+    assert "KO is better at every measured N, up to 16" in said
+    assert "At least 3 sizes are needed" in said

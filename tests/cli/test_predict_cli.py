@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from commands import korisk
 
+from korisk.curves.words import chance
 from korisk.studies.prediction_file import NAME
 
 STUDY = """
@@ -47,6 +48,20 @@ def test_a_geometry_alone_is_predicted(study: Path, capsys: pytest.CaptureFixtur
     assert "Proposition 2" in said
     assert "KO is expected to err by" in said
     assert "GiB of memory" in said
+
+
+def test_numbers_of_samples_have_their_chance(
+    dense: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert predict(dense, "--target", 0.02, "--json") == 0
+    (point,) = json.loads(capsys.readouterr().out)["points"]
+    (found,) = point["models"][0]["samples"]
+    assert 0 < found["chance"] <= found["reach"] <= 1
+    assert predict(dense, "--target", 0.02) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    number, odds = f"{found['samples']:,}", chance(found["chance"])
+    assert f" {number} {odds} " in said  # in the table, side by side
+    assert f"needs about {number} samples for 0.02 (chance {odds};" in said
 
 
 def test_json_holds_all_of_it(study: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def test_a_study_is_run_continued_and_exported(
     out = tmp_path / "out"
     assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0", "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["done"], said["were_there"], said["failed"]) == (3, 0, 0)
+    assert (said["done"], said["skipped"], said["failed"]) == (3, 0, 0)
     assert len(said["points"]["rigorous-8"]["FC"]) == 9
     first = errors(out / "study.db")
 
@@ -148,8 +148,8 @@ def test_a_killed_run_goes_on_to_the_same_results(
     assert len(there) == 7  # of the only cell that was stored
     assert korisk(*command, killed, "--workers", "0") == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["were_there"] == len(there) / 7  # rows of a cell
-    assert said["done"] == 3 - said["were_there"] > 0
+    assert said["skipped"] == len(there) / 7  # rows of a cell
+    assert said["done"] == 3 - said["skipped"] > 0
     assert korisk(*command, whole, "--workers", "0") == 0
     assert errors(store) == pytest.approx(errors(whole / "study.db"), rel=1e-9)
     assert there.items() <= errors(store).items()
@@ -172,16 +172,19 @@ def test_reproduce_prints_four_origins_and_the_outcome(
     said = " ".join(capsys.readouterr().out.split())
     assert "2.340e-3 / 9.986e-3" in said  # the released figures; ours are of two seeds now
     assert "least at N = 64); 2 seeds" in said
-    assert "FC becomes the better one at N =" in said
+    assert "The curves cross at about N =" in said
+    assert "from there on FC is probably better" in said
 
     assert (
         korisk(*reproduced(tmp_path, "--seeds", "1,2", "--json")) == 0
     )  # from the store, without a fit
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert (found["done"], found["were_there"]) == (0, 4)
+    assert (found["done"], found["skipped"]) == (0, 4)
     assert [each["holds"] for each in found["outcomes"]] == [True, True]
     (finding,) = found["findings"]
     assert finding["worst_training"] <= 1.01
+    first, last = finding["crossing"]["means"]  # between which the measured means cross
+    assert first <= finding["crossing"]["found"]["n"] <= last
 
 
 WRONG = [

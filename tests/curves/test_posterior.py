@@ -14,9 +14,17 @@ from korisk.curves.posterior import Prior, posterior
 
 Array = NDArray[np.float64]
 
-# One step of the walk, no shift, no surprise: few enough parameters to integrate by plain sums.
+# One step of the walk, no shift, no upper end: few enough parameters to integrate by plain sums.
 PLAIN = Prior(
-    shifts=(0.0,), shift_weights=(1.0,), drifts=(0.05,), drift_weights=(1.0,), surprise=0.0
+    shifts=(0.0,),
+    shift_weights=(1.0,),
+    caps=(),
+    cap_weights=(),
+    drifts=(0.05,),
+    drift_weights=(1.0,),
+    stretches=(1.0,),
+    stretch_weights=(1.0,),
+    growth=1.0,
 )
 
 
@@ -85,13 +93,13 @@ def test_answers_move_smoothly_with_the_pilot() -> None:
     assert np.ptp(np.diff(found)) < 0.01
 
 
-def test_a_clean_curve_is_carried_on_exactly() -> None:
+def test_a_clean_curve_is_extrapolated_exactly() -> None:
     n = np.array([16, 32, 64, 128, 256, 512])
     far = np.array([1024.0, 4096.0])
     for floor, scale, rate in ((0.02, 0.5, 0.5), (0.01, 3.0, 1.0), (0.0, 0.4, 0.25)):
         made = posterior(kr.Curve(n, floor + scale * n**-rate))
         truth = floor + scale * far**-rate
-        assert made.quantile(far, 0.5) == pytest.approx(truth, rel=1e-4)
+        assert made.quantile(far, 0.5) == pytest.approx(truth, rel=1e-3)
 
 
 def test_quantiles_and_probabilities_agree() -> None:

@@ -1,12 +1,20 @@
-"""Words on a plan change where its numbers say so, and not before."""
+"""What is said of a plan: its numbers with their odds, its conditions, its remedies."""
 
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from pilots import power_pilot
+from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
 import korisk as kr
 from korisk.curves import words
+from korisk.curves.compare import Crossover
+
+STEP_N = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
+STEP = kr.Curve(STEP_N, [1.0] * 4 + [0.01] * 5, model="step")
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +26,26 @@ def plan() -> kr.Plan:
     return replace(made, reach=0.99, lower=1000.0, upper=2000.0)
 
 
+@pytest.fixture(scope="module")
+def doubtful() -> kr.Plan:
+    """A target that 90% is out of reach of, and that is probably reachable."""
+    made = kr.plan(released_h8("KO"), 0.0022)
+    assert made.safe(0.9) is None
+    assert 0.5 < made.reach < 0.9
+    return made
+
+
+def percentages(text: str) -> set[str]:
+    return set(re.findall(r"(?:above |below )?\d+%", text))
+
+
+# --- Numbers -------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("p", "said"),
     [(0.0, "below 1%"), (0.0099, "below 1%"), (0.01, "1%"), (0.5, "50%"), (0.99, "99%"),
-     (0.9901, "above 99%")],
+     (0.9901, "above 99%"), (math.nan, "not known")],
 )  # fmt: skip
 def test_no_chance_is_called_certain(p: float, said: str) -> None:
     assert words.chance(p) == said
@@ -36,18 +60,52 @@ def test_factors_have_two_digits_where_these_are_few(factor: float, said: str) -
 
 
 @pytest.mark.parametrize(
-    ("samples", "said"),
-    [
-        (16, "already at the pilot's smallest"),
-        (17, "within the pilot, at about N = 17"),
-        (32, "within the pilot, at about N = 32"),
-        (512, "within the pilot, at about N = 512"),
-        (513, "needs about 513 samples, 1 times the pilot's largest N of 512."),
-        (1536, "needs about 1,536 samples, 3 times the pilot's largest N of 512."),
-    ],
+    ("lower", "upper", "said"),
+    [(98.0, 1200.0, "98 to 1,200"), (1098.0, math.inf, "at least 1,098")],
 )
-def test_the_answer_says_where_it_lies(plan: kr.Plan, samples: int, said: str) -> None:
-    assert said in words.headline(replace(plan, samples=samples))
+def test_intervals_may_have_no_upper_end(lower: float, upper: float, said: str) -> None:
+    assert words.span(lower, upper) == said
+    assert words.count(math.inf) == "∞"
+    assert words.count(lower) == f"{lower:,.0f}"
+
+
+# --- Where an answer lies ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("samples", [513, 1536])
+def test_beyond_the_pilot_the_number_has_its_chance_and_distance(
+    plan: kr.Plan, samples: int
+) -> None:
+    said = words.headline(replace(plan, samples=samples))
+    odds = words.chance(plan.probability(samples))
+    assert f"about {samples:,} samples (chance {odds})" in said
+    assert f"{words.times(samples / 512)} times the pilot's largest N of 512" in said
+
+
+def test_inside_the_pilot_the_measured_means_answer() -> None:
+    made = kr.plan(released_h8("KO"), 0.003)  # means 0.00315 at 16 and 0.00252 at 32
+    assert made.samples is not None
+    assert made.chance is not None
+    said = words.explain(made)
+    assert "measured means of KO" in said
+    assert "between N = 16 and 32" in said
+    assert f"at about {made.samples} (chance {words.chance(made.chance)})" in said
+    assert f"{made.safe(0.9)} samples are enough with 90% probability" in said
+    assert "ollect" not in said
+
+
+def test_a_curve_without_a_name_has_means_too() -> None:
+    said = words.headline(kr.plan(kr.Curve(N_128, FC_128), 0.09))
+    assert said.startswith("The measured means meet the target 0.09 between N = 64 and 256")
+
+
+def test_a_target_met_at_once_asks_for_a_harder_one() -> None:
+    made = kr.plan(released_h8("KO"), 0.02)
+    said = words.explain(made)
+    assert "already at the pilot's smallest N = 4 (chance above 99%)" in said
+    assert "harder" in said
+    assert "smaller N" in said
+    assert "are enough" not in said  # 4 are, as was said
 
 
 @pytest.mark.parametrize(("samples", "far"), [(64 * 512, False), (64 * 512 + 1, True)])
@@ -57,50 +115,100 @@ def test_far_out_only_the_order_means_much(plan: kr.Plan, samples: int, far: boo
 
 
 @pytest.mark.parametrize(
-    ("reach", "doubt", "against"),
-    [(0.951, False, False), (0.95, True, False), (0.5, True, False), (0.499, False, True)],
+    ("samples", "said"),
+    [
+        (1024, "Collect up to N = 1,024, then plan again."),
+        (2048, "Collect up to N = 2,048, then plan again."),
+        (2049, "Do not collect it all at once: go to N = 2,048 first, four times the pilot"),
+    ],
 )
-def test_doubt_grows_as_the_chance_falls(
-    plan: kr.Plan, reach: float, doubt: bool, against: bool
+def test_what_to_collect_next(plan: kr.Plan, samples: int, said: str) -> None:
+    assert said in words.explain(replace(plan, samples=samples))
+
+
+# --- How sure it is ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reach", "conditional", "against"),
+    [(0.95, False, False), (0.949, True, False), (0.5, True, False), (0.499, False, True)],
+)
+def test_conditions_come_as_the_reach_falls(
+    plan: kr.Plan, reach: float, conditional: bool, against: bool
 ) -> None:
     said = words.headline(replace(plan, samples=1000, reach=reach))
-    assert ("if it can reach it at all" in said) == doubt
+    assert ("if the target is reachable" in said) == conditional
     assert ("probably does not reach" in said) == against
+    assert (f"at most {words.chance(reach)}" in said) == (conditional or against)
+    assert words.chance(plan.probability(1000)) in said
 
 
-def test_an_end_is_told_where_there_is_one(plan: kr.Plan) -> None:
+def test_the_interval_is_told_beyond_the_pilot(plan: kr.Plan) -> None:
     said = words.explain(replace(plan, samples=1200))
-    assert "With 90% certainty it is between 1,000 and 2,000" in said
-    open_end = words.explain(replace(plan, samples=1200, upper=float("inf")))
-    assert "It may be as few as 1,000, and there is no upper end" in open_end
-    assert "levels off above the target" in open_end
-    within = words.explain(replace(plan, samples=512))
-    assert "certainty" not in within
+    assert "With 90% probability it takes 1,000 to 2,000 samples." in said
+    assert f"{plan.safe(0.9):,} samples are enough with 90% probability." in said
+    open_end = words.explain(replace(plan, samples=1200, upper=math.inf))
+    assert "With 95% probability it takes at least 1,000 samples." in open_end
 
 
-def test_nine_in_ten_are_told_by_the_default_method_alone(plan: kr.Plan) -> None:
-    told = "Of the futures that meet it"
-    assert told in words.explain(replace(plan, samples=1200, upper=float("inf")))
-    other = kr.plan(plan.curve, plan.target, method="power")
-    assert told not in words.explain(replace(other, samples=1200, upper=float("inf"), lower=900.0))
+@pytest.mark.parametrize("p", [0.5, 0.8, 0.9, 0.925])
+def test_enough_is_enough_with_that_probability(plan: kr.Plan, p: float) -> None:
+    n = plan.safe(p)
+    assert n is not None
+    assert plan.probability(n) >= p > plan.probability(n - 1)
+    said = words.enough(plan, p)
+    assert said == f"{n:,} samples are enough with {100 * p:g}% probability."
 
 
-@pytest.mark.parametrize(("samples", "said"), [(16, "at most 16"), (17, "about 17")])
-def test_a_pilot_that_meets_the_target_at_once_may_need_fewer(
-    plan: kr.Plan, samples: int, said: str
-) -> None:
-    first = replace(plan, samples=samples)
-    told = words.comparison_headline(kr.Comparison(first, replace(plan, samples=1600)))
-    assert f"first needs {said} samples and second about 1,600" in told
-    assert ("or more" in told) == (samples == 16)
-    assert f"a ratio of {words.times(1600 / samples)}" in told
+def test_where_no_number_is_enough_the_condition_is_told_with_its_odds(doubtful: kr.Plan) -> None:
+    said = words.enough(doubtful)
+    assert "No amount of data gives 90%" in said
+    assert "levels off above the target" in said
+    assert f"at most {words.chance(doubtful.reach)}" in said
+    by = doubtful.before_long
+    odds = words.chance(doubtful.probability(by))
+    assert f"If the target is reachable by N = {by:,} (chance {odds})" in said
+    assert f"{doubtful.if_reached(0.9):,} samples are enough with 90% probability" in said
+    assert said in words.explain(doubtful)
 
 
-def test_one_that_does_not_reach_the_target_is_told_apart(plan: kr.Plan) -> None:
-    never = replace(plan, samples=None, reach=0.2)
-    told = words.comparison_headline(kr.Comparison(replace(plan, samples=1600), never))
-    assert "first reaches 0.012 with about 1,600 samples." in told
-    assert "second does not reach 0.012 according to its pilot (chance 20%)." in told
+def test_scores_level_off_below_the_target() -> None:
+    curve = kr.Curve(N_128, KO_128, unit="accuracy")
+    said = words.enough(kr.plan(curve, 0.946))
+    assert "the accuracy levels off below the target" in said
+
+
+def test_the_most_that_any_number_has_is_no_more_than_what_none_has(doubtful: kr.Plan) -> None:
+    said = words.enough(replace(doubtful, reach=0.898))
+    assert "just below 90%" in said
+    assert "at most 90%" not in said
+
+
+@pytest.mark.parametrize("target", [0.02, 0.006, 0.003, 0.0022, 0.0015, 0.001, 0.0001])
+@pytest.mark.parametrize("model", ["KO", "FC"])
+def test_every_percentage_is_one_of_the_plans(model: str, target: float) -> None:
+    made = kr.plan(released_h8(model), target)
+    odds = [made.reach, made.probability(made.before_long), 0.9, 0.95]
+    odds += [] if made.chance is None else [made.chance]
+    assert percentages(words.explain(made)) <= {words.chance(p) for p in odds}
+
+
+def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
+    other = kr.plan(doubtful.curve, doubtful.target, method="power")
+    assert other.samples is not None
+    said = words.explain(other)
+    assert f"about {other.samples} samples" in said
+    assert "The chances are those of the default method." in said
+    assert "If the target is reachable by" not in said
+    assert f"90% band of its fitted curve it takes {words.span(other.lower, other.upper)}" in said
+    within = kr.plan(doubtful.curve, 0.006, method="power")
+    assert (
+        f"By method 'power', KO meets the target 0.006 inside the pilot, at about N = "
+        f"{within.samples}" in words.explain(within)
+    )
+
+
+# --- No answer -----------------------------------------------------------------------------------
 
 
 def test_a_method_that_levels_off_says_where() -> None:
@@ -110,7 +218,33 @@ def test_a_method_that_levels_off_says_where() -> None:
         floor = kr.calibrate(curve, method).floor
         assert f"not reachable: its curve levels off at {floor:.4g}. " in told
         assert ("lowest error seen" in told) == (method == "paper")
-        assert "By the default method the chance to meet it by N = 5,120,000 is" in told
+        assert "By the default method the chance of meeting it by N = 5,120,000 is" in told
+
+
+def test_a_slow_curve_is_not_said_to_level_off() -> None:
+    curve = kr.Curve(N_128, KO_128, model="KO")
+    said = words.headline(kr.plan(curve, 0.03, method="no-floor"))
+    assert "does not get there by N = 20,480,000" in said
+    assert "levels off" not in said
+
+
+def test_a_method_that_denies_what_was_measured_is_contradicted() -> None:
+    curve = released_h8("KO")
+    made = kr.plan(curve, float(curve.means.min()), method="paper")
+    assert made.samples is None
+    said = words.explain(made)
+    assert "measured means meet it inside the pilot" in said
+    assert "default method" in said
+    assert "measure at" not in said
+
+
+def test_out_of_reach_has_its_floor_its_odds_and_a_remedy() -> None:
+    made = kr.plan(kr.Curve(N_128, KO_128, model="KO"), 0.03)
+    said = words.explain(made)
+    assert "not reachable according to this pilot" in said
+    assert f"the error of KO levels off at about {made.floor:.4g}" in said
+    assert "by N = 20,480,000 is below 1%" in said
+    assert "Before giving up, measure at N = 4,096" in said
 
 
 def test_a_hard_target_is_questioned_in_a_sentence() -> None:
@@ -119,19 +253,136 @@ def test_a_hard_target_is_questioned_in_a_sentence() -> None:
     assert told.endswith("then ask for 12.")
 
 
-@pytest.mark.parametrize(
-    ("samples", "said"),
-    [
-        (1024, "Collect up to N = 1,024, then plan again."),
-        (2048, "Collect up to N = 2,048, then plan again."),
-        (2049, "Do not collect it all at once: go to N = 2,048 first, four times the pilot"),
-        (512, ""),
-    ],
-)
-def test_what_to_collect_next(plan: kr.Plan, samples: int, said: str) -> None:
-    told = words.explain(replace(plan, samples=samples))
-    assert said in told
-    assert ("ollect" in told) == bool(said)
+def test_a_step_has_no_number_beyond_and_one_inside() -> None:
+    beyond = kr.plan(STEP, 0.005)
+    said = words.explain(beyond)
+    assert beyond.doubt in said
+    assert "Measure at N = 2,048 and plan again." in said
+    assert "chance" not in said
+    assert "are enough" not in said
+    inside = kr.plan(STEP, 0.5)
+    assert inside.samples is not None
+    assert 32 < inside.samples <= 64
+    said = words.explain(inside)
+    assert f"between N = 32 and 64, at about {inside.samples}" in said
+    assert "cannot be extrapolated" not in said
+
+
+def test_below_rounding_an_easier_target_is_the_remedy() -> None:
+    curve = kr.Curve([4, 8, 16, 32, 64], [1.0, 0.5, 0.3, 1e-19, 1e-20])
+    for target in (1e-18, 1e-21):
+        said = words.explain(kr.plan(curve, target))
+        assert "below rounding" in said
+        assert "easier target" in said
+        assert "Measure at" not in said
+        assert "are enough" not in words.enough(kr.plan(curve, target))
+
+
+def test_inside_a_pilot_that_cannot_be_extrapolated_nothing_is_said_of_beyond() -> None:
+    curve = kr.Curve([4, 4, 8, 8, 16, 16], [1.0, 0.9, 0.5, 0.4, 0.3, 1e-19], [1, 2] * 3)
+    made = kr.plan(curve, 0.2)
+    assert made.samples is not None
+    assert made.safe(0.9) is None
+    said = words.enough(made)
+    assert f"No N inside the pilot gives 90%; at most {words.chance(made.reach)}." in said
+    assert made.forecast.doubt in said
+    assert "No amount of data" not in said
+
+
+# --- Related curves ------------------------------------------------------------------------------
+
+N = np.array([4, 8, 16, 32, 64, 128, 256, 512, 1024])
+ALIKE = kr.Curve(N, 0.05 * N**-0.5 + 0.001, model="simulated")
+OTHER = kr.Curve(N, [1.0, 0.99, 0.97, 0.9, 0.5, 0.1, 0.05, 0.04, 0.039], model="misleading")
+PILOT = kr.Curve(N[1:5], 1.4 * ALIKE.means[1:5] * [1.01, 0.99, 1.0, 1.01], model="KO")
+
+
+def test_what_related_curves_change_is_told() -> None:
+    made = kr.plan(PILOT, 0.006, related=[ALIKE])
+    alone = kr.plan(PILOT, 0.006)
+    assert made.trust is not None
+    assert alone.chance is not None
+    said = words.explain(made)
+    assert f'"simulated" explains the pilot (trust {words.chance(made.trust)})' in said
+    assert f"about {alone.samples} (chance {words.chance(alone.chance)})" in said
+    assert "simulated" not in words.explain(alone)
+
+
+def test_related_curves_may_make_a_target_reachable() -> None:
+    made = kr.plan(PILOT, 0.0017, related=[ALIKE])
+    assert made.samples is not None
+    assert made.alone.samples is None
+    said = words.explain(made)
+    odds = words.chance(made.alone.reach)
+    assert f"without it the target would be called not reachable (chance {odds})" in said
+
+
+def test_a_misleading_curve_is_said_to_disagree() -> None:
+    said = words.explain(kr.plan(PILOT, 0.006, related=[OTHER]))
+    assert '"misleading" disagrees with the pilot (trust below 1%)' in said
+    assert "does not change the answer" in said
+
+
+@pytest.mark.parametrize(("related", "named"), [((ALIKE, OTHER), True), ((ALIKE,), True)])
+def test_inside_the_pilot_related_curves_change_nothing(
+    related: Sequence[kr.Curve], named: bool
+) -> None:
+    said = words.explain(kr.plan(PILOT, 0.013, related=related))
+    assert "not change the answer" in said
+    assert all(f'"{each.model}"' in said for each in related) == named
+
+
+def test_a_doubt_is_not_removed_by_related_curves() -> None:
+    said = words.explain(kr.plan(STEP, 0.005, related=[ALIKE]))
+    assert "cannot be extrapolated" in said
+    assert 'The related curve "simulated" is not used.' in said
+
+
+# --- Two pilots ----------------------------------------------------------------------------------
+
+
+def test_both_numbers_have_their_chances() -> None:
+    both = kr.compare(released_h8("KO"), released_h8("FC"), 0.0015)
+    said = words.comparison_headline(both)
+    for made in (both.known, both.dense):
+        assert made.chance is not None
+        assert (
+            f"{made.samples:,}{' samples' if made is both.known else ''} "
+            f"(chance {words.chance(made.chance)}, at most {words.chance(made.reach)}"
+        ) in said
+
+
+@pytest.mark.parametrize(("samples", "said"), [(16, "at most 16"), (17, "about 17")])
+def test_a_pilot_that_meets_the_target_at_once_may_need_fewer(
+    plan: kr.Plan, samples: int, said: str
+) -> None:
+    first = replace(plan, samples=samples)
+    told = words.comparison_headline(kr.Comparison(first, replace(plan, samples=1600)))
+    assert f"first needs {said} samples (chance " in told
+    assert "second about 1,600 (chance " in told
+    assert ("or more" in told) == (samples == 16)
+    assert f"a ratio of {words.times(1600 / samples)}" in told
+
+
+def test_one_that_does_not_reach_the_target_is_told_apart(plan: kr.Plan) -> None:
+    never = replace(plan, samples=None, reach=0.2)
+    some = replace(plan, samples=1600)
+    told = words.comparison_headline(kr.Comparison(some, never))
+    odds = words.chance(plan.probability(1600))
+    assert f"first reaches 0.012 with about 1,600 samples (chance {odds})." in told
+    assert "second does not reach 0.012 according to its pilot (chance 20%)." in told
+    told = words.comparison_headline(kr.Comparison(replace(some, reach=0.4), never))
+    assert "first probably does not reach 0.012" in told
+    assert "at most 40%" in told
+
+
+def test_a_doubt_of_one_side_is_told() -> None:
+    curve = kr.Curve(STEP_N, [0.5 / math.sqrt(n) for n in STEP_N], model="KO")
+    both = kr.compare(curve, STEP, 0.005)
+    said = words.comparison_headline(both)
+    assert "No sample size of step" in said
+    assert both.dense.doubt in said
+    assert f"KO reaches 0.005 with about {both.known.samples:,} samples" in said
 
 
 def test_a_ratio_is_told_with_its_range() -> None:
@@ -142,4 +393,69 @@ def test_a_ratio_is_told_with_its_range() -> None:
     assert compared.ratio_range is not None
     low, high = (words.times(end) for end in compared.ratio_range)
     assert low != high
-    assert f"(90%: {low} to {high}, if both do)." in words.comparison_headline(compared)
+    assert f"(90%: {low} to {high}, if both reach it)." in words.comparison_headline(compared)
+
+
+# --- Crossovers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "measured", "means", "better", "agrees"),
+    [
+        (300, True, (256, 512), "FC", True),
+        (512, True, (256, 512), "FC", True),
+        (544, True, (256, 512), "FC", False),
+        (200, True, (256, 512), "FC", False),
+        (544, True, None, "KO", False),
+        (2780, False, None, "KO", True),
+        (2780, False, (256, 512), "FC", False),  # it is the better one already
+        (300, True, None, "", True),  # no N in common, so that no means contradict it
+    ],
+)
+def test_measured_means_contradict_no_crossover(
+    n: int, measured: bool, means: tuple[int, int] | None, better: str, agrees: bool
+) -> None:
+    found = Crossover(n, n / 2, math.inf, "FC", measured=measured)
+    assert words.agrees(found, means, better) == agrees
+    said = words.crossing(found, means, better, 1024)
+    if agrees:
+        assert f"cross at about N = {n:,}" in said
+        assert ("within the pilots" in said) == measured
+        assert ("extrapolation" in said) == (not measured)
+        assert f"90%: at least {n // 2:,}" in said
+        assert "FC is probably better" in said
+    else:
+        assert ("do not clearly cross" if means is None else "not clear") in said
+        assert "cross at about" not in said
+        assert f"{n:,}" not in said
+        assert (f"between N = {means[0]} and {means[1]}" if means else "every measured N") in said
+        assert f"{better} is better at" in said
+
+
+def test_without_a_crossover_the_means_are_told() -> None:
+    said = words.crossing(None, None, "KO", 1024)
+    assert "KO is better at every measured N, up to 1,024" in said
+    assert "do not clearly cross" in words.crossing(None)
+
+
+def test_curves_that_cross_are_said_to() -> None:
+    both = kr.compare(
+        kr.Curve(N_128, KO_128, model="KO"), kr.Curve(N_128, FC_128, model="FC"), 0.06
+    )
+    found = both.crossover
+    assert found is not None
+    assert 256 < found.n < 1024
+    interval = f"90%: {found.lower:,.0f} to {found.upper:,.0f}"
+    said = both.explain()
+    assert f"cross at about N = {found.n} (within the pilots; {interval})" in said
+
+
+def test_sizes_that_one_pilot_lacks_are_interpolated() -> None:
+    """Means at 16, 64, 256 and at 32, 128, 512 cross at 90 without a common N."""
+    n = np.array([8, 16, 32, 64, 128, 256, 512, 1024])
+    flat = kr.Curve(n[::2], 0.1 * (n[::2] / 90) ** -0.1, model="flat")
+    steep = kr.Curve(n[1::2], 0.1 * (n[1::2] / 90) ** -0.7, model="steep")
+    both = kr.compare(flat, steep, 0.1)
+    assert both.crossover is not None
+    assert f"cross at about N = {both.crossover.n}" in both.explain()
+    assert both.crossover.n == pytest.approx(90, rel=0.15)

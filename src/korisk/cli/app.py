@@ -31,7 +31,7 @@ app = typer.Typer(
     name="korisk",
     help="How much training data a network with known operators needs, and what each one saves.",
     epilog="Exit codes: 0 done, 1 cells of a study failed or a bound is violated, 2 the input was "
-    "wrong, 3 the target cannot be reached or no bound is known, 130 interrupted.",
+    "wrong, 3 the target cannot be reached or the answer is not known, 130 interrupted.",
     invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -7,26 +7,27 @@ import typer
 from rich.table import Table
 
 from korisk.cli import pilot
-from korisk.cli.output import cells, console, number, print_json, table, whole
+from korisk.cli.output import cells, console, number, print_json, table
 from korisk.curves.compare import Comparison
 from korisk.curves.compare import compare as make_comparison
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import DEFAULT_METHOD
-from korisk.curves.words import chance
 from korisk.errors import KoriskError, did_you_mean, shown
 
 
 def compare(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PILOT.csv [OTHER.csv]", help="One file with two models, or two."),
+        typer.Argument(
+            metavar="PILOT.csv [OTHER.csv]", help="One file with two models, or two files."
+        ),
     ],
     target: pilot.Target = None,
     models: Annotated[
         str | None,
         typer.Option(
             metavar="KO,FC",
-            help="Which two, the one with known operators first. [default: as they stand]",
+            help="Which two, the one with known operators first. [default: the file's order]",
         ),
     ] = None,
     metric: pilot.MetricOption = None,
@@ -38,7 +39,8 @@ def compare(
 ) -> None:
     """How many more samples does one model need than another, and where do their curves cross?
 
-    Shows the sample sizes of both, their ratio, and the two factors of the paper's Proposition 2.
+    Shows the sample sizes of both with their chances, the ratio, and the two factors of the paper's
+    Proposition 2.
     """
     if target is None:
         raise KoriskError("compare needs --target; give the value that both are to reach")
@@ -85,9 +87,6 @@ def _two(found: list[Curve], models: str | None) -> tuple[Curve, Curve]:
 def _show(comparison: Comparison) -> None:
     out = console()
     out.print(_samples_table(comparison))
-    plans = (comparison.known, comparison.dense)
-    if note := pilot.star(list(zip(comparison.names, plans, strict=True))):
-        out.print(f"{note}\n", highlight=False)
     out.print(_factors_table(comparison))
     out.print(comparison.explain(), highlight=False, markup=False)
 
@@ -97,23 +96,22 @@ def _samples_table(comparison: Comparison) -> Table:
         f"Samples for {number(comparison.target)} (method {comparison.known.method})",
         "model",
         "N",
+        "chance",
         "90% from",
         "to",
         "safe\nat 90%",
-        "chance",
+        "chance\nat most",
         "ratio",
     )
     pairs = zip(comparison.names, (comparison.known, comparison.dense), strict=True)
     for position, (name, plan) in enumerate(pairs):
-        ratio = comparison.ratio if position else 1.0
+        ratio = comparison.ratio if position else None if plan.samples is None else 1.0
         shown_table.add_row(
             *cells(
                 name,
-                "-" if plan.samples is None else whole(plan.samples),
-                pilot.end(plan.lower),
-                pilot.end(plan.upper),
+                *pilot.answer(plan),
                 pilot.safe(plan, 0.9),
-                chance(plan.reach),
+                pilot.reach(plan),
                 "-" if ratio is None else number(ratio, 3),
             )
         )

@@ -24,7 +24,8 @@ _MOST = 100_000
 
 def cost(
     path: Annotated[
-        Path | None, typer.Argument(metavar="STUDY.yaml", help="What would be run.")
+        Path | None,
+        typer.Argument(metavar="STUDY.yaml", help="The study; see docs/reference/study.md."),
     ] = None,
     device: Annotated[
         str | None,
@@ -35,7 +36,7 @@ def cost(
         typer.Option(metavar="NAME|FILE", help="How fast the machine is: packaged or measured."),
     ] = None,
     workers: Annotated[
-        int, typer.Option(metavar="W", help="Workers, each with such a machine to itself.")
+        int, typer.Option(metavar="W", help="Workers, each on a machine of its own.")
     ] = 1,
     ranks: Annotated[
         int, typer.Option(metavar="R", help="Cards that share the dense network's weights.")
@@ -51,12 +52,12 @@ def cost(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Measure this machine for a minute; again, and the quicker figures stay.",
+            help="Measure this machine for a minute; repeated, it keeps the faster figures.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Say what a study takes before it runs: bytes and time of each cell and way of fitting."""
+    """Estimate the run time and memory of a study, for each cell and way of fitting."""
     _check(device, workers, ranks, memory)
     if measure is not None:
         _measure(measure, device or "cpu")

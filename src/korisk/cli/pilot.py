@@ -1,7 +1,6 @@
-"""What `korisk plan` and `korisk compare` share: how a pilot is named on the command line."""
+"""What `korisk plan` and `korisk compare` share: options that name a pilot, and table cells."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +9,9 @@ import typer
 from korisk.cli.output import whole
 from korisk.curves.calibrate import CURVE_METHODS
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan
 from korisk.curves.unit import UNITS
-from korisk.curves.words import chance
+from korisk.curves.words import chance, count
 from korisk.errors import KoriskError, shown
 from korisk.figure_file import figure_kind
 
@@ -21,20 +19,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Target = Annotated[
-    float | None, typer.Option(metavar="E", help="The value to reach, in the pilot's own unit.")
+    float | None, typer.Option(metavar="E", help="The value to reach, in the pilot's unit.")
 ]
 MethodOption = Annotated[
     str,
     typer.Option(
-        "--method", metavar="METHOD", help=f"How to carry the curve on: {', '.join(CURVE_METHODS)}."
+        "--method", metavar="METHOD", help=f"Extrapolation method: {', '.join(CURVE_METHODS)}."
     ),
 ]
 UnitOption = Annotated[
     str,
-    typer.Option("--unit", metavar="UNIT", help=f"What the values are: {', '.join(UNITS)}."),
+    typer.Option("--unit", metavar="UNIT", help=f"Unit of the values: {', '.join(UNITS)}."),
 ]
 MetricOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Which metric, where the file holds several.")
+    str | None, typer.Option(metavar="NAME", help="Which metric, if the file holds several.")
 ]
 ColumnOption = Annotated[
     list[str] | None,
@@ -45,7 +43,9 @@ ColumnOption = Annotated[
 ]
 PlotOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Draw it: FILE.png, .svg or .pdf (needs korisk[report])."),
+    typer.Option(
+        metavar="FILE", help="Draw a figure: FILE.png, .svg or .pdf (needs korisk[report])."
+    ),
 ]
 
 
@@ -79,32 +79,28 @@ def check_plot(path: Path) -> None:
 
 def end(value: float) -> str:
     """The end of an interval of N."""
-    return "no end" if math.isinf(value) else whole(int(value))
+    return count(value) if math.isinf(value) else whole(int(value))
+
+
+def answer(plan: Plan) -> list[str]:
+    """Cells on N: the number, the chance that it is enough, and the ends of its interval."""
+    samples = "-" if plan.samples is None else whole(plan.samples)
+    odds = "-" if plan.chance is None else chance(plan.chance)
+    ends = ["-", "-"] if plan.doubt else [end(plan.lower), end(plan.upper)]
+    return [samples, odds, *ends]
 
 
 def safe(plan: Plan, level: float) -> str:
-    """An N to budget for, with a star where not all futures count."""
-    found = plan.safe(level)
+    """The N that is enough with a probability; `none` where no N is."""
+    found = None if plan.doubt else plan.safe(level)
     if found is None:
-        return "-"
-    return whole(found) if math.isfinite(plan.upper) else f"{whole(found)}*"
+        return "-" if plan.doubt else "none"
+    return whole(found)
 
 
-def star(named: Sequence[tuple[str, Plan]]) -> str | None:
-    """What the star of `safe` means in a table of these plans; None where no number has one."""
-    marked = [
-        (name, plan) for name, plan in named if plan.samples is not None and math.isinf(plan.upper)
-    ]
-    if not marked:
-        return None
-    if marked[0][1].method != DEFAULT_METHOD:
-        return "* a multiple of N, because its band has no upper end."
-    until = [
-        f"{name} by N = {plan.before_long:,} ".lstrip()
-        + f"(chance {chance(plan.probability(plan.before_long))})"
-        for name, plan in marked
-    ]
-    return f"* if the target is met before long: {', '.join(until)}."
+def reach(plan: Plan) -> str:
+    """The most that any N has."""
+    return "-" if math.isnan(plan.reach) else chance(plan.reach)
 
 
 def save_plot(figure: "Figure", path: Path) -> None:

@@ -1,6 +1,6 @@
 """`korisk plan`: from the errors of a pilot to a sample size, how sure it is, and what next."""
 
-import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,12 +9,15 @@ from rich.table import Table
 
 from korisk.cli import pilot
 from korisk.cli.output import cells, console, number, print_json, table, whole, write_page
-from korisk.curves.curve import Curve
+from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
 from korisk.curves.plan import LEVELS, Plan
 from korisk.curves.plan import plan as make_plan
-from korisk.curves.words import chance, quantity
-from korisk.errors import KoriskError
+from korisk.curves.words import chance, enough, quantity
+from korisk.errors import KoriskError, OutOfReachError
+from korisk.theory import _checks
+
+_LEAST, _MOST = 0.5, 0.99  # of --probability
 
 
 def plan(
@@ -28,11 +31,22 @@ def plan(
     target: pilot.Target = None,
     at: Annotated[
         list[float] | None,
-        typer.Option(metavar="N", help="Show the error to expect at N. Repeatable."),
+        typer.Option(metavar="N", help="Show the expected error at N. Repeatable."),
     ] = None,
     probability: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Show the N that suffices with probability P, 0.5 to 0.95."),
+        typer.Option(
+            metavar="P",
+            help=f"Show the N that is enough with probability P, {_LEAST:g} to {_MOST:g}.",
+        ),
+    ] = None,
+    related: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Curves of the same network on other data, such as simulated ones, in the pilot's "
+            "metric and unit: the model of the pilot's name, or all in the file. Repeatable.",
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which model. [default: every one]")
@@ -46,22 +60,23 @@ def plan(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a page with the planner in it, to move the target there: FILE.html "
+            help="Write a page on which the target can be changed: FILE.html "
             "(needs korisk[report]).",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """How many samples does a target ask for, according to a small pilot?
+    """How many samples does a target need, according to a small pilot?
 
-    Give the errors of at least three training set sizes, better five, each with several seeds.
+    Give the errors of at least three training set sizes, better five, each with several seeds. The
+    chance beside a number is the probability that it is enough.
     """
     if target is None and not at and html is None:
         raise KoriskError("plan needs a question; give --target E, or --at N, or both")
     if html is not None:
         _check_page(html, method)
-    if probability is not None and target is None:
-        raise KoriskError("--probability needs --target; give the value to reach")
+    _check_probability(probability, target)
+    _check_related(related, path, method, html)
     curves = _curves(path, model, metric, unit, column)
     if plot is not None and (target is None or len(curves) > 1):
         names = ", ".join(curve.name for curve in curves)
@@ -72,13 +87,17 @@ def plan(
         )
     if plot is not None:
         pilot.check_plot(plot)
+    relatives = _relatives(curves, related or [], metric, unit, column)
     if html is not None:
         _write_page(curves, html, path, target)
         if target is None and not at:
             if as_json:
                 print_json({"plans": [], "written": [str(html)]})
             return
-    answers = [_Answer(curve, target, at or [], probability, method) for curve in curves]
+    answers = [
+        _Answer(curve, target, at or [], probability, method, found)
+        for curve, found in zip(curves, relatives, strict=True)
+    ]
     if as_json:
         print_json({"plans": [answer.to_dict() for answer in answers]})
     else:
@@ -87,7 +106,11 @@ def plan(
         from korisk.report.pilot_figure import plan_figure
 
         pilot.save_plot(plan_figure(answers[0].plan), plot)
-    _leave(answers)
+    for answer in answers:
+        answer.require()
+
+
+# --- What was asked ------------------------------------------------------------------------------
 
 
 def _curves(
@@ -97,6 +120,72 @@ def _curves(
         return pilot.read(path, metric=metric, unit=unit, column=column)
     named = pilot.columns(column)
     return (Curve.read(path, model=model, metric=metric, unit=unit, columns=named),)
+
+
+def _relatives(
+    curves: Sequence[Curve],
+    files: Sequence[Path],
+    metric: str | None,
+    unit: str,
+    column: list[str] | None,
+) -> list[tuple[Curve, ...]]:
+    """The related curves of each pilot, named by model and file.
+
+    Of a file that names models of the pilot, each pilot gets its own; of another, all of them.
+    """
+    found: list[list[Curve]] = [[] for _ in curves]
+    own = {curve.model for curve in curves}
+    for file in files:
+        listed = pilot.read(
+            file, metric=metric or curves[0].metric or None, unit=unit, column=column
+        )
+        matched = any(each.model in own for each in listed if each.model)
+        for curve, relatives in zip(curves, found, strict=True):
+            relatives.extend(
+                _labelled(each, file) for each in listed if not matched or each.model == curve.model
+            )
+    return [tuple(each) for each in found]
+
+
+def _labelled(curve: Curve, file: Path) -> Curve:
+    name = f"{curve.model} of {file.name}" if curve.model else file.name
+    return Curve(curve.n, curve.error, curve.seed, name, curve.metric, curve.unit)
+
+
+def _check_probability(probability: float | None, target: float | None) -> None:
+    if probability is None:
+        return
+    if target is None:
+        raise KoriskError("--probability needs --target; give the value to reach")
+    if not _LEAST <= probability <= _MOST:
+        raise KoriskError(
+            f"--probability must be from {_LEAST:g} to {_MOST:g}, got {probability:g}; "
+            "give 0.9, for example"
+        )
+
+
+def _check_related(
+    files: Sequence[Path] | None, path: Path, method: str, html: Path | None
+) -> None:
+    """Refuse related curves where they cannot be used."""
+    if not files:
+        return
+    if method != DEFAULT_METHOD:
+        raise KoriskError(
+            f"--related needs method {DEFAULT_METHOD!r}, got --method {method}; leave one of them "
+            "out"
+        )
+    if html is not None:
+        raise KoriskError(
+            "--related cannot be used with --html: the page plans from the pilot alone; leave one "
+            "of them out"
+        )
+    for file in files:
+        if file.resolve() == path.resolve():
+            raise KoriskError(
+                f"--related must name another file than the pilot, got {file}; the pilot says "
+                "nothing new about itself"
+            )
 
 
 def _check_page(file: Path, method: str) -> None:
@@ -120,6 +209,9 @@ def _write_page(curves: tuple[Curve, ...], file: Path, path: Path, target: float
     write_page(file, pilot_page(curves, title=path.name, target=target))
 
 
+# --- What is answered ----------------------------------------------------------------------------
+
+
 class _Answer:
     """Everything that is said of one model."""
 
@@ -130,19 +222,40 @@ class _Answer:
         at: list[float],
         probability: float | None,
         method: str,
+        related: tuple[Curve, ...],
     ) -> None:
         self.curve = curve
+        self.related = related
         self.plan: Plan | None = None
         if target is not None:
-            self.plan = make_plan(curve, target, method=method)
+            self.plan = make_plan(curve, target, method=method, related=related)
         self.forecast: Forecast = (
-            self.plan.forecast if self.plan else forecast(curve, method=method)
+            self.plan.forecast if self.plan else forecast(curve, method=method, related=related)
         )
-        self.expected: list[tuple[Expectation, float | None]] = [
-            (self.forecast.at(n), self.plan.probability(n) if self.plan else None) for n in at
-        ]
         self.probability = probability
-        self.enough = self.plan.safe(probability) if self.plan and probability is not None else None
+        self.unknown: list[int] = []  # N beyond a pilot that cannot be extrapolated
+        self.expected: list[tuple[Expectation, float | None]] = []
+        for n in at:
+            if self.forecast.doubt and n > self.forecast.last:
+                remedy = f"ask for N up to {self.forecast.last:,}"
+                self.unknown.append(
+                    _checks.count("n", n, at_least=2, at_most=LARGEST_N, remedy=remedy)
+                )
+                continue
+            met = self.plan.probability(n) if self.plan else None
+            self.expected.append((self.forecast.at(n), met))
+
+    def require(self) -> None:
+        """Raise `OutOfReachError` where what was asked has no answer."""
+        if self.plan is not None:
+            self.plan.require()
+        if self.unknown:
+            doubt = self.forecast.doubt
+            raise OutOfReachError(
+                f"the {quantity(self.curve)} at N = {self.unknown[0]:,} is not known; "
+                f"{doubt[0].lower()}{doubt[1:].rstrip('.')}; ask for N up to "
+                f"{self.forecast.last:,}, or measure there"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {
@@ -153,8 +266,9 @@ class _Answer:
         }
         if self.plan is not None:
             content |= self.plan.to_dict()
-        if self.probability is not None:
-            content["enough"] = {"probability": self.probability, "samples": self.enough}
+        content["related"] = [each.model for each in self.related]
+        if self.plan is not None and self.probability is not None:
+            content["enough"] = _enough(self.plan, self.probability)
         content["at"] = [
             {
                 "n": expected.n,
@@ -165,7 +279,19 @@ class _Answer:
             }
             for expected, met in self.expected
         ]
+        keys = ("error", "lower", "upper", "probability_of_target")
+        content["at"] += [{"n": n, **dict.fromkeys(keys)} for n in self.unknown]
         return content
+
+
+def _enough(plan: Plan, p: float) -> dict[str, Any]:
+    """The N for --probability: over all futures, and if the target is reachable by some N."""
+    reached = None
+    if plan.samples is not None:
+        by = plan.before_long
+        reached = {"by": by, "chance": plan.probability(by), "samples": plan.if_reached(p)}
+    samples = None if plan.doubt else plan.safe(p)
+    return {"probability": p, "samples": samples, "if_reached": reached}
 
 
 def _show(answers: list[_Answer]) -> None:
@@ -173,12 +299,14 @@ def _show(answers: list[_Answer]) -> None:
     plans = [answer.plan for answer in answers if answer.plan is not None]
     if plans:
         out.print(_plan_table(plans))
-        if note := pilot.star([(plan.curve.model, plan) for plan in plans]):
-            out.print(f"{note}\n", highlight=False)
-    if any(answer.expected for answer in answers):
+    if any(answer.expected or answer.unknown for answer in answers):
         out.print(_error_table(answers))
+    related = any(answer.related for answer in answers)
     for answer in answers:
-        for sentence in _words(answer, len(answers) > 1):
+        said = _words(answer, several=len(answers) > 1)
+        if related and not answer.related:
+            said.append(f"No related curve is named {answer.curve.name}.")
+        for sentence in said:
             out.print(sentence, highlight=False, markup=False)
 
 
@@ -187,65 +315,54 @@ def _plan_table(plans: list[Plan]) -> Table:
         f"Samples for {number(plans[0].target)} (method {plans[0].method})",
         "model",
         "N",
+        "chance",
         "90% from",
         "to",
         *(f"safe\nat {level:.0%}" for level in LEVELS),
-        "chance",
+        "chance\nat most",
         "next\nround",
     )
     for plan in plans:
         shown.add_row(
             *cells(
                 plan.curve.model or "-",
-                _count(plan.samples),
-                pilot.end(plan.lower),
-                pilot.end(plan.upper),
+                *pilot.answer(plan),
                 *(pilot.safe(plan, level) for level in LEVELS),
-                chance(plan.reach),
-                _count(plan.next_round),
+                pilot.reach(plan),
+                "-" if plan.next_round is None else whole(plan.next_round),
             )
         )
     return shown
 
 
 def _error_table(answers: list[_Answer]) -> Table:
-    columns = ["model", "N", quantity(answers[0].curve), "90% from", "to"]
-    with_target = any(answer.plan for answer in answers)
-    shown = table("To expect", *columns, *(["chance of\nthe target"] if with_target else []))
+    noun = quantity(answers[0].curve)
+    columns = ["model", "N", noun, "90% from", "to"]
+    columns += ["chance of\nthe target"] if any(answer.plan for answer in answers) else []
+    shown = table(f"Expected {noun}", *columns)
     for answer in answers:
+        name = answer.curve.model or "-"
         for expected, met in answer.expected:
-            row = [answer.curve.model or "-", whole(expected.n), number(expected.error)]
+            row = [name, whole(expected.n), number(expected.error)]
             row += [number(expected.lower), number(expected.upper)]
             row += [chance(met)] if met is not None else []
             shown.add_row(*cells(*row))
+        for n in answer.unknown:
+            shown.add_row(*cells(name, whole(n), *["-"] * (len(columns) - 2)))
     return shown
 
 
-def _words(answer: _Answer, several: bool) -> list[str]:
-    if answer.plan is None:
-        return []
-    name = f"{answer.curve.name}: " if several and not answer.curve.model else ""
-    said = [name + answer.plan.explain()]
-    if answer.probability is not None and answer.enough is not None:
-        said.append(
-            f"{whole(answer.enough)} samples suffice with probability {answer.probability:g}"
-            + (
-                "."
-                if math.isfinite(answer.plan.upper)
-                else f", if it is met before long, by N = {whole(answer.plan.before_long)}."
-            )
-        )
+def _words(answer: _Answer, *, several: bool) -> list[str]:
+    said = []
+    if answer.plan is not None:
+        name = f"{answer.curve.name}: " if several else ""
+        said.append(("" if answer.curve.model else name) + answer.plan.explain())
+        if answer.probability is not None:
+            sentence = enough(answer.plan, answer.probability)
+            said += [name + sentence] if sentence not in said[0] else []
+    elif answer.forecast.relatives is not None:
+        names = ", ".join(each.model for each in answer.related)
+        said.append(f"Related: {names} (trust {chance(answer.forecast.relatives.trust)}).")
     if answer.forecast.calibration.note:
         said.append(f"The {answer.forecast.method} {answer.forecast.calibration.note}.")
     return said
-
-
-def _count(value: int | None) -> str:
-    return "-" if value is None else whole(value)
-
-
-def _leave(answers: list[_Answer]) -> None:
-    """Say on stderr, and by the exit code, that a target has no answer."""
-    for answer in answers:
-        if answer.plan is not None:
-            answer.plan.require()

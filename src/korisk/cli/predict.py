@@ -46,23 +46,25 @@ def predict(
     ],
     images: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Example images of your own, for those of the study."),
+        typer.Option(metavar="DIR", help="Your own example images instead of the study's."),
     ] = None,
     on_error: Annotated[
         str | None,
         typer.Option(
             metavar="WHAT",
-            help="skip leaves out images that cannot be read, stop ends there. "
+            help="skip leaves out images that cannot be read, stop raises an error. "
             "[default: as the study says, else stop]",
         ),
     ] = None,
     examples: Annotated[
-        int, typer.Option(metavar="N", help="How many images to look at; 8 at least.")
+        int, typer.Option(metavar="N", help="Number of example images, at least 8.")
     ] = 256,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of the images that are drawn.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="S", help="Random seed for the images.")] = 0,
     noise: Annotated[
         float | None,
-        typer.Option(metavar="L", help="Gaussian noise over the input's RMS, for the study's."),
+        typer.Option(
+            metavar="L", help="Gaussian noise over the input's RMS instead of the study's."
+        ),
     ] = None,
     point: Annotated[
         str | None, typer.Option(metavar="NAME", help="One point alone. [default: every one]")
@@ -72,7 +74,7 @@ def predict(
         typer.Option(
             "--pilot",
             metavar="FILE",
-            help="Mean squared errors that were measured: columns n, error, model, maybe seed.",
+            help="Measured mean squared errors: columns n, error, model, maybe seed.",
         ),
     ] = None,
     target: Annotated[
@@ -81,13 +83,15 @@ def predict(
     ] = None,
     at: Annotated[
         list[float] | None,
-        typer.Option(metavar="N", help="Show the error at N. Repeatable. [default: doublings]"),
+        typer.Option(
+            metavar="N", help="Show the expected error at N. Repeatable. [default: doublings]"
+        ),
     ] = None,
     device: Device = "auto",
     unit: Annotated[
         str,
         typer.Option(
-            "--unit", metavar="UNIT", help="The pilot's values: error, which is the mse, or rmse."
+            "--unit", metavar="UNIT", help="Unit of the pilot: error, which is the mse, or rmse."
         ),
     ] = "error",
     column: pilot.ColumnOption = None,
@@ -100,7 +104,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """What will the curves of KO and FC be? Computed before anything is trained.
+    """Predict the learning curves of KO and FC before anything is trained.
 
     Needs the geometry, the noise and some images, 256 or so; a pilot makes it surer.
     """

@@ -48,7 +48,7 @@ def _curves_table(point: PointPrediction, at: Sequence[float]) -> Table:
         for made in point.predictions
         for what in ("computed", "expected", "90% from", "to")
     ]
-    title = f"{point.name}: mse to expect, from {point.images} and nothing trained"
+    title = f"{point.name}: expected mse, from {point.images} and nothing trained"
     shown = table(title, "N", *columns, text=0)
     every = [errors_at(made, at) for made in point.predictions]
     for lines in zip(*every, strict=True):
@@ -59,7 +59,7 @@ def _curves_table(point: PointPrediction, at: Sequence[float]) -> Table:
 
 def _samples_table(point: PointPrediction, targets: Sequence[float], *, asked: bool) -> Table:
     title = "Samples for a target" if asked else "Samples for targets, as examples"
-    shown = table(title, "model", "target", "N", "90% from", "to", "chance")
+    shown = table(title, "model", "target", "N", "chance", "90% from", "to", "chance\nat most")
     for target in targets:
         for made, found in zip(point.predictions, point.samples(target), strict=True):
             never = found.samples is None
@@ -68,6 +68,7 @@ def _samples_table(point: PointPrediction, targets: Sequence[float], *, asked: b
                     made.model,
                     number(target),
                     "-" if found.samples is None else whole(found.samples),
+                    "-" if found.chance is None else chance(found.chance),
                     "-" if never else end(found.lower),
                     "-" if never else end(found.upper),
                     chance(found.reach),

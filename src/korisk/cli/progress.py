@@ -96,7 +96,7 @@ class Board:
     def _words(self, last: Event) -> Text:
         parts = [f"{last.done + last.failed} of {last.total} cells"]
         parts += [f"{last.failed} failed"] if last.failed else []
-        parts += [f"{last.skipped} were there"] if last.skipped else []
+        parts += [f"{last.skipped} already done"] if last.skipped else []
         parts.append(f"{_time(self.elapsed)} elapsed")
         if self.remaining is not None:
             parts.append(f"about {_time(self.remaining)} to go")

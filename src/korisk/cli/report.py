@@ -34,7 +34,7 @@ def report(
         float | None,
         typer.Option(
             metavar="E",
-            help="What the page asks at first. [default: nearly the best of the first model]",
+            help="First target of the page. [default: nearly the best of the first model]",
         ),
     ] = None,
     only: Annotated[
@@ -42,7 +42,7 @@ def report(
         typer.Option(metavar="PART,...", help="page, figures, tables. [default: all three]"),
     ] = None,
     formats: Annotated[
-        str, typer.Option(metavar="FORMAT,...", help="Of the figures: png, svg, pdf.")
+        str, typer.Option(metavar="FORMAT,...", help="Formats of the figures: png, svg, pdf.")
     ] = ",".join(KINDS),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:

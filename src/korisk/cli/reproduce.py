@@ -14,6 +14,7 @@ from korisk.cli.places import Device, Workers, chosen_device, chosen_place
 from korisk.cli.studying import (
     Retry,
     Wait,
+    crossing_json,
     in_words,
     numbers,
     report_failures,
@@ -61,18 +62,19 @@ def reproduce(
         typer.Option("--full", help="All five points and the whole grid of N on a CPU too: hours."),
     ] = False,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results go, and are found again.")
+        Path,
+        typer.Option(metavar="DIR", help="Folder of the results; a later run continues there."),
     ] = Path("reproduction"),
     workers: Workers = None,
     retry_failed: Retry = False,
     wait: Wait = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Run the paper's study and set it beside its tables.
+    """Run the paper's study and compare it with its tables.
 
     Four origins stand side by side: the paper's table, the authors' released results, our run of
     their protocol, and our own done properly (fine rays, lambda chosen on images that are not the
-    test's, fits in closed form). Stop it at any moment: the next run goes on.
+    test's, fits in closed form). It can be stopped at any time: the next run continues.
     """
     where = chosen_device(device)
     planned = studies(
@@ -175,21 +177,26 @@ def _print_verdicts(screen: Console, judged: list[Verdict]) -> None:
 
 
 def _in_words(finding: Finding) -> str:
-    parts = []
+    said = []
     if finding.untrained is not None and finding.worst_training is not None:
-        parts.append(
+        said.append(
             f"KO starts at {number(finding.untrained)} untrained, and its mean error is at most "
-            f"{finding.worst_training:.3f} times that at any N"
+            f"{finding.worst_training:.3f} times that at any N."
         )
     if finding.passed_floor is not None:
         n, error, floor = finding.passed_floor
-        parts.append(
+        said.append(
             f"FC reaches {number(error)} at N = {n:,}, below the floor of {number(floor)} that "
-            "the paper's N give"
+            "the paper's N give."
         )
     if finding.crossing is not None:
-        parts.append(in_words(finding.crossing))
-    return f"H = {finding.side}, rigorous: " + "; ".join(parts) + "."
+        said.append(in_words(finding.crossing))
+    return f"H = {finding.side}, rigorous: " + " ".join(said)
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    crossed = None if finding.crossing is None else crossing_json(finding.crossing)
+    return {**asdict(finding), "crossing": crossed}
 
 
 def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:
@@ -210,7 +217,7 @@ def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:
             for line in calibration(found)
         ],
         "outcomes": [asdict(verdict) for verdict in verdicts(found)],
-        "findings": [asdict(finding) for finding in findings(found)],
+        "findings": [_finding_json(finding) for finding in findings(found)],
         "curves": [
             {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}
             | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}

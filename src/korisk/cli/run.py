@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from korisk.cli.places import Device, Engine, Scheduler, Slurm, Workers, chosen_
 from korisk.cli.studying import (
     Retry,
     Wait,
+    crossing_json,
     folder_of,
     in_words,
     report_failures,
@@ -28,7 +28,7 @@ from korisk.studies.study import Study
 
 def run(
     path: Annotated[
-        Path, typer.Argument(metavar="STUDY.yaml", help="What to run; see docs/reference/study.md.")
+        Path, typer.Argument(metavar="STUDY.yaml", help="The study; see docs/reference/study.md.")
     ],
     out: Annotated[
         Path | None,
@@ -44,14 +44,14 @@ def run(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Show the cells, what each takes and which are there; run nothing."
+            "--dry-run", help="List the cells, their cost and which are done; run nothing."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Run a study, or what is missing of it: every finished cell is stored at once.
 
-    Stop it at any moment: the next run goes on where this one ended.
+    It can be stopped at any time: the next run continues where this one ended.
     """
     with warnings_as_lines():
         study = Study.read(path)
@@ -84,13 +84,8 @@ def _point_json(models: list[Curve]) -> dict[str, Any]:
     content: dict[str, Any] = {curve.model: curve.records() for curve in models}
     if len(models) == 2:
         found = crossing(*models)
-        content["crossing"] = None if found is None else asdict(found)
+        content["crossing"] = None if found is None else crossing_json(found)
     return content
-
-
-def _crossing_words(models: list[Curve]) -> str:
-    found = crossing(*models)
-    return "the two were measured at no N in common" if found is None else in_words(found)
 
 
 def _print(found: dict[str, list[Curve]], folder: Path) -> None:
@@ -106,8 +101,10 @@ def _print(found: dict[str, list[Curve]], folder: Path) -> None:
             shown.add_row(*cells(str(n), *(_mean(curve, n) for curve in models)))
         out.print(shown)
         if len(models) == 2:
-            words = _crossing_words(models)
-            out.print(f"{words[0].upper()}{words[1:]}.\n", highlight=False)
+            between = crossing(*models)
+            none = "The two models have no N in common."
+            words = none if between is None else in_words(between)
+            out.print(f"{words}\n", highlight=False)
     out.print(
         f"Results lie in {store_path(folder)}; korisk report {folder} draws them on a page, korisk "
         f"export {folder} writes them as a table.",

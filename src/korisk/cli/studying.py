@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ import typer
 from korisk.cli.output import plain, warnings_as_lines
 from korisk.cli.places import Place, opened, settled
 from korisk.cli.progress import progress
+from korisk.curves.words import agrees, crossing
 from korisk.errors import KoriskError
 from korisk.files import make_folder
 from korisk.studies.engine import Summary, run
@@ -155,7 +156,7 @@ def summary_json(summary: Summary) -> dict[str, Any]:
     return {
         "done": summary.done,
         "failed": summary.failed + summary.failed_before,
-        "were_there": summary.skipped,
+        "skipped": summary.skipped,
         "seconds": summary.seconds,
     }
 
@@ -173,37 +174,17 @@ def numbers(option: str, text: str | None) -> list[int] | None:
     return found
 
 
-def in_words(crossing: Crossing) -> str:
-    """Where the better of two models changes, and how sure that is."""
-    found, last = crossing.found, crossing.last
-    if found is not None:
-        upper = "no end" if math.isinf(found.upper) else f"{found.upper:,.0f}"
-        return (
-            f"{found.better_after} becomes the better one at N = {found.n:,}, with 90% certainty "
-            f"between {found.lower:,.0f} and {upper} ({_how(crossing)})"
-        )
-    if crossing.means is not None:
-        before, after = crossing.means
-        return (
-            f"the order of the means changes between N = {before:,} and {after:,}, and "
-            f"{crossing.better} is the better one at N = {last:,}"
-        )
-    measured = f"{crossing.better} is the better one at every N measured, up to {last:,}"
-    if crossing.sizes < LEAST_SIZES:
-        return f"{measured}; {LEAST_SIZES} sizes are needed to look beyond"
-    return f"{measured}; what lies beyond cannot be told with odds of three to one"
+def in_words(found: Crossing) -> str:
+    """Where the better of two models changes, as a sentence or two."""
+    said = crossing(found.found, found.means, found.better, found.last)
+    if found.sizes < LEAST_SIZES:
+        return f"{said} At least {LEAST_SIZES} sizes are needed to extrapolate."
+    return said
 
 
-def _how(crossing: Crossing) -> str:
-    """Whether the N of a crossing was seen, read off fitted curves, or foretold."""
-    found, means = crossing.found, crossing.means
-    if found is None or not found.measured:
-        return f"foretold from N up to {crossing.last:,}"
-    if crossing.measured:
-        return "measured"
-    if means is None:
-        return "by the fitted curves; the means keep their order"
-    return (
-        f"by the fitted curves; the means first change their order between N = {means[0]:,} "
-        f"and {means[1]:,}"
-    )
+def crossing_json(found: Crossing) -> dict[str, Any]:
+    """The same as plain values, without a crossover that the measured means contradict."""
+    content = {**asdict(found), "explanation": in_words(found)}
+    if found.found is not None and not agrees(found.found, found.means, found.better):
+        content["found"] = None
+    return content

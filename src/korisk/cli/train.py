@@ -32,13 +32,15 @@ def train(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="STUDY.yaml", help="Whose point is trained; see docs/reference/study.md."
+            metavar="STUDY.yaml", help="The study with the point; see docs/reference/study.md."
         ),
     ],
     point: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which point, where there are several.")
+        str | None, typer.Option(metavar="NAME", help="Which point, if there are several.")
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of samples, batches and weights.")] = 1,
+    seed: Annotated[
+        int, typer.Option(metavar="S", help="Random seed for samples, batches and weights.")
+    ] = 1,
     samples: Annotated[
         int | None,
         typer.Option(metavar="N", help="Training samples. [default: the point's largest size]"),
@@ -54,13 +56,13 @@ def train(
         ),
     ] = None,
     optimiser: Annotated[str, typer.Option(metavar="NAME", help="adam, adagrad or sgd.")] = "adam",
-    rate: Annotated[float, typer.Option(metavar="X", help="The optimiser's rate.")] = 1e-4,
-    iterations: Annotated[int, typer.Option(metavar="K", help="Mini-batches.")] = 1000,
-    batch: Annotated[int, typer.Option(metavar="N", help="Samples of each, on all ranks.")] = 4,
-    momentum: Annotated[float, typer.Option(metavar="X", help="Of sgd.")] = 0.0,
-    every: Annotated[
-        int, typer.Option(metavar="K", help="Iterations from one checkpoint to the next.")
-    ] = 100,
+    rate: Annotated[float, typer.Option(metavar="X", help="Learning rate.")] = 1e-4,
+    iterations: Annotated[int, typer.Option(metavar="K", help="Number of mini-batches.")] = 1000,
+    batch: Annotated[
+        int, typer.Option(metavar="N", help="Samples of a mini-batch, over all ranks.")
+    ] = 4,
+    momentum: Annotated[float, typer.Option(metavar="X", help="Momentum of sgd.")] = 0.0,
+    every: Annotated[int, typer.Option(metavar="K", help="Iterations between checkpoints.")] = 100,
     offload: Annotated[
         bool, typer.Option("--offload", help="Keep weights in the host's memory; slow.")
     ] = False,
@@ -72,8 +74,8 @@ def train(
 ) -> None:
     """Train the dense network of a point by gradients, its weights in parts on several ranks.
 
-    Stop it at any moment: the next run goes on from the last checkpoint, on any number of ranks.
-    Under torchrun it joins the ranks that are there, on several machines if need be.
+    It can be stopped at any time: the next run continues from the last checkpoint, on any number of
+    ranks. Under torchrun it joins the ranks that are there, on several machines if need be.
     """
     place = chosen_device(device)
     from korisk.fitting import Recipe

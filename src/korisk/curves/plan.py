@@ -5,7 +5,7 @@ what is printed, drawn, and written as JSON, and what the page interpolates.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -382,13 +382,13 @@ def plan_from(made: Forecast, target: float) -> Plan:
 
 def _answer(made: Forecast, goal: float, table: Chances) -> tuple[int | None, float, float]:
     """The point answer, and the ends of its interval."""
+    if made.method != DEFAULT_METHOD:
+        return _by_fit(made, goal)
     lower, upper = table.first(TAIL), table.first(1 - TAIL)
     if math.isfinite(lower):
         lower = max(math.floor(lower), int(made.curve.sizes[0]))
     if math.isfinite(upper):
         upper = math.ceil(upper)
-    if made.method != DEFAULT_METHOD:
-        return _by_fit(made, goal), lower, upper
     passed = made.measured.crossing(goal)
     if passed is not None:
         _, before, after = passed
@@ -404,20 +404,34 @@ def _answer(made: Forecast, goal: float, table: Chances) -> tuple[int | None, fl
     return max(middle, made.last + 1, int(lower)), lower, upper
 
 
-def _by_fit(made: Forecast, goal: float) -> int | None:
-    """The first N at which the fitted curve meets the target; chances are the posterior's."""
+def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
+    """Where the fitted curve and its band meet the target; chances are the posterior's all the same.
+
+    Where the pilot meets the target, rises, and misses it again, the first time does not count.
+    """
+    missed = np.flatnonzero(made.curve.means > goal)
+    rises = len(missed) and missed[-1] >= len(missed)
     grid = table_sizes(made)
-    reached = made.middle(grid) <= goal
-    if not reached.any():
-        return None
-    at = int(np.argmax(reached))
-    if at == 0:
-        return int(grid[0])
-    low, high = int(grid[at - 1]), math.ceil(grid[at])
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if made.middle([float(middle)])[0] <= goal else (middle, high)
-    return high
+    grid = grid[grid > made.curve.sizes[missed[-1]]] if rises else grid
+
+    def first(errors: Callable[[Array], Array]) -> int | None:
+        reached = errors(grid) <= goal
+        if not reached.any():
+            return None
+        at = int(np.argmax(reached))
+        low, high = int(grid[at - 1]) if at else math.ceil(grid[0]) - 1, math.ceil(grid[at])
+        while high - low > 1:
+            middle = (low + high) // 2
+            if errors(np.array([float(middle)]))[0] <= goal:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    samples = first(made.middle)
+    ends = [first(lambda n, end=end: made.band(n)[end]) for end in (0, 1)]  # type: ignore[misc]
+    lower, upper = (math.inf if end is None else float(end) for end in ends)
+    return samples, lower, upper
 
 
 def _level(p: float) -> float:

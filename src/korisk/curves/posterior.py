@@ -58,10 +58,10 @@ class Prior:
     shift_weights: tuple[float, ...] = (0.18, 0.07, 0.1, 0.15, 0.1, 0.1)
     caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7)  # c, with s = 0
     cap_weights: tuple[float, ...] = (0.06, 0.06, 0.06, 0.06, 0.06)
-    drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12)  # tau, for a doubling of N
-    drift_weights: tuple[float, ...] = (0.003, 0.007, 0.07, 0.25, 0.35, 0.32)
-    stretches: tuple[float, ...] = (1.0, 3.0)  # of tau beyond the pilot
-    stretch_weights: tuple[float, ...] = (0.7, 0.3)
+    drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau, for a doubling
+    drift_weights: tuple[float, ...] = (0.003, 0.007, 0.07, 0.25, 0.35, 0.3, 0.02)
+    stretches: tuple[float, ...] = (1.0, 2.0, 5.0)  # of tau beyond the pilot
+    stretch_weights: tuple[float, ...] = (0.6, 0.3, 0.1)
     growth: float = 1.0  # exponent of the doublings over which the drift's variance adds up
     least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
     noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none

@@ -4,7 +4,7 @@ import math
 
 from korisk.curves.prediction import FARTHEST_N, FIT_SIZES, PredictedSize, Prediction
 from korisk.curves.prediction_pair import PredictedPair, last_shown
-from korisk.curves.words import chance, count, times, value
+from korisk.curves.words import chance, count, crossover, span, times, value
 
 _AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree
 _FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere
@@ -13,7 +13,7 @@ _FIRST = 2  # the smallest N that a prediction names
 
 
 def explain(prediction: Prediction, target: float | None = None) -> str:
-    """What to expect, or what a target asks for; then how sure it is, and what is odd."""
+    """The expected error, or the samples for a target; then how sure it is, and what is odd."""
     said = [outlook(prediction)] if target is None else [size_words(prediction, target)]
     return " ".join([*said, *trust_words(prediction), *prediction.notes])
 
@@ -35,23 +35,21 @@ def size_words(prediction: Prediction, target: float) -> str:
 
 def _size(model: str, floor: float, found: PredictedSize) -> str:
     goal = value(found.target)
-    if found.samples is None:
+    if found.samples is None or found.chance is None:
         levels = f"; its theory levels off at {value(floor)}" if floor > 0 else ""
         return (
-            f"{model} does not reach {goal} by N = {FARTHEST_N:,}, as far as can be told: the "
-            f"chance is {chance(found.reach)}{levels}."
+            f"{model} does not reach {goal} by N = {FARTHEST_N:,}, according to this prediction: "
+            f"the chance is {chance(found.reach)}{levels}."
         )
     if found.upper <= _FIRST:
         return f"{model} meets {goal} from the first samples on."
-    if math.isfinite(found.upper):
-        return (
-            f"{model} needs about {count(found.samples)} samples for {goal} (90%: "
-            f"{count(found.lower)} to {count(found.upper)})."
-        )
-    return (
-        f"{model} needs about {count(found.samples)} samples for {goal} if it gets there, of which "
-        f"the chance is {chance(found.reach)} (90%: from {count(found.lower)}, no upper end)."
+    needs = (
+        f"{model} needs about {count(found.samples)} samples for {goal} "
+        f"(chance {chance(found.chance)}; 90%: {span(found.lower, found.upper)}"
     )
+    if math.isfinite(found.upper):
+        return f"{needs})."
+    return f"{needs}, no upper end), if it gets there, which has a chance of {chance(found.reach)}."
 
 
 def _scale_words(prediction: Prediction) -> str | None:
@@ -116,15 +114,14 @@ def crossover_words(pair: PredictedPair) -> str:
     """Where the curves cross, or which one is ahead."""
     found = pair.crossover
     if found is not None:
-        ends = f"{found.lower:,.0f} to {count(found.upper)}"
-        return f"{found.better_after} becomes the better one at N = {found.n:,} (90%: {ends})."
+        return crossover(found)
     last = last_shown(pair.known)
     if pair.ahead is not None:
         words = f"{pair.ahead} is the better one at N = {last:,}, and the curves do not clearly"
         return f"{words} cross before or after."
     if pair.limit < last:
         return (
-            f"Beyond N = {pair.limit:,.0f} a computed curve is the best case, so that nobody can "
-            f"tell which one is the better at N = {last:,}."
+            f"Beyond N = {pair.limit:,.0f} a computed curve is only the best case: which one is "
+            f"the better at N = {last:,} is not known."
         )
     return f"The curves are too close to tell which one is the better at N = {last:,}."

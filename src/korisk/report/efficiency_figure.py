@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from korisk.curves.calibrate import Calibration, calibrate
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import forecast
+from korisk.curves.forecast import Forecast, forecast
 from korisk.errors import KoriskError
 from korisk.report.contents import Contents, Point, squared
-from korisk.report.frame import Track, values
+from korisk.report.frame import Track, drawn_sizes, track, values
 from korisk.report.looks import (
     DARK,
     FINE,
@@ -65,6 +65,7 @@ class Trace:
 
     curve: Curve
     track: Track | None  # the forecast, to `FAR` times the last N
+    doubt: str = ""  # why the forecast ends at the last N
     line: Calibration | None  # the paper's, floor + sigma log N / N
     untrained: float | None  # the error before training
 
@@ -106,16 +107,22 @@ def panel(
 ) -> Panel:
     """One point from its curves. Models beyond those with a colour have no forecast."""
     told = set(list(looks_of(curve.model for curve in curves))[: len(LOOKS)])
-    traces = tuple(
-        Trace(
-            curve=curve,
-            track=_track(curve) if curve.model in told else None,
-            line=_line(curve) if curve.model in told else None,
-            untrained=untrained.get(curve.model),
+    traces = []
+    for curve in curves:
+        made = _forecast(curve) if curve.model in told else None
+        traces.append(
+            Trace(
+                curve=curve,
+                track=None
+                if made is None
+                else track(made, drawn_sizes(made, FAR * made.last, steps=_STEPS)),
+                doubt="" if made is None else made.doubt,
+                line=_line(curve) if curve.model in told else None,
+                untrained=untrained.get(curve.model),
+            )
         )
-        for curve in curves
-    )
-    return Panel(name=name, note=note, metric=curves[0].metric if curves else "", traces=traces)
+    metric = curves[0].metric if curves else ""
+    return Panel(name=name, note=note, metric=metric, traces=tuple(traces))
 
 
 def note_of(point: Point) -> str:
@@ -131,17 +138,11 @@ def note_of(point: Point) -> str:
     return "; ".join(parts)
 
 
-def _track(curve: Curve) -> Track | None:
+def _forecast(curve: Curve) -> Forecast | None:
     try:
-        made = forecast(curve)
+        return forecast(curve)
     except KoriskError:
         return None  # a pilot of fewer than three sizes
-    grid = np.geomspace(float(curve.sizes[0]), min(FAR * made.last, made.horizon), _STEPS)
-    n = np.unique(np.append(grid, float(made.last)))
-    low, high = made.band(n)
-    return Track(
-        n, values(curve, made.middle(n)), values(curve, low), values(curve, high), made.last
-    )
 
 
 def _line(curve: Curve) -> Calibration | None:
@@ -231,7 +232,7 @@ def _sample_ticks(sizes: NDArray[np.int64], left: float, right: float) -> Ticks:
 
 
 def _limits(each: Panel, *, log: bool) -> tuple[float, float]:
-    """The lower and upper end: all that was measured, and a part of what is foretold."""
+    """The lower and upper end: all that was measured, and a part of the forecasts."""
     needed, wished = [], []
     for trace in each.traces:
         curve = trace.curve
@@ -312,14 +313,14 @@ def _mark_beyond(axes: Axes, curve: Curve, error: Array, look: Look, tag: str) -
 
 
 def _draw_track(axes: Axes, trace: Trace, look: Look, tag: str) -> None:
-    track = trace.track
-    if track is None:
+    made = trace.track
+    if made is None:
         return
     axes.fill_between(
-        track.n, track.better, track.worse, facecolor=look.colour, alpha=0.18, linewidth=0
+        made.n, made.better, made.worse, facecolor=look.colour, alpha=0.18, linewidth=0
     )
     axes.plot(
-        track.n, track.middle, gid=f"forecast{tag}", color=look.colour, linewidth=1.2, zorder=2.2
+        made.n, made.middle, gid=f"forecast{tag}", color=look.colour, linewidth=1.2, zorder=2.2
     )
 
 
@@ -417,6 +418,12 @@ def _notes(full: Sequence[Panel], looks: Mapping[str, Look]) -> list[str]:
         notes.append(f"{rest} further models are drawn in grey, without forecasts and lines.")
     if any(_beyond(each) for each in full[:MOST_PANELS]):
         notes.append("Small triangles at a frame's edge: N of single seeds that lie beyond it.")
+    notes += [
+        f"{each.name}, {trace.model}: {trace.doubt}"
+        for each in full[:MOST_PANELS]
+        for trace in each.traces
+        if trace.doubt
+    ]
     if len(full) > MOST_PANELS:
         notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
     return notes

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.calibrate import calibrate
+from korisk.curves.compare import Comparison
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import Forecast, forecast
 from korisk.curves.plan import plan_from
@@ -72,13 +73,17 @@ _LINES: Mapping[str, tuple[str, dict[str, Any]]] = {
         {"color": LOOKS[3].colour, "linestyle": (0, (5, 1, 1, 1)), "linewidth": 1.1},
     ),
 }
-_PLANNED: dict[str, Any] = {
-    "color": LOOKS[0].colour,
-    "marker": "D",
-    "markersize": 3.6,
-    "linestyle": "none",
-    "markerfacecolor": "white",
+_PLANNED: Mapping[bool, dict[str, Any]] = {
+    likely: {
+        "color": LOOKS[0].colour,
+        "marker": "D",
+        "markersize": 3.6,
+        "linestyle": "none",
+        "markerfacecolor": LOOKS[0].colour if likely else "white",
+    }
+    for likely in (True, False)
 }
+_LIKELY = 0.5  # chance that both numbers are enough, each by itself; below, marks are hollow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +91,8 @@ class Factors:
     """Both factors over targets, and what became of them in samples.
 
     Without two lines that fall, `factors` is empty and `reason` says why. `planned` holds the
-    planner's ratio of N at the few targets for which it has an answer for both models.
+    planner's ratio of N at the few targets for which it has an answer for both models, each with
+    the smaller of the two chances that they are enough.
     """
 
     name: str
@@ -94,7 +100,7 @@ class Factors:
     models: tuple[str, str]
     floors: tuple[float, float]  # known, dense; nan without a line
     factors: tuple[TwoFactors, ...]  # by rising target
-    planned: tuple[tuple[float, float], ...]  # target, ratio
+    planned: tuple[tuple[float, float, float], ...]  # target, ratio, chance
     top: float  # the largest mean error of both
     reason: str
 
@@ -165,7 +171,9 @@ def _targets(low: float, top: float) -> Array:
     return low * (1.0 + np.geomspace(min(_NEAREST, 0.1 * room), room, _STEPS))
 
 
-def _planned(known: Curve, dense: Curve, low: float, top: float) -> list[tuple[float, float]]:
+def _planned(
+    known: Curve, dense: Curve, low: float, top: float
+) -> list[tuple[float, float, float]]:
     if not top > 1.02 * low:
         return []
     try:
@@ -174,19 +182,18 @@ def _planned(known: Curve, dense: Curve, low: float, top: float) -> list[tuple[f
         return []  # too few sizes for the planner
     found = []
     for target in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist():
-        first = _samples(made[0], target)
-        second = _samples(made[1], target) if first is not None else None
-        if first is not None and second is not None:
-            found.append((target, second / first))
+        try:
+            both = Comparison(*(plan_from(each, _in_unit(each, target)) for each in made))
+        except KoriskError:
+            continue  # far worse than all that was measured
+        chances = [plan.chance for plan in (both.known, both.dense) if plan.chance is not None]
+        if both.ratio is not None:
+            found.append((target, both.ratio, min(chances)))
     return found
 
 
-def _samples(made: Forecast, error: float) -> int | None:
-    """The planner's answer; None also for a target far worse than all that was measured."""
-    try:
-        return plan_from(made, made.curve.unit.from_error(np.array(error)).item()).samples
-    except KoriskError:
-        return None
+def _in_unit(made: Forecast, error: float) -> float:
+    return made.curve.unit.from_error(error).item()
 
 
 # --- The figure ----------------------------------------------------------------------------------
@@ -221,9 +228,11 @@ def _draw(axes: Axes, each: Factors) -> None:
     targets = [found.target for found in each.factors]
     for kind, values in curves.items():
         axes.plot(targets, values, gid=kind, zorder=2.5, **_LINES[kind][1])
-    if each.planned:
-        x, y = zip(*each.planned, strict=True)
-        axes.plot(x, y, gid="planned", zorder=3, **_PLANNED)
+    for likely, look in _PLANNED.items():
+        ratios = [(t, ratio) for t, ratio, chance in each.planned if (chance >= _LIKELY) == likely]
+        if ratios:
+            x, y = zip(*ratios, strict=True)
+            axes.plot(x, y, gid="planned" if likely else "planned-unlikely", zorder=3, **look)
 
 
 def _values(each: Factors) -> dict[str, list[float]]:
@@ -244,7 +253,7 @@ def _frame(axes: Axes, each: Factors, curves: Mapping[str, list[float]]) -> None
     if math.isfinite(each.undefined):
         # The shaded range takes about a quarter of the width.
         left = each.undefined * (each.undefined / right) ** 0.35
-    values = [1.0, *(ratio for _, ratio in each.planned)]
+    values = [1.0, *(ratio for _, ratio, _ in each.planned)]
     values += [value for series in curves.values() for value in series]
     low, high = min(values), max(values)
     room = max(1.3, (high / low) ** 0.08)
@@ -299,8 +308,11 @@ def _entries(drawn: Sequence[Factors]) -> list[Entry]:
             (Line2D([], [], **look), words.format(known=known, dense=dense))
             for words, look in _LINES.values()
         ]
-    if any(each.planned for each in drawn):
-        entries.append((Line2D([], [], **_PLANNED), f"N {dense} / N {known} by the planner"))
+    chances = [chance for each in drawn for _, _, chance in each.planned]
+    if chances:
+        hollow = " (hollow: a chance below 50%)" if min(chances) < _LIKELY else ""
+        words = f"N {dense} / N {known} by the planner{hollow}"
+        entries.append((Line2D([], [], **_PLANNED[True]), words))
     if any(math.isfinite(each.undefined) for each in drawn):
         words = "not defined: t at or below the higher floor"
         entries.append((Patch(facecolor=_SHADE), words))

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 _STEPS = 100  # N at which a curve is drawn
 _CORNERS = 30  # pilot sizes at which a band's corners are drawn exactly
+_NEAR = 1.05  # factor in N and in the error within which a curve passes through a mark
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Track:
         return self.n <= self.last
 
     @cached_property
-    def foretold(self) -> NDArray[np.bool_]:
+    def extrapolated(self) -> NDArray[np.bool_]:
         """(M,) which N lie beyond it; the last one is in both, so that lines meet."""
         return self.n >= self.last
 
@@ -81,18 +82,14 @@ class Frame:
     @cached_property
     def end(self) -> float:
         """The largest N that is drawn."""
-        ends = [_farthest(plan, safe) for plan, safe in zip(self.plans, self.safe, strict=True)]
+        ends = [_farthest(plan) for plan in self.plans]
         return max(*ends, 2.0 * self.crossover.n if self.crossover else 0.0)
-
-    @cached_property
-    def safe(self) -> tuple[int | None, ...]:
-        """For each plan the N that suffices with 90% certainty, kept because it takes a while."""
-        return tuple(plan.safe(0.9) for plan in self.plans)
 
     @cached_property
     def tracks(self) -> tuple[Track, ...]:
         """The forecasts, one for each plan."""
-        return tuple(track(plan.forecast, self.end) for plan in self.plans)
+        forecasts = [plan.forecast for plan in self.plans]
+        return tuple(track(made, drawn_sizes(made, self.end)) for made in forecasts)
 
     @cached_property
     def height(self) -> tuple[float, float]:
@@ -134,27 +131,33 @@ class Frame:
         return (self._flat(value) - low) / (high - low)
 
 
-def _farthest(plan: Plan, safe: int | None) -> float:
+def _farthest(plan: Plan) -> float:
     """The N up to which a plan is drawn: beyond the answer, and some way beyond the pilot."""
     last, first = float(plan.last), float(plan.curve.sizes[0])
+    if plan.forecast.doubt:
+        return last  # of larger N nothing is said
     ends = [4.0 * last, float(last * (last / first) ** 0.3)]
     if plan.samples is None:
         return max(*ends, 16.0 * last)
-    ends += [2.0 * plan.samples, 1.3 * (safe or 0)]
+    ends += [2.0 * plan.samples, 1.3 * (plan.safe(0.9) or 0)]
     if plan.upper <= 20.0 * max(plan.samples, last):
         ends.append(1.3 * plan.upper)
     return max(ends)
 
 
-def track(made: Forecast, end: float, *, steps: int = _STEPS) -> Track:
-    """A forecast from the pilot's first N to `end`."""
-    curve = made.curve
-    grid = np.geomspace(float(curve.sizes[0]), end, steps)
-    corners = curve.sizes if len(curve.sizes) <= _CORNERS else [made.last]
-    n = np.unique(np.concatenate([grid, corners]))
+def track(made: Forecast, n: Array) -> Track:
+    """A forecast at the sizes `n` (M,)."""
     low, high = made.band(n)
-    middle, better, worse = (values(curve, errors) for errors in (made.middle(n), low, high))
+    middle, better, worse = (values(made.curve, each) for each in (made.middle(n), low, high))
     return Track(n, middle, better, worse, made.last)
+
+
+def drawn_sizes(made: Forecast, end: float, *, steps: int = _STEPS) -> Array:
+    """(M,) sizes from the pilot's first to `end`, or to the horizon where that is nearer."""
+    sizes = made.curve.sizes
+    grid = np.geomspace(float(sizes[0]), min(end, float(made.horizon)), steps)
+    corners = sizes if len(sizes) <= _CORNERS else [made.last]
+    return np.unique(np.concatenate([grid, corners]))
 
 
 def values(curve: Curve, error: Array) -> Array:
@@ -162,9 +165,20 @@ def values(curve: Curve, error: Array) -> Array:
     return curve.unit.from_error(error)
 
 
+def on_curve(plan: Plan) -> bool:
+    """Whether the curve that is drawn passes the target at the plan's N, within a few per cent.
+
+    Inside the pilot, where measured means answer, it does.
+    """
+    if plan.samples is None or plan.samples <= plan.last:
+        return plan.samples is not None
+    before, after = plan.forecast.middle([plan.samples / _NEAR, plan.samples * _NEAR]).tolist()
+    return bool(before * _NEAR >= plan.goal >= after / _NEAR)
+
+
 def has_floor(plan: Plan) -> bool:
     """Whether there is a floor to show: only one that stands between the pilot and the target."""
-    if plan.samples is not None:
+    if plan.samples is not None or plan.doubt:
         return False
     floor = float(plan.curve.unit.to_error(plan.floor))
     return plan.goal < floor < float(plan.curve.means.max())

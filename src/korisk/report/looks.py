@@ -291,7 +291,7 @@ def tick(axis: Axis, ticks: Ticks) -> None:
 
 
 def thinned(ticks: Ticks, inches: float) -> Ticks:
-    """Every so manyth tick, such that the labels have room on an axis of that length."""
+    """Every k-th tick, so that the labels have room on an axis of that length."""
     widest = max((len(_bare(label)) for label in ticks.values()), default=1)
     room = max(2, int(inches / (_LETTER * (widest + 1.5))))
     step = math.ceil(len(ticks) / room)

@@ -1,4 +1,4 @@
-"""What a page foretells: groups of curves that may be compared, a first target, and the answers.
+"""What a page answers: groups of curves that may be compared, a first target, and the answers.
 
 A group is an operating point of a study or a file of pilots: curves of one metric.
 """
@@ -11,19 +11,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+import numpy as np
+
 from korisk.curves.calibrate import calibrate
 from korisk.curves.compare import Comparison, Crossover
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import Forecast, forecast
-from korisk.curves.plan import Plan, plan_from
-from korisk.curves.words import comparison_headline, headline, value
+from korisk.curves.plan import Plan, plan_from, table_sizes
+from korisk.curves.words import comparison_headline, value
 from korisk.errors import KoriskError
 from korisk.report.frame import Track, track
+from korisk.report.planner_data import sentence
 from korisk.studies.results import LEAST_SIZES, Crossing
 from korisk.theory import RiskLine
 
-_BEYOND = 64  # times the pilot: how far curves are drawn,
-_STEPS = 48  # at so many N, since each takes a while
+_INSIDE = 60  # N inside the pilot at which a forecast is kept, at most
+_EVERY = 3  # and so many times fewer than the planner's beyond it
 _ALL_PAIRS = 4  # models up to which every two are compared; beyond, the first with
 _MOST_PAIRS = 12  # so many others, since each takes half a second
 _NEARLY = 1.05  # of the lowest error of the first model: the first target where there are others
@@ -31,8 +34,8 @@ _STRETCH = 0.8  # of the lowest error: the first target of a model that stands a
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """A curve that can be carried on, with what a page shows of it."""
+class Extrapolated:
+    """A curve that can be extrapolated, with what a page shows of it."""
 
     forecast: Forecast
 
@@ -43,9 +46,11 @@ class Foretold:
 
     @cached_property
     def track(self) -> Track:
-        """The forecast at the N that are drawn."""
-        end = min(_BEYOND * self.forecast.last, self.forecast.horizon)
-        return track(self.forecast, float(end), steps=_STEPS)
+        """The forecast from the first N to the horizon, dense enough to be interpolated."""
+        n, last = table_sizes(self.forecast), self.forecast.last
+        inside, beyond = n[n <= last], n[n > last]
+        inside = inside[:: math.ceil(len(inside) / _INSIDE)]
+        return track(self.forecast, np.unique([*inside, last, *beyond[::_EVERY], n[-1]]))
 
     def line(self, method: str) -> RiskLine | None:
         """The calibration of the form floor + slope log N / N; None where it cannot be made."""
@@ -67,10 +72,12 @@ class Group:
     whole: bool = True  # whether nothing of it is missing
 
     @cached_property
-    def foretold(self) -> tuple[Foretold, ...]:
-        """The curves that can be carried on."""
+    def extrapolated(self) -> tuple[Extrapolated, ...]:
+        """The curves that can be extrapolated."""
         return tuple(
-            Foretold(forecast(curve)) for curve in self.curves if len(curve.sizes) >= LEAST_SIZES
+            Extrapolated(forecast(curve))
+            for curve in self.curves
+            if len(curve.sizes) >= LEAST_SIZES
         )
 
     @property
@@ -87,29 +94,29 @@ class Group:
         """
         if self.asked is not None:
             return self.asked
-        first = self.foretold[0].curve
+        first = self.extrapolated[0].curve
         lowest = float(first.means.min())
-        return _easier(first, (_NEARLY if len(self.foretold) > 1 else _STRETCH) * lowest)
+        return _easier(first, (_NEARLY if len(self.extrapolated) > 1 else _STRETCH) * lowest)
 
     @property
     def why(self) -> str:
         """Where the first target comes from."""
         if self.asked is not None:
             return "as asked"
-        name = self.foretold[0].curve.name
-        if len(self.foretold) > 1:
+        name = self.extrapolated[0].curve.name
+        if len(self.extrapolated) > 1:
             return f"with 5% more error than the lowest of {name}"
         return f"with a fifth less error than the lowest of {name}"
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
         """The answers to the first target."""
-        return tuple(plan_from(each.forecast, self.target) for each in self.foretold)
+        return tuple(plan_from(each.forecast, self.target) for each in self.extrapolated)
 
     @cached_property
     def comparison(self) -> Comparison | None:
         """The first two models at the first target."""
-        if len(self.foretold) < 2:
+        if len(self.extrapolated) < 2:
             return None
         return Comparison(self.plans[0], self.plans[1])
 
@@ -118,31 +125,29 @@ class Group:
         """The answer to the first target."""
         if self.comparison is not None:
             return f"{comparison_headline(self.comparison)} ({self._meaning})"
-        return f"{headline(self.plans[0])} ({self._meaning})"
+        return f"{sentence(self.plans[0])} ({self._meaning})"
 
     @property
     def _meaning(self) -> str:
-        curve = self.foretold[0].curve
+        curve = self.extrapolated[0].curve
         return f"{curve.metric or curve.unit.noun} {value(self.target)}, {self.why}"
 
     def pairs(self) -> list[tuple[int, int]]:
         """Which of the forecasts are compared."""
-        count = len(self.foretold)
+        count = len(self.extrapolated)
         if count <= _ALL_PAIRS:
             return list(combinations(range(count), 2))
         return [(0, other) for other in range(1, min(count, _MOST_PAIRS + 1))]
 
-    def crossovers(self) -> Iterator[tuple[int, int, Crossover | None]]:
-        """Where each pair crosses; it does not depend on the target."""
-        if self.crossing is not None and len(self.foretold) == len(self.curves) == 2:
-            yield 0, 1, self.crossing.found
-            return
+    def compared(self) -> Iterator[tuple[int, int, Comparison, Crossover | None]]:
+        """Each pair at the first target, and where its curves cross, whatever the target."""
+        known = self.crossing is not None and len(self.extrapolated) == len(self.curves) == 2
         for first, second in self.pairs():
-            pair = self.foretold[first], self.foretold[second]
-            lowest = min(each.curve.means.min() for each in pair)
-            target = float(pair[0].curve.unit.from_error(lowest))
-            known, dense = (plan_from(each.forecast, target) for each in pair)
-            yield first, second, Comparison(known, dense).crossover
+            both = Comparison(self.plans[first], self.plans[second])
+            if known and self.crossing is not None:
+                yield first, second, both, self.crossing.found
+            else:
+                yield first, second, both, both.crossover
 
 
 def _easier(curve: Curve, error: float) -> float:
@@ -154,7 +159,7 @@ def _easier(curve: Curve, error: float) -> float:
 
 def main_group(groups: Sequence[Group]) -> Group | None:
     """The one whose answer leads the page: the last that compares and is whole, if there is one."""
-    chosen = [group for group in groups if group.foretold]
-    for better in (lambda group: len(group.foretold) > 1, lambda group: group.whole):
+    chosen = [group for group in groups if group.extrapolated]
+    for better in (lambda group: len(group.extrapolated) > 1, lambda group: group.whole):
         chosen = list(filter(better, chosen)) or chosen
     return chosen[-1] if chosen else None

@@ -19,6 +19,7 @@ from korisk._version import __version__
 from korisk.errors import MissingExtraError
 from korisk.report.outlook import Group, main_group
 from korisk.report.page_data import script_json
+from korisk.report.planner_data import SENTENCES
 from korisk.report.table_text import html as table_html
 from korisk.report.tables import Column, ReportTable
 
@@ -31,14 +32,16 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 _DPI = 130  # of figures
-_SCRIPTS = ("planner.js", "view.js")
+_SCRIPTS = ("table.js", "view.js")
 
 PROMISES = (
-    "A number of samples here is an estimate from the errors that were measured, carried on by a "
+    "A number of samples here is an estimate from the errors that were measured, extrapolated by a "
     "model of how learning curves behave. It is no guarantee, and no statement about patients.",
+    "The chance beside a number of samples is the probability that it is enough, over everything "
+    "that the pilot leaves possible, also that the target is never met.",
     "The interval holds if the pilot is like what comes after it: same population, same scanner, "
     "same network, same way of training. Other data have another curve.",
-    "With 90% means: of pilots such as those the method was tested on, about nine in ten. "
+    "90% means: of pilots such as those the method was tested on, about nine in ten. "
     "docs/explanation/planner.md has the figures, and where they are lower.",
     "Not reachable means not reachable according to this pilot. One more doubling of the data "
     "tells a floor from a slow decline.",
@@ -58,11 +61,13 @@ BOUND = (
 )
 
 METHOD = (
-    "<h3>How it is carried on</h3><p>From each curve's means and the scatter of its seeds a "
+    "<h3>How it is extrapolated</h3><p>From each curve's means and the scatter of its seeds a "
     "posterior over curves is made: power laws with a floor and a shift, and a random walk that "
-    "lets real curves leave any family. Sample sizes, intervals and chances are read off it, here "
-    "in the page by the same formulas as <code>korisk plan</code>. docs/explanation/planner.md "
-    "tells how well that did on curves it had not seen.</p>"
+    "lets real curves leave any family. From it <code>korisk plan</code> computes the probability "
+    "that a target is met by N; sample sizes, intervals and chances are read off that. This page "
+    "holds the answers for some hundred targets, at which the slider stops, and interpolates "
+    "between them. docs/explanation/planner.md tells how well the method did on curves it had not "
+    "seen.</p>"
 )
 
 
@@ -94,8 +99,8 @@ class Page:
         chosen = main_group(self.groups)
         if chosen is None:
             return (
-                "No curve has three sizes yet, so nothing can be foretold: measure each model at "
-                "three training set sizes or more."
+                "No curve has three sizes yet, so nothing can be extrapolated: measure each model "
+                "at three training set sizes or more."
             )
         said = dict(self.answers)[chosen.name]
         return said if len(self.groups) == 1 else f"{chosen.name}: {said}"
@@ -103,7 +108,8 @@ class Page:
     def html(self) -> str:
         """The whole file."""
         main = main_group(self.groups)
-        data = self.data | {"start": list(self.groups).index(main) if main else 0}
+        start = list(self.groups).index(main) if main else 0
+        data = self.data | {"start": start, "sentences": SENTENCES}
         return "\n".join(
             [
                 "<!doctype html>",
@@ -136,8 +142,8 @@ class Page:
             '<button type="button" id="theme" hidden>Dark colours</button></div>'
             f"<h1>{escape(self.title)}</h1>"
             f'<p class="answer">{escape(self.answer)}</p>'
-            '<p class="caption" id="moved" hidden>So much for the first question; the planner '
-            "below has been moved since.</p>"
+            '<p class="caption" id="moved" hidden>This is the answer to the first target; the '
+            "planner below has another one now.</p>"
             + (f'<ul class="notes">{notes}</ul>' if notes else "")
             + f'<nav aria-label="On this page">{links}</nav></header>'
         )

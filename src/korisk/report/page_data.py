@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
-from korisk.report.outlook import Foretold, Group, main_group
+from korisk.report.outlook import Extrapolated, Group, main_group
 from korisk.report.planner_data import planner_data
 from korisk.studies.results import LEAST_SIZES
 from korisk.theory import RiskLine
@@ -43,8 +43,8 @@ def groups_data(
             size -= len(script_json(data["models"].pop()))
             dropped += 1
         kept = len(data["models"])
-        data["crossovers"] = [
-            pair for pair in data["crossovers"] if max(pair["first"], pair["second"]) < kept
+        data["pairs"] = [
+            pair for pair in data["pairs"] if max(pair["first"], pair["second"]) < kept
         ]
         room -= size
         made[group.name] = data
@@ -63,31 +63,30 @@ def _short(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def group_data(group: Group, *, watch: Watch = lambda _: None) -> dict[str, Any]:
-    """One group: curves with all that the planner needs, drawings, crossovers, a first target."""
-    models = []
-    for each in group.foretold:
+    """One group: curves with their answers and drawings, pairs of curves, a first target."""
+    models, pairs = [], []
+    for each in group.extrapolated:
         watch(f"{group.name}: {each.curve.name}")
-        models.append(_model(each))
-    crossovers = []
-    for first, second, found in group.crossovers():
-        crossovers.append({"first": first, "second": second, "found": _crossover(found)})
+        models.append(_model(each, group.target))
+    for first, second, both, crossover in group.compared():
+        found = {"ratio_range": both.ratio_range, "crossover": _crossover(crossover)}
+        pairs.append({"first": first, "second": second, **found})
         watch(f"{group.name}: crossovers")
     return {
         "name": group.name,
-        "target": group.target if group.foretold else None,
+        "target": group.target if group.extrapolated else None,
         "models": models,
-        "crossovers": crossovers,
+        "pairs": pairs,
         "short": [{"name": curve.name, **_measured(curve)} for curve in group.short],
     }
 
 
-def _model(each: Foretold) -> dict[str, Any]:
+def _model(each: Extrapolated, target: float) -> dict[str, Any]:
     track = each.track
-    drawn = {name: _rounded(getattr(track, name)) for name in ("n", "middle", "better", "worse")}
     return {
         "name": each.curve.name,
-        "planner": planner_data(each.forecast),
-        "track": drawn | {"last": track.last},
+        "planner": planner_data(each.forecast, target),
+        "track": {n: _rounded(getattr(track, n)) for n in ("n", "middle", "better", "worse")},
         "measured": _measured(each.curve),
         "lines": {method: _line(each.line(method)) for method in _LINES},
     }

@@ -1,4 +1,4 @@
-"""A pilot on paper: what was measured, what is foretold from it, and the answer to a target.
+"""A pilot on paper: what was measured, its extrapolation, and the answer to a target.
 
 Figures are made without pyplot: they need no display and leave no global state. Values are drawn
 in the user's unit, errors on a logarithmic axis, scores of which larger is better on a linear one.
@@ -13,11 +13,10 @@ import numpy as np
 
 from korisk.curves.compare import Comparison, Crossover
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.curves.plan import Plan
 from korisk.curves.unit import words
 from korisk.curves.words import chance
-from korisk.report.frame import Frame, Track, has_floor, values
+from korisk.report.frame import Frame, Track, has_floor, on_curve, values
 from korisk.report.looks import (
     DARK,
     DPI,
@@ -25,6 +24,7 @@ from korisk.report.looks import (
     LARGE,
     LOOKS,
     MEDIUM,
+    SMALL,
     Artist,
     Axes,
     ConstrainedLayoutEngine,
@@ -41,16 +41,19 @@ from korisk.report.looks import (
     shortened,
     style,
     tick,
+    wrapped,
 )
 from korisk.report.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks, number
 
-__all__ = ["NOTE", "UNREACHABLE", "answer", "comparison_figure", "plan_figure", "save"]
+__all__ = ["NOTE", "NO_ANSWER", "UNREACHABLE", "answer", "comparison_figure", "plan_figure", "save"]
 
 WIDTH, HEIGHT = 6.3, 4.0  # inches
 NOTE = "band: 90%; beyond the pilot it is an extrapolation"
 UNREACHABLE = "not reachable according to this pilot"
-
+NO_ANSWER = "no answer, see below"
+_SURE = 0.95  # chance to reach a target from which on the number of samples needs no "if"
 _ROW = 12.5  # points, of a legend
+_LINE = 11.0  # and of a note
 
 _FIRST, _SECOND = LOOKS[:2]
 _ANSWER = Look("#D55E00", "D", "#D55E00", "-", "", "")
@@ -68,13 +71,14 @@ def plan_figure(plan: Plan) -> Figure:
         _mark_pilot_end(axes, (plan,), (DARK,))
         _draw_target(axes, frame)
         if plan.samples is None:
-            _say_unreachable(axes, plan, frame)
+            _write_at_target(axes, plan.target, answer(plan), 0.02, "left", frame.better)
         else:
             _mark_answer(axes, plan, frame, _ANSWER)
             _label_answer(axes, plan, frame)
             entries += _mark_safe(axes, plan, frame)
         _head(axes, _name(plan.curve), f"{plan.method} forecast from {_counted(plan.curve)}")
-        _foot(figure, entries, columns=3 if len(entries) <= 3 else 2)
+        notes = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
+        _foot(figure, entries, notes or [NOTE], columns=3 if len(entries) <= 3 else 2)
         return figure
 
 
@@ -99,16 +103,24 @@ def comparison_figure(comparison: Comparison) -> Figure:
         counted = _counted(*(plan.curve for plan in plans))
         how = f"{comparison.known.method} forecasts from {counted}; diamonds: N for the target"
         _head(axes, " against ".join(comparison.names), how)
-        _foot(figure, entries, columns=1)
+        doubts = [
+            f"{shortened(name)}: {said}"
+            for name, plan in zip(comparison.names, plans, strict=True)
+            for said in dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))
+        ]
+        _foot(figure, entries, [NOTE, *doubts], columns=1)
         return figure
 
 
 def answer(plan: Plan) -> str:
-    """The number of samples with its range, as a figure writes it."""
-    if plan.samples is None:
-        return UNREACHABLE
-    odds = "" if math.isfinite(plan.upper) else f", chance {chance(plan.reach)}"
-    return f"N ≈ {plan.samples:,}{_range_words(plan.lower, plan.upper, '90%: ')}{odds}"
+    """The number of samples with its chance and its range, as a figure writes it."""
+    if plan.doubt:
+        return NO_ANSWER
+    if plan.samples is None or plan.chance is None:
+        return f"{UNREACHABLE}, chance {chance(plan.reach)}"
+    condition = "" if on_curve(plan) or plan.reach >= _SURE else "if reached: "
+    ends = _range_words(plan.lower, plan.upper, "90%: ")
+    return f"{condition}N = {plan.samples:,}, chance {chance(plan.chance)}{ends}"
 
 
 # --- The frame -----------------------------------------------------------------------------------
@@ -143,11 +155,12 @@ def _head(axes: Axes, name: str, how: str) -> None:
     )
 
 
-def _foot(figure: Figure, entries: Iterable[Entry], *, columns: int) -> None:
-    """The legend and the note, in a strip of their own under the axes."""
+def _foot(figure: Figure, entries: Iterable[Entry], notes: Iterable[str], *, columns: int) -> None:
+    """The legend and the notes, in a strip of their own under the axes."""
     handles, labels = zip(*entries, strict=True)
+    lines = [line for note in notes for line in wrapped(note, 0.97 * WIDTH, SMALL)]
     point = 1 / (72 * HEIGHT)
-    bottom = 15 * point
+    bottom = (4 + _LINE * len(lines)) * point
     strip = bottom + math.ceil(len(handles) / columns) * _ROW * point
     # Laid out once and then left alone: laid out again with each file, no two would be the same.
     ConstrainedLayoutEngine(rect=(0, strip, 1, 1 - strip)).execute(figure)
@@ -167,7 +180,8 @@ def _foot(figure: Figure, entries: Iterable[Entry], *, columns: int) -> None:
     )
     for text in legend.get_texts():
         text.set_parse_math(False)
-    figure.text(0.01, 4 * point, NOTE, color=GREY)
+    for place, line in enumerate(reversed(lines)):
+        figure.text(0.01, (4 + _LINE * place) * point, line, color=GREY, parse_math=False)
 
 
 # --- Curves --------------------------------------------------------------------------------------
@@ -178,12 +192,14 @@ def _draw_curve(axes: Axes, curve: Curve, track: Track, look: Look, tag: str = "
     axes.plot(curve.n, values(curve, curve.error), gid=f"points{tag}", alpha=0.4, **dots)
     _draw_means(axes, curve, look, tag)
     fitted = _draw_part(axes, track, look, f"fitted{tag}", extrapolated=False)
-    foretold = _draw_part(axes, track, look, f"extrapolated{tag}", extrapolated=True)
-    return [
+    entries: list[Entry] = [
         (Line2D([], [], **look.mark()), _means_words(curve)),
-        (fitted, "fitted to the pilot"),
-        (foretold, "extrapolated"),
+        (fitted, "between the measured means"),
     ]
+    if track.n[-1] > track.last:
+        beyond = _draw_part(axes, track, look, f"extrapolated{tag}", extrapolated=True)
+        entries.append((beyond, "extrapolated"))
+    return entries
 
 
 def _draw_means(axes: Axes, curve: Curve, look: Look, tag: str) -> None:
@@ -200,7 +216,7 @@ def _draw_part(
     axes: Axes, track: Track, look: Look, gid: str, *, extrapolated: bool
 ) -> tuple[Artist, ...]:
     """The middle and the band; dashed, lighter and hatched where they are an extrapolation."""
-    part = track.foretold if extrapolated else track.measured
+    part = track.extrapolated if extrapolated else track.measured
     band = track.n[part], track.better[part], track.worse[part]
     layers: list[dict[str, Any]] = [{"facecolor": look.colour, "alpha": 0.28, "linewidth": 0}]
     if extrapolated:
@@ -222,10 +238,10 @@ def _mark_pilot_end(axes: Axes, plans: Sequence[Plan], colours: Sequence[str]) -
     for last, colour in zip(lasts, colours, strict=True):
         shared = len(set(lasts)) == 1
         axes.axvline(last, color=DARK if shared else colour, linewidth=0.6, zorder=1.9)
-    for n, word, side, shift in (
-        (min(lasts), "measured", "right", -3),
-        (max(lasts), "extrapolated", "left", 3),
-    ):
+    words = [(min(lasts), "measured", "right", -3), (max(lasts), "extrapolated", "left", 3)]
+    if all(plan.forecast.doubt for plan in plans):
+        del words[1]
+    for n, word, side, shift in words:
         axes.annotate(
             word,
             (n, 1),
@@ -262,13 +278,17 @@ def _label_margin(axes: Axes, height: float, text: str) -> None:
 def _mark_answer(
     axes: Axes, plan: Plan, frame: Frame, look: Look, tag: str = "", shift: float = 0.0
 ) -> None:
-    """The answer on the target's line, and its range as a bracket, `shift` points above it."""
+    """The answer on the target's line, and its range as a bracket, `shift` points above it.
+
+    Hollow where the drawn curve passes the target elsewhere.
+    """
     if plan.samples is None:
         return
     moved = ScaledTranslation(0, shift / 72, axes.figure.dpi_scale_trans)
     place: dict[str, Any] = {"transform": axes.transData + moved, "color": look.colour, "zorder": 3}
     _bracket(axes, frame, (plan.lower, plan.upper), plan.target, f"range{tag}", place)
-    diamond = look.mark("D", 6.0) | {"markeredgewidth": 1.2, "zorder": 3.2}
+    face = look.colour if on_curve(plan) else "white"
+    diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2, "zorder": 3.2}
     axes.plot([plan.samples], [plan.target], gid=f"answer{tag}", **place | diamond)
 
 
@@ -297,8 +317,8 @@ def _label_answer(axes: Axes, plan: Plan, frame: Frame) -> None:
     That is short of the range's lower end on the better side of the target, or past its upper end
     on the other side.
     """
-    text = answer(plan)
-    width = 5.4 * len(text) / 365  # of the frame, about
+    text = answer(plan).replace(" (90%", "\n(90%") if not on_curve(plan) else answer(plan)
+    width = 5.4 * max(map(len, text.splitlines())) / 365  # of the frame, about
     samples = plan.samples or plan.last
     before = frame.across(min(plan.lower, samples))
     after = frame.across(max(samples, min(plan.upper, frame.right)))
@@ -307,10 +327,6 @@ def _label_answer(axes: Axes, plan: Plan, frame: Frame) -> None:
     else:
         x, side, away = min(after, 1 - width), "left", -frame.better
     _write_at_target(axes, plan.target, text, x, side, away)
-
-
-def _say_unreachable(axes: Axes, plan: Plan, frame: Frame) -> None:
-    _write_at_target(axes, plan.target, UNREACHABLE, 0.02, "left", frame.better)
 
 
 def _write_at_target(axes: Axes, target: float, text: str, x: float, side: str, away: int) -> None:
@@ -332,18 +348,13 @@ def _write_at_target(axes: Axes, target: float, text: str, x: float, side: str, 
 
 
 def _mark_safe(axes: Axes, plan: Plan, frame: Frame) -> list[Entry]:
-    """A small mark at the N to budget for, unless it is the answer itself."""
-    safe = frame.safe[0]
+    """A small mark at the N that is enough with 90%, unless it is the answer or there is none."""
+    safe = plan.safe(0.9)
     if safe is None or safe == plan.samples:
         return []
     mark = _SECOND.mark("^" if frame.better < 0 else "v", 5.5)
     axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
-    return [(Line2D([], [], **mark), f"{_safe_words(plan)}: N = {safe:,}")]
-
-
-def _safe_words(plan: Plan) -> str:
-    sure = math.isfinite(plan.upper) or plan.method != DEFAULT_METHOD
-    return "suffices with 90%" if sure else f"with 90%, if met by N = {plan.before_long:,}"
+    return [(Line2D([], [], **mark), f"enough with 90%: N = {safe:,}")]
 
 
 def _mark_crossover(axes: Axes, crossover: Crossover, frame: Frame) -> Entry:

@@ -19,7 +19,7 @@ _STILLS = 4  # pictures of single forecasts
 def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = None) -> str:
     """The page as one text."""
     group = Group(title, tuple(curves), target)
-    if not group.foretold:
+    if not group.extrapolated:
         forecast(group.curves[0])  # refuses a pilot of too few sizes, and says so
     data, notes = groups_data([group])
     page = Page(
@@ -30,15 +30,18 @@ def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = No
         answers=[(title, group.sentence)],
         notes=notes,
         still=_still(group),
-        sections=[_measured(group), Section(name="how", title="How it is foretold", html=METHOD)],
+        sections=[
+            _measured(group),
+            Section(name="how", title="How it is extrapolated", html=METHOD),
+        ],
     )
     return page.html()
 
 
 def _still(group: Group) -> str:
     """The answers on paper: of one model, of two, or of the first of many."""
-    words = f"Forecast of {', '.join(each.curve.name for each in group.foretold[:8])}"
-    if group.comparison is not None and len(group.foretold) == 2:
+    words = f"Forecast of {', '.join(each.curve.name for each in group.extrapolated[:8])}"
+    if group.comparison is not None and len(group.extrapolated) == 2:
         return figure_html(comparison_figure(group.comparison), words)
     return "".join(figure_html(plan_figure(plan), words) for plan in group.plans[:_STILLS])
 

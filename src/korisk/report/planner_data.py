@@ -1,109 +1,227 @@
-"""What page/planner.js needs of a pilot to plan in the page as `korisk plan` does."""
+"""The planner's answers as a page holds them: a table over targets, and a sentence for each.
+
+Nothing is computed in the page. It looks up, or interpolates between neighbouring targets, what
+`plan_from` answered for some hundred of them: the probability that a target is met by N, and the
+numbers that are read off it.
+"""
 
 import base64
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from korisk.curves import compare, forecast, plan, posterior, target, unit
-from korisk.curves.curve import LARGEST_N
+from korisk.curves.curve import Curve
 from korisk.curves.findings import findings
+from korisk.curves.forecast import DEFAULT_METHOD, Forecast
+from korisk.curves.law import Law
+from korisk.curves.noise import ROUNDING
+from korisk.curves.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
+from korisk.curves.words import chance, count, value
 from korisk.errors import KoriskError, shown
 
+Array = NDArray[np.float64]
 
-def planner_data(made: forecast.Forecast) -> dict[str, Any]:
-    """One pilot's posterior and words as plain values for JSON; arrays are base64 texts.
+_EASIEST = 1.5  # times the largest mean: the first target
+_HARDEST = 0.05  # of the last mean: the last target,
+_REMOTE = 0.01  # unless the chance to meet an easier one at all is this small
+_BEYOND = 0.7  # of the last mean: at least so hard is the last target
+_STOPS = 80  # targets at which the slider stops, about
+_WIDEST = math.log(16.0)  # fall of the means from which on more stops would tell nothing
+_MEANS = 16  # measured means that are targets, at most
+_JUST = 1e-9  # beyond a mean, where another answer begins
+_SIZES = 110  # N of the table, at most
+_EXACT = 1e-3  # probabilities that are off by less without an N need not have it
 
-    Every number is sent as the double that Python computes with, except the level of each grid
-    point, which the page computes anew: it follows from the rest to the last digits.
+# The answer in a sentence, here and in the page, where table.js fills in the same names.
+SENTENCES = {
+    "unreachable": "{start} does not reach {target} according to this pilot: the chance to meet it "
+    "by N = {horizon} is {reach}.",
+    "smallest": "{start} meets {target} already at the pilot's smallest N = {samples} (chance "
+    "{chance}).",
+    "inside": "{start} meets {target} within the pilot, at about N = {samples} (chance {chance}; "
+    "between N = {lower} and {upper}).",
+    "beyond": "To reach {target}, {model} needs about {samples} samples (chance {chance}; 90% "
+    "interval {lower} to {upper}).",
+    "safe": "{safe} samples are enough with 90% probability.",
+    "unsafe": "No amount of data gives 90% probability: {most}.",
+    "unsafe_inside": "No N inside the pilot gives 90% probability: {most}.",
+}
+
+
+def sentence(plan: Plan) -> str:
+    """The answer in one or two sentences, by the templates that the page has, too."""
+    if plan.doubt:
+        return plan.doubt
+    samples, safe, model = plan.samples, plan.safe(0.9), plan.curve.model
+    reach = chance(plan.reach)
+    told = {
+        "start": model or "The model",
+        "model": model or "the model",
+        "target": value(plan.target),
+        "horizon": count(plan.forecast.horizon),
+        "reach": reach,
+        "most": "just below 90%" if reach == "90%" else f"at most {reach}",
+        "samples": count(samples or 0),
+        "chance": chance(plan.chance or 0.0),
+        "lower": count(plan.lower),
+        "upper": count(plan.upper),
+        "safe": count(safe or 0),
+    }
+    if samples is None:
+        return SENTENCES["unreachable"].format(**told)
+    if samples <= plan.curve.sizes[0]:
+        parts = ["smallest"]
+    else:
+        parts = ["inside" if samples <= plan.last else "beyond"]
+    if safe is None:
+        parts.append("unsafe_inside" if plan.forecast.doubt else "unsafe")
+    elif safe != samples:
+        parts.append("safe")
+    return " ".join(SENTENCES[part].format(**told) for part in parts)
+
+
+def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
+    """The answers for one pilot as plain values for JSON.
+
+    Parameters
+    ----------
+    made
+        The pilot's forecast by the default method; another raises `KoriskError`.
+    first
+        A target that is answered exactly, besides those that are chosen here.
     """
-    if made.method != forecast.DEFAULT_METHOD:
+    if made.method != DEFAULT_METHOD:
         raise KoriskError(
-            f"method must be {forecast.DEFAULT_METHOD!r} for a page, got {shown(made.method)}; "
-            "only the default method's formulas are in it"
+            f"method must be {DEFAULT_METHOD!r} for a page, got {shown(made.method)}; "
+            "a page shows the default method's answers"
         )
     curve = made.curve
+    stops, means = _targets(made)
+    asked = [first] if first is not None else []
+    plans = _plans(made, [*stops, *means, *asked])
+    n, p = _table(plans)
+    doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
     return {
         "model": curve.model,
         "metric": curve.metric,
         "unit": {
-            "name": curve.unit.name,
             "law": curve.unit.law,
             "noun": curve.unit.noun,
-            "rule": curve.unit.rule,
-            "larger_is_better": curve.unit.larger_is_better,
             "logarithmic": curve.unit.logarithmic,
         },
         "sizes": curve.sizes.tolist(),
-        "means": curve.means.tolist(),  # errors
         "last": made.last,
         "horizon": made.horizon,
+        "floor": _digits(plans[0].floor),
+        "doubt": made.doubt,
+        "doubts": doubts,
         "findings": list(findings(curve)),
-        "posterior": _posterior(made.posterior),
-        "constants": _constants(),
+        "targets": [plan.target for plan in plans],
+        "stops": [at for at, plan in enumerate(plans) if plan.target in {*stops, *asked}],
+        "n": [_digits(each, 8) for each in n.tolist()],
+        # (T, M) in steps of 1 / 255, one row for each target
+        "table": base64.b64encode(np.rint(255 * p).astype(np.uint8).tobytes()).decode("ascii"),
+        "least_reach": LEAST_REACH,
+        "answers": _answers(plans, doubts),
     }
 
 
-def _posterior(made: posterior.Posterior) -> dict[str, Any]:
-    pilot, prior = made._pilot, made._prior
-    used, walk = np.unique(made.walk, return_inverse=True)
-    rates, rate = np.unique(made.rate, return_inverse=True)
-    shifts, shift = np.unique(made.shift, return_inverse=True)
-    below = np.tril_indices(len(pilot.x))
+def _targets(made: Forecast) -> tuple[list[float], list[float]]:
+    """Round targets from easy to hard, and the means between, each with what lies just beyond it.
+
+    At a mean the answer changes its kind, and must not be interpolated.
+    """
+    curve = made.curve
+    levels = np.unique(np.maximum.accumulate(curve.means[::-1]))[::-1]  # that stay met from some N
+    levels = levels[:: math.ceil(len(levels) / _MEANS)]
+    last = float(curve.means[-1])
+    low = max(float(made.quantile([made.horizon], _REMOTE)[0]), _HARDEST * last)
+    low = max(min(low, _BEYOND * last), 0.5 * ROUNDING * float(curve.means.max()))
+    edges = np.array([_EASIEST * curve.means.max(), *levels[levels > low], low])
+    falls = np.minimum(-np.diff(np.log(edges)), _WIDEST)
+    counts = np.ceil(_STOPS * falls / falls.sum()).astype(int)
+    grid = [
+        np.geomspace(start, end, count, endpoint=False)
+        for start, end, count in zip(edges[:-1], edges[1:], counts, strict=True)
+    ]
+    stops = [_rounded(curve, error) for error in [*np.concatenate(grid), low]]
+    beside = [each for level in levels for each in (level, level * (1 - _JUST))]
+    return stops, curve.unit.from_error(beside).tolist()
+
+
+def _rounded(curve: Curve, error: float) -> float:
+    """An error in the user's unit, with as few digits as people would give."""
+    unit = curve.unit
+    if unit.law == "psnr":
+        return round(float(unit.from_error(error)), 2)
+    if unit.law in ("complement", "percent"):  # the digits of what is left to be right
+        return float(f"{float(unit.from_error(float(f'{error:.3g}'))):.12g}")
+    return float(f"{float(unit.from_error(error)):.4g}")
+
+
+class _AskedOften(Forecast):
+    """A forecast that makes the law at the sizes of its table once, for all targets."""
+
+    @cached_property
+    def _lasting(self) -> Law:
+        return self._joined(table_sizes(self), self.measured.lasting)
+
+    def probability(self, n: Array, goal: float) -> Array:
+        """(M,) the probability at the sizes of the table; others are never asked here."""
+        return self._lasting.under(np.full(len(n), math.log(goal)))
+
+
+def _plans(made: Forecast, targets: Iterable[float]) -> list[Plan]:
+    """The answers from the easiest target to the hardest; targets that are refused are left out."""
+    often = _AskedOften(made.curve, made.method, made.related)
+    plans = []
+    for target in sorted(set(targets)):
+        try:
+            plans.append(plan_from(often, target))
+        except KoriskError:
+            continue
+    return sorted(plans, key=lambda plan: -plan.goal)
+
+
+def _table(plans: Sequence[Plan]) -> tuple[Array, Array]:
+    """N (M,), thinned where probabilities are straight lines of log N, and those (T, M)."""
+    n, p = plans[0].chances.n, np.array([plan.chances.p for plan in plans])
+    x = np.log(n)
+    kept = np.arange(len(n))
+    while len(kept) > 3:
+        before, here, after = kept[:-2], kept[1:-1], kept[2:]
+        share = (x[here] - x[before]) / (x[after] - x[before])
+        off = np.abs(p[:, here] - (1 - share) * p[:, before] - share * p[:, after]).max(axis=0)
+        if len(kept) <= _SIZES and off.min() > _EXACT:
+            break
+        kept = np.delete(kept, 1 + int(np.argmin(off)))
+    return n[kept], p[:, kept]
+
+
+def _answers(plans: Sequence[Plan], doubts: Sequence[str]) -> dict[str, Any]:
+    """What is read off the table, one list over the targets for each quantity."""
     return {
-        "last": made.last,
-        "pilot": {
-            "x": pilot.x.tolist(),
-            "y": pilot.y.tolist(),
-            "doublings": pilot.doublings.tolist(),
-        },
-        "walks": [
-            {
-                "drift": made._walks[index].drift,
-                "precision": made._walks[index].precision,
-                "inverse": _text(made._walks[index].inverse[below], "<f8"),  # row by row
-            }
-            for index in used
-        ],
-        "surprise": prior.surprise,
-        "surprise_stretch": prior.surprise_stretch,
-        "surprise_step": prior.surprise_step,
-        "rates": rates.tolist(),
-        "shifts": shifts.tolist(),
-        "weight": _text(made.weight, "<f8"),
-        "floor": _text(made.floor, "<f8"),
-        "rate": _text(rate, "<u2"),  # which of the rates, and so on
-        "shift": _text(shift, "u1"),
-        "walk": _text(walk, "u1"),
+        "samples": [plan.samples for plan in plans],
+        "chance": [None if plan.chance is None else _digits(plan.chance) for plan in plans],
+        "lower": [_finite(plan.lower) for plan in plans],
+        "upper": [_finite(plan.upper) for plan in plans],
+        "reach": [None if math.isnan(plan.reach) else _digits(plan.reach) for plan in plans],
+        "next": [plan.next_round for plan in plans],
+        "safe": {f"{p:g}": [plan.safe(p) for plan in plans] for p in LEVELS},
+        "if_reached": {f"{p:g}": [plan.if_reached(p) for plan in plans] for p in LEVELS},
+        "by": [plan.before_long for plan in plans],
+        "by_chance": [_digits(plan.chances.at(plan.before_long)) for plan in plans],
+        "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
     }
 
 
-def _constants() -> dict[str, Any]:
-    """Constants of the formulas: they are written once, in Python."""
-    return {
-        "near": plan.NEAR,
-        "later": plan.LATER,
-        "least_reach": plan.LEAST_REACH,
-        "tail": plan.TAIL,
-        "middle": plan.MIDDLE,
-        "levels": list(plan.LEVELS),
-        "round": plan.ROUND,
-        "largest_n": LARGEST_N,
-        "per_doubling": forecast._PER_DOUBLING,
-        "newton": posterior._NEWTON,
-        "close": posterior._CLOSE,
-        "shares": len(compare._SHARES),
-        "smallest_error": unit.SMALLEST_ERROR,
-        "largest_error": unit.LARGEST_ERROR,
-        "easy": target._EASY,
-        "hard": target._HARD,
-        "meanings": [
-            {"words": meaning.words, "laws": sorted(meaning.laws)} for meaning in target._MEANINGS
-        ],
-    }
+def _finite(n: float) -> int | None:
+    return round(n) if math.isfinite(n) else None
 
 
-def _text(values: ArrayLike, kind: str) -> str:
-    """Numbers as base64 of their bytes, little-endian."""
-    return base64.b64encode(np.asarray(values).astype(kind).tobytes()).decode("ascii")
+def _digits(number: float, most: int = 4) -> float:
+    return float(f"{number:.{most}g}")

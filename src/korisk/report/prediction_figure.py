@@ -217,7 +217,7 @@ def _entries(point: PointRecord, measured: Sequence[Curve], looks: dict[str, Loo
     for made in point.models:
         look, name = looks[made.model], plain(made.model)
         band = Patch(facecolor=look.colour, alpha=0.18, linewidth=0)
-        entries.append(((band, Line2D([], [], **_solid(look))), f"{name} to expect"))
+        entries.append(((band, Line2D([], [], **_solid(look))), f"{name} expected"))
         if made.rehearsal:
             entries.append((Line2D([], [], **_cross(look)), f"{name} rehearsed on the examples"))
         if made.checks:

@@ -136,7 +136,7 @@ def outcomes(each: PointRecord, curves: Sequence[Curve]) -> Iterator[Outcome]:
 
 
 def _at(made: ModelRecord, n: float) -> tuple[float, float, float]:
-    """The error to expect and the ends of its band, between the N that were kept."""
+    """The expected error and the ends of its band, between the N that were kept."""
     rows = np.log([(row.n, row.expected, row.lower, row.upper) for row in made.track])
     found = [float(np.exp(np.interp(math.log(n), rows[:, 0], rows[:, k]))) for k in (1, 2, 3)]
     return found[0], found[1], found[2]

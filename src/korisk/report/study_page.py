@@ -80,7 +80,7 @@ def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list
         group = Group(point.name, point.curves, target, crossed, point.complete)
         if target is not None:
             try:
-                for each in group.foretold:
+                for each in group.extrapolated:
                     target_error(each.curve, target)
             except KoriskError as error:
                 refused.append(f"{point.name}: {error}.")
@@ -92,7 +92,7 @@ def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list
 
 
 def _answer(group: Group) -> str:
-    if group.foretold:
+    if group.extrapolated:
         return group.sentence
     most = max(len(curve.sizes) for curve in group.curves)
     return f"{most} training set size{'s' if most > 1 else ''}; {LEAST_SIZES} are needed to plan."

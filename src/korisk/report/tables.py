@@ -278,20 +278,20 @@ def _ahead(first: Curve, second: Curve, n: int) -> tuple[str, float]:
 def _in_words(crossed: Crossing) -> str:
     found = crossed.found
     if found is not None:
-        how = "foretold"
+        how = "extrapolated"
         if found.measured:
             how = "measured" if crossed.measured else "by the fitted curves"
         text = f"{found.better_after} is better from N = {found.n:,} on ({how}"
         if math.isnan(found.lower):
             return text + ")"
-        upper = "no end" if math.isinf(found.upper) else f"{found.upper:,.0f}"
+        upper = "∞" if math.isinf(found.upper) else f"{found.upper:,.0f}"
         return f"{text}; 90%: {found.lower:,.0f} to {upper})"
     if crossed.means is not None:
         before, after = crossed.means
         return f"the means change their order between N = {before:,} and {after:,}"
     if crossed.sizes < LEAST_SIZES:
         return f"none measured; {LEAST_SIZES} N are needed to look beyond"
-    return "none measured; none foretold with odds of three to one"
+    return "none measured; none expected with odds of three to one"
 
 
 # --- Parameters and costs ------------------------------------------------------------------------

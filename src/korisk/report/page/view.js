@@ -1,25 +1,23 @@
-/* What the page shows and how it answers: controls, curves, pictures. The formulas are planner.js's. */
+/* What the page shows: controls, answers, curves, pictures. The answers are table.js's. */
 (function () {
   "use strict";
 
   const data = JSON.parse(document.getElementById("data").textContent);
-  const formulas = window.koriskPlanner;
-  const { value, chance, times, count } = formulas;
+  const { open, place, value, chance, most, times, count } = window.koriskTable;
   const SERIES = 8; // colours there are
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"];
   const SIGNS = "●■◆▲✚✖★"; // the same, in a legend
   const CROWD = 8; // models beyond which only those that are asked about have bands
   const QUIET = 600; // milliseconds until an answer is spoken
-  const STEPS = 1000; // of the slider
-  const EASIEST = 2.9; // times the model's largest error; from 3 on a target is questioned
-  const HARDEST = 0.1; // of the lowest error
-  const FARTHEST = 16; // times the pilot, up to which bands are drawn whole
+  const DRAWN = 64; // times the pilot, up to which curves are drawn,
+  const FARTHEST = 16; // and up to which bands are drawn whole
+  const NEAR = 0.05; // of an error: as near the drawn curve must be to a target that it meets
 
   const get = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   const state = { group: data.start, model: 0, other: -1, target: NaN, answer: null, versus: null };
-  const opened = new Map(); // forecasts, made when first asked for
+  const opened = new Map(); // tables, opened when first asked for
 
   // --- Small helpers ---------------------------------------------------------------------------
 
@@ -76,38 +74,21 @@
   const group = () => data.groups[state.group];
   const model = (index) => group().models[index];
 
-  function forecast(index) {
+  function table(index) {
     const key = `${state.group}/${index}`;
-    if (!opened.has(key)) opened.set(key, formulas.open(model(index).planner));
+    if (!opened.has(key)) opened.set(key, open(model(index).planner));
     return opened.get(key);
   }
 
-  const law = () => model(0).planner.unit.law;
-  const unit = () => formulas.unit(law());
   const logarithmic = () => model(0).planner.unit.logarithmic;
 
-  /* The errors between which the slider chooses: the largest that any model has, unless that were
-     absurd for this one, and a hard one. */
-  function ends() {
-    const { means } = model(state.model).planner;
-    const largest = Math.max(...group().models.flatMap((each) => each.planner.means));
-    return [Math.min(largest, EASIEST * Math.max(...means)), HARDEST * Math.min(...means)];
-  }
-
-  function targetAt(position) {
-    const [easiest, hardest] = ends();
-    const error = easiest * (hardest / easiest) ** (position / STEPS);
-    if (law() === "psnr") return Number(unit().fromError(error).toFixed(2));
-    if (law() === "complement" || law() === "percent") {
-      return Number(unit().fromError(Number(error.toPrecision(3))).toPrecision(12));
-    }
-    return Number(unit().fromError(error).toPrecision(4));
-  }
+  /* The slider stops at targets of the table, whose answers are exact. */
+  const stops = () => table(state.model).stops.map((at) => table(state.model).targets[at]);
 
   function positionOf(target) {
-    const [easiest, hardest] = ends();
-    const share = Math.log(easiest / unit().toError(target)) / Math.log(easiest / hardest);
-    return Number.isFinite(share) ? Math.round(STEPS * Math.min(Math.max(share, 0), 1)) : 0;
+    const { unit } = table(state.model);
+    const away = stops().map((each) => Math.abs(Math.log(unit.toError(each) / unit.toError(target))));
+    return Math.max(away.indexOf(Math.min(...away)), 0);
   }
 
   function quantity() {
@@ -118,7 +99,7 @@
   // --- Answers ---------------------------------------------------------------------------------
 
   function answer() {
-    const asked = forecast(state.model);
+    const asked = table(state.model);
     const refusal = Number.isNaN(state.target)
       ? `Type a plain number, such as ${value(group().target)}.`
       : asked.refusal(state.target);
@@ -144,7 +125,7 @@
     speaking = setTimeout(() => {
       const plan = state.answer;
       const said = plan
-        ? `${model(state.model).name}: ${reached(plan)} for ${quantity()} ${value(plan.target)}.`
+        ? table(state.model).sentence(plan, data.sentences)
         : get("refusal").textContent;
       if (get("spoken").textContent !== said) get("spoken").textContent = said;
     }, QUIET);
@@ -152,26 +133,35 @@
 
   function showAnswer(plan) {
     const box = get("samples");
-    get("samples-label").textContent = atOnce(plan) ? "Samples, at most" : "Samples";
-    box.textContent = plan.samples === null ? "not reachable" : count(plan.samples);
-    box.dataset.value = plan.samples === null ? "" : String(plan.samples);
+    const { samples, doubt } = plan;
     const safe = plan.safe["0.9"];
-    const open = plan.samples !== null && !Number.isFinite(plan.upper);
-    facts(get("facts"), [
+    get("samples-label").textContent = doubt ? "" : atOnce(plan) ? "Samples, at most" : "Samples";
+    box.textContent = doubt ? "No answer" : samples === null ? "not reachable" : count(samples);
+    box.dataset.value = samples === null ? "" : String(samples);
+    get("samples-chance").textContent =
+      doubt ? "" : `chance ${chance(samples === null ? plan.reach : plan.chance)}`;
+    get("words").textContent = table(state.model).sentence(plan, data.sentences);
+    get("between").hidden = !plan.between;
+    get("between").textContent =
+      plan.between && `Interpolated between the answers to ${plan.between.map(value).join(" and ")}.`;
+    const levels = samples === null ? [] : Object.entries(plan.safe);
+    facts(get("facts"), doubt ? [] : [
+      ["90% interval", samples === null ? "" : `${count(plan.lower)} to ${count(plan.upper)}`],
+      ...levels.map(([p, n]) => [
+        `Enough with ${Math.round(100 * p)}% probability`,
+        n === null ? `no amount of data: ${most(plan.reach, p)}` : count(n),
+      ]),
       [
-        "90% interval",
-        plan.samples === null ? "" : `${count(plan.lower)} to ${count(plan.upper)}`,
+        `If the target is met by N = ${count(plan.by)} (chance ${chance(plan.byChance)})`,
+        samples === null || safe !== null || plan.samples <= table(state.model).last
+          ? ""
+          : `${count(plan.ifReached["0.9"])} are enough with 90% probability`,
       ],
-      [
-        open ? `Safe number (90%), if it is met by N = ${count(plan.beforeLong)}` : "Safe number (90%)",
-        safe === null ? "" : count(safe),
-      ],
-      ["Chance to reach it", chance(plan.reach)],
-      ["Levels off at about", plan.samples === null ? value(plan.floor) : ""],
-      ["Collect next, in all", plan.nextRound === null ? "nothing" : count(plan.nextRound)],
-      ...costs(plan.samples, safe),
+      ["Chance to reach it at all", chance(plan.reach)],
+      ["Levels off at about", samples === null ? value(table(state.model).floor) : ""],
+      ["Collect next, in all", plan.next === null ? "nothing" : count(plan.next)],
+      ...costs(samples, safe),
     ]);
-    get("words").textContent = plan.explanation;
   }
 
   function costs(samples, safe) {
@@ -185,7 +175,7 @@
       `${(n * each).toLocaleString("en", { maximumFractionDigits: 2 })} ${currency}`.trim();
     return [
       ["Cost of these samples", priced(samples)],
-      ["Cost of the safe number", safe === null ? "" : priced(safe)],
+      ["Cost of those that are enough with 90%", safe === null ? "" : priced(safe)],
     ];
   }
 
@@ -194,14 +184,15 @@
     block.hidden = state.other < 0 || !state.answer;
     if (block.hidden) return;
     const [first, second] = [model(state.model), model(state.other)];
-    const against = forecast(state.other);
+    const against = table(state.other);
     get("versus-title").textContent = `${first.name} against ${second.name}`;
     get("versus").dataset.value = "";
-    const refusal = against.refusal(state.target);
+    const easier = against.unit.toError(state.target) > against.unit.toError(against.targets[0]);
+    const refusal = easier ? "" : against.refusal(state.target);
     if (refusal) {
       facts(get("versus-facts"), [
         [`Samples of ${first.name}`, reached(state.answer)],
-        [`${second.name} was not asked`, refusal],
+        [`Samples of ${second.name}`, refusal],
       ]);
       return;
     }
@@ -213,54 +204,70 @@
       [`Ratio, ${second.name} over ${first.name}`, ratio(state.answer, plan)],
       ["Two factors, fitted lines", factors("line", first, second)],
       ["Two factors, the paper's lines", factors("paper", first, second)],
-      ["Crossover", crossover(state.model, state.other)],
+      ["Crossover", crossover()],
     ]);
     get("versus").dataset.value = plan.samples === null ? "" : String(plan.samples);
   }
 
   const atOnce = (plan) => plan.samples !== null && plan.samples <= firstSize(plan);
-  const firstSize = (plan) =>
-    (plan === state.versus ? model(state.other) : model(state.model)).planner.sizes[0];
+  const firstSize = (plan) => table(plan === state.versus ? state.other : state.model).sizes[0];
 
   function reached(plan) {
+    if (plan.doubt) return `no answer. ${plan.doubt}`;
     if (plan.samples === null) return `not reachable (chance ${chance(plan.reach)})`;
-    const odds = plan.reach > 0.95 ? "" : `, chance ${chance(plan.reach)}`;
     const words = atOnce(plan) ? "at most " : "";
-    return `${words}${count(plan.samples)} (90%: ${count(plan.lower)} to ${count(plan.upper)}${odds})`;
+    const ends = `90% interval ${count(plan.lower)} to ${count(plan.upper)}`;
+    return `${words}${count(plan.samples)} (chance ${chance(plan.chance)}; ${ends})`;
+  }
+
+  /* What Python computed of the two models that are asked about, and whether in that order. */
+  function pair() {
+    const [first, second] = [state.model, state.other];
+    for (const each of group().pairs) {
+      if (each.first === first && each.second === second) return [each, true];
+      if (each.first === second && each.second === first) return [each, false];
+    }
+    return [null, true];
   }
 
   function ratio(plan, other) {
-    const found = formulas.ratio(plan, other);
-    if (found === null) return "unknown: one of them does not reach the target";
-    const ends = formulas.ratioRange(forecast(state.model), plan, forecast(state.other), other);
-    const range = ends ? ` (90%: ${times(ends[0])} to ${times(ends[1])}, if both reach it)` : "";
-    return times(found) + (atOnce(plan) ? " or more" : "") + range;
+    if (plan.samples === null || other.samples === null) {
+      return "unknown: one of the two has no number of samples";
+    }
+    const more = atOnce(plan) ? " or more" : "";
+    const odds = `chances ${chance(other.chance)} and ${chance(plan.chance)}`;
+    const [known, inOrder] = pair();
+    let range = "";
+    if (known && known.ratio_range && state.target === group().target) {
+      const [low, high] = known.ratio_range;
+      const ends = inOrder ? [low, high] : [1 / high, 1 / low];
+      range = `; 90%: ${times(ends[0])} to ${times(ends[1])} if both reach it`;
+    }
+    return `${times(other.samples / plan.samples)}${more} (${odds}${range})`;
   }
 
+  /* Proposition 2, for lines floor + slope log N / N. */
   function factors(method, first, second) {
-    const lines = [first.lines[method], second.lines[method]];
-    if (!lines[0] || !lines[1]) return "unknown: a line cannot be fitted";
-    const found = formulas.factors(lines[0], lines[1], state.answer.goal);
-    if (found.unknown) return "not defined: the target is at or below a floor, or a line is flat";
+    const [known, dense] = [first.lines[method], second.lines[method]];
+    if (!known || !dense) return "unknown: a line cannot be fitted";
+    const goal = table(state.model).unit.toError(state.target);
+    if (goal <= Math.max(known.floor, dense.floor) || !known.slope || !dense.slope) {
+      return "not defined: the target is at or below a floor, or a line is flat";
+    }
+    const structural = dense.slope / known.slope;
+    const budget = (goal - known.floor) / (goal - dense.floor);
     return (
-      `${times(found.structural)} (sigmas) × ${times(found.budget)} (room above the floors) = ` +
-      `${times(found.product)} in N / log N`
+      `${times(structural)} (sigmas) × ${times(budget)} (room above the floors) = ` +
+      `${times(structural * budget)} in N / log N`
     );
   }
 
-  function crossover(first, second) {
-    const pair = group().crossovers.find(
-      (each) =>
-        (each.first === first && each.second === second) ||
-        (each.first === second && each.second === first),
-    );
-    if (!pair) return "not computed here: ask korisk compare";
-    const found = pair.found;
+  function crossover() {
+    const [known] = pair();
+    if (!known) return "not computed here: ask korisk compare";
+    const found = known.crossover;
     if (!found) return "none as far as the pilots tell";
-    const ends =
-      found.lower === null
-        ? ""
-        : `90%: ${count(found.lower)} to ${found.upper === null ? "no end" : count(found.upper)}, `;
+    const ends = found.lower === null ? "" : `90%: ${count(found.lower)} to ${count(found.upper)}, `;
     const where = found.measured ? "within the pilots" : "by extrapolation";
     return `at about N = ${count(found.n)} (${ends}${where}); from there ${found.after} is better`;
   }
@@ -272,21 +279,30 @@
     get("count").setAttribute("aria-invalid", "false");
     if (text.trim() === "") return;
     const n = parsed(text);
-    const asked = forecast(state.model);
-    const last = model(state.model).planner.horizon;
-    if (!(Number.isInteger(n) && n >= 2 && n <= last)) {
+    const asked = table(state.model);
+    const [first, last] = [asked.sizes[0], asked.horizon];
+    if (!(Number.isInteger(n) && n >= first && n <= last)) {
       get("count").setAttribute("aria-invalid", "true");
-      box.textContent = `Give a whole number from 2 to ${count(last)}.`;
+      box.textContent =
+        `Give a whole number from ${count(first)} to ${count(last)}.` +
+        (n > last && asked.doubt ? ` ${asked.doubt}` : "");
       return;
     }
-    const found = asked.at(n);
-    const odds = state.answer
+    const { track } = model(state.model);
+    const [at, share] = place(track.n.map(Math.log), Math.log(n));
+    const [middle, ...ends] = ["middle", "better", "worse"].map((name) =>
+      drawn(track[name][at], track[name][at + 1], share));
+    const odds = state.answer && !state.answer.doubt
       ? ` The chance to have met the target is ${chance(asked.probability(n, state.target))}.`
       : "";
     box.textContent =
-      `${model(state.model).name}: ${quantity()} of about ${value(found.error)} ` +
-      `(90%: ${value(found.lower)} to ${value(found.upper)}).${odds}`;
+      `${model(state.model).name}: ${quantity()} of about ${value(middle)} ` +
+      `(90%: ${value(Math.min(...ends))} to ${value(Math.max(...ends))}).${odds}`;
   }
+
+  /* Between two values in a straight line of the plot. */
+  const drawn = (a, b, share) =>
+    logarithmic() ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
 
   // --- Controls --------------------------------------------------------------------------------
 
@@ -304,8 +320,9 @@
   }
 
   function showEnds() {
-    get("easy").textContent = `easier: ${value(targetAt(0))}`;
-    get("hard").textContent = `harder: ${value(targetAt(STEPS))}`;
+    get("slider").max = String(stops().length - 1);
+    get("easy").textContent = `easier: ${value(stops()[0])}`;
+    get("hard").textContent = `harder: ${value(stops().at(-1))}`;
   }
 
   function fillOthers(chosen) {
@@ -326,7 +343,7 @@
   }
 
   function listen() {
-    const slide = calm(() => ask(targetAt(Number(get("slider").value)), { keepSlider: true }));
+    const slide = calm(() => ask(stops()[Number(get("slider").value)], { keepSlider: true }));
     const type = calm(() => ask(parsed(get("target").value), { keepText: true }));
     const again = calm(answer);
     get("slider").addEventListener("input", slide);
@@ -401,7 +418,7 @@
   }
 
   function band(each, at) {
-    const { n, better, worse } = each.track;
+    const [n, better, worse] = drawnPart(each, "n", "better", "worse");
     const common = { x: n, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
     return [
       { ...common, y: better },
@@ -409,8 +426,15 @@
     ];
   }
 
+  /* The parts of a track that are drawn. */
+  function drawnPart({ track, planner }, ...names) {
+    const far = track.n.filter((n) => n <= DRAWN * planner.last * (1 + 1e-9)).length;
+    return names.map((name) => track[name].slice(0, far));
+  }
+
   function curve(each, at) {
-    const { n, middle, last } = each.track;
+    const { last } = each.planner;
+    const [n, middle] = drawnPart(each, "n", "middle");
     const part = (keep) => n.map((x, i) => (keep(x) ? middle[i] : null));
     const line = { x: n, mode: "lines", showlegend: false, meta: escaped(each.name) };
     const hover = "%{meta}<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>";
@@ -455,8 +479,9 @@
   function paperLine(each, at) {
     const found = each.lines.paper;
     if (!found) return [];
-    const x = each.track.n;
-    const y = x.map((n) => unit().fromError(found.floor + (found.slope * Math.log(n)) / n));
+    const [x] = drawnPart(each, "n");
+    const { fromError } = table(at).unit;
+    const y = x.map((n) => fromError(found.floor + (found.slope * Math.log(n)) / n));
     return [
       {
         x,
@@ -472,34 +497,55 @@
   const escaped = (text) =>
     text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  function shapes() {
+  /* The target across, and a line at each number of samples with its chance beside it. */
+  function marks() {
     const line = { type: "line", line: { color: css("--text"), width: 1, dash: "dot" } };
-    const made = [];
-    if (Number.isFinite(state.target) && state.answer) {
-      made.push({ ...line, xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target });
-      const plans = [
-        [state.answer, state.model],
-        [state.versus, state.other],
-      ];
-      for (const [plan, at] of plans) {
-        if (!plan || plan.samples === null) continue;
-        const style = { ...line.line, color: colour(at), width: 2 };
-        const n = plan.samples;
-        made.push({ ...line, line: style, yref: "paper", y0: 0, y1: 1, x0: n, x1: n });
-      }
+    const [shapes, annotations] = [[], []];
+    if (!state.answer) return { shapes, annotations };
+    shapes.push({ ...line, xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target });
+    const plans = [
+      [state.answer, state.model],
+      [state.versus, state.other],
+    ];
+    for (const [plan, at] of plans) {
+      if (!plan || plan.samples === null) continue;
+      const [n, agrees] = [plan.samples, onCurve(plan, at)];
+      const style = { color: colour(at), width: 2, dash: agrees ? "dot" : "longdash" };
+      shapes.push({ ...line, line: style, yref: "paper", y0: 0, y1: 1, x0: n, x1: n });
+      annotations.push({
+        x: Math.log10(n),
+        yref: "paper",
+        y: at === state.model ? 1 : 0.93,
+        showarrow: false,
+        xanchor: "left",
+        yanchor: "top",
+        text: `${agrees ? "" : "if reached: "}N = ${count(n)}, chance ${chance(plan.chance)}`,
+        font: { color: colour(at), size: 12 },
+        bgcolor: css("--paper"),
+      });
     }
-    return made;
+    return { shapes, annotations };
+  }
+
+  /* Whether the curve that is drawn passes the target at the plan's N, within a few per cent. */
+  function onCurve(plan, at) {
+    const { track } = model(at);
+    const [index, share] = place(track.n.map(Math.log), Math.log(plan.samples));
+    const { toError } = table(at).unit;
+    const error = toError(drawn(track.middle[index], track.middle[index + 1], share));
+    return Math.abs(Math.log(error / toError(plan.target))) <= NEAR;
   }
 
   /* Limits that stay while the target moves: all that was measured, all lines, most of the bands. */
   function limits() {
     const [sizes, heights] = [[], []];
     for (const at of shownModels()) {
-      const { track, measured } = model(at);
-      sizes.push(...track.n, ...measured.n);
-      heights.push(...track.middle, ...measured.mean);
-      track.n.forEach((n, i) => {
-        if (n <= FARTHEST * track.last) heights.push(track.better[i], track.worse[i]);
+      const { planner, measured } = model(at);
+      const [n, middle, better, worse] = drawnPart(model(at), "n", "middle", "better", "worse");
+      sizes.push(...n, ...measured.n);
+      heights.push(...middle, ...measured.mean);
+      n.forEach((each, i) => {
+        if (each <= FARTHEST * planner.last) heights.push(better[i], worse[i]);
       });
     }
     for (const each of group().short) {
@@ -561,7 +607,7 @@
       margin: { l: 56, r: 12, t: 12, b: 48 },
       showlegend: false, // a list below the plot has room for any number of names
       dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
-      shapes: shapes(),
+      ...marks(),
       hovermode: "closest",
       uirevision: `${state.group} ${resets}`,
     };
@@ -595,6 +641,11 @@
     }
     if (get("lines").checked) entries.push(entry("– ·", css("--text"), "floor + σ log N / N"));
     get("legend").replaceChildren(...entries);
+    const doubts = shownModels().map(model).filter((each) => each.planner.doubt);
+    get("doubts").replaceChildren(
+      ...doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`)),
+    );
+    get("doubts").hidden = !doubts.length;
   }
 
   function markTarget() {
@@ -602,7 +653,7 @@
     const [low, high] = get("plot")._fullLayout.yaxis.range;
     const height = logarithmic() ? Math.log10(state.target) : state.target;
     if (height < low || height > high) draw(); // with limits that have room for it
-    else library.relayout(get("plot"), { shapes: shapes() });
+    else library.relayout(get("plot"), marks());
   }
 
   async function startDrawing() {
@@ -723,12 +774,12 @@
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
     showTheme();
-    const foretelling = data.groups
+    const planned = data.groups
       .map((each, at) => [at, each.name])
       .filter(([at]) => data.groups[at].models.length);
-    if (foretelling.length) {
-      fill(get("point"), foretelling, state.group);
-      get("point-field").hidden = foretelling.length < 2;
+    if (planned.length) {
+      fill(get("point"), planned, state.group);
+      get("point-field").hidden = planned.length < 2;
       get("panel").hidden = false;
       listen();
       chooseGroup(state.group);

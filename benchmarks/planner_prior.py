@@ -1,0 +1,331 @@
+"""Learn the planner's prior from the tuning parts of three collections of learning curves.
+
+The collections: LCDB (its tuning datasets), the published curves of neural networks (every other
+one; pilots as published, and pilots that end at an eighth of the largest N), and image networks
+trained for this project (simulated images and handwritten digits). Each counts the same.
+
+What is maximised is the log predictive density of hidden errors. Every pilot is weighed once, under
+a broad reference prior; any other prior then only changes the weights of the points that were kept,
+so that thousands of priors can be tried. Deterministic: the same files give the same prior.
+
+    python benchmarks/planner_prior.py [--processes 16] [--steps 60] [--json prior.json]
+
+It prints the prior as the lines of `korisk.curves.posterior.Prior`.
+"""
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import betaln, ndtr
+
+sys.path.insert(0, str(Path(__file__).parent))
+import planner_curves as curves
+from korisk.curves import posterior as module
+from korisk.curves.curve import Curve
+from korisk.curves.posterior import PRIOR, Prior, posterior
+
+Array = NDArray[np.float64]
+
+# Broad: it must leave possible what any prior that is tried makes likely.
+REFERENCE = replace(
+    PRIOR,
+    rate_median=0.5,
+    rate_spread=1.2,
+    no_floor=0.1,
+    floor_shape=(1.0, 0.7),
+    shift_weights=(1.0,) * len(PRIOR.shifts),
+    cap_weights=(1.0,) * len(PRIOR.caps),
+    drift_weights=(1.0,) * len(PRIOR.drifts),
+)
+HIDDEN = 6  # of a curve's hidden errors, at most
+DOUBT = 0.01  # share of a law as wide as the world: one surprise does not decide
+_LN = (np.log(0.02), np.log(2.5))  # of the grid of rates
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """One pilot under the reference prior: points, and what each says of the hidden errors."""
+
+    domain: int
+    log_weight: Array  # (P,)
+    log_rate: Array  # (P,)
+    floor: Array  # (P,)
+    bent: NDArray[np.intp]  # (P,) which shift or cap
+    drift: NDArray[np.intp]  # (P,)
+    away: Array  # (P, H) hidden log error less that of the curve
+    variance: Array  # (P,) of the level
+    ahead: Array  # (H,) doublings beyond the pilot
+    wide: Array  # (H,) density of the law as wide as the world
+
+
+def tuning_curves() -> list[tuple[int, Curve, Array, Array]]:
+    """Domain, pilot, hidden N and errors."""
+    found: list[tuple[int, Curve, Array, Array]] = []
+    for case in curves.lcdb("tune", 6):
+        found.append((0, case.curve, case.hidden_n, case.hidden_error))
+    for neural in curves.neural("tune"):
+        for each in (neural, neural.cut(8)):
+            if each is not None and len(each.curve.sizes) >= 4:
+                kept = np.unique(np.linspace(0, len(each.hidden_n) - 1, HIDDEN).astype(int))
+                found.append((1, each.curve, each.hidden_n[kept], each.hidden_error[kept]))
+    for case in curves.image_networks("tune"):
+        found.append((2, case.curve, case.hidden_n, case.hidden_error))
+    return found
+
+
+def weighed(work: tuple[int, Curve, Array, Array]) -> Weighed:
+    """Weigh one pilot under the reference prior."""
+    domain, curve, n, error = work
+    module._KEPT, module._MASS = 2_500, 0.9995
+    made = posterior(curve, REFERENCE)
+    mean, variance = made.moments(n)
+    shifts = np.array([*REFERENCE.shifts, *REFERENCE.caps])
+    bent = np.where(
+        made.cap > 0,
+        len(REFERENCE.shifts) + np.searchsorted(REFERENCE.caps, made.cap - 1e-12),
+        np.searchsorted(REFERENCE.shifts, made.shift - 1e-12),
+    )
+    assert bent.max() < len(shifts)
+    drift = np.searchsorted(REFERENCE.drifts, made.drift - 1e-12)
+    keep = drift < len(REFERENCE.drifts)  # pilots too rough for the prior's drifts get others
+    drift = np.minimum(drift, len(REFERENCE.drifts) - 1)
+    logs = np.log(error)
+    wide = np.exp(-0.5 * (logs - np.log(curve.means[-1])) ** 2) / np.sqrt(2 * np.pi)
+    return Weighed(
+        domain,
+        np.where(keep, np.log(made.weight), -50.0),
+        np.log(made.rate),
+        made.floor,
+        bent,
+        drift,
+        logs - mean,
+        variance[:, 0],
+        np.log2(n / made.last),
+        wide,
+    )
+
+
+class Problem:
+    """All pilots in flat arrays, one row for a point and a hidden error, and a prior's score."""
+
+    def __init__(self, found: list[Weighed]) -> None:
+        sizes = [len(each.floor) for each in found]
+        hidden = [len(each.ahead) for each in found]
+        self.domain = np.array([each.domain for each in found])
+        self.case = np.repeat(np.arange(len(found)), sizes)
+        self.start = np.r_[0, np.cumsum(sizes)[:-1]]
+        self.log_weight = np.concatenate([each.log_weight for each in found])
+        self.log_rate = np.concatenate([each.log_rate for each in found])
+        self.floor = np.concatenate([each.floor for each in found])
+        self.bent = np.concatenate([each.bent for each in found])
+        self.drift = np.concatenate([each.drift for each in found])
+        variance = np.concatenate([each.variance for each in found])
+        # Pairs stand case by case, hidden error by hidden error, point by point.
+        rows = [
+            first + np.tile(np.arange(points), asked)
+            for first, points, asked in zip(self.start, sizes, hidden, strict=True)
+        ]
+        self.point = np.concatenate(rows)
+        self.away = np.concatenate([each.away.T.ravel() for each in found])
+        self.ahead = np.concatenate([np.repeat(e.ahead, len(e.floor)) for e in found])
+        self.variance = variance[self.point]
+        self.pair_start = np.r_[0, np.cumsum(np.repeat(sizes, hidden))[:-1]]
+        self.wide = np.concatenate([each.wide for each in found])
+        self.hidden_start = np.r_[0, np.cumsum(hidden)[:-1]]
+        self.hidden = np.array(hidden)
+        self.reference = self._log_prior(REFERENCE)
+        self.tau = np.array(REFERENCE.drifts)[self.drift][self.point]
+
+    def _log_prior(self, prior: Prior) -> Array:
+        """(points,) log density of the prior at each point, up to a constant."""
+        ends = (np.array(_LN) - np.log(prior.rate_median)) / prior.rate_spread
+        inside = np.log(np.diff(ndtr(ends))[0])
+        rate = -0.5 * ((self.log_rate - np.log(prior.rate_median)) / prior.rate_spread) ** 2
+        rate -= np.log(prior.rate_spread) + inside
+        a, b = prior.floor_shape
+        with np.errstate(divide="ignore", invalid="ignore"):
+            floor = (a - 1) * np.log(self.floor) + (b - 1) * np.log1p(-self.floor) - betaln(a, b)
+        floor = np.where(self.floor > 0, np.log(1 - prior.no_floor) + floor, np.log(prior.no_floor))
+        bent = np.array([*prior.shift_weights, *prior.cap_weights])
+        drift = np.array(prior.drift_weights)
+        return np.asarray(
+            rate
+            + floor
+            + np.log(bent / bent.sum())[self.bent]
+            + np.log(drift / drift.sum())[self.drift]
+        )
+
+    def scores(self, prior: Prior) -> Array:
+        """(cases,) the mean log predictive density of each pilot's hidden errors."""
+        log_weight = self.log_weight + self._log_prior(prior) - self.reference
+        top = np.maximum.reduceat(log_weight, self.start)
+        weight = np.exp(log_weight - top[self.case])
+        weight /= np.add.reduceat(weight, self.start)[self.case]
+        drift = self.tau**2 * self.ahead**prior.growth
+        density = np.zeros(len(self.point))
+        shares = np.array(prior.stretch_weights) / sum(prior.stretch_weights)
+        for stretch, share in zip(prior.stretches, shares, strict=True):
+            spread = self.variance + stretch**2 * drift
+            density += share * np.exp(-0.5 * self.away**2 / spread) / np.sqrt(spread)
+        density *= weight[self.point] / np.sqrt(2 * np.pi)
+        found = (1 - DOUBT) * np.add.reduceat(density, self.pair_start) + DOUBT * self.wide
+        return np.asarray(np.add.reduceat(np.log(found), self.hidden_start) / self.hidden)
+
+    def score(self, prior: Prior) -> float:
+        """The mean over the domains."""
+        own = self.scores(prior)
+        return float(np.mean([own[self.domain == d].mean() for d in np.unique(self.domain)]))
+
+
+def packed(prior: Prior) -> Array:
+    """The prior's free numbers, each on the whole line."""
+
+    def logits(weights: tuple[float, ...]) -> list[float]:
+        return list(np.log(np.array(weights) / weights[0])[1:])
+
+    return np.array(
+        [
+            np.log(prior.rate_median),
+            np.log(prior.rate_spread),
+            np.log(prior.no_floor / (1 - prior.no_floor)),
+            *np.log(prior.floor_shape),
+            *logits((*prior.shift_weights, *prior.cap_weights)),
+            *logits(prior.drift_weights),
+            *logits(prior.stretch_weights),
+            *np.log(np.array(prior.stretches[1:]) - 1.0),
+            np.log(prior.growth),
+        ]
+    )
+
+
+def unpacked(values: Array) -> Prior:
+    """The prior of free numbers; weights are kept above a thousandth."""
+    rest = list(values)
+
+    def take(count: int) -> Array:
+        taken = np.array(rest[:count])
+        del rest[:count]
+        return taken
+
+    def weights(count: int) -> tuple[float, ...]:
+        logs = np.append(0.0, take(count - 1))
+        made = np.exp(logs - logs.max())
+        made = np.maximum(made / made.sum(), 1e-3)
+        return tuple((made / made.sum()).tolist())
+
+    rate, spread = np.exp(take(2))
+    none = 1 / (1 + np.exp(-take(1)[0]))
+    shape = np.exp(take(2))
+    bent = weights(len(PRIOR.shifts) + len(PRIOR.caps))
+    drift = weights(len(PRIOR.drifts))
+    stretch = weights(len(PRIOR.stretches))
+    stretches = 1.0 + np.exp(take(len(PRIOR.stretches) - 1))
+    growth = float(np.exp(take(1)[0]))
+    return replace(
+        PRIOR,
+        rate_median=float(rate),
+        rate_spread=float(spread),
+        no_floor=float(none),
+        floor_shape=(float(shape[0]), float(shape[1])),
+        shift_weights=bent[: len(PRIOR.shifts)],
+        cap_weights=bent[len(PRIOR.shifts) :],
+        drift_weights=drift,
+        stretch_weights=stretch,
+        stretches=(1.0, *stretches.tolist()),
+        growth=growth,
+    )
+
+
+_problem: Problem  # what the processes of the search share
+
+
+def _loss(work: tuple[Array, Array]) -> float:
+    """The score with its sign turned, and a weak pull toward where the search began.
+
+    Without the pull a weight could leave the world for a single curve.
+    """
+    values, start = work
+    return -_problem.score(unpacked(values)) + 0.002 * float(((values - start) ** 2).sum())
+
+
+def learned(problem: Problem, steps: int, processes: int) -> Prior:
+    """The prior with the largest score, by a quasi-Newton search with numerical slopes."""
+    global _problem
+    _problem = problem
+    start = packed(PRIOR)
+    began, nudge = time.time(), 1e-3
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+
+        def loss_and_slope(values: Array) -> tuple[float, Array]:
+            moved = [values + nudge * unit for unit in np.eye(len(values))]
+            found = np.array(pool.map(_loss, [(each, start) for each in (values, *moved)], 1))
+            return float(found[0]), (found[1:] - found[0]) / nudge
+
+        found = minimize(
+            loss_and_slope,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(s - 4.0, s + 4.0) for s in start],
+            options={"maxiter": steps},
+        )
+    seconds = time.time() - began
+    print(f"loss {found.fun:.4f}, {found.nit} steps, {seconds:.0f} s", file=sys.stderr)
+    return unpacked(found.x)
+
+
+def rounded(prior: Prior) -> Prior:
+    """Two digits of everything, weights that add up to one."""
+
+    def law(weights: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(float(f"{w:.2g}") for w in weights)
+
+    return replace(
+        prior,
+        rate_median=round(prior.rate_median, 2),
+        rate_spread=round(prior.rate_spread, 2),
+        no_floor=round(prior.no_floor, 3),
+        floor_shape=(round(prior.floor_shape[0], 2), round(prior.floor_shape[1], 2)),
+        shift_weights=law(prior.shift_weights),
+        cap_weights=law(prior.cap_weights),
+        drift_weights=law(prior.drift_weights),
+        stretch_weights=law(prior.stretch_weights),
+        stretches=tuple(round(s, 2) for s in prior.stretches),
+        growth=round(prior.growth, 2),
+    )
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Learn the prior and print it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--steps", type=int, default=60, help="of the search, at most")
+    parser.add_argument("--json", help="write the prior there, too")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    work = tuning_curves()
+    with multiprocessing.Pool(options.processes) as pool:
+        problem = Problem(pool.map(weighed, work, chunksize=8))
+    counts = [int((problem.domain == domain).sum()) for domain in range(3)]
+    print(f"pilots of LCDB, neural, image networks: {counts}", file=sys.stderr)
+    made = rounded(learned(problem, options.steps, options.processes))
+    for label, prior in (("before", PRIOR), ("after", made)):
+        own = problem.scores(prior)
+        parts = [f"{own[problem.domain == domain].mean():.4f}" for domain in range(3)]
+        print(f"{label}: log predictive density {', '.join(parts)}")
+    for name, value in asdict(made).items():
+        print(f"    {name} = {value}")
+    if options.json:
+        Path(options.json).write_text(json.dumps(asdict(made), indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+// The planner's answers in the page: looked up in the table of planner_data.py, which Python computed
+// for some hundred targets, and interpolated between two of them. No statistics here.
+
+var koriskTable = (() => {
+  "use strict";
+
+  // ---- Numbers in words, as korisk/curves/words.py writes them ----
+
+  /** An error with four digits: Python's f"{x:.4g}". */
+  function value(x) {
+    const [digits, power] = x.toExponential(3).split("e");
+    if (power >= -4 && power < 4) return String(Number(x.toPrecision(4)));
+    const size = String(Math.abs(power)).padStart(2, "0");
+    return `${Number(digits)}e${power < 0 ? "-" : "+"}${size}`;
+  }
+
+  /** A probability, without claiming certainty. */
+  const chance = (p) =>
+    p < 0.01 ? "below 1%" : p > 0.99 ? "above 99%" : `${Math.round(100 * p)}%`;
+
+  /** The largest probability of all N, where it falls short of a level. */
+  function most(p, level) {
+    const asked = `${Math.round(100 * level)}%`;
+    return chance(p) === asked ? `just below ${asked}` : `at most ${chance(p)}`;
+  }
+
+  const count = (n) => (n === null ? "∞" : Math.round(n).toLocaleString("en"));
+  const times = (x) => (x >= 10 ? count(x) : String(Number(x.toPrecision(2))));
+
+  // ---- Units: how a metric becomes an error, and back ----
+
+  const LAWS = {
+    error: { toError: (x) => x, fromError: (e) => e },
+    complement: { toError: (x) => 1 - x, fromError: (e) => 1 - e },
+    percent: { toError: (x) => 100 - x, fromError: (e) => 100 - e },
+    psnr: { toError: (x) => 10 ** (-x / 10), fromError: (e) => -10 * Math.log10(e) },
+    squared: { toError: (x) => (x > 0 ? x * x : NaN), fromError: (e) => Math.sqrt(e) },
+    negated: { toError: (x) => -x, fromError: (e) => -e },
+  };
+
+  // ---- The table ----
+
+  /** The index and the share of the way to the next at which x lies among ascending values. */
+  function place(ascending, x) {
+    let low = 0, high = ascending.length - 1;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (ascending[middle] <= x) low = middle;
+      else high = middle;
+    }
+    const share = (x - ascending[low]) / (ascending[high] - ascending[low]);
+    return [low, Math.min(Math.max(share, 0), 1)];
+  }
+
+  class Table {
+    constructor(data) {
+      Object.assign(this, data);
+      this.logN = data.n.map(Math.log);
+      this.unit = LAWS[data.unit.law];
+      this.depth = data.targets.map((target) => -Math.log(this.unit.toError(target)));
+      const bytes = Uint8Array.from(atob(data.table), (letter) => letter.charCodeAt(0));
+      this.rows = data.targets.map((_, row) =>
+        Array.from(bytes.subarray(row * data.n.length, (row + 1) * data.n.length), (p) => p / 255));
+    }
+
+    /** Why a target has no answer here, or nothing. */
+    refusal(target) {
+      const depth = -Math.log(this.unit.toError(target));
+      const exact = this.targets.includes(target);
+      if (exact || (depth >= this.depth[0] && depth <= this.depth.at(-1))) return "";
+      const [easiest, hardest] = [this.targets[0], this.targets.at(-1)].map(value);
+      return `This page answers targets from ${easiest} to ${hardest}; ask korisk plan for others.`;
+    }
+
+    /** Between which rows a target lies; an easier one than all counts as the easiest. */
+    where(target) {
+      const exact = this.targets.indexOf(target);
+      if (exact >= 0) return { row: exact, share: 0 };
+      const [row, share] = place(this.depth, -Math.log(this.unit.toError(target)));
+      return { row, share };
+    }
+
+    /** log N at which a row's probability comes to be p; infinite where it never does. */
+    first(row, p) {
+      const chances = this.rows[row];
+      const at = chances.findIndex((each) => each >= p - 1e-9);
+      if (at < 0) return Infinity;
+      if (at === 0) return this.logN[0] - (1 - p / chances[0]); // as if it had come from zero before
+      const part = (p - chances[at - 1]) / (chances[at] - chances[at - 1]);
+      return this.logN[at - 1] + part * (this.logN[at] - this.logN[at - 1]);
+    }
+
+    /** Between two rows: log N at which the probability comes to be a part of the largest one. */
+    firstPart({ row, share }, part) {
+      const [a, b] = [row, row + 1].map((each) => this.first(each, part * this.rows[each].at(-1)));
+      return (1 - share) * a + share * b;
+    }
+
+    largest({ row, share }) {
+      const next = share ? this.rows[row + 1].at(-1) : 0;
+      return (1 - share) * this.rows[row].at(-1) + share * next;
+    }
+
+    /** The probability that a target is met by N. */
+    probability(n, target) {
+      const at = this.where(target);
+      const x = Math.log(n);
+      if (!at.share) {
+        const [index, part] = place(this.logN, x);
+        const row = this.rows[at.row];
+        return (1 - part) * row[index] + part * row[index + 1];
+      }
+      let low = 0, high = 1;
+      for (let step = 0; step < 40; step++) {
+        const middle = 0.5 * (low + high);
+        if (this.firstPart(at, middle) <= x + 1e-9) low = middle;
+        else high = middle;
+      }
+      return low * this.largest(at);
+    }
+
+    /** The answer to a target. Sizes that do not exist, and infinite ones, are null. */
+    plan(target) {
+      const at = this.where(target);
+      const { row, share } = at;
+      const kept = this.answers;
+      const read = (values, p) => (share ? this.size(values, at, p) : values[row]);
+      const levels = (lists, found) =>
+        Object.fromEntries(Object.entries(lists).map(([p, values]) => [p, found(values, Number(p))]));
+      const doubt = kept.doubt[share ? row + 1 : row];
+      const plan = {
+        target,
+        between: share ? [this.targets[row], this.targets[row + 1]] : null,
+        doubt: doubt ? this.doubts[doubt - 1] : "",
+        reach: share ? this.largest(at) : kept.reach[row],
+        samples: read(kept.samples),
+        lower: read(kept.lower, 0.05),
+        upper: read(kept.upper, 0.95),
+        next: kept.next[share < 0.5 ? row : row + 1],
+        safe: levels(kept.safe, (values, p) => (share ? this.crossing(at, p) : values[row])),
+        ifReached: levels(kept.if_reached, (values) => read(values)),
+        by: read(kept.by),
+      };
+      if (doubt || plan.reach < this.least_reach) plan.samples = null;
+      if (plan.samples === null) Object.assign(plan, { lower: null, upper: null, chance: null });
+      else plan.chance = share ? this.probability(plan.samples, target) : kept.chance[row];
+      plan.byChance = share ? this.probability(plan.by, target) : kept.by_chance[row];
+      return plan;
+    }
+
+    /**
+     * A size between two rows. Where one of them has none, the probabilities tell it: at level p, or
+     * where they are the same part of the largest one as in the row that has it.
+     */
+    size(values, at, p) {
+      const [a, b] = [values[at.row], values[at.row + 1]];
+      if (a !== null && b !== null) {
+        return Math.round(Math.exp((1 - at.share) * Math.log(a) + at.share * Math.log(b)));
+      }
+      if (a === null && b === null) return null;
+      if (p !== undefined) return this.crossing(at, p);
+      const known = a === null ? at.row + 1 : at.row;
+      const part = this.probability(values[known], this.targets[known]) / this.rows[known].at(-1);
+      return this.crossing(at, part * this.largest(at));
+    }
+
+    /** The smallest N between two rows with probability p; null where there is none. */
+    crossing(at, p) {
+      const part = p / this.largest(at);
+      const found = part <= 1 ? Math.exp(this.firstPart(at, part)) : Infinity;
+      return Number.isFinite(found) ? Math.max(Math.ceil(found - 1e-6), this.sizes[0]) : null;
+    }
+
+    /** The answer in a sentence or two, by the templates of planner_data.py. */
+    sentence(plan, templates) {
+      if (plan.doubt) return plan.doubt;
+      const { samples, safe } = plan;
+      const kind =
+        samples === null ? "unreachable"
+        : samples <= this.sizes[0] ? "smallest"
+        : samples <= this.last ? "inside"
+        : "beyond";
+      const parts = [kind];
+      if (samples !== null && samples !== safe["0.9"]) {
+        parts.push(safe["0.9"] !== null ? "safe" : this.doubt ? "unsafe_inside" : "unsafe");
+      }
+      const words = {
+        start: this.model || "The model",
+        model: this.model || "the model",
+        target: value(plan.target),
+        horizon: count(this.horizon),
+        reach: chance(plan.reach),
+        most: most(plan.reach, 0.9),
+        samples: count(samples),
+        chance: chance(plan.chance),
+        lower: count(plan.lower),
+        upper: count(plan.upper),
+        safe: count(safe["0.9"]),
+      };
+      const fill = (part) => templates[part].replace(/\{(\w+)\}/g, (_, name) => words[name]);
+      return parts.map(fill).join(" ");
+    }
+  }
+
+  return Object.freeze({ open: (data) => new Table(data), place, value, chance, most, times, count });
+})();
