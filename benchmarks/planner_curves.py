@@ -392,6 +392,15 @@ def image_networks(part: str) -> list[Case]:
     return found
 
 
+def image_curves() -> dict[tuple[str, str], Curve]:
+    """Whole curves of image networks by network and population."""
+    found = {}
+    for (population, network), errors in _image_errors(DATA / "image_networks.csv").items():
+        sizes, seeds = zip(*errors, strict=True)
+        found[network, population] = Curve(sizes, list(errors.values()), seeds, network)
+    return found
+
+
 def _image_cases(
     population: str, network: str, errors: dict[tuple[int, str], float]
 ) -> Iterator[Case]:

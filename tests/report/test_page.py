@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SHORT = "short (too few sizes to plan)"
 NASTY = "<img src=x onerror=alert(1)>"
 PHONE = {"width": 390, "height": 844}
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-\d+)?")
 A4 = {"width": 718, "height": 1046}  # CSS pixels between margins of a centimetre
 
 
@@ -101,10 +102,10 @@ def planned(file: Path, model: str, target: str, capsys: pytest.CaptureFixture[s
     return found
 
 
-def interval(found: dict[str, Any]) -> str:
+def interval(found: dict[str, Any], last: int = 128) -> str:
     """As the page writes what the command gives."""
-    upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
-    return f"{found['lower']:,.0f} to {upper}"
+    upper = "∞" if found["upper"] is None else f"{found['upper']:,.0f}"
+    return f"{found['lower']:,.0f} {'and' if found['samples'] <= last else 'to'} {upper}"
 
 
 def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
@@ -112,51 +113,85 @@ def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
     return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
 
 
+def stop(page: "Page", share: float) -> None:
+    """Move the slider over the target to a share of its way."""
+    slide(page, round(share * int(page.get_attribute("#slider", "max") or 0)))
+
+
 def test_moving_the_slider_gives_what_the_command_gives(
     browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answers: list[int | None] = []
+    kinds = set()
     with opened(browser, pilot.with_suffix(".html")) as page:
         for model in ("KO", NASTY):
             page.select_option("#model", label=model)
-            for position in (0, 60, 150, 260, 400, 520, 640, 760, 880, 1000):
-                slide(page, position)
+            for share in (0, 0.06, 0.15, 0.26, 0.4, 0.52, 0.64, 0.76, 0.88, 1):
+                stop(page, share)
                 target = page.input_value("#target")
                 found = planned(pilot, model, target, capsys)
                 shown = page.get_attribute("#samples", "data-value")
                 assert shown == ("" if found["samples"] is None else str(found["samples"])), target
-                assert page.inner_text("#words") == found["explanation"]
+                assert page.is_hidden("#between")  # nothing is interpolated
                 facts = shown_facts(page)
-                assert facts["Chance to reach it"] == chance(found["reach"])
+                assert facts["Chance to reach it at all"] == chance(found["reach"])
                 coming = found["next_round"]
                 assert facts["Collect next, in all"] == (f"{coming:,}" if coming else "nothing")
+                odds = found["reach"] if found["samples"] is None else found["chance"]
+                assert page.inner_text("#samples-chance") == f"chance {chance(odds)}"
+                answers.append(found["samples"])
                 if found["samples"] is None:
                     assert facts["Levels off at about"] == f"{found['floor']:.4g}"
-                else:
-                    assert facts["90% interval"] == interval(found)
-                    (safe,) = (text for name, text in facts.items() if name.startswith("Safe"))
-                    assert safe == f"{found['safe']['0.9']:,}"
-                answers.append(found["samples"])
-    assert None in answers[:10]  # one of each kind was there
+                    continue
+                assert interval(found) in facts.values()
+                for level, number in found["safe"].items():
+                    kinds.add(number is None)
+                    percent = f"{100 * float(level):.0f}%"
+                    (text,) = (
+                        text
+                        for name, text in facts.items()
+                        if name.startswith("Enough with ") and percent in name
+                    )
+                    assert text == f"{number:,}" if number else "no amount of data" in text
+    assert None in answers  # one of each kind was there
+    assert kinds == {True, False}
     assert len({each for each in answers if each is not None}) >= 8
+
+
+def test_a_target_between_the_stops_says_that_it_is_interpolated(
+    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(browser, pilot.with_suffix(".html")) as page:
+        page.select_option("#model", label=NASTY)
+        page.fill("#target", "0.0012345")
+        page.wait_for_selector("#between:not([hidden])")
+        easier, harder = re.findall(r"[\d.e-]+\d", page.inner_text("#between"))
+        assert float(harder) <= 0.0012345 <= float(easier)
+        found = planned(pilot, NASTY, "0.0012345", capsys)
+        shown = int(page.get_attribute("#samples", "data-value") or "0")
+        assert shown == pytest.approx(found["samples"], rel=0.02, abs=1)
 
 
 def test_the_comparison_is_that_of_the_command(
     browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with opened(browser, pilot.with_suffix(".html")) as page:
-        page.fill("#target", "0.0045")
-        page.wait_for_function("() => document.getElementById('samples').dataset.value !== ''")
+        target = page.input_value("#target")  # the first one is exact for both
         facts = shown_facts(page, "versus-facts")
+        stop(page, 0.3)
+        assert "90%" not in shown_facts(page, "versus-facts")[f"Ratio, {NASTY} over KO"]
     capsys.readouterr()
-    assert korisk("compare", pilot, "--target", "0.0045", "--json") == 0
+    assert korisk("compare", pilot, "--target", target, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     for name, key in (("KO", "known"), (NASTY, "dense")):
-        said = f"{found[key]['samples']:,} (90%: {interval(found[key])})"
-        assert facts[f"Samples of {name}"] == said
+        said = facts[f"Samples of {name}"]
+        assert said.startswith(f"{found[key]['samples']:,} (chance {chance(found[key]['chance'])};")
+        assert said.endswith(f" {interval(found[key])})")
     low, high = found["ratio_range"]
+    odds = [chance(found[key]["chance"]) for key in ("dense", "known")]
     assert facts[f"Ratio, {NASTY} over KO"] == (
-        f"{times(found['ratio'])} (90%: {times(low)} to {times(high)}, if both reach it)"
+        f"{times(found['ratio'])} (chance {odds[0]} for {NASTY}, {odds[1]} for KO; "
+        f"90%: {times(low)} to {times(high)} if both reach it)"
     )
     for method, words in (("line", "fitted lines"), ("paper", "the paper's lines")):
         factors = found["two_factors"][method]
@@ -167,13 +202,8 @@ def test_the_comparison_is_that_of_the_command(
             shown = [float(part) for part in text.replace(",", "").split() if part[0].isdigit()]
             expected = [factors[name] for name in ("structural", "approximation_budget", "product")]
             assert shown == pytest.approx(expected, rel=0.06)
-    cross = found["crossover"]
-    upper = "no end" if cross["upper"] is None else f"{cross['upper']:,.0f}"
-    where = "within the pilots" if cross["within_pilots"] else "by extrapolation"
-    assert facts["Crossover"] == (
-        f"at about N = {cross['n']:,} (90%: {cross['lower']:,.0f} to {upper}, {where}); "
-        f"from there {cross['better_after']} is better"
-    )
+    assert f"N = {found['crossover']['n']:,}" in facts["Crossover"]
+    assert facts["Crossover"] in found["explanation"]
 
 
 def test_costs_and_the_error_at_a_number_of_samples(
@@ -183,7 +213,7 @@ def test_costs_and_the_error_at_a_number_of_samples(
     asked = ("--model", "KO", "--at", "1000", "--target", "0.0021", "--json")
     assert korisk("plan", pilot, *asked) == 0
     (expected,) = json.loads(capsys.readouterr().out)["plans"][0]["at"]
-    error, lower, upper = (f"{expected[name]:.4g}" for name in ("error", "lower", "upper"))
+    error, lower, upper = (expected[name] for name in ("error", "lower", "upper"))
     with opened(browser, pilot.with_suffix(".html")) as page:
         page.fill("#target", "0.0021")
         page.fill("#cost", "2.5")
@@ -194,17 +224,19 @@ def test_costs_and_the_error_at_a_number_of_samples(
         price = shown_facts(page)["Cost of these samples"]
         assert price.endswith(" EUR")
         assert float(price.removesuffix(" EUR").replace(",", "")) == 2.5 * samples
-        (safe,) = (text for name, text in shown_facts(page).items() if name.startswith("Safe"))
-        price = shown_facts(page)["Cost of the safe number"].removesuffix(" EUR")
+        costs = {name for name in shown_facts(page) if name.startswith("Cost")}
+        assert len(costs) == 1  # no amount of data gives 90%, so that nothing has a price
+        told = [float(number) for number in NUMBER.findall(page.inner_text("#expected"))]
+        assert told[:4] == pytest.approx([error, 90, lower, upper], rel=0.01)
+        assert told[4] / 100 == pytest.approx(expected["probability_of_target"], abs=0.02)
+        page.fill("#target", "0.005")
+        page.wait_for_function("() => document.getElementById('facts').children.length > 7")
+        safe = shown_facts(page)["Enough with 90% probability"]
+        price = shown_facts(page)["Cost of those that are enough with 90%"].removesuffix(" EUR")
         assert float(price.replace(",", "")) == 2.5 * int(safe.replace(",", ""))
-        odds = chance(expected["probability_of_target"])
-        assert page.inner_text("#expected") == (
-            f"KO: mse of about {error} (90%: {lower} to {upper}). "
-            f"The chance to have met the target is {odds}."
-        )
         page.fill("#count", "1.5")
         page.wait_for_function("() => document.getElementById('count').ariaInvalid === 'true'")
-        assert page.inner_text("#expected").startswith("Give a whole number from 2 to ")
+        assert page.inner_text("#expected").startswith("Give a whole number from 4 to ")
 
 
 def test_a_target_that_is_none_is_refused_in_words(browser: "Browser", pilot: Path) -> None:
@@ -226,7 +258,7 @@ def test_the_study_page_says_what_was_run_and_what_is_missing(
 ) -> None:
     with opened(browser, study / "report.html") as page:
         assert page.inner_text("h1") == page.title() == f"made up {NASTY}"
-        assert "needs about" in page.inner_text(".answer")
+        assert "chance" in page.inner_text(".answer")
         notes = page.locator(".notes li").all_inner_texts()
         assert notes == [
             f"{NASTY}: 1 of 3 cells are not there yet (seed 3); run the study again to have them.",
@@ -382,7 +414,7 @@ def test_without_scripts_the_answer_and_the_curves_are_there(
     browser: "Browser", pilot: Path
 ) -> None:
     with opened(browser, pilot.with_suffix(".html"), java_script_enabled=False) as page:
-        assert "needs about" in page.inner_text(".answer")
+        assert "chance" in page.inner_text(".answer")
         assert page.is_visible(".still img")
         assert "needs JavaScript" in page.inner_text("#planner")
 
@@ -411,12 +443,12 @@ def test_scores_are_planned_in_their_own_unit(
     assert korisk("plan", file, "--unit", "psnr", "--html", html) == 0
     with opened(browser, html) as page:
         start = int(page.input_value("#slider"))
-        assert 0 < start < 1000  # where the first target lies
+        assert 0 < start < int(page.get_attribute("#slider", "max") or 0)
         slide(page, start)
         first = float(page.input_value("#target"))
         answered = float(page.inner_text(".answer").split()[2].rstrip(","))
         assert first == pytest.approx(answered, abs=0.05)
-        slide(page, 800)
+        stop(page, 0.8)
         target = page.input_value("#target")
         assert float(target) > first  # harder is more decibels
         capsys.readouterr()
@@ -453,6 +485,9 @@ def test_curves_show_bands_lines_and_the_target(browser: "Browser", pilot: Path)
             [other, other, 0, 1],
         ]
         assert len({mark[4] for mark in marks}) == 3
+        labels = plot("plot.layout.annotations.map((each) => each.text)")
+        for n, label in zip((samples, other), labels, strict=True):
+            assert f"N = {n:,}, chance " in label
         bands = "plot.data.filter((t) => t.fill === 'tonexty')"
         assert plot(f"{bands}.length") == 2
         (low, high) = plot("[plot.data[0].y, plot.data[1].y]")
@@ -474,7 +509,7 @@ def test_curves_show_bands_lines_and_the_target(browser: "Browser", pilot: Path)
         page.evaluate("window.Plotly.relayout('plot', {'xaxis.range': [1, 2]})")
         page.click("#reset")
         assert plot("plot._fullLayout.xaxis.range") == pytest.approx(before)
-        slide(page, 1000)
+        stop(page, 1)
         assert plot("plot.layout.shapes[0].y0") == float(page.input_value("#target"))
 
 

@@ -16,8 +16,10 @@ from matplotlib.text import Text
 from korisk.curves.compare import Comparison, compare
 from korisk.curves.curve import Curve
 from korisk.curves.plan import Plan, plan
+from korisk.curves.words import chance
 from korisk.errors import KoriskError
 from korisk.report.pilot_figure import (
+    NO_ANSWER,
     NOTE,
     UNREACHABLE,
     answer,
@@ -30,11 +32,23 @@ from korisk.report.ticks import MINUS, doubling_ticks, linear_ticks, log_ticks
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 
-def seeded(rate: float = 0.5, level: float = 1.0, model: str = "net", floor: float = 0.0) -> Curve:
+def seeded(
+    rate: float = 0.5,
+    level: float = 1.0,
+    model: str = "net",
+    floor: float = 0.0,
+    noise: float = 0.03,
+) -> Curve:
     rng = np.random.default_rng(3)
     n = np.repeat([8, 32, 128, 512], 3)
-    error = (floor + level * n**-rate) * np.exp(0.03 * rng.standard_normal(len(n)))
+    error = (floor + level * n**-rate) * np.exp(noise * rng.standard_normal(len(n)))
     return Curve(n, error, [1, 2, 3] * 4, model, "L1 loss")
+
+
+def stepped() -> Curve:
+    """A curve with a step that nothing explains, so that it cannot be extrapolated."""
+    n = 2 ** np.arange(2, 11)
+    return Curve(n, [1, 1, 1, 1, 0.01, 0.009, 0.008, 0.007, 0.006], model="net")
 
 
 def scored() -> Curve:
@@ -46,6 +60,11 @@ def scored() -> Curve:
 @pytest.fixture(scope="module")
 def planned() -> Plan:
     return plan(seeded(), 0.02)
+
+
+@pytest.fixture(scope="module")
+def sure() -> Plan:
+    return plan(seeded(0.9, noise=0.003), 0.003)
 
 
 @pytest.fixture(scope="module")
@@ -107,22 +126,79 @@ def test_the_answer_is_marked_on_the_target_and_labelled(planned: Plan, figure: 
     assert points(line(figure, "answer")) == [(planned.samples, planned.target)]
     left, right = figure.axes[0].get_xlim()
     assert left < planned.curve.sizes[0] < planned.samples < right
-    assert f"N ≈ {planned.samples:,} (90%: {planned.lower:,.0f} to " in written(figure)
+    assert planned.chance is not None
+    assert f"N = {planned.samples:,}, chance {chance(planned.chance)}" in written(figure)
+    assert f"(90%: {planned.lower:,.0f} to " in written(figure)
 
 
-def test_the_safe_number_is_within_the_frame(planned: Plan, figure: Figure) -> None:
-    safe = planned.safe(0.9)
+def test_the_number_that_is_enough_with_90_percent_is_marked_within_the_frame(sure: Plan) -> None:
+    safe, figure = sure.safe(0.9), plan_figure(sure)
     assert safe is not None
-    assert points(line(figure, "safe")) == [(safe, planned.target)]
+    assert safe != sure.samples
+    assert points(line(figure, "safe")) == [(safe, sure.target)]
     assert safe < figure.axes[0].get_xlim()[1]
-    assert f"{safe:,}" in written(figure)
+    assert f"enough with 90%: N = {safe:,}" in written(figure)
+
+
+def test_where_no_number_is_enough_with_90_percent_none_is_marked(
+    planned: Plan, figure: Figure
+) -> None:
+    assert planned.safe(0.9) is None
+    assert planned.if_reached(0.9) is not None
+    assert not drawn(figure, "safe")
+    assert "enough" not in written(figure)
+    assert f"{planned.if_reached(0.9):,}" not in written(figure)  # holds under a condition
+
+
+@pytest.mark.parametrize("target", [0.03, 0.02, 0.012, 0.004])
+@pytest.mark.parametrize("noise", [0.003, 0.03])
+@pytest.mark.parametrize("rate", [0.5, 0.9])
+def test_a_filled_mark_lies_on_the_drawn_curve_and_a_hollow_one_says_what_it_means(
+    rate: float, noise: float, target: float
+) -> None:
+    made = plan(seeded(rate, noise=noise), target)
+    if made.samples is None:
+        return
+    figure = plan_figure(made)
+    mark = line(figure, "answer")
+    curve = points(line(figure, "fitted")) + points(line(figure, "extrapolated"))
+    n, error = np.log(np.array(curve)).T
+    off = abs(np.interp(np.log(made.samples), n, error) - np.log(made.target))
+    filled = mark.get_markerfacecolor() == mark.get_color()
+    if filled:
+        assert off < 0.11  # five per cent in N and in the error, between drawn points
+    else:
+        assert off > 0.04
+        assert made.reach > 0.95 or "if reached: N = " in written(figure)
 
 
 def test_a_range_without_an_end_runs_to_the_frame(planned: Plan) -> None:
     endless = replace(planned, upper=np.inf)
     figure = plan_figure(endless)
-    assert "to ∞), chance" in answer(endless)
+    assert answer(endless).endswith("to ∞)")
     assert points(line(figure, "range"))[1][0] == figure.axes[0].get_xlim()[1]
+
+
+@pytest.mark.parametrize("target", [0.003, 0.1])
+def test_a_curve_that_cannot_be_extrapolated_ends_where_it_was_measured(target: float) -> None:
+    made = plan(stepped(), target)
+    assert made.forecast.doubt
+    figure = plan_figure(made)
+    assert not drawn(figure, "extrapolated")
+    assert max(n for n, _ in points(line(figure, "fitted"))) == made.last
+    assert figure.axes[0].get_xlim()[1] < 1.5 * made.last
+    assert set(made.forecast.doubt.split()) <= set(written(figure).split())
+    assert NOTE not in written(figure)
+    if made.doubt:
+        assert NO_ANSWER in written(figure)
+        assert not drawn(figure, "answer")
+    else:
+        assert points(line(figure, "answer")) == [(made.samples, target)]
+    both = comparison_figure(Comparison(made, plan(seeded(), target)))
+    assert max(n for n, _ in points(line(both, "fitted-1"))) == made.last
+    assert not drawn(both, "extrapolated-1")
+    assert drawn(both, "extrapolated-2")
+    assert set(made.forecast.doubt.split()) <= set(written(both).split())
 
 
 def test_the_forecast_changes_its_look_where_the_pilot_ends(planned: Plan, figure: Figure) -> None:

@@ -131,7 +131,7 @@ def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
     gids = {artist.get_gid() for artist in drawn.findobj()}
     assert not gids & {"crossover", "pilot-KO $x", "rehearsal-KO $x", "floor-KO $x"}
     save(drawn, tmp_path / "a.svg")
-    assert "KO $x to expect" in words(drawn)
+    assert "KO $x expected" in words(drawn)
 
 
 # --- In the page of a study ----------------------------------------------------------------------

@@ -183,7 +183,7 @@ def describe(figure: Figure) -> dict[str, Any]:
                 "titles": [axes.get_title(loc="left"), axes.get_title()],
                 "labels": [axes.get_xlabel(), axes.get_ylabel()],
                 "scales": [axes.get_xscale(), axes.get_yscale()],
-                "limits": [*axes.get_xlim(), *axes.get_ylim()],
+                "limits": [*axes.get_xlim(), *([] if _is_planned(axes) else axes.get_ylim())],
                 "words": " ".join(text.get_text() for text in axes.texts),
                 "patches": [
                     [patch.get_gid(), to_hex(patch.get_facecolor())] for patch in axes.patches
@@ -191,11 +191,23 @@ def describe(figure: Figure) -> dict[str, Any]:
                 "images": [
                     [image.get_gid(), *_extent(image), *_clim(image)] for image in axes.images
                 ],
-                "lines": [[found.get_gid(), *data(found), *_look(found)] for found in axes.lines],
+                "lines": [
+                    [found.get_gid(), *([] if _planned(found) else data(found)), *_look(found)]
+                    for found in axes.lines
+                ],
             }
             for axes in figure.axes
         ],
     }
+
+
+def _planned(found: Line2D) -> bool:
+    """Whether the planner gives the numbers: tests of it judge those, not a reference."""
+    return str(found.get_gid()).startswith(("forecast", "planned"))
+
+
+def _is_planned(axes: Axes) -> bool:
+    return any(map(_planned, axes.lines))
 
 
 def _look(found: Line2D) -> list[str]:
@@ -356,11 +368,34 @@ def test_planned_ratios_are_those_of_two_plans() -> None:
     known, dense = point().curves
     found = factors(known, dense).planned
     assert found
-    for target, ratio in found:
-        first, second = (plan(each, target).samples for each in (known, dense))
-        assert first is not None
-        assert second is not None
-        assert ratio == second / first
+    for target, ratio, chance in found:
+        first, second = (plan(each, target) for each in (known, dense))
+        assert first.samples is not None
+        assert second.samples is not None
+        assert ratio == second.samples / first.samples
+        assert chance == min(first.chance or 0, second.chance or 0)
+
+
+def test_planned_ratios_are_hollow_where_a_number_is_unlikely_to_be_enough() -> None:
+    found = replace(factors(*point().curves), planned=((0.01, 2.0, 0.8), (0.008, 3.0, 0.3)))
+    figure = drawn(factors_figure([found]))
+    sure, unsure = line(figure, "planned"), line(figure, "planned-unlikely")
+    assert data(sure) == ([0.01], [2.0])
+    assert data(unsure) == ([0.008], [3.0])
+    assert sure.get_markerfacecolor() == sure.get_color() != unsure.get_markerfacecolor()
+    assert "hollow: a chance below 50%" in written(figure)
+
+
+def test_a_curve_that_cannot_be_extrapolated_ends_at_its_last_size_and_says_why() -> None:
+    n = np.array([4, 8, 16, 32, 64, 128, 256, 512])
+    errors = np.array([1, 1, 1, 1, 0.01, 0.009, 0.008, 0.007])
+    curve = Curve(n, errors, model="KO")
+    doubt = forecast(curve).doubt
+    assert doubt
+    made = panel("a", [curve], {})
+    figure = drawn(efficiency_figure([made]))
+    assert max(data(line(figure, "forecast-1"))[0]) == curve.sizes[-1]
+    assert set(doubt.split()) <= set(written(figure).split())
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,12 @@ class Texts(HTMLParser):
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take seconds, and have tests of their own; test_page.py has pages with figures."""
+    """Figures take seconds, and have tests of their own; test_page.py has pages with figures.
+
+    So do answers to many targets, of which test_planner_js.py has all.
+    """
     monkeypatch.setattr("korisk.report.study_page.study_figures", lambda *_, **__: iter([]))
+    monkeypatch.setattr("korisk.report.planner_data.STOPS", 8)
 
 
 def page(folder: Path, **options: Any) -> Texts:
@@ -114,11 +118,12 @@ def test_the_page_leads_with_the_last_group_that_compares_and_is_whole() -> None
 def test_crossovers_are_those_of_a_comparison() -> None:
     known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
     data, notes = groups_data([Group("both", (known, dense, Curve([4, 8], [0.2, 0.1])))])
-    (pair,) = data[0]["crossovers"]
-    found = compare(known, dense, 0.0104).crossover
-    assert found is not None
-    assert (pair["found"]["n"], pair["found"]["after"]) == (found.n, "FC")
-    assert (pair["found"]["lower"], pair["found"]["upper"]) == (found.lower, found.upper)
+    (pair,) = data[0]["pairs"]
+    both = compare(known, dense, data[0]["target"])
+    assert both.crossover is not None
+    assert f"N = {both.crossover.n:,}" in pair["crossover"]
+    assert "FC" in pair["crossover"]
+    assert pair["ratio_range"] == both.ratio_range
     assert notes == [f"{Curve([4, 8], [0.2, 0.1]).name} has 2 sizes; the planner needs 3."]
 
 
@@ -132,7 +137,7 @@ def test_curves_beyond_the_room_give_way_and_are_counted(
     monkeypatch.setattr("korisk.report.page_data.ROOM", int(0.7 * size))
     (kept,), notes = groups_data([Group("all", curves)])
     assert len(kept["models"]) == 3
-    assert {(pair["first"], pair["second"]) for pair in kept["crossovers"]} == {(0, 1), (0, 2)}
+    assert {(pair["first"], pair["second"]) for pair in kept["pairs"]} == {(0, 1), (0, 2)}
     assert notes == ["The planner of this page has no room for 2 more curves; korisk plan has."]
     assert len(script_json(kept)) <= 0.7 * size
 
@@ -242,7 +247,7 @@ def test_one_point_one_model_one_seed(tmp_path: Path) -> None:
     assert "KO" in found.said["answer"][0]
     (group,) = data(found)["groups"]
     assert [model["name"] for model in group["models"]] == ["KO"]
-    assert group["crossovers"] == []
+    assert group["pairs"] == []
     assert found.said["answer"][0].endswith("with a fifth less error than the lowest of KO)")
 
 
@@ -281,7 +286,7 @@ def test_twenty_models(tmp_path: Path) -> None:
     found = page(made_study(tmp_path / "study", said, laws=laws, noise=0.003))
     (group,) = data(found)["groups"]
     assert [model["name"] for model in group["models"]] == list(laws)
-    assert [pair["second"] for pair in group["crossovers"]] == list(range(1, 13))
+    assert [pair["second"] for pair in group["pairs"]] == list(range(1, 13))
 
 
 def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> None:

@@ -70,10 +70,11 @@ def doubt(curve: Curve, made: Posterior) -> str:
     """Why a pilot cannot be extrapolated, as a sentence; empty where it can."""
     gone = collapsed(curve) & (curve.n == curve.sizes[-1])
     if gone.any():
-        some = "all seeds have" if gone.sum() == curve.counts[-1] else f"{gone.sum()} of "
-        some += "" if gone.sum() == curve.counts[-1] else f"{curve.counts[-1]} seeds have"
+        count, of = int(gone.sum()), int(curve.counts[-1])
+        seeds = "every seed has" if count == of else f"{count} of {of} seeds "
+        seeds += "" if count == of else ("has" if count == 1 else "have")
         return (
-            f"The curve cannot be extrapolated: at N = {curve.sizes[-1]:,} {some} fallen to "
+            f"The curve cannot be extrapolated: at N = {curve.sizes[-1]:,}, {seeds} fallen to "
             "rounding, where no learning curve continues."
         )
     if made.roughness <= ROUGHEST:

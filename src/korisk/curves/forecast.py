@@ -29,6 +29,7 @@ from korisk.theory._checks import count, one_of
 Array = NDArray[np.float64]
 
 DEFAULT_METHOD = "posterior"
+_SETTLING = 4.0  # halvings a doubling of what the last mean alone says
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,31 @@ class Forecast:
         inside = (n >= self.curve.sizes[0]) & (n <= self.last)
         if inside.all():
             return measured(n)
-        beyond = self.posterior.law(n[~inside])
+        beyond = self._beyond(n[~inside])
+        return joined(inside, measured(n[inside]), beyond) if inside.any() else beyond
+
+    def _beyond(self, n: Array) -> Law:
+        """The law of the log error outside the pilot.
+
+        Futures start from what was measured at the pilot's last N, and settle on the curves that
+        were fitted to all of the pilot within about a doubling.
+        """
+        last = np.array([float(self.last)])
+        start = self.measured.law(last)
+        parts: list[tuple[float, Posterior | Relatives]] = [(1.0, self.posterior)]
         if self.relatives is not None:
             trust = self.relatives.trust
-            beyond = mixed([trust, 1 - trust], [self.relatives.law(n[~inside]), beyond])
-        return joined(inside, measured(n[inside]), beyond) if inside.any() else beyond
+            parts = [(1 - trust, self.posterior), (trust, self.relatives)]
+        fitted = mixed([share for share, _ in parts], [each.law(n) for _, each in parts])
+        fall = sum(share * (each.centre(n) - each.centre(last)) for share, each in parts)
+        settled = np.where(n > self.last, np.exp2(-_SETTLING * np.log2(n / self.last)), 0.0)
+
+        def under(log_error: Array) -> Array:
+            later = fitted.under(log_error)
+            return np.asarray(settled * start.under(log_error - fall) + (1 - settled) * later)
+
+        low, high = np.minimum(fitted.low, start.low + fall), fitted.high
+        return Law(under, low, np.maximum(high, start.high + fall))
 
     def quantile(self, n: ArrayLike, p: float) -> Array:
         """(M,) the error at each N that is undercut with probability p."""

@@ -231,7 +231,8 @@ class _Outlook:
         """(J P,)"""
         weight = self.posterior.weight[self._kept]
         weight = weight / weight.sum()
-        return np.concatenate([share * weight for share in self.posterior.prior.stretch_weights])
+        shares = np.array(self.posterior.prior.stretch_weights)
+        return np.concatenate([share * weight for share in shares / shares.sum()])
 
     @cached_property
     def _group(self) -> NDArray[np.intp]:
@@ -307,7 +308,8 @@ class _Outlook:
         own = self._covariance(where, where)[:, 0, 0]
         shared = self._covariance(self._grid, where)[:, :, 0][group]  # (J P, M)
         seen = np.maximum(noise[self._kept], _LEAST_NOISE**2)
-        total = np.maximum(own, 0.0)[group] + np.concatenate([seen] * len(self.posterior.prior.stretches))
+        seen = np.concatenate([seen] * len(self.posterior.prior.stretches))
+        total = np.maximum(own, 0.0)[group] + seen
         mean, variance = self._ahead
         gain = shared / total[:, None]
         left = _root(variance - gain * shared)

@@ -8,6 +8,7 @@ from korisk.curves.curve import Curve
 Array = NDArray[np.float64]
 
 PRIOR_SEEDS = 4.0  # how many seeds the pooled spread counts for at each N
+NEARBY = 1.5  # doublings of N over which a spread counts half for another N's
 RESAMPLES = 2_000
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of the largest mean; errors below are rounding
 _WIDEST = 3.0  # variance of log errors, where seeds differ by orders of magnitude
@@ -26,10 +27,10 @@ def collapsed_sizes(curve: Curve) -> NDArray[np.bool_]:
 def relative_variance(curve: Curve) -> Array | None:
     """(K,) the variance of each mean over its square, or None where no N has two seeds.
 
-    A few seeds tell a spread within a factor of two only. So each N's is drawn toward the spread of
-    all, the coefficient of variation or that of a log-normal law with the robust deviation of the
-    log errors, whichever is larger: seeds with heavy tails do not look as if they agreed. As the
-    spread is itself an estimate, the variance is that of Student's law with its freedom.
+    A few seeds tell a spread within a factor of two only, so each N's is drawn toward that of the N
+    around it, since seeds often agree better where there are more data. Where the log errors of all
+    scatter more, by their median deviation, than coefficients of variation tell, the spread is
+    raised to that of a log-normal law: seeds with heavy tails do not look as if they agreed.
 
     Where some seeds have collapsed to rounding and others not, the mean hangs on the share of those
     that have, which m of n seeds tell as a beta law does.
@@ -38,10 +39,14 @@ def relative_variance(curve: Curve) -> Array | None:
     if not freedom.any():
         return None
     relative = (np.nan_to_num(curve.deviations) / curve.means) ** 2  # one seed tells no spread
-    pooled = max(float(freedom @ relative / freedom.sum()), _log_spread(curve))
-    freedom_of_all = freedom + PRIOR_SEEDS
-    shrunk = (freedom * relative + PRIOR_SEEDS * pooled) / freedom_of_all
-    variance = shrunk / curve.counts * (freedom_of_all / (freedom_of_all - 2.0))
+    doublings = np.log2(curve.sizes)
+    near = np.exp2(-np.abs(doublings[:, None] - doublings[None, :]) / NEARBY) * freedom
+    pooled = near @ relative / near.sum(axis=1)
+    overall = float(freedom @ relative / freedom.sum())
+    if overall > 0:
+        pooled = pooled * max(1.0, _log_spread(curve) / overall)
+    shrunk = (freedom * relative + PRIOR_SEEDS * pooled) / (freedom + PRIOR_SEEDS)
+    variance = shrunk / curve.counts
     gone = np.array([int(collapsed(curve)[curve.n == n].sum()) for n in curve.sizes])
     mixed = (gone > 0) & (gone < curve.counts)
     if mixed.any():

@@ -33,6 +33,9 @@ LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
 ROUND = 4  # a round of collection at most multiplies the data by this
 _PER_DOUBLING = 8  # sizes at which the table is computed beyond the pilot
 _BETWEEN = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99)  # and between measured sizes
+_REFINEMENTS = 3
+_JUMP = 0.04  # of the probability, between neighbours of the table
+_SPLIT = np.arange(1, 6) / 6  # where new sizes lie between two
 _FEW = 16  # whole numbers between two measured sizes that are all in the table
 
 
@@ -72,7 +75,17 @@ class Chances:
 def chances(made: Forecast, goal: float) -> Chances:
     """The table for an error."""
     n = table_sizes(made)
-    return Chances(n, np.maximum.accumulate(made.probability(n, goal)))
+    p = made.probability(n, goal)
+    for _ in range(_REFINEMENTS):  # where the probability jumps, more sizes
+        steep = np.flatnonzero((np.abs(np.diff(p)) > _JUMP) & (np.diff(n) > 1.0))
+        if not len(steep):
+            break
+        more = n[steep] * (n[steep + 1] / n[steep]) ** _SPLIT[:, None]
+        more = np.setdiff1d(more.ravel(), n)
+        n, p = np.append(n, more), np.append(p, made.probability(more, goal))
+        order = np.argsort(n)
+        n, p = n[order], p[order]
+    return Chances(n, np.maximum.accumulate(p))
 
 
 def table_sizes(made: Forecast) -> Array:
@@ -238,6 +251,8 @@ class Plan:
 
     @property
     def _floor_error(self) -> float:
+        if self.related and not self.forecast.doubt:
+            return float(self.forecast.quantile(self.forecast.horizon, 0.5)[0])
         if self.method == DEFAULT_METHOD:
             return self.forecast.posterior.floor_quantile(0.5)
         return self.forecast.calibration.floor
@@ -286,8 +301,7 @@ class Plan:
             if self.doubt:
                 raise OutOfReachError(
                     f"no sample size for target {self.target:.6g} of {name} can be given; "
-                    f"{self.doubt[0].lower()}{self.doubt[1:].rstrip('.')}; measure at "
-                    f"N = {self.rounds[0]:,}"
+                    f"{self.doubt[0].lower()}{self.doubt[1:].rstrip('.')}"
                 )
             raise OutOfReachError(
                 f"target {self.target:.6g} is not reachable by {name} according to this pilot "
@@ -377,6 +391,7 @@ def plan_from(made: Forecast, target: float) -> Plan:
         samples, lower, upper, reach = None, made.last, math.inf, math.nan
     elif goal < ROUNDING * made.curve.means.max():
         samples, lower, upper, reach = None, math.inf, math.inf, math.nan
+        table = Chances(table.n, np.zeros_like(table.p))
     return Plan(made, float(target), goal, samples, lower, upper, reach, table)
 
 

@@ -14,7 +14,7 @@ doubling beyond the pilot, where in some futures its steps are larger: curves su
 
 The level is integrated out; b, phi, s, c and tau are weighed on a grid. For every rate the floor
 that fits best and its precision follow from Gauss-Newton steps, so that its grid lies where the
-weight is; the grid of rates closes in by itself. No random numbers, no starting values. The prior's
+weight is; the grid of rates closes in by itself. The prior knows several kinds of curves. No random numbers, no starting values. The prior's
 constants were chosen by benchmarks/planner_prior.py on curves that no reported figure uses.
 
 SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.
@@ -47,22 +47,51 @@ _RATES = (float(np.log(0.02)), float(np.log(2.5)))  # log b, the ends of the gri
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prior:
-    """What is held likely before a pilot is seen. Rates are log-normal, floors beta."""
+class Kind:
+    """One kind of learning curve in the prior. Rates are log-normal, floors beta."""
 
-    rate_median: float = 0.55
-    rate_spread: float = 0.9  # of log b
-    no_floor: float = 0.05  # probability that phi is zero
-    floor_shape: tuple[float, float] = (1.2, 0.5)  # of the beta law of phi otherwise
-    shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
-    shift_weights: tuple[float, ...] = (0.18, 0.07, 0.1, 0.15, 0.1, 0.1)
-    caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7)  # c, with s = 0
-    cap_weights: tuple[float, ...] = (0.06, 0.06, 0.06, 0.06, 0.06)
+    weight: float
+    rate_median: float
+    rate_spread: float  # of log b
+    no_floor: float  # probability that phi is zero
+    floor_shape: tuple[float, float]  # of the beta law of phi otherwise
+    drift_weights: tuple[float, ...]  # of `Prior.drifts`
+    shift_weights: tuple[float, ...]  # of `Prior.shifts`,
+    cap_weights: tuple[float, ...]  # and of `Prior.caps`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prior:
+    """What is held likely before a pilot is seen."""
+
+    kinds: tuple[Kind, ...] = (
+        Kind(
+            weight=0.45,
+            rate_median=0.5,
+            rate_spread=0.7,
+            no_floor=0.06,
+            floor_shape=(1.5, 0.7),
+            drift_weights=(0.003, 0.007, 0.07, 0.3, 0.32, 0.28, 0.02),
+            shift_weights=(0.15, 0.06, 0.13, 0.18, 0.06, 0.12),
+            cap_weights=(0.045, 0.08, 0.08, 0.045, 0.05),
+        ),
+        Kind(
+            weight=0.55,
+            rate_median=0.98,
+            rate_spread=0.25,
+            no_floor=0.02,
+            floor_shape=(1.6, 0.9),
+            drift_weights=(0.003, 0.006, 0.3, 0.3, 0.22, 0.15, 0.02),
+            shift_weights=(0.1, 0.06, 0.13, 0.16, 0.06, 0.12),
+            cap_weights=(0.03, 0.16, 0.1, 0.04, 0.04),
+        ),
+    )
     drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau, for a doubling
-    drift_weights: tuple[float, ...] = (0.003, 0.007, 0.07, 0.25, 0.35, 0.3, 0.02)
+    shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
+    caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7)  # c, with s = 0
     stretches: tuple[float, ...] = (1.0, 2.0, 5.0)  # of tau beyond the pilot
-    stretch_weights: tuple[float, ...] = (0.6, 0.3, 0.1)
-    growth: float = 1.0  # exponent of the doublings over which the drift's variance adds up
+    stretch_weights: tuple[float, ...] = (0.65, 0.25, 0.1)
+    growth: float = 1.3  # exponent of the doublings over which the drift's variance adds up
     least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
     noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none
 
@@ -84,8 +113,8 @@ class Walk:
     """One drift and noise: the covariance of the pilot's means, factored."""
 
     drift: float
+    index: int  # of the drift among those of the prior
     noise: Array  # (K,) variances of the means
-    log_weight: float
     inverse: Array  # (K, K) inverse of the Cholesky factor
     ones: Array  # (K,) inverse times ones
 
@@ -176,8 +205,13 @@ class Posterior:
         mean, variance = self.moments(n)
         drift = self.drift[:, None] ** 2 * self.ahead(n)
         spread = [np.sqrt(variance + stretch**2 * drift) for stretch in self.prior.stretches]
-        weight = np.concatenate([share * self.weight for share in self.prior.stretch_weights])
+        shares = np.array(self.prior.stretch_weights) / sum(self.prior.stretch_weights)
+        weight = np.concatenate([share * self.weight for share in shares])
         return normals(weight, np.concatenate([mean] * len(spread)), np.concatenate(spread))
+
+    def centre(self, n: Array) -> Array:
+        """(M,) the mean of the log error at each N."""
+        return np.asarray(self.weight @ self.moments(n)[0])
 
     @cached_property
     def residuals(self) -> Array:
@@ -216,11 +250,18 @@ def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
     pilot = _pilot(curve, prior)
     made = _weighed(pilot, prior)
     while made.misfit < _STRANGE and prior.drifts[-1] < 16 * ROUGHEST:
-        drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
-        weights = (*prior.drift_weights, *(0.1 * prior.drift_weights[-1],) * 2)
-        prior = replace(prior, drifts=drifts, drift_weights=weights)
-        made = _weighed(pilot, prior)
+        made = _weighed(pilot, prior := _rougher(prior))
     return made
+
+
+def _rougher(prior: Prior) -> Prior:
+    """The same with two larger drifts, held unlikely."""
+    kinds = tuple(
+        replace(kind, drift_weights=(*kind.drift_weights, *(0.1 * kind.drift_weights[-1],) * 2))
+        for kind in prior.kinds
+    )
+    drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
+    return replace(prior, drifts=drifts, kinds=kinds)
 
 
 def _pilot(curve: Curve, prior: Prior) -> _Pilot:
@@ -258,12 +299,11 @@ def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Arra
 def _walks(pilot: _Pilot, prior: Prior) -> tuple[Walk, ...]:
     shared = np.minimum(pilot.doublings[:, None], pilot.doublings[None, :])
     made = []
-    for drift, weight in zip(prior.drifts, prior.drift_weights, strict=True):
+    for index, drift in enumerate(prior.drifts):
         for noise in pilot.noises:
             factor = np.linalg.cholesky(np.diag(noise) + drift**2 * shared)
             inverse = np.linalg.inv(factor)
-            log_weight = float(np.log(weight / len(pilot.noises)))
-            made.append(Walk(drift, noise, log_weight, inverse, inverse @ np.ones(len(pilot.x))))
+            made.append(Walk(drift, index, noise, inverse, inverse @ np.ones(len(pilot.x))))
     return tuple(made)
 
 
@@ -359,8 +399,9 @@ def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list
     misfit = ((white - whitened(shape)) ** 2).sum(axis=-1).reshape(floors.shape)
     flat = shape.reshape(len(walks), -1, len(pilot.x))
     level = (to_level @ pilot.y)[:, None] - np.einsum("wgk,wk->wg", flat, to_level)
-    constant = np.array([walk.log_weight + walk.log_determinant for walk in walks])
-    log_weight = constant[:, None, None, None] - 0.5 * misfit + _log_prior(prior, edges, ends)
+    constant = np.array([walk.log_determinant for walk in walks]) - np.log(len(pilot.noises))
+    log_weight = constant[:, None, None, None] - 0.5 * misfit
+    log_weight += _log_prior(prior, [walk.index for walk in walks], edges, ends)
     rate = np.broadcast_to(rates[:, None, :, None], floors.shape)
     shift, top = (
         np.broadcast_to(each[:, None, None], floors.shape[1:]).ravel() for each in (shifts, caps)
@@ -379,21 +420,22 @@ def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list
     ]
 
 
-def _log_prior(prior: Prior, rate_edges: Array, floor_edges: Array) -> Array:
+def _log_prior(prior: Prior, drifts: list[int], rate_edges: Array, floor_edges: Array) -> Array:
     """(W, S, R, 1 + C) the logarithm of each cell's prior mass; the first has no floor."""
     from scipy.special import betainc, ndtr
 
-    rate = np.diff(ndtr((rate_edges - np.log(prior.rate_median)) / prior.rate_spread), axis=1)
-    some = (1 - prior.no_floor) * np.diff(betainc(*prior.floor_shape, floor_edges), axis=-1)
-    none = np.full((*some.shape[:3], 1), prior.no_floor)
-    floor = np.concatenate([none, some], axis=-1)
-    shift = np.array([*prior.shift_weights, *prior.cap_weights])
-    shift = shift / shift.sum()
-    return np.asarray(
-        np.log(shift)[None, :, None, None]
-        + np.log(np.maximum(rate, _TINY))[:, None, :, None]
-        + np.log(np.maximum(floor, _TINY))
-    )
+    mass = np.zeros((*floor_edges.shape[:3], floor_edges.shape[3]))
+    for kind in prior.kinds:
+        rate = np.diff(ndtr((rate_edges - np.log(kind.rate_median)) / kind.rate_spread), axis=1)
+        mass_of = np.empty_like(mass)
+        mass_of[..., 0] = kind.no_floor
+        mass_of[..., 1:] = np.diff(betainc(*kind.floor_shape, floor_edges), axis=-1)
+        mass_of[..., 1:] *= 1 - kind.no_floor
+        shift = np.array([*kind.shift_weights, *kind.cap_weights])
+        drift = kind.weight * np.array(kind.drift_weights)[drifts]  # (W,)
+        weight = (drift[:, None] * rate)[:, None, :] * (shift / shift.sum())[:, None]
+        mass += weight[..., None] * mass_of
+    return np.asarray(np.log(np.maximum(mass, _TINY)))
 
 
 def _heaviest(

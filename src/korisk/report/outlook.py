@@ -13,16 +13,17 @@ from itertools import combinations
 
 import numpy as np
 
+from korisk.curves import words
 from korisk.curves.calibrate import calibrate
-from korisk.curves.compare import Comparison, Crossover
+from korisk.curves.compare import Comparison
 from korisk.curves.curve import Curve
 from korisk.curves.forecast import Forecast, forecast
+from korisk.curves.noise import ROUNDING
 from korisk.curves.plan import Plan, plan_from, table_sizes
-from korisk.curves.words import comparison_headline, value
 from korisk.errors import KoriskError
 from korisk.report.frame import Track, track
 from korisk.report.planner_data import sentence
-from korisk.studies.results import LEAST_SIZES, Crossing
+from korisk.studies.results import LEAST_SIZES, Crossing, crossing
 from korisk.theory import RiskLine
 
 _INSIDE = 60  # N inside the pilot at which a forecast is kept, at most
@@ -95,7 +96,7 @@ class Group:
         if self.asked is not None:
             return self.asked
         first = self.extrapolated[0].curve
-        lowest = float(first.means.min())
+        lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
         return _easier(first, (_NEARLY if len(self.extrapolated) > 1 else _STRETCH) * lowest)
 
     @property
@@ -124,13 +125,13 @@ class Group:
     def sentence(self) -> str:
         """The answer to the first target."""
         if self.comparison is not None:
-            return f"{comparison_headline(self.comparison)} ({self._meaning})"
+            return f"{words.comparison_headline(self.comparison)} ({self._meaning})"
         return f"{sentence(self.plans[0])} ({self._meaning})"
 
     @property
     def _meaning(self) -> str:
         curve = self.extrapolated[0].curve
-        return f"{curve.metric or curve.unit.noun} {value(self.target)}, {self.why}"
+        return f"{curve.metric or curve.unit.noun} {words.value(self.target)}, {self.why}"
 
     def pairs(self) -> list[tuple[int, int]]:
         """Which of the forecasts are compared."""
@@ -139,15 +140,17 @@ class Group:
             return list(combinations(range(count), 2))
         return [(0, other) for other in range(1, min(count, _MOST_PAIRS + 1))]
 
-    def compared(self) -> Iterator[tuple[int, int, Comparison, Crossover | None]]:
-        """Each pair at the first target, and where its curves cross, whatever the target."""
-        known = self.crossing is not None and len(self.extrapolated) == len(self.curves) == 2
+    def compared(self) -> Iterator[tuple[int, int, Comparison, str]]:
+        """Each pair at the first target, and a sentence on where its curves cross at any."""
+        known = self.crossing if len(self.extrapolated) == len(self.curves) == 2 else None
         for first, second in self.pairs():
             both = Comparison(self.plans[first], self.plans[second])
-            if known and self.crossing is not None:
-                yield first, second, both, self.crossing.found
+            found = known or crossing(both.known.curve, both.dense.curve)
+            if found is None:  # no N in common
+                yield first, second, both, words.crossing(both.crossover)
             else:
-                yield first, second, both, both.crossover
+                told = words.crossing(found.found, found.means, found.better, found.last)
+                yield first, second, both, told
 
 
 def _easier(curve: Curve, error: float) -> float:

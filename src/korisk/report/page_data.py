@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
 from korisk.report.outlook import Extrapolated, Group, main_group
 from korisk.report.planner_data import planner_data
@@ -69,7 +68,7 @@ def group_data(group: Group, *, watch: Watch = lambda _: None) -> dict[str, Any]
         watch(f"{group.name}: {each.curve.name}")
         models.append(_model(each, group.target))
     for first, second, both, crossover in group.compared():
-        found = {"ratio_range": both.ratio_range, "crossover": _crossover(crossover)}
+        found = {"ratio_range": both.ratio_range, "crossover": crossover}
         pairs.append({"first": first, "second": second, **found})
         watch(f"{group.name}: crossovers")
     return {
@@ -111,18 +110,6 @@ def _rounded(values: Array) -> list[float | None]:
 
 def _line(found: RiskLine | None) -> dict[str, float] | None:
     return None if found is None else {"floor": found.floor, "slope": found.slope}
-
-
-def _crossover(found: Crossover | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "n": found.n,
-        "lower": found.lower if math.isfinite(found.lower) else None,
-        "upper": found.upper if math.isfinite(found.upper) else None,
-        "after": found.better_after,
-        "measured": found.measured,
-    }
 
 
 def script_json(content: Mapping[str, Any] | Sequence[Any]) -> str:

@@ -70,15 +70,19 @@ def plan_figure(plan: Plan) -> Figure:
         entries = _draw_curve(axes, plan.curve, frame.tracks[0], _FIRST)
         _mark_pilot_end(axes, (plan,), (DARK,))
         _draw_target(axes, frame)
+        safe: list[Entry] = []
         if plan.samples is None:
             _write_at_target(axes, plan.target, answer(plan), 0.02, "left", frame.better)
         else:
             _mark_answer(axes, plan, frame, _ANSWER)
             _label_answer(axes, plan, frame)
-            entries += _mark_safe(axes, plan, frame)
-        _head(axes, _name(plan.curve), f"{plan.method} forecast from {_counted(plan.curve)}")
+            safe = _mark_safe(axes, plan, frame)
+        how = f"{plan.method} forecast from {_counted(plan.curve)}"
+        if plan.trust is not None:
+            how += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
+        _head(axes, _name(plan.curve), how)
         notes = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
-        _foot(figure, entries, notes or [NOTE], columns=3 if len(entries) <= 3 else 2)
+        _foot(figure, entries + safe, notes or [NOTE], columns=2 if safe else 3)
         return figure
 
 
@@ -119,7 +123,7 @@ def answer(plan: Plan) -> str:
     if plan.samples is None or plan.chance is None:
         return f"{UNREACHABLE}, chance {chance(plan.reach)}"
     condition = "" if on_curve(plan) or plan.reach >= _SURE else "if reached: "
-    ends = _range_words(plan.lower, plan.upper, "90%: ")
+    ends = _range_words(plan.lower, plan.upper, "90%: " if plan.samples > plan.last else "")
     return f"{condition}N = {plan.samples:,}, chance {chance(plan.chance)}{ends}"
 
 

@@ -1,8 +1,8 @@
 """The planner's answers as a page holds them: a table over targets, and a sentence for each.
 
 Nothing is computed in the page. It looks up, or interpolates between neighbouring targets, what
-`plan_from` answered for some hundred of them: the probability that a target is met by N, and the
-numbers that are read off it.
+`plan_from` answered for some hundred of them: when the target is met with which probability, and
+the numbers that are read off that.
 """
 
 import base64
@@ -29,12 +29,13 @@ _EASIEST = 1.5  # times the largest mean: the first target
 _HARDEST = 0.05  # of the last mean: the last target,
 _REMOTE = 0.01  # unless the chance to meet an easier one at all is this small
 _BEYOND = 0.7  # of the last mean: at least so hard is the last target
-_STOPS = 80  # targets at which the slider stops, about
+STOPS = 80  # targets at which the slider stops, about
 _WIDEST = math.log(16.0)  # fall of the means from which on more stops would tell nothing
 _MEANS = 16  # measured means that are targets, at most
 _JUST = 1e-9  # beyond a mean, where another answer begins
-_SIZES = 110  # N of the table, at most
-_EXACT = 1e-3  # probabilities that are off by less without an N need not have it
+_AT_FIRST = (0.8, 0.95, 0.995)  # probabilities at the first N whose targets are answered
+# Of the way from the probability at the pilot's first N to the largest: where N is in the table.
+_SHARES = (0.001, 0.01, *(round(0.025 * step, 3) for step in range(1, 40)), 0.99, 1.0)
 
 # The answer in a sentence, here and in the page, where table.js fills in the same names.
 SENTENCES = {
@@ -100,10 +101,9 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
             "a page shows the default method's answers"
         )
     curve = made.curve
-    stops, means = _targets(made)
+    stops, others = _targets(made)
     asked = [first] if first is not None else []
-    plans = _plans(made, [*stops, *means, *asked])
-    n, p = _table(plans)
+    plans = _plans(made, [*stops, *others, *asked])
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
     return {
         "model": curve.model,
@@ -116,40 +116,43 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
         "sizes": curve.sizes.tolist(),
         "last": made.last,
         "horizon": made.horizon,
-        "floor": _digits(plans[0].floor),
+        "floor": _digits(plans[0].floor, 6),
         "doubt": made.doubt,
         "doubts": doubts,
         "findings": list(findings(curve)),
         "targets": [plan.target for plan in plans],
         "stops": [at for at, plan in enumerate(plans) if plan.target in {*stops, *asked}],
-        "n": [_digits(each, 8) for each in n.tolist()],
-        # (T, M) in steps of 1 / 255, one row for each target
-        "table": base64.b64encode(np.rint(255 * p).astype(np.uint8).tobytes()).decode("ascii"),
+        "shares": list(_SHARES),
+        "table": _table(plans, (float(curve.sizes[0]), float(made.horizon))),
+        "ends": [_digits(float(end), 4) for plan in plans for end in plan.chances.p[[0, -1]]],
         "least_reach": LEAST_REACH,
         "answers": _answers(plans, doubts),
     }
 
 
 def _targets(made: Forecast) -> tuple[list[float], list[float]]:
-    """Round targets from easy to hard, and the means between, each with what lies just beyond it.
+    """Round targets from easy to hard, and others that make interpolation between them better.
 
-    At a mean the answer changes its kind, and must not be interpolated.
+    At a mean the answer changes its kind: the mean and what lies just beyond it are among them. So
+    are targets at which the probability at the pilot's first N rises from a half to one.
     """
     curve = made.curve
     levels = np.unique(np.maximum.accumulate(curve.means[::-1]))[::-1]  # that stay met from some N
-    levels = levels[:: math.ceil(len(levels) / _MEANS)]
+    levels = levels[np.unique(np.linspace(0, len(levels) - 1, _MEANS).round().astype(int))]
     last = float(curve.means[-1])
     low = max(float(made.quantile([made.horizon], _REMOTE)[0]), _HARDEST * last)
     low = max(min(low, _BEYOND * last), 0.5 * ROUNDING * float(curve.means.max()))
     edges = np.array([_EASIEST * curve.means.max(), *levels[levels > low], low])
     falls = np.minimum(-np.diff(np.log(edges)), _WIDEST)
-    counts = np.ceil(_STOPS * falls / falls.sum()).astype(int)
+    counts = np.ceil(STOPS * falls / falls.sum()).astype(int)
     grid = [
         np.geomspace(start, end, count, endpoint=False)
         for start, end, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
     stops = [_rounded(curve, error) for error in [*np.concatenate(grid), low]]
     beside = [each for level in levels for each in (level, level * (1 - _JUST))]
+    smallest = made.measured.lasting(curve.sizes[:1].astype(float))
+    beside += [math.exp(smallest.quantile(p)[0]) for p in _AT_FIRST]
     return stops, curve.unit.from_error(beside).tolist()
 
 
@@ -167,12 +170,18 @@ class _AskedOften(Forecast):
     """A forecast that makes the law at the sizes of its table once, for all targets."""
 
     @cached_property
+    def _table(self) -> Array:
+        return table_sizes(self)
+
+    @cached_property
     def _lasting(self) -> Law:
-        return self._joined(table_sizes(self), self.measured.lasting)
+        return self._joined(self._table, self.measured.lasting)
 
     def probability(self, n: Array, goal: float) -> Array:
-        """(M,) the probability at the sizes of the table; others are never asked here."""
-        return self._lasting.under(np.full(len(n), math.log(goal)))
+        """(M,) the probability at each N."""
+        if len(n) == len(self._table) and np.array_equal(n, self._table):
+            return self._lasting.under(np.full(len(n), math.log(goal)))
+        return super().probability(n, goal)
 
 
 def _plans(made: Forecast, targets: Iterable[float]) -> list[Plan]:
@@ -187,34 +196,36 @@ def _plans(made: Forecast, targets: Iterable[float]) -> list[Plan]:
     return sorted(plans, key=lambda plan: -plan.goal)
 
 
-def _table(plans: Sequence[Plan]) -> tuple[Array, Array]:
-    """N (M,), thinned where probabilities are straight lines of log N, and those (T, M)."""
-    n, p = plans[0].chances.n, np.array([plan.chances.p for plan in plans])
-    x = np.log(n)
-    kept = np.arange(len(n))
-    while len(kept) > 3:
-        before, here, after = kept[:-2], kept[1:-1], kept[2:]
-        share = (x[here] - x[before]) / (x[after] - x[before])
-        off = np.abs(p[:, here] - (1 - share) * p[:, before] - share * p[:, after]).max(axis=0)
-        if len(kept) <= _SIZES and off.min() > _EXACT:
-            break
-        kept = np.delete(kept, 1 + int(np.argmin(off)))
-    return n[kept], p[:, kept]
+def _table(plans: Sequence[Plan], ends: tuple[float, float]) -> str:
+    """(T, L) N by which each target is met with each share of its probability, as base64.
+
+    Sixteen bits each, in steps of log N between the ends.
+    """
+    n = np.array([[plan.chances.first(p) for p in _probabilities(plan)] for plan in plans])
+    low, high = np.log(ends)
+    steps = (np.log(n) - low) / (high - low) * 65535
+    return base64.b64encode(np.rint(steps).astype("<u2").tobytes()).decode("ascii")
+
+
+def _probabilities(plan: Plan) -> list[float]:
+    """From that at the pilot's first N to the largest."""
+    first, most = float(plan.chances.p[0]), float(plan.chances.p[-1])
+    return [min(first + share * (most - first), most) for share in _SHARES]
 
 
 def _answers(plans: Sequence[Plan], doubts: Sequence[str]) -> dict[str, Any]:
     """What is read off the table, one list over the targets for each quantity."""
     return {
         "samples": [plan.samples for plan in plans],
-        "chance": [None if plan.chance is None else _digits(plan.chance) for plan in plans],
+        "chance": [None if plan.chance is None else _digits(plan.chance, 6) for plan in plans],
         "lower": [_finite(plan.lower) for plan in plans],
         "upper": [_finite(plan.upper) for plan in plans],
-        "reach": [None if math.isnan(plan.reach) else _digits(plan.reach) for plan in plans],
+        "reach": [None if math.isnan(plan.reach) else _digits(plan.reach, 6) for plan in plans],
         "next": [plan.next_round for plan in plans],
         "safe": {f"{p:g}": [plan.safe(p) for plan in plans] for p in LEVELS},
         "if_reached": {f"{p:g}": [plan.if_reached(p) for plan in plans] for p in LEVELS},
         "by": [plan.before_long for plan in plans],
-        "by_chance": [_digits(plan.chances.at(plan.before_long)) for plan in plans],
+        "by_chance": [_digits(plan.chances.at(plan.before_long), 6) for plan in plans],
         "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
     }
 
@@ -223,5 +234,5 @@ def _finite(n: float) -> int | None:
     return round(n) if math.isfinite(n) else None
 
 
-def _digits(number: float, most: int = 4) -> float:
+def _digits(number: float, most: int) -> float:
     return float(f"{number:.{most}g}")

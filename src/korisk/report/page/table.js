@@ -6,13 +6,15 @@ var koriskTable = (() => {
 
   // ---- Numbers in words, as korisk/curves/words.py writes them ----
 
-  /** An error with four digits: Python's f"{x:.4g}". */
-  function value(x) {
-    const [digits, power] = x.toExponential(3).split("e");
-    if (power >= -4 && power < 4) return String(Number(x.toPrecision(4)));
+  /** A number with few digits: Python's f"{x:.{few}g}". */
+  function general(x, few) {
+    const [digits, power] = x.toExponential(few - 1).split("e");
+    if (power >= -4 && power < few) return String(Number(x.toPrecision(few)));
     const size = String(Math.abs(power)).padStart(2, "0");
     return `${Number(digits)}e${power < 0 ? "-" : "+"}${size}`;
   }
+
+  const value = (x) => general(x, 4);
 
   /** A probability, without claiming certainty. */
   const chance = (p) =>
@@ -25,7 +27,7 @@ var koriskTable = (() => {
   }
 
   const count = (n) => (n === null ? "∞" : Math.round(n).toLocaleString("en"));
-  const times = (x) => (x >= 10 ? count(x) : String(Number(x.toPrecision(2))));
+  const times = (x) => (x >= 10 ? count(x) : general(x, 2));
 
   // ---- Units: how a metric becomes an error, and back ----
 
@@ -55,12 +57,17 @@ var koriskTable = (() => {
   class Table {
     constructor(data) {
       Object.assign(this, data);
-      this.logN = data.n.map(Math.log);
       this.unit = LAWS[data.unit.law];
       this.depth = data.targets.map((target) => -Math.log(this.unit.toError(target)));
       const bytes = Uint8Array.from(atob(data.table), (letter) => letter.charCodeAt(0));
-      this.rows = data.targets.map((_, row) =>
-        Array.from(bytes.subarray(row * data.n.length, (row + 1) * data.n.length), (p) => p / 255));
+      const [low, high] = [data.sizes[0], data.horizon].map(Math.log);
+      const logN = Array.from(new Uint16Array(bytes.buffer), (step) => low + (high - low) * step / 65535);
+      const wide = data.shares.length;
+      this.rows = data.targets.map((_, row) => ({
+        logN: logN.slice(row * wide, (row + 1) * wide),
+        first: data.ends[2 * row], // probability at the pilot's first N,
+        most: data.ends[2 * row + 1], // and the largest one
+      }));
     }
 
     /** Why a target has no answer here, or nothing. */
@@ -80,43 +87,33 @@ var koriskTable = (() => {
       return { row, share };
     }
 
-    /** log N at which a row's probability comes to be p; infinite where it never does. */
-    first(row, p) {
-      const chances = this.rows[row];
-      const at = chances.findIndex((each) => each >= p - 1e-9);
-      if (at < 0) return Infinity;
-      if (at === 0) return this.logN[0] - (1 - p / chances[0]); // as if it had come from zero before
-      const part = (p - chances[at - 1]) / (chances[at] - chances[at - 1]);
-      return this.logN[at - 1] + part * (this.logN[at] - this.logN[at - 1]);
-    }
-
-    /** Between two rows: log N at which the probability comes to be a part of the largest one. */
-    firstPart({ row, share }, part) {
-      const [a, b] = [row, row + 1].map((each) => this.first(each, part * this.rows[each].at(-1)));
-      return (1 - share) * a + share * b;
-    }
-
-    largest({ row, share }) {
-      const next = share ? this.rows[row + 1].at(-1) : 0;
-      return (1 - share) * this.rows[row].at(-1) + share * next;
+    /** A row, or what lies between two: sizes and probabilities in straight lines. */
+    blend({ row, share }) {
+      const [a, b] = [this.rows[row], this.rows[share ? row + 1 : row]];
+      const mix = (x, y) => (1 - share) * x + share * y;
+      return {
+        logN: a.logN.map((x, at) => mix(x, b.logN[at])),
+        first: mix(a.first, b.first),
+        most: mix(a.most, b.most),
+      };
     }
 
     /** The probability that a target is met by N. */
     probability(n, target) {
-      const at = this.where(target);
-      const x = Math.log(n);
-      if (!at.share) {
-        const [index, part] = place(this.logN, x);
-        const row = this.rows[at.row];
-        return (1 - part) * row[index] + part * row[index + 1];
-      }
-      let low = 0, high = 1;
-      for (let step = 0; step < 40; step++) {
-        const middle = 0.5 * (low + high);
-        if (this.firstPart(at, middle) <= x + 1e-9) low = middle;
-        else high = middle;
-      }
-      return low * this.largest(at);
+      const { logN, first, most } = this.blend(this.where(target));
+      if (Math.log(n) < logN[0]) return first;
+      const [at, part] = place(logN, Math.log(n) + 1e-9);
+      const share = (1 - part) * this.shares[at] + part * this.shares[at + 1];
+      return first + share * (most - first);
+    }
+
+    /** The smallest N with probability p; null where there is none. */
+    crossing(where, p) {
+      const { logN, first, most } = this.blend(where);
+      if (p <= first) return this.sizes[0];
+      if (p > most) return null;
+      const [at, part] = place(this.shares, (p - first) / (most - first));
+      return Math.ceil(Math.exp((1 - part) * logN[at] + part * logN[at + 1]) - 1e-3);
     }
 
     /** The answer to a target. Sizes that do not exist, and infinite ones, are null. */
@@ -132,7 +129,7 @@ var koriskTable = (() => {
         target,
         between: share ? [this.targets[row], this.targets[row + 1]] : null,
         doubt: doubt ? this.doubts[doubt - 1] : "",
-        reach: share ? this.largest(at) : kept.reach[row],
+        reach: share ? this.blend(at).most : kept.reach[row],
         samples: read(kept.samples),
         lower: read(kept.lower, 0.05),
         upper: read(kept.upper, 0.95),
@@ -160,15 +157,8 @@ var koriskTable = (() => {
       if (a === null && b === null) return null;
       if (p !== undefined) return this.crossing(at, p);
       const known = a === null ? at.row + 1 : at.row;
-      const part = this.probability(values[known], this.targets[known]) / this.rows[known].at(-1);
-      return this.crossing(at, part * this.largest(at));
-    }
-
-    /** The smallest N between two rows with probability p; null where there is none. */
-    crossing(at, p) {
-      const part = p / this.largest(at);
-      const found = part <= 1 ? Math.exp(this.firstPart(at, part)) : Infinity;
-      return Number.isFinite(found) ? Math.max(Math.ceil(found - 1e-6), this.sizes[0]) : null;
+      const part = this.probability(values[known], this.targets[known]) / this.rows[known].most;
+      return this.crossing(at, part * this.blend(at).most);
     }
 
     /** The answer in a sentence or two, by the templates of planner_data.py. */
@@ -202,5 +192,5 @@ var koriskTable = (() => {
     }
   }
 
-  return Object.freeze({ open: (data) => new Table(data), place, value, chance, most, times, count });
+  return Object.freeze({ open: (data) => new Table(data), LAWS, place, value, chance, most, times, count });
 })();

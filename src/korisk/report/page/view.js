@@ -135,7 +135,8 @@
     const box = get("samples");
     const { samples, doubt } = plan;
     const safe = plan.safe["0.9"];
-    get("samples-label").textContent = doubt ? "" : atOnce(plan) ? "Samples, at most" : "Samples";
+    get("samples-label").textContent = atOnce(plan) ? "Samples, at most" : "Samples";
+    get("samples-label").hidden = Boolean(doubt);
     box.textContent = doubt ? "No answer" : samples === null ? "not reachable" : count(samples);
     box.dataset.value = samples === null ? "" : String(samples);
     get("samples-chance").textContent =
@@ -144,16 +145,15 @@
     get("between").hidden = !plan.between;
     get("between").textContent =
       plan.between && `Interpolated between the answers to ${plan.between.map(value).join(" and ")}.`;
-    const levels = samples === null ? [] : Object.entries(plan.safe);
     facts(get("facts"), doubt ? [] : [
-      ["90% interval", samples === null ? "" : `${count(plan.lower)} to ${count(plan.upper)}`],
-      ...levels.map(([p, n]) => [
-        `Enough with ${Math.round(100 * p)}% probability`,
-        n === null ? `no amount of data: ${most(plan.reach, p)}` : count(n),
-      ]),
+      [
+        inside(plan) ? "Means pass the target between N =" : "90% interval",
+        samples === null ? "" : interval(plan),
+      ],
+      ...(samples === null ? [] : enough(plan)),
       [
         `If the target is met by N = ${count(plan.by)} (chance ${chance(plan.byChance)})`,
-        samples === null || safe !== null || plan.samples <= table(state.model).last
+        samples === null || safe !== null || inside(plan)
           ? ""
           : `${count(plan.ifReached["0.9"])} are enough with 90% probability`,
       ],
@@ -162,6 +162,22 @@
       ["Collect next, in all", plan.next === null ? "nothing" : count(plan.next)],
       ...costs(samples, safe),
     ]);
+    get("odd").replaceChildren(...table(state.model).findings.map((each) => element("li", each)));
+  }
+
+  /* What is enough at each level; levels that no amount of data gives stand together. */
+  function enough(plan) {
+    const levels = Object.entries(plan.safe).map(([p, n]) => [`${Math.round(100 * p)}%`, n]);
+    const none = levels.filter(([, n]) => n === null).map(([level]) => level);
+    const asked = none.join(", ").replace(/, ([^,]*)$/, " or $1");
+    return [
+      ...levels.map(([level, n]) => [`Enough with ${level} probability`, n === null ? "" : count(n)]),
+      [
+        `Enough with ${asked} probability`,
+        none.length ? `no ${table(state.model).doubt ? "N inside the pilot" : "amount of data"}: ` +
+          most(plan.reach, parseFloat(none[0]) / 100) : "",
+      ],
+    ];
   }
 
   function costs(samples, safe) {
@@ -209,14 +225,17 @@
     get("versus").dataset.value = plan.samples === null ? "" : String(plan.samples);
   }
 
-  const atOnce = (plan) => plan.samples !== null && plan.samples <= firstSize(plan);
-  const firstSize = (plan) => table(plan === state.versus ? state.other : state.model).sizes[0];
+  const tableOf = (plan) => table(plan === state.versus ? state.other : state.model);
+  const atOnce = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).sizes[0];
+  const inside = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).last;
+  const interval = (plan) =>
+    `${count(plan.lower)} ${inside(plan) ? "and" : "to"} ${count(plan.upper)}`;
 
   function reached(plan) {
     if (plan.doubt) return `no answer. ${plan.doubt}`;
     if (plan.samples === null) return `not reachable (chance ${chance(plan.reach)})`;
     const words = atOnce(plan) ? "at most " : "";
-    const ends = `90% interval ${count(plan.lower)} to ${count(plan.upper)}`;
+    const ends = `${inside(plan) ? "between" : "90% interval"} ${interval(plan)}`;
     return `${words}${count(plan.samples)} (chance ${chance(plan.chance)}; ${ends})`;
   }
 
@@ -235,7 +254,9 @@
       return "unknown: one of the two has no number of samples";
     }
     const more = atOnce(plan) ? " or more" : "";
-    const odds = `chances ${chance(other.chance)} and ${chance(plan.chance)}`;
+    const odds =
+      `chance ${chance(other.chance)} for ${model(state.other).name}, ` +
+      `${chance(plan.chance)} for ${model(state.model).name}`;
     const [known, inOrder] = pair();
     let range = "";
     if (known && known.ratio_range && state.target === group().target) {
@@ -262,15 +283,7 @@
     );
   }
 
-  function crossover() {
-    const [known] = pair();
-    if (!known) return "not computed here: ask korisk compare";
-    const found = known.crossover;
-    if (!found) return "none as far as the pilots tell";
-    const ends = found.lower === null ? "" : `90%: ${count(found.lower)} to ${count(found.upper)}, `;
-    const where = found.measured ? "within the pilots" : "by extrapolation";
-    return `at about N = ${count(found.n)} (${ends}${where}); from there ${found.after} is better`;
-  }
+  const crossover = () => (pair()[0] || { crossover: "not computed here: ask korisk compare" }).crossover;
 
   function showExpected() {
     const text = get("count").value;
@@ -502,6 +515,7 @@
     const line = { type: "line", line: { color: css("--text"), width: 1, dash: "dot" } };
     const [shapes, annotations] = [[], []];
     if (!state.answer) return { shapes, annotations };
+    const [across] = limits();
     shapes.push({ ...line, xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target });
     const plans = [
       [state.answer, state.model],
@@ -510,18 +524,19 @@
     for (const [plan, at] of plans) {
       if (!plan || plan.samples === null) continue;
       const [n, agrees] = [plan.samples, onCurve(plan, at)];
+      const side = Math.log10(n) > (across[0] + across[1]) / 2 ? "right" : "left";
       const style = { color: colour(at), width: 2, dash: agrees ? "dot" : "longdash" };
       shapes.push({ ...line, line: style, yref: "paper", y0: 0, y1: 1, x0: n, x1: n });
       annotations.push({
         x: Math.log10(n),
         yref: "paper",
-        y: at === state.model ? 1 : 0.93,
+        y: 1,
+        yshift: at === state.model ? 0 : 16,
         showarrow: false,
-        xanchor: "left",
-        yanchor: "top",
+        xanchor: side,
+        yanchor: "bottom",
         text: `${agrees ? "" : "if reached: "}N = ${count(n)}, chance ${chance(plan.chance)}`,
         font: { color: colour(at), size: 12 },
-        bgcolor: css("--paper"),
       });
     }
     return { shapes, annotations };
@@ -565,7 +580,8 @@
   }
 
   /* Ticks at 1, 2, 5 unless that were too many or too few. */
-  const logTicks = ([low, high]) => (high - low > 3.2 ? 1 : high - low > 0.7 ? "D2" : "D1");
+  const logTicks = ([low, high]) =>
+    high - low > 3.2 ? Math.ceil((high - low) / 9) : high - low > 0.7 ? "D2" : "D1";
 
   /* After a zoom, ticks for what is shown then. */
   function tickAgain() {
@@ -604,7 +620,7 @@
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: css("--text"), family: css("--font"), size: 13 },
-      margin: { l: 56, r: 12, t: 12, b: 48 },
+      margin: { l: 56, r: 12, t: 40, b: 48 },
       showlegend: false, // a list below the plot has room for any number of names
       dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
       ...marks(),

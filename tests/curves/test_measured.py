@@ -1,0 +1,193 @@
+"""Inside the pilot measurements speak, and every odds of a plan is a whole one."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import korisk as kr
+from korisk.curves.noise import ROUNDING, collapsed, relative_variance
+from korisk.curves.plan import LEVELS
+
+Array = NDArray[np.float64]
+
+COLLAPSE = Path(__file__).parents[2] / "benchmarks" / "data" / "collapse_h8.csv"
+SIZES = 2 ** np.arange(2, 11)
+
+
+def neighbours(curve: kr.Curve, error: float) -> tuple[int, int]:
+    """The measured N between which the means come to stay at or below an error."""
+    above = np.flatnonzero(curve.means > error)
+    return int(curve.sizes[above[-1]]), int(curve.sizes[above[-1] + 1])
+
+
+@pytest.fixture(scope="module")
+def dense() -> kr.Curve:
+    return kr.Curve.read(COLLAPSE, model="FC")
+
+
+@pytest.mark.parametrize("target", [0.02, 0.01, 0.005, 0.003, 0.002, 0.001, 0.0008, 0.0005])
+def test_a_collapsing_curve_is_answered_by_its_means(dense: kr.Curve, target: float) -> None:
+    plan = kr.plan(dense, target)
+    before, after = neighbours(dense, target)
+    assert plan.samples is not None
+    assert before <= plan.lower <= plan.samples <= plan.upper <= after
+    assert before < plan.samples
+
+
+def test_the_band_of_a_collapsing_curve_holds_its_means(dense: kr.Curve) -> None:
+    low, high = kr.forecast(dense).band(dense.sizes)
+    assert ((low <= dense.means) & (dense.means <= high)).sum() >= 8
+
+
+def test_the_crossover_lies_where_the_means_change_order(dense: kr.Curve) -> None:
+    known = kr.Curve.read(COLLAPSE, model="KO")
+    found = kr.compare(known, dense, 0.003).crossover
+    assert found is not None
+    assert 128 <= found.n <= 256
+    assert found.better_after == "FC"
+
+
+def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
+    known = kr.plan(kr.Curve.read(COLLAPSE, model="KO"), 0.0015)
+    assert known.doubt == ""
+    part = kr.plan(dense.up_to(512), 0.0003)  # one seed of four has collapsed at 512
+    assert part.samples is None
+    assert part.safe(0.9) is None
+    assert math.isnan(part.reach)
+    assert "1 of 4 seeds has fallen to rounding" in part.explain()
+    with pytest.raises(kr.OutOfReachError, match="cannot be extrapolated"):
+        part.require()
+    with pytest.raises(kr.KoriskError, match="cannot be extrapolated"):
+        part.at(1024)
+    below = kr.plan(dense, 1e-20)
+    assert below.samples is None
+    assert below.safe(0.9) is None
+    assert "rounding" in below.doubt
+
+
+def test_a_step_is_somewhere_between_its_neighbours() -> None:
+    means = np.where(SIZES > 32, 0.01, 1.0)
+    plan = kr.plan(kr.Curve(SIZES, means), 0.5)
+    assert (plan.lower, plan.upper) == (32, 64)
+    assert plan.samples is not None
+    assert 32 < plan.samples <= 64
+    beyond = kr.plan(kr.Curve(SIZES, means), 0.005)
+    assert beyond.samples is None
+    assert "from N = 32 to 64" in beyond.doubt
+
+
+def test_a_straight_line_between_means_is_nearly_certain() -> None:
+    """Slopes that agree leave little room: the power law's own N, within a few per cent."""
+    n = np.array([16, 64, 256, 1024])
+    plan = kr.plan(kr.Curve(n, 2.0 * n**-0.5), 2.0 * 150**-0.5)
+    assert plan.samples == pytest.approx(150, rel=0.03)
+    assert 130 < plan.lower <= plan.upper < 175
+
+
+def test_seeds_that_have_collapsed_are_a_mixture() -> None:
+    """The mean of three seeds and one at zero hangs on how many collapse: no small deviation."""
+    n, seeds = np.repeat([8, 16, 32, 64], 4), [1, 2, 3, 4] * 4
+    errors = np.repeat([0.4, 0.3, 0.2, 0.15], 4) * np.tile([1.0, 1.001, 0.999, 1.0], 4)
+    calm = relative_variance(kr.Curve(n, errors, seeds))
+    errors[-1] = 1e-25
+    curve = kr.Curve(n, errors, seeds)
+    mixed = relative_variance(curve)
+    assert calm is not None
+    assert mixed is not None
+    assert collapsed(curve).sum() == 1
+    assert np.sqrt(calm).max() < 0.01
+    assert np.sqrt(mixed[-1]) > 0.25
+    assert (collapsed(kr.Curve(n, np.maximum(errors, 2 * ROUNDING), seeds))).sum() == 0
+
+
+# --- Two hundred pilots of every bad kind --------------------------------------------------------
+
+
+def strange(kind: str, draw: int) -> kr.Curve:
+    """A pilot that collapses, steps, rests and drops, peaks, has outliers or two states."""
+    rng = np.random.default_rng(draw)
+    seeds = int(rng.integers(1, 6))
+    means = 0.5 * SIZES ** -rng.uniform(0.1, 0.9)
+    at = int(rng.integers(2, len(SIZES) - 1))
+    errors = means[:, None] * np.exp(rng.uniform(0.005, 0.2) * rng.standard_normal((9, seeds)))
+    match kind:
+        case "collapse":
+            errors[at:] = 10.0 ** rng.uniform(-28, -24, (9 - at, seeds))
+        case "step":
+            errors[at:] *= 10.0 ** -rng.uniform(0.5, 3)
+        case "plateau":
+            errors[:at] = errors[0] * np.exp(0.01 * rng.standard_normal((at, seeds)))
+            errors[at:] *= 0.3
+        case "peak":
+            errors[at] *= rng.uniform(3, 30)
+        case "outlier":
+            errors[at, 0] *= 10.0 ** rng.uniform(1, 2)
+        case "mixture":
+            gone = rng.random((9, seeds)) < np.linspace(0, 0.8, 9)[:, None]
+            errors = np.where(gone, 1e-26, errors)
+    return kr.Curve(np.repeat(SIZES, seeds), errors.ravel(), list(range(seeds)) * 9)
+
+
+KINDS = ("collapse", "step", "plateau", "peak", "outlier", "mixture")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strange_pilots_are_never_contradicted(kind: str) -> None:
+    for draw in range(34):
+        curve = strange(kind, draw)
+        made = kr.forecast(curve)
+        low, high = made.band(curve.sizes)
+        assert ((low <= curve.means) & (curve.means <= high)).mean() >= 8 / 9
+        reachable = np.unique(np.maximum.accumulate(curve.means[::-1]))
+        for first, second in zip(reachable[:-1], reachable[1:], strict=True):
+            if second < ROUNDING * curve.means.max() or second < 1.001 * first:
+                continue
+            error = float(np.sqrt(max(first, ROUNDING * curve.means.max()) * second))
+            if error < 1.01 * ROUNDING * curve.means.max():
+                continue
+            plan = kr.plan(curve, error)
+            before, after = neighbours(curve, error)
+            assert plan.samples is not None
+            assert before <= plan.lower <= plan.samples <= plan.upper <= after
+
+
+pilots = st.lists(
+    st.tuples(st.integers(2, 10**5), st.floats(1e-30, 1e3), st.integers(0, 2)),
+    min_size=3,
+    max_size=12,
+    unique_by=lambda row: (row[0], row[2]),
+).filter(lambda rows: len({row[0] for row in rows}) >= 3)
+
+
+@settings(max_examples=25, deadline=None)
+@given(pilots, st.floats(0.2, 3.0))
+def test_any_pilot_keeps_the_laws_of_odds(
+    rows: list[tuple[int, float, int]], factor: float
+) -> None:
+    """The band holds the means, safe(p) has p by `probability`, and nothing else is an odds."""
+    n, errors, seeds = zip(*rows, strict=True)
+    curve = kr.Curve(n, errors, seeds)
+    low, high = kr.forecast(curve).band(curve.sizes)
+    assert ((low <= curve.means) & (curve.means <= high)).mean() >= 0.9
+    try:
+        plan = kr.plan(curve, factor * float(curve.means[-1]))
+    except kr.KoriskError:
+        return
+    for level in (0.5, *LEVELS):
+        enough, reached = plan.safe(level), plan.if_reached(level)
+        if enough is not None:
+            assert plan.probability(enough) >= level
+            assert reached is None or reached <= enough
+        elif not plan.doubt:
+            assert plan.reach < level
+    if plan.samples is not None:
+        assert plan.chance == plan.probability(plan.samples)
+        assert plan.lower <= plan.samples <= plan.upper
+    content = plan.to_dict()
+    assert content["chance"] == plan.chance
+    assert content["safe"] == {f"{level:g}": plan.safe(level) for level in LEVELS}
