@@ -3,7 +3,7 @@
 The protocol: a pilot is the first part of a curve, with several seeds at each N. Asked are the
 error at hidden N, two to eight times the pilot's last, and the N that reaches a target at least 3%
 below the pilot's last mean. The truth is the mean over all splits of LCDB, the pilot's own among
-them, over other seeds than the pilot's for scikit-learn, and over the same seeds for image networks.
+them, over other seeds than the pilot's for scikit-learn, over the same seeds for image networks.
 
 Columns: median relative error at hidden N; targets refused; N within a factor of two, in all and by
 how far beyond the pilot; N at least the true one; error at the largest N predicted below 0.9 of the

@@ -25,7 +25,6 @@ import torch
 
 from korisk.curves.calibrate import CURVE_METHODS
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import forecast
 from korisk.curves.plan import plan
 from korisk.curves.prediction import Prediction
 from korisk.errors import KoriskError
@@ -246,8 +245,7 @@ def judged_sizes(
 def fitted(pilot: Curve, target: float, method: str) -> int | None:
     """The N at which a fitted curve meets the target."""
     try:
-        made = forecast(pilot, method=method)
-        return made.first(lambda n: made.middle(n) <= target)
+        return plan(pilot, target, method=method).samples
     except KoriskError:
         return None
 

@@ -63,7 +63,11 @@ def test_exact_curves_cross_where_they_must(method: str) -> None:
     first, second = kr.Curve(N, 0.5 * N**-0.25), kr.Curve(N, 4.0 * N**-0.5)  # cross at 8^4
     found = kr.compare(first, second, 0.1, method=method).crossover
     assert found is not None
-    assert found.n == pytest.approx(4096, rel=0.05)
+    if method == "power":
+        assert found.n == pytest.approx(4096, rel=0.05)
+    else:  # eight times the pilot, by one seed of unknown noise
+        assert found.lower < 4096 < found.upper
+        assert found.n == pytest.approx(4096, rel=0.5)
     assert not found.measured
     assert found.better_after == "second"
 
@@ -123,6 +127,6 @@ def test_a_model_that_meets_the_target_at_once_has_no_future_below_its_first_n()
     assert made.ratio is not None
     assert made.ratio_range is not None
     assert made.ratio_range[0] <= made.ratio <= made.ratio_range[1]
-    ends = made.dense.if_met
-    assert ends is not None
-    assert made.ratio_range == pytest.approx((ends[0] / 4, ends[1] / 4), rel=0.1)
+    counted = made.dense.probability(made.dense.before_long)
+    ends = [made.dense.chances.first(p * counted) / 4 for p in (0.05, 0.95)]
+    assert made.ratio_range == pytest.approx(ends, rel=0.1)

@@ -11,7 +11,6 @@ from scipy.special import softmax
 import korisk as kr
 from korisk.curves.calibrate import AVERAGED, estimate
 from korisk.curves.families import FAMILIES, Family, Fits, fit
-from korisk.curves.forecast import forecast
 from korisk.curves.noise import weights
 
 LARGEST_N = 10**15
@@ -128,11 +127,3 @@ def test_rates_end_where_the_family_says(method: str, most: float) -> None:
         assert found.parameters["b"] == pytest.approx(rate, rel=1e-3)
     steep = kr.calibrate(kr.Curve(n, n ** -(1.5 * most)), method)
     assert steep.parameters["b"] == pytest.approx(most)
-
-
-@pytest.mark.parametrize("first", [16, 17, 18, 31, 33, 100, 777, 5000])
-def test_a_forecast_finds_the_first_size_of_all(first: int) -> None:
-    made = forecast(power_pilot())
-    assert made.first(lambda n: n >= first) == first
-    assert made.first(lambda n: n >= first, start=first + 1) == first + 1
-    assert made.first(lambda n: n > made.horizon) is None

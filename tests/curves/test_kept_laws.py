@@ -10,6 +10,7 @@ from pilots import power_pilot
 from scipy.special import ndtri
 
 from korisk.curves.curve import Curve
+from korisk.curves.plan import LEAST_REACH
 from korisk.curves.posterior import MOST_SIZES, PRIOR, posterior
 from korisk.curves.prediction import _AS_SEEDS, FARTHEST_N, Prediction, _checks_of
 from korisk.curves.prediction_pair import PredictedPair, last_shown, track
@@ -52,36 +53,37 @@ def pilot(*factors: float, first: int = 8) -> Curve:
 @pytest.mark.parametrize(
     ("reach", "samples", "lower", "upper"),
     [
-        (1.0, 50_000, 5_000, 95_000),
-        (0.96, 50_000, 5_000, 95_000),
-        (0.95, 50_000, 5_000, math.inf),  # the last in twenty never get there
-        (0.8, 50_000, 5_000, math.inf),
-        (0.5, 32_500, 5_000, math.inf),  # 65% of the futures that do
-        (0.25, 16_250, 5_000, math.inf),
-        (0.24, None, 5_000, math.inf),  # less than one in four
-        (0.05, None, 5_000, math.inf),
-        (0.04, None, math.inf, math.inf),
+        (1.0, 0.5, 0.05, 0.95),
+        (0.97, 0.5, 0.05, 0.95),
+        (0.94, 0.5, 0.05, None),  # the last in twenty never get there
+        (0.8, 0.5, 0.05, None),
+        (0.5, 0.65 * 0.5, 0.05, None),  # 65% of the futures that do
+        (LEAST_REACH, 0.65 * LEAST_REACH, 0.05, None),
+        (LEAST_REACH - 0.01, None, 0.05, None),
+        (0.04, None, None, None),
     ],
 )
 def test_sizes_are_read_off_the_chances(
     monkeypatch: pytest.MonkeyPatch,
     reach: float,
-    samples: int | None,
-    lower: float,
-    upper: float,
+    samples: float | None,
+    lower: float | None,
+    upper: float | None,
 ) -> None:
-    """Chances N / 100,000, as far as `reach`."""
+    """Each has its level, where chances grow with log N to one at a million, or to `reach`."""
 
     def chances(self: Prediction, n: ArrayLike, target: float) -> Array:
-        return np.minimum(np.asarray(n, float) / 1e5, reach)
+        return np.minimum(np.log(np.asarray(n, float)) / math.log(1e6), reach)
 
     monkeypatch.setattr(Prediction, "probability", chances)
     found = made().samples(0.3)
-    assert (found.target, found.samples, found.lower, found.upper) == (0.3, samples, lower, upper)
-    assert found.reach == reach
+    assert (found.target, found.reach) == (0.3, reach)
     told = found.to_dict()
-    assert told["lower"] == (None if math.isinf(lower) else lower)
-    assert told["upper"] == (None if math.isinf(upper) else upper)
+    for name, level in (("samples", samples), ("lower", lower), ("upper", upper)):
+        here = None if level is None else pytest.approx(1e6**level, abs=1)
+        assert told[name] == here
+    if samples is not None:
+        assert found.chance == pytest.approx(samples, abs=0.01)
 
 
 def test_sizes_are_looked_for_at_four_n_of_every_doubling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +200,7 @@ def test_beyond_a_theory_its_fall_comes_or_does_not() -> None:
 def test_beyond_a_theory_the_pilot_is_carried_on_with_doublings_up_to_its_end() -> None:
     for end, sizes in ((1023.0, []), (1024.0, [1024]), (5000.0, [1024, 2048, 4096])):
         one = replace(made().with_pilot(power_pilot(noise=0.02)), valid_to=end)
-        known = one._beyond._pilot
+        known = one._beyond.pilot
         expected = [16, 32, 64, 128, 256, 512, *sizes]
         assert known.x * known.last == pytest.approx(expected)
 
@@ -268,7 +270,7 @@ def test_who_is_ahead_is_told_at_the_last_n_that_is_shown() -> None:
     assert pair.odds[-1] > 0.75
     assert pair.crossover is not None
     assert pair.crossover.n == pytest.approx(4000, rel=0.05)
-    assert "FC becomes the better one" in crossover_words(pair)
+    assert "from there on FC" in crossover_words(pair)
 
 
 def test_curves_that_rise_or_are_level_have_no_slope() -> None:

@@ -1,6 +1,7 @@
 """Inside the pilot measurements speak, and every odds of a plan is a whole one."""
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -144,7 +145,7 @@ def test_strange_pilots_are_never_contradicted(kind: str) -> None:
         low, high = made.band(curve.sizes)
         assert ((low <= curve.means) & (curve.means <= high)).mean() >= 8 / 9
         reachable = np.unique(np.maximum.accumulate(curve.means[::-1]))
-        for first, second in zip(reachable[:-1], reachable[1:], strict=True):
+        for first, second in pairwise(reachable):
             if second < ROUNDING * curve.means.max() or second < 1.001 * first:
                 continue
             error = float(np.sqrt(max(first, ROUNDING * curve.means.max()) * second))

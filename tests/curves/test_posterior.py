@@ -10,18 +10,27 @@ from scipy.stats import beta, norm
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
-from korisk.curves.posterior import Prior, posterior
+from korisk.curves.posterior import Kind, Prior, posterior
 
 Array = NDArray[np.float64]
 
 # One step of the walk, no shift, no upper end: few enough parameters to integrate by plain sums.
 PLAIN = Prior(
-    shifts=(0.0,),
-    shift_weights=(1.0,),
-    caps=(),
-    cap_weights=(),
+    kinds=(
+        Kind(
+            weight=1.0,
+            rate_median=0.55,
+            rate_spread=0.9,
+            no_floor=0.05,
+            floor_shape=(1.2, 0.5),
+            drift_weights=(1.0,),
+            shift_weights=(1.0,),
+            cap_weights=(),
+        ),
+    ),
     drifts=(0.05,),
-    drift_weights=(1.0,),
+    shifts=(0.0,),
+    caps=(),
     stretches=(1.0,),
     stretch_weights=(1.0,),
     growth=1.0,
@@ -32,10 +41,12 @@ def integrated(curve: kr.Curve, n: float, errors: Array, prior: Prior) -> Array:
     """P(error at n <= each of errors), by sums over a fine grid of rate, floor and level."""
     rates = np.exp(np.linspace(np.log(0.02), np.log(2.5), 241))
     floors = np.append(0.0, np.linspace(0, 1, 402)[1:-1])
-    rate_mass = norm.pdf(np.log(rates), np.log(prior.rate_median), prior.rate_spread)
-    floor_mass = beta.pdf(floors[1:], *prior.floor_shape)
-    floor_mass *= (1 - prior.no_floor) / floor_mass.sum()
-    floor_mass = np.append(prior.no_floor, floor_mass)
+    rate_mass = norm.pdf(
+        np.log(rates), np.log(prior.kinds[0].rate_median), prior.kinds[0].rate_spread
+    )
+    floor_mass = beta.pdf(floors[1:], *prior.kinds[0].floor_shape)
+    floor_mass *= (1 - prior.kinds[0].no_floor) / floor_mass.sum()
+    floor_mass = np.append(prior.kinds[0].no_floor, floor_mass)
     sizes, last = curve.sizes.astype(float), float(curve.sizes[-1])
     back = np.log2(last / sizes)
     variance = relative_variance(curve)

@@ -19,16 +19,18 @@ def made() -> Posterior:
 
 
 def test_the_prior_is_a_law() -> None:
-    laws = (
-        (PRIOR.shifts + PRIOR.caps, PRIOR.shift_weights + PRIOR.cap_weights),
-        (PRIOR.drifts, PRIOR.drift_weights),
-        (PRIOR.stretches, PRIOR.stretch_weights),
-    )
-    for values, weights in laws:
-        assert len(values) == len(weights)
-        assert sum(weights) == pytest.approx(1, abs=0.01)
-        assert min(weights) > 0
-    assert 0 < PRIOR.no_floor < 1
+    assert sum(kind.weight for kind in PRIOR.kinds) == pytest.approx(1, abs=0.01)
+    assert sum(PRIOR.stretch_weights) == pytest.approx(1, abs=0.01)
+    assert len(PRIOR.stretches) == len(PRIOR.stretch_weights)
+    for kind in PRIOR.kinds:
+        for values, weights in (
+            (PRIOR.shifts + PRIOR.caps, kind.shift_weights + kind.cap_weights),
+            (PRIOR.drifts, kind.drift_weights),
+        ):
+            assert len(values) == len(weights)
+            assert sum(weights) == pytest.approx(1, abs=0.02)
+            assert min(weights) > 0
+        assert 0 < kind.no_floor < 1
     scales = (PRIOR.shifts[1:], PRIOR.caps, PRIOR.drifts, PRIOR.stretches, PRIOR.noises)
     for scale in scales:  # from small to large
         assert all(0 < small < large for small, large in pairwise(scale))

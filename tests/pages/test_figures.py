@@ -11,7 +11,6 @@ import pytest
 
 import korisk as kr
 from korisk import published
-from korisk.curves.plan import MULTIPLES
 from korisk.operators import _lanczos, released_geometry
 
 ROOT = Path(__file__).parents[2]
@@ -122,12 +121,6 @@ def test_the_counts_and_odds_of_the_planner_are_those_of_the_benchmark() -> None
     assert f"at four times and {far} at eight times" in text
     safe = re.findall(r"(?:80|90|95)%: ([\d.]+)", told[told.index("safe(p)") :])[:3]
     assert f"sufficed for {safe[0]}, {safe[1]} and {safe[2]} of the targets" in text
-
-
-def test_the_safe_multiples_of_the_planner_are_those_of_the_code() -> None:
-    first, second, third = MULTIPLES.values()
-    shares = " or ".join(", ".join(f"{100 * p:.0f}" for p in MULTIPLES).rsplit(", ", 1))
-    assert f"times {first}, {second} or {third} for {shares}%" in page("planner.md")
 
 
 def test_what_other_pages_say_of_the_planner_is_in_the_benchmark() -> None:

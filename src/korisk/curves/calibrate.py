@@ -22,7 +22,7 @@ ENVELOPE_NOTE = "bounds the pilot, not the future"
 AVERAGED = ("line", "power", "no-floor", "log-power")
 
 FORMULAS: dict[str, str] = {
-    "posterior": "median over a grid of curves with a rate, a floor, a shift or an upper end, and drift",
+    "posterior": "median over curves with a rate, a floor, a shift or an upper end, and drift",
     "power": FAMILIES["power"].formula,
     "paper": "c + a log N / N, c = lowest mean error",
     **{name: family.formula for name, family in FAMILIES.items() if name != "power"},

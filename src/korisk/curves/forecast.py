@@ -159,7 +159,9 @@ class Forecast:
     def middle(self, n: ArrayLike) -> Array:
         """(M,) the expected error at each of M sizes N: as likely too large as too small."""
         n = np.atleast_1d(sample_counts(n))
-        return self.quantile(n, 0.5) if self.method == DEFAULT_METHOD else self.calibration.predict(n)
+        return (
+            self.quantile(n, 0.5) if self.method == DEFAULT_METHOD else self.calibration.predict(n)
+        )
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
         """(M,) the lower and upper end of the 90% band at each of M sizes N."""

@@ -64,7 +64,7 @@ def normals(weight: Array, mean: Array, deviation: Array) -> Law:
     def under(log_error: Array) -> Array:
         with np.errstate(under="ignore"):
             found = np.einsum(axes, weight, ndtr((log_error - mean) / deviation))
-        return np.clip(found, 0.0, 1.0)
+        return np.asarray(np.clip(found, 0.0, 1.0))
 
     far = _FAR * deviation
     return Law(under, (mean - far).min(axis=0), (mean + far).max(axis=0))

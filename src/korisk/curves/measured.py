@@ -40,11 +40,11 @@ class Measured:
 
     @cached_property
     def _at(self) -> Array:
-        return np.log(self.curve.sizes.astype(float))
+        return np.asarray(np.log(self.curve.sizes.astype(float)))
 
     @cached_property
     def _logs(self) -> Array:
-        return np.log(self.curve.means)
+        return np.asarray(np.log(self.curve.means))
 
     @cached_property
     def _variance(self) -> Array:

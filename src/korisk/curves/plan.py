@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ Array = NDArray[np.float64]
 # Chosen on the tuning part of benchmarks/planner.py, reported there on the other part.
 NEAR = 64  # times the pilot: futures that meet the target later do not count,
 LATER = 16  # unless even the earliest plausible N times this is later
-LEAST_REACH = 0.25  # below this chance the target is called out of reach
+LEAST_REACH = 0.15  # below this chance the target is called out of reach
 TAIL = 0.05  # left out at each end of an interval
 MIDDLE = 0.6  # share of the futures that count which meet the target by the point answer
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
@@ -92,14 +93,16 @@ def table_sizes(made: Forecast) -> Array:
     """N of the table: the measured ones, some between them, eight to a doubling beyond."""
     sizes = made.curve.sizes.astype(float)
     parts = [sizes]
-    for low, high in zip(sizes[:-1], sizes[1:], strict=True):
+    for low, high in pairwise(sizes):
         if high - low <= _FEW:
             parts.append(np.arange(low + 1, high))
         elif len(sizes) <= 2 * _FEW:
             parts.append(low * (high / low) ** np.array(_BETWEEN))
     doublings = math.log2(made.horizon / made.last)
     steps = np.arange(1, int(_PER_DOUBLING * doublings) + 1) / _PER_DOUBLING
-    parts.append(np.append(made.last * 2.0**steps, [min(made.last + 1, made.horizon), made.horizon]))
+    parts.append(
+        np.append(made.last * 2.0**steps, [min(made.last + 1, made.horizon), made.horizon])
+    )
     return np.unique(np.concatenate(parts))
 
 
@@ -420,7 +423,7 @@ def _answer(made: Forecast, goal: float, table: Chances) -> tuple[int | None, fl
 
 
 def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
-    """Where the fitted curve and its band meet the target; chances are the posterior's all the same.
+    """Where the fitted curve and its band meet the target; chances are the posterior's.
 
     Where the pilot meets the target, rises, and misses it again, the first time does not count.
     """
@@ -430,11 +433,11 @@ def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
     grid = grid[grid > made.curve.sizes[missed[-1]]] if rises else grid
 
     def first(errors: Callable[[Array], Array]) -> int | None:
-        reached = errors(grid) <= goal
-        if not reached.any():
+        reached = np.flatnonzero(errors(grid) <= goal)
+        if not len(reached):
             return None
-        at = int(np.argmax(reached))
-        low, high = int(grid[at - 1]) if at else math.ceil(grid[0]) - 1, math.ceil(grid[at])
+        at = int(reached[0])
+        low, high = math.ceil(grid[max(at - 1, 0)]) - (at == 0), math.ceil(grid[at])
         while high - low > 1:
             middle = (low + high) // 2
             if errors(np.array([float(middle)]))[0] <= goal:

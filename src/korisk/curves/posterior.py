@@ -14,8 +14,9 @@ doubling beyond the pilot, where in some futures its steps are larger: curves su
 
 The level is integrated out; b, phi, s, c and tau are weighed on a grid. For every rate the floor
 that fits best and its precision follow from Gauss-Newton steps, so that its grid lies where the
-weight is; the grid of rates closes in by itself. The prior knows several kinds of curves. No random numbers, no starting values. The prior's
-constants were chosen by benchmarks/planner_prior.py on curves that no reported figure uses.
+weight is; the grid of rates closes in by itself. No random numbers, no starting values. The prior
+knows several kinds of curves; benchmarks/planner_prior.py learned it on curves that no reported
+figure uses.
 
 SciPy is imported where it is used: it takes longer to load than NumPy and all of the command.
 """
@@ -66,31 +67,31 @@ class Prior:
 
     kinds: tuple[Kind, ...] = (
         Kind(
-            weight=0.45,
-            rate_median=0.5,
-            rate_spread=0.7,
-            no_floor=0.06,
-            floor_shape=(1.5, 0.7),
-            drift_weights=(0.003, 0.007, 0.07, 0.3, 0.32, 0.28, 0.02),
-            shift_weights=(0.15, 0.06, 0.13, 0.18, 0.06, 0.12),
-            cap_weights=(0.045, 0.08, 0.08, 0.045, 0.05),
+            weight=0.56,
+            rate_median=0.71,
+            rate_spread=0.39,
+            no_floor=0.068,
+            floor_shape=(2.0, 1.7),
+            drift_weights=(0.0027, 0.0046, 0.12, 0.52, 0.23, 0.096, 0.021),
+            shift_weights=(0.067, 0.016, 0.12, 0.51, 0.024, 0.097),
+            cap_weights=(0.013, 0.05, 0.029, 0.054, 0.02),
         ),
         Kind(
-            weight=0.55,
-            rate_median=0.98,
-            rate_spread=0.25,
-            no_floor=0.02,
-            floor_shape=(1.6, 0.9),
-            drift_weights=(0.003, 0.006, 0.3, 0.3, 0.22, 0.15, 0.02),
-            shift_weights=(0.1, 0.06, 0.13, 0.16, 0.06, 0.12),
-            cap_weights=(0.03, 0.16, 0.1, 0.04, 0.04),
+            weight=0.44,
+            rate_median=1.2,
+            rate_spread=0.11,
+            no_floor=0.015,
+            floor_shape=(1.5, 0.74),
+            drift_weights=(0.0031, 0.0085, 0.59, 0.1, 0.14, 0.13, 0.033),
+            shift_weights=(0.078, 0.1, 0.1, 0.044, 0.025, 0.051),
+            cap_weights=(0.02, 0.38, 0.15, 0.016, 0.028),
         ),
     )
     drifts: tuple[float, ...] = (1e-3, 0.003, 0.01, 0.03, 0.06, 0.12, 0.24)  # tau, for a doubling
     shifts: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # s, with c = 0
     caps: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.7)  # c, with s = 0
-    stretches: tuple[float, ...] = (1.0, 2.0, 5.0)  # of tau beyond the pilot
-    stretch_weights: tuple[float, ...] = (0.65, 0.25, 0.1)
+    stretches: tuple[float, ...] = (1.0, 2.0, 6.0)  # of tau beyond the pilot
+    stretch_weights: tuple[float, ...] = (0.62, 0.26, 0.12)
     growth: float = 1.3  # exponent of the doublings over which the drift's variance adds up
     least_noise: float = 1e-5  # of a mean, relative: seeds that agree exactly are still rounded
     noises: tuple[float, ...] = (1e-4, 1e-3, 0.003, 0.01, 0.03, 0.08)  # where seeds tell none
@@ -332,7 +333,7 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
         edges = low[alive, None] + (high - low)[alive, None] * np.linspace(0, 1, _CELLS + 1)
         parts = _weigh(pilot, [walks[index] for index in alive], prior, edges)
         following = []
-        for index, own, part in zip(alive, edges, parts, strict=True):
+        for index, own, part in zip(alive.tolist(), edges, parts, strict=True):
             found[index], best[index] = part, part.log_weight.max()
             with np.errstate(under="ignore"):
                 weight = np.exp(part.log_weight - best[index])

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk.curves.curve import Curve
+from korisk.curves.law import Law, mixed
 from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
 from korisk.curves.noise import relative_variance
-from korisk.curves.law import Law, mixed
 from korisk.curves.plan import LEAST_REACH, TAIL, Chances
 from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
 from korisk.curves.rehearsal import Checks

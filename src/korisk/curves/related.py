@@ -88,7 +88,7 @@ class Relatives:
     @cached_property
     def _cases(self) -> list[_Case]:
         kin, count = self.kinship, len(self.shapes)
-        groups = [(index,) for index in range(count)]
+        groups: list[tuple[int, ...]] = [(index,) for index in range(count)]
         groups += [tuple(range(count))] if count > 1 else []
         grid = product(
             groups,
@@ -113,7 +113,7 @@ class Relatives:
 
     @staticmethod
     def _parts(shape: tuple[Array, Array], case: _Case) -> tuple[Array, Array]:
-        """(J, M) the shapes of a case's relatives with its floor, and the variance of their mean."""
+        """(J, M) the shapes of a case's relatives with its floor; (M,) their mean's variance."""
         fall = (1 - case.floor) * np.exp(shape[0][list(case.group)])
         parts = np.log(fall + case.floor)
         # What a floor hides of a relative's error, it hides of its noise.

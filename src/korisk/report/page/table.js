@@ -1,5 +1,5 @@
-// The planner's answers in the page: looked up in the table of planner_data.py, which Python computed
-// for some hundred targets, and interpolated between two of them. No statistics here.
+// The planner's answers in the page: looked up in the table that planner_data.py computed for some
+// hundred targets, and interpolated between two of them. There are no statistics here.
 
 var koriskTable = (() => {
   "use strict";
@@ -50,7 +50,8 @@ var koriskTable = (() => {
       if (ascending[middle] <= x) low = middle;
       else high = middle;
     }
-    const share = (x - ascending[low]) / (ascending[high] - ascending[low]);
+    const wide = ascending[high] - ascending[low];
+    const share = wide > 0 ? (x - ascending[low]) / wide : Number(x >= ascending[low]);
     return [low, Math.min(Math.max(share, 0), 1)];
   }
 
@@ -61,7 +62,8 @@ var koriskTable = (() => {
       this.depth = data.targets.map((target) => -Math.log(this.unit.toError(target)));
       const bytes = Uint8Array.from(atob(data.table), (letter) => letter.charCodeAt(0));
       const [low, high] = [data.sizes[0], data.horizon].map(Math.log);
-      const logN = Array.from(new Uint16Array(bytes.buffer), (step) => low + (high - low) * step / 65535);
+      const steps = new Uint16Array(bytes.buffer);
+      const logN = Array.from(steps, (step) => low + ((high - low) * step) / 65535);
       const wide = data.shares.length;
       this.rows = data.targets.map((_, row) => ({
         logN: logN.slice(row * wide, (row + 1) * wide),
@@ -122,8 +124,10 @@ var koriskTable = (() => {
       const { row, share } = at;
       const kept = this.answers;
       const read = (values, p) => (share ? this.size(values, at, p) : values[row]);
-      const levels = (lists, found) =>
-        Object.fromEntries(Object.entries(lists).map(([p, values]) => [p, found(values, Number(p))]));
+      const levels = (lists, found) => {
+        const entries = Object.entries(lists).map(([p, values]) => [p, found(values, Number(p))]);
+        return Object.fromEntries(entries);
+      };
       const doubt = kept.doubt[share ? row + 1 : row];
       const plan = {
         target,
@@ -138,7 +142,7 @@ var koriskTable = (() => {
         ifReached: levels(kept.if_reached, (values) => read(values)),
         by: read(kept.by),
       };
-      if (doubt || plan.reach < this.least_reach) plan.samples = null;
+      if (doubt || (share && plan.reach < this.least_reach)) plan.samples = null;
       if (plan.samples === null) Object.assign(plan, { lower: null, upper: null, chance: null });
       else plan.chance = share ? this.probability(plan.samples, target) : kept.chance[row];
       plan.byChance = share ? this.probability(plan.by, target) : kept.by_chance[row];
@@ -146,8 +150,8 @@ var koriskTable = (() => {
     }
 
     /**
-     * A size between two rows. Where one of them has none, the probabilities tell it: at level p, or
-     * where they are the same part of the largest one as in the row that has it.
+     * A size between two rows. Where one of them has none, the probabilities tell it: at level p,
+     * or where they are the same part of the largest one as in the row that has it.
      */
     size(values, at, p) {
       const [a, b] = [values[at.row], values[at.row + 1]];
@@ -192,5 +196,6 @@ var koriskTable = (() => {
     }
   }
 
-  return Object.freeze({ open: (data) => new Table(data), LAWS, place, value, chance, most, times, count });
+  const open = (data) => new Table(data);
+  return Object.freeze({ open, LAWS, place, value, chance, most, times, count });
 })();

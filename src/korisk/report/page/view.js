@@ -11,7 +11,8 @@
   const QUIET = 600; // milliseconds until an answer is spoken
   const DRAWN = 64; // times the pilot, up to which curves are drawn,
   const FARTHEST = 16; // and up to which bands are drawn whole
-  const NEAR = 0.05; // of an error: as near the drawn curve must be to a target that it meets
+  const NEAR = 1.05; // factor in N and in the error within which a curve passes through a mark
+  const SURE = 0.95; // chance to reach a target from which on a number of samples needs no "if"
 
   const get = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -87,7 +88,8 @@
 
   function positionOf(target) {
     const { unit } = table(state.model);
-    const away = stops().map((each) => Math.abs(Math.log(unit.toError(each) / unit.toError(target))));
+    const depth = (each) => Math.log(unit.toError(each));
+    const away = stops().map((each) => Math.abs(depth(each) - depth(target)));
     return Math.max(away.indexOf(Math.min(...away)), 0);
   }
 
@@ -144,7 +146,7 @@
     get("words").textContent = table(state.model).sentence(plan, data.sentences);
     get("between").hidden = !plan.between;
     get("between").textContent =
-      plan.between && `Interpolated between the answers to ${plan.between.map(value).join(" and ")}.`;
+      plan.between && `Interpolated between the answers to ${plan.between.map(value).join(" and ")}`;
     facts(get("facts"), doubt ? [] : [
       [
         inside(plan) ? "Means pass the target between N =" : "90% interval",
@@ -171,7 +173,9 @@
     const none = levels.filter(([, n]) => n === null).map(([level]) => level);
     const asked = none.join(", ").replace(/, ([^,]*)$/, " or $1");
     return [
-      ...levels.map(([level, n]) => [`Enough with ${level} probability`, n === null ? "" : count(n)]),
+      ...levels
+        .filter(([, n]) => n !== null)
+        .map(([level, n]) => [`Enough with ${level} probability`, count(n)]),
       [
         `Enough with ${asked} probability`,
         none.length ? `no ${table(state.model).doubt ? "N inside the pilot" : "amount of data"}: ` +
@@ -283,7 +287,8 @@
     );
   }
 
-  const crossover = () => (pair()[0] || { crossover: "not computed here: ask korisk compare" }).crossover;
+  const crossover = () =>
+    (pair()[0] || { crossover: "not computed here: ask korisk compare" }).crossover;
 
   function showExpected() {
     const text = get("count").value;
@@ -301,10 +306,9 @@
         (n > last && asked.doubt ? ` ${asked.doubt}` : "");
       return;
     }
-    const { track } = model(state.model);
-    const [at, share] = place(track.n.map(Math.log), Math.log(n));
     const [middle, ...ends] = ["middle", "better", "worse"].map((name) =>
-      drawn(track[name][at], track[name][at + 1], share));
+      expected(state.model, n, name),
+    );
     const odds = state.answer && !state.answer.doubt
       ? ` The chance to have met the target is ${chance(asked.probability(n, state.target))}.`
       : "";
@@ -313,9 +317,13 @@
       `(90%: ${value(Math.min(...ends))} to ${value(Math.max(...ends))}).${odds}`;
   }
 
-  /* Between two values in a straight line of the plot. */
-  const drawn = (a, b, share) =>
-    logarithmic() ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
+  /* A model's forecast at N, or an end of its band: in straight lines of the plot. */
+  function expected(index, n, name) {
+    const { track } = model(index);
+    const [at, share] = place(track.n.map(Math.log), Math.log(n));
+    const [a, b] = track[name].slice(at, at + 2);
+    return logarithmic() ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
+  }
 
   // --- Controls --------------------------------------------------------------------------------
 
@@ -535,7 +543,9 @@
         showarrow: false,
         xanchor: side,
         yanchor: "bottom",
-        text: `${agrees ? "" : "if reached: "}N = ${count(n)}, chance ${chance(plan.chance)}`,
+        text:
+          `${agrees || plan.reach >= SURE ? "" : "if reached: "}N = ${count(n)}, ` +
+          `chance ${chance(plan.chance)}`,
         font: { color: colour(at), size: 12 },
       });
     }
@@ -544,11 +554,12 @@
 
   /* Whether the curve that is drawn passes the target at the plan's N, within a few per cent. */
   function onCurve(plan, at) {
-    const { track } = model(at);
-    const [index, share] = place(track.n.map(Math.log), Math.log(plan.samples));
     const { toError } = table(at).unit;
-    const error = toError(drawn(track.middle[index], track.middle[index + 1], share));
-    return Math.abs(Math.log(error / toError(plan.target))) <= NEAR;
+    const [error, goal] = [(n) => toError(expected(at, n, "middle")), toError(plan.target)];
+    return (
+      inside(plan) ||
+      (error(plan.samples / NEAR) * NEAR >= goal && error(plan.samples * NEAR) / NEAR <= goal)
+    );
   }
 
   /* Limits that stay while the target moves: all that was measured, all lines, most of the bands. */
