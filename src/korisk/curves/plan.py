@@ -25,11 +25,11 @@ from korisk.theory._checks import real
 Array = NDArray[np.float64]
 
 # Chosen on the tuning part of benchmarks/planner.py, reported there on the other part.
-NEAR = 64  # times the pilot: futures that meet the target later do not count,
+NEAR = 16  # times the pilot: futures that meet the target later do not count,
 LATER = 16  # unless even the earliest plausible N times this is later
 LEAST_REACH = 0.15  # below this chance the target is called out of reach
 TAIL = 0.05  # left out at each end of an interval
-MIDDLE = 0.6  # share of the futures that count which meet the target by the point answer
+MIDDLE = 0.64  # share of the futures that count which meet the target by the point answer
 LEVELS = (0.8, 0.9, 0.95)  # of safety that reports show
 ROUND = 4  # a round of collection at most multiplies the data by this
 _PER_DOUBLING = 8  # sizes at which the table is computed beyond the pilot
@@ -241,7 +241,7 @@ class Plan:
     def before_long(self) -> int:
         """The N by which futures must meet the target to have a part in `samples`.
 
-        64 times the pilot, or 16 times the earliest plausible N where that is more: of futures that
+        16 times the pilot, or 16 times the earliest plausible N where that is more: of futures that
         meet the target later, a pilot says too little.
         """
         later = LATER * self.lower if math.isfinite(self.lower) else 0
@@ -436,14 +436,12 @@ def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
         reached = np.flatnonzero(errors(grid) <= goal)
         if not len(reached):
             return None
-        at = int(reached[0])
-        low, high = math.ceil(grid[max(at - 1, 0)]) - (at == 0), math.ceil(grid[at])
+        high = math.ceil(grid[reached[0]])
+        low = math.ceil(grid[reached[0] - 1]) if reached[0] else high - 1
         while high - low > 1:
             middle = (low + high) // 2
-            if errors(np.array([float(middle)]))[0] <= goal:
-                high = middle
-            else:
-                low = middle
+            met = bool(errors(np.array([float(middle)]))[0] <= goal)
+            low, high = (low, middle) if met else (middle, high)
         return high
 
     samples = first(made.middle)
