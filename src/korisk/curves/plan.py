@@ -436,8 +436,9 @@ def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
         reached = np.flatnonzero(errors(grid) <= goal)
         if not len(reached):
             return None
-        high = math.ceil(grid[reached[0]])
-        low = math.ceil(grid[reached[0] - 1]) if reached[0] else high - 1
+        at = int(reached[0])
+        high = math.ceil(float(grid[at]))
+        low = math.ceil(float(grid[at - 1])) if at else high - 1
         while high - low > 1:
             middle = (low + high) // 2
             met = bool(errors(np.array([float(middle)]))[0] <= goal)
