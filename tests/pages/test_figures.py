@@ -16,24 +16,8 @@ from korisk.operators import _lanczos, released_geometry
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 EXPLANATION = ROOT / "docs" / "explanation"
-COLUMNS = (
-    *("error", "refuse", "2x", "2x at 2", "2x at 4", "2x at 8", "safe"),
-    *("false", "broken", "cover E", "cover N", "endless"),
-)
-TABLE = ("error", "refuse", "2x", "false", "broken", "cover E", "cover N")  # of the planner's page
 DASHES = str.maketrans({"\N{EN DASH}": "-", "\N{MINUS SIGN}": "-"})
-ROWS = {  # of that table: what they are called in the benchmark's output
-    "**posterior** (default)": "posterior",
-    "posterior, where its middle curve meets the target": "posterior, middle curve",
-    "power, pooled band": "power with pooled band",
-    "power, plain bootstrap of seeds": "power",
-    "scipy `curve_fit` of c + a N^-b, one start": "tutorial curve_fit c + a N^-b",
-}
-PARTS = {  # of the table for the default alone: file and title
-    "LCDB": ("planner.txt", "LCDB, report part:"),
-    "scikit-learn, which": ("planner.txt", "scikit-learn:"),
-    "LCDB with one training": ("planner_single.txt", "LCDB, report part, one training a seed:"),
-}
+PLANNER = runpy.run_path(str(ROOT / "benchmarks" / "planner_tables.py"))
 
 
 def page(name: str) -> str:
@@ -50,82 +34,24 @@ def table(name: str, head: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[first:last]]
 
 
-def part(title: str, file: str = "planner.txt") -> str:
-    """One part of the planner's benchmark, as kept, from its title on."""
-    text = (RESULTS / file).read_text(encoding="utf-8")
-    return text[text.index(title) :].split("\n\n")[0]
-
-
-def results(title: str, file: str = "planner.txt") -> dict[str, dict[str, float]]:
-    """Its rows: estimator -> column -> figure, where there is one."""
-    _, heads, *lines = part(title, file).splitlines()
-    named = [heads[place : place + 8].strip() for place in range(32, len(heads), 8)]
-    assert tuple(named) == COLUMNS
-    found = {}
-    for line in lines[: next(i for i, row in enumerate(lines) if row.startswith("safe(p)"))]:
-        told = zip(COLUMNS, line[32:].split(), strict=True)
-        found[line[:32].strip()] = {name: float(cell) for name, cell in told if cell != "-"}
-    return found
-
-
-def short(share: float) -> str:
+def short(share: str) -> str:
     """A share as the pages write it: .177."""
-    return f"{share:.3f}".removeprefix("0")
+    return share.removeprefix("0")
 
 
-def test_every_row_of_the_planner_is_that_of_the_benchmark() -> None:
-    kept = results("all of these")
-    rows = table("planner.md", "| estimator | error |")
-    assert len(rows) == 17
-    for name, *cells in rows:
-        told = kept[ROWS.get(name, name)]
-        shown = " / ".join(cells).split(" / ")
-        assert len(shown) == len(TABLE)
-        for column, cell in zip(TABLE, shown, strict=True):
-            assert (cell == "-") == (column not in told), (name, column)
-            assert cell == "-" or float(cell) == told[column], (name, column)
-
-
-def test_estimators_that_the_planner_leaves_out_are_none_of_its_rivals() -> None:
-    shown = {ROWS.get(name, name) for name, *_ in table("planner.md", "| estimator | error |")}
-    assert set(results("all of these")) - shown == {"inverse-log", "weibull"}
-
-
-def test_the_parts_of_the_planner_are_those_of_the_benchmark() -> None:
-    rows = table("planner.md", "| part | |")
-    assert len(rows) == len(PARTS)
-    for (name, cells), (start, (file, title)) in zip(rows, PARTS.items(), strict=True):
-        assert name.startswith(start)
-        told = results(title, file)["posterior"]
-        ends = f"{told['cover E']:.3f} and {told['cover N']:.3f}"
-        first = (f"{told[column]:.3f}" for column in ("error", "refuse", "2x", "false"))
-        assert cells == " / ".join((*first, ends))
-
-
-def test_the_counts_and_odds_of_the_planner_are_those_of_the_benchmark() -> None:
-    text, told = page("planner.md"), part("all of these")
-    found = re.search(r"these: (.*) pilots, (.*) hidden errors, (.*) targets\n", told)
-    assert found is not None
-    pilots, errors, targets = found.groups()
-    assert f"{pilots} pilots up to" in text
-    assert f"{errors} hidden errors, {targets} targets at least" in text
-    pattern = r"foretold (\d+)% to (\d+%): +(\d+) times, on average ([\d.]+), true ([\d.]+)"
-    odds = re.findall(pattern, told)
-    assert f"Of {sum(int(row[2]) for row in odds):,} targets, met or not:" in text
-    assert table("planner.md", "| foretold chance |") == [
-        [f"{low} to {high}", mean, true] for low, high, _, mean, true in odds
-    ]
-    default = results("all of these")["posterior"]
-    near, middle, far = (f"{default[f'2x at {times}']:.3f}" for times in (2, 4, 8))
-    assert f"for {near} of the targets at about twice the pilot, for {middle} at four" in text
-    assert f"at four times and {far} at eight times" in text
-    safe = re.findall(r"(?:80|90|95)%: ([\d.]+)", told[told.index("safe(p)") :])[:3]
-    assert f"sufficed for {safe[0]}, {safe[1]} and {safe[2]} of the targets" in text
+def test_the_tables_of_the_planner_are_those_of_the_benchmarks() -> None:
+    text = (EXPLANATION / "planner.md").read_text(encoding="utf-8")
+    assert PLANNER["filled"](text) == text
+    for name in PLANNER["TABLES"]:
+        between = text.split(f"<!-- {name} -->")[1].split("<!-- end of")[0]
+        assert len(between.splitlines()) > 4
 
 
 def test_what_other_pages_say_of_the_planner_is_in_the_benchmark() -> None:
-    kept = results("all of these")
-    default, line, paper = kept["posterior"], kept["line"], kept["paper"]
+    together = PLANNER["TOGETHER"]
+    default = PLANNER["rows"](PLANNER["kept"]("planner.txt"), together)["posterior"]
+    rivals = PLANNER["rows"](PLANNER["kept"]("planner_rivals.txt"), together)
+    line, paper = rivals["line"], rivals["paper"]
     assert (
         f"a line in it is off by {short(line['error'])} where the default is off by "
         f"{short(default['error'])}." in page("limits.md")
