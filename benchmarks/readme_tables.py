@@ -14,6 +14,7 @@ import korisk as kr
 from korisk.theory.footprint import format_bytes
 
 sys.path.insert(0, str(Path(__file__).parent))
+import planner_tables
 from reproduction_tables import calibration
 from study_tables import header, line
 
@@ -120,18 +121,15 @@ def _step() -> tuple[str, ...]:
 
 
 def _planner() -> Iterator[tuple[str, ...]]:
-    text = (RESULTS / "planner.txt").read_text(encoding="utf-8")
-    part = text[text.index("all of these") :]
-    title, heads, *lines = part[: part.index("safe(p)")].splitlines()
-    pilots = title.split()[3]
-    row = {each[:32].strip(): each[32:].split() for each in lines}
-    columns = [heads[start : start + 8].strip() for start in range(32, len(heads), 8)]
+    row = planner_tables.rows(planner_tables.kept("planner.txt"), planner_tables.TOGETHER)
+    row |= planner_tables.rows(planner_tables.kept("planner_rivals.txt"), planner_tables.TOGETHER)
+    pilots = planner_tables.part_of_default().split()[3]
     for what, column in (
         (f"N within a factor of two of the truth, {pilots} unseen pilots", "2x"),
         ("90% intervals that hold the hidden error", "cover E"),
     ):
         ours, power, pooled, paper = (
-            f"{float(row[name][columns.index(column)]):.1%}"
+            f"{float(row[name][column]):.1%}"
             for name in ("posterior", "power", "power with pooled band", "paper")
         )
         also = f" ({pooled} with a pooled band)" if pooled != power else ""
