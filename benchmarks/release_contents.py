@@ -19,7 +19,7 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/page.css",
     "korisk/report/page/pictures.html",
     "korisk/report/page/planner.html",
-    "korisk/report/page/planner.js",
+    "korisk/report/page/table.js",
     "korisk/report/page/view.js",
 )
 SOURCES = (  # what it takes to test, document and cite it

@@ -73,7 +73,7 @@ def test_sizes_are_read_off_the_chances(
     """Each has its level, where chances grow with log N to one at a million, or to `reach`."""
 
     def chances(self: Prediction, n: ArrayLike, target: float) -> Array:
-        return np.minimum(np.log(np.asarray(n, float)) / math.log(1e6), reach)
+        return np.asarray(np.minimum(np.log(np.asarray(n, float)) / math.log(1e6), reach))
 
     monkeypatch.setattr(Prediction, "probability", chances)
     found = made().samples(0.3)

@@ -1,11 +1,13 @@
 """Plans, comparisons and fits: closed forms of what is read off them, both sides of thresholds."""
 
 import math
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pilots import power_pilot
 
 import korisk as kr
@@ -14,116 +16,155 @@ from korisk.curves.band import STRETCH, WIDENING, pooled_band
 from korisk.curves.calibrate import LEAST_SIZES, _Average, _exp, estimate, first_below
 from korisk.curves.curve import LARGEST_N
 from korisk.curves.families import FAMILIES, fit
-from korisk.curves.noise import PRIOR_SEEDS, RESAMPLES, relative_variance
-from korisk.curves.posterior import HORIZON, MOST_SIZES
+from korisk.curves.forecast import Forecast
+from korisk.curves.noise import RESAMPLES
+from korisk.curves.posterior import HORIZON, MOST_SIZES, ROUGHEST
 
 Array = NDArray[np.float64]
 N = np.array([16, 32, 64, 128, 256])
 PAGE = Path(__file__).parents[2] / "docs/explanation/planner.md"
 
 
-class Odds:
-    """In place of a posterior: the chance to meet any target is N / scale, as far as `reach`."""
+@dataclass(frozen=True)
+class Odds(Forecast):
+    """A forecast whose chance to meet any target grows by a tenth with each doubling.
 
-    def __init__(self, scale: float, reach: float) -> None:
-        self.scale, self.reach = scale, reach
+    From `start` doublings beyond the pilot on, as far as `reach`.
+    """
 
-    def probability(self, n: ArrayLike, target: float) -> Array:
-        return np.minimum(np.asarray(n, float) / self.scale, self.reach)
+    start: float = 0.0
+    reach: float = 1.0
+
+    def probability(self, n: Array, goal: float) -> Array:
+        grown = (np.log2(n / self.last) - self.start) / 10
+        return np.clip(grown, 0.0, self.reach)
 
 
-def planned(scale: float, reach: float = 1.0) -> kr.Plan:
-    made = kr.forecast(kr.Curve(N, 1.0 / N))
-    made.__dict__["posterior"] = Odds(scale, reach)
-    return planning.plan_from(made, 1e-3)
+def planned(start: float = 0.0, reach: float = 1.0) -> kr.Plan:
+    curve = kr.Curve(N, 1.0 / N)
+    return planning.plan_from(Odds(curve, "posterior", (), start, reach), 1e-3)
+
+
+def doubled(times: float) -> float:
+    return float(256 * 2**times)
 
 
 # --- Plans ---------------------------------------------------------------------------------------
 
 
 def test_a_plan_is_read_off_the_chances() -> None:
-    """Near is 64 times the pilot, 16,384: the futures that count have a chance of 0.8192."""
-    made = planned(20_000)
-    assert (made.lower, made.upper, made.reach) == (1_000, 19_000, 1.0)
-    assert made.before_long == 64 * 256
-    assert made.samples == math.ceil(0.6 * 16_384)
-    assert made.if_met == (math.ceil(0.05 * 16_384), math.ceil(0.95 * 16_384))
-    assert [made.safe(p) for p in (0.8, 0.9, 0.95)] == [16_000, 18_000, 19_000]
-    assert made.safe() == made.safe(0.9)
-    assert made.probability(5_000) == 0.25
+    """From all futures, and from those that meet the target before long."""
+    made = planned()
+    assert (made.lower, made.upper) == (math.floor(doubled(0.5)), math.ceil(doubled(9.5)))
+    assert made.reach == 1.0
+    assert made.before_long == max(planning.NEAR * 256, planning.LATER * made.lower)
+    before = math.log2(made.before_long / 256)
+    assert made.samples == math.ceil(doubled(planning.MIDDLE * before))
+    assert made.chance == pytest.approx(0.1 * planning.MIDDLE * before, abs=1e-3)
+    levels = (0.8, 0.9, 0.95)
+    assert [made.safe(p) for p in levels] == [math.ceil(doubled(10 * p)) for p in levels]
+    assert [made.if_reached(p) for p in levels] == [math.ceil(doubled(before * p)) for p in levels]
+    assert (made.safe(), made.if_reached()) == (made.safe(0.9), made.if_reached(0.9))
+    assert made.probability(1024) == pytest.approx(0.2)
 
 
-def test_a_plan_without_an_upper_end_counts_the_futures_before_long() -> None:
-    made = planned(20_000, reach=0.95)
+def test_safety_is_of_all_futures_and_the_condition_of_those_before_long() -> None:
+    made = planned(reach=0.925)
     assert math.isinf(made.upper)
-    assert made.safe(0.9) == math.ceil(0.9 * 16_384)
-    assert planned(20_000, reach=0.96).upper == 19_000
+    assert made.safe(0.9) == planned().safe(0.9)
+    assert made.safe(0.95) is None
+    assert made.if_reached(0.95) == planned().if_reached(0.95)
+    assert planned(reach=0.975).upper == planned().upper
 
 
-def test_late_targets_count_futures_up_to_sixteen_times_the_earliest() -> None:
-    made = planned(50_000)
-    assert (made.lower, made.before_long) == (2_500, 40_000)
-    assert made.samples == 24_000
+def test_late_targets_count_futures_up_to_a_multiple_of_the_earliest() -> None:
+    made = planned(start=4.0)
+    assert made.lower == math.floor(doubled(4.5))
+    assert made.before_long == planning.LATER * made.lower
+    later = math.log2(made.before_long / doubled(4))
+    assert made.samples == pytest.approx(doubled(4 + planning.MIDDLE * later), rel=1e-3)
 
 
-def test_one_chance_in_four_is_asked_for() -> None:
-    assert planned(20_000, reach=0.25).samples == 3_000
-    made = planned(20_000, reach=0.24)
-    assert (made.samples, made.lower, made.upper) == (None, math.inf, math.inf)
-    assert (made.reach, made.safe(0.9), made.if_met) == (0.24, None, None)
+def test_a_least_chance_is_asked_for() -> None:
+    least = planning.LEAST_REACH
+    expected = doubled(10 * planning.MIDDLE * least)
+    assert planned(reach=least).samples == pytest.approx(expected, rel=0.01)
+    made = planned(reach=least - 0.01)
+    assert (made.samples, made.chance, made.upper) == (None, None, math.inf)
+    assert (made.reach, made.safe(0.9), made.if_reached(0.9)) == (least - 0.01, None, None)
+    assert made.lower == planned().lower  # the earliest is told all the same
     assert made.rounds == (512,)
 
 
-def test_futures_that_met_the_target_before_long_count_whatever_comes_after() -> None:
-    class Passing(Odds):
-        def probability(self, n: ArrayLike, target: float) -> Array:
-            sizes = np.asarray(n, float)
-            return np.where(sizes < 16_384, 0.8, np.where(sizes > 16_384, 0.9, 0.6))
-
-    made = kr.forecast(kr.Curve(N, 1.0 / N))
-    made.__dict__["posterior"] = Passing(1.0, 1.0)
-    assert planning._futures(made, 1e-3, math.inf) == 0.8
-
-
 def test_rounds_multiply_by_four() -> None:
-    assert planned(20_000).rounds == (1_024, 4_096, 9_831)
+    assert planned().rounds == (1_024, planned().samples)
 
 
-def test_the_first_n_is_the_smallest() -> None:
-    made = kr.forecast(kr.Curve(N, 1.0 / N))
-    for first in (*range(17, 330), 4_001, 2_559_999, 2_560_000):
-        assert made.first(lambda n, first=first: n >= first) == first  # type: ignore[misc]
+def test_what_was_met_stays_met() -> None:
+    @dataclass(frozen=True)
+    class Passing(Odds):
+        def probability(self, n: Array, goal: float) -> Array:
+            return np.where(n < 4_000, 0.4, np.where(n < 8_000, 0.8, 0.6))
+
+    made = planning.plan_from(Passing(kr.Curve(N, 1.0 / N), "posterior"), 1e-3)
+    assert made.reach == 0.8
+    assert [made.probability(n) for n in (1_000, 6_000, 20_000)] == [0.4, 0.8, 0.8]
 
 
-def test_the_first_n_is_looked_for_at_four_of_every_doubling() -> None:
-    asked: list[Array] = []
+@pytest.mark.parametrize("draw", range(8))
+def test_the_smallest_n_is_the_smallest(draw: int) -> None:
+    rng = np.random.default_rng(draw)
+    n = np.sort(rng.choice(np.arange(16, 330), 12, replace=False)).astype(float)
+    table = planning.Chances(n, np.sort(rng.choice([0.0, 0.3, *rng.random(10)], 12)))
+    every = np.arange(int(n[0]), int(n[-1]) + 1)
+    at = np.array([table.at(each) for each in every.tolist()])
+    for p in (0.0, 0.3, 0.5, *table.p, *rng.random(20)):
+        there = every[at >= p]
+        assert table.smallest(p) == (there[0] if len(there) else None)
+        first = table.first(p)
+        assert math.isinf(first) if not len(there) else -1e-9 <= there[0] - first < 1
 
-    def never(n: Array) -> NDArray[np.bool_]:
-        asked.append(n)
-        return n < 0
 
-    assert kr.forecast(kr.Curve(N, 1.0 / N)).first(never) is None
-    doublings = math.log2(10_000 * 256 / 16)
-    assert len(asked[0]) == 2 + int(4 * doublings)
-    assert (asked[0][0], asked[0][-1]) == (16, 2_560_000)
+@pytest.mark.parametrize("sizes", [(16, 32, 64, 256), (4, 5, 9, 20), (3, 1_000, 10**6)])
+def test_the_table_has_the_measured_sizes_and_eight_to_a_doubling_beyond(
+    sizes: tuple[int, ...],
+) -> None:
+    made = kr.forecast(kr.Curve(sizes, 1.0 / np.array(sizes)))
+    n = planning.table_sizes(made)
+    assert (n[0], n[-1]) == (sizes[0], made.horizon)
+    assert set(sizes) <= set(n.tolist())
+    assert (np.diff(n) > 0).all()
+    beyond = n[n >= made.last]
+    assert (beyond[1:] / beyond[:-1]).max() <= 2 ** (1 / 8) * (1 + 1e-9)
+    for low, high in pairwise(sizes):
+        between = ((n > low) & (n < high)).sum()
+        assert between == high - low - 1 if high - low <= 16 else between >= 8
+
+
+def test_probabilities_jump_nowhere_between_sizes_of_the_table() -> None:
+    """Except where neighbours are one apart: a curve that is known well has steep chances."""
+    curve = power_pilot(noise=0.002)
+    table = kr.plan(curve, 0.035).chances
+    apart = np.diff(table.n) > 1
+    assert np.diff(table.p)[apart].max() < 0.1
+    assert (np.diff(table.p) >= 0).all()
+    assert (table.p[0], table.p[-1]) == pytest.approx((0, 1), abs=0.05)
 
 
 def test_constants_of_the_planner_are_those_of_its_page() -> None:
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
-    multiples = [f"{planning.safety_multiple(p):.1f}" for p in planning.LEVELS]
     for words in (
         f"within {HORIZON:,.0f} times the pilot",
-        f"({100 * planning.MIDDLE:g}% of them have met it by then",
-        f"within {planning.NEAR} times the pilot, or {planning.LATER} times `lower`",
-        f"below {100 * planning.LEAST_REACH:g}% there is no answer",
+        f"read at {100 * planning.MIDDLE:g}% of the futures that meet the target before long",
+        f"(by {planning.NEAR} times the pilot, or {planning.LATER} times `lower`",
+        f"Below a `reach` of {100 * planning.LEAST_REACH:g}% there is no `samples`",
+        f"takes τ above {ROUGHEST:g}",
         f"the {100 * (1 - 2 * planning.TAIL):g}% interval of N",
         f"More than {MOST_SIZES} sizes are averaged",
         f"{RESAMPLES:,} resamples",
-        f"times {', '.join(multiples[:-1])} or {multiples[-1]} for 80, 90 or 95%",
     ):
         assert words in page
     assert planning.LEVELS == (0.8, 0.9, 0.95)
-    assert planning.safety_multiple(0.5) == 1
 
 
 # --- Comparisons ---------------------------------------------------------------------------------
@@ -152,8 +193,7 @@ def test_a_crossover_is_clear_before_and_after(
         return np.interp(np.log2(n / 16), np.linspace(0, 10, len(odds)), odds)
 
     monkeypatch.setattr(kr.Comparison, "odds", made_up)
-    pair = kr.Comparison(planned(20_000), planned(20_000))
-    found = pair.crossover
+    found = kr.Comparison(planned(), planned()).crossover
     assert (found.better_after if found else None) == after
     if found is not None:
         assert found.n == pytest.approx(16 * 2 ** (10 * share), rel=0.15)
@@ -162,12 +202,10 @@ def test_a_crossover_is_clear_before_and_after(
 
 
 def test_curves_that_rise_have_no_slope_and_no_factors() -> None:
-    rising = kr.forecast(kr.Curve(N, 0.01 * N**0.2))
-    falling = kr.forecast(kr.Curve(N, 0.01 + 1.0 / N))
-    plans = [kr.Plan(made, 1.0, 1.0, 1, 1, 1, 1.0) for made in (rising, falling)]
-    for first, second in (plans, plans[::-1]):
+    rising, falling = kr.Curve(N, 0.01 * N**0.2), kr.Curve(N, 0.01 + 1.0 / N)
+    for first, second in ((rising, falling), (falling, rising)):
         with pytest.raises(kr.KoriskError, match="must be > 0, got 0"):
-            kr.Comparison(first, second).factors()
+            kr.compare(first, second, 0.03).factors()
 
 
 # --- Fits ----------------------------------------------------------------------------------------
@@ -249,13 +287,3 @@ def test_bands_widen_beyond_the_pilot_and_not_within() -> None:
     assert np.log(upper / lower) / 2 == pytest.approx(expected)
     assert np.sqrt(upper * lower) == pytest.approx(band.calibration.predict(n))
     assert (STRETCH, WIDENING, len(band._pooled)) == (2.1, 0.02, 4)
-
-
-def test_spreads_are_pooled_by_their_freedom() -> None:
-    """Sizes with three, two and one seed: two degrees of freedom, one and none."""
-    curve = kr.Curve([8, 8, 8, 16, 16, 32], [1.1, 1.0, 0.9, 0.6, 0.4, 0.2], list("abcaba"))
-    spreads = np.array([0.1**2, 0.02 / 0.25, 0.0])  # variance over squared mean
-    pooled = (2 * spreads[0] + spreads[1]) / 3
-    freedom = np.array([2, 1, 0])
-    expected = (freedom * spreads + PRIOR_SEEDS * pooled) / (freedom + PRIOR_SEEDS) / [3, 2, 1]
-    assert relative_variance(curve) == pytest.approx(expected)

@@ -134,12 +134,12 @@ def test_what_is_called_certain_is_so_by_the_plans_own_odds(factor: float) -> No
 
 
 def test_rounds_grow_by_four_at_most_and_end_at_the_answer() -> None:
-    plan = kr.plan(DENSE, 0.03)
+    plan = kr.plan(power_pilot(floor=0.0), 0.007)  # met at ten times the pilot
     assert plan.samples is not None
     totals = [plan.last, *plan.rounds]
     assert totals[-1] == plan.samples
     assert all(a < b <= ROUND * a for a, b in pairwise(totals))
-    assert plan.next_round == 1024
+    assert plan.next_round == 2048
 
 
 def test_a_target_out_of_reach_is_said_so() -> None:
@@ -169,7 +169,7 @@ def test_a_target_met_within_the_pilot() -> None:
     assert plan.samples is not None
     assert 16 <= plan.samples <= 32  # means 0.00315 at 16 and 0.00252 at 32
     assert plan.next_round is None
-    assert "KO meets the target 0.003 within the pilot" in plan.explain()
+    assert "means of KO meet the target 0.003 between N = 16 and 32" in plan.explain()
     easy = kr.plan(released_h8("KO"), 0.02)
     assert easy.samples == 4
     assert "already at the pilot's smallest N" in easy.explain()

@@ -41,12 +41,11 @@ def integrated(curve: kr.Curve, n: float, errors: Array, prior: Prior) -> Array:
     """P(error at n <= each of errors), by sums over a fine grid of rate, floor and level."""
     rates = np.exp(np.linspace(np.log(0.02), np.log(2.5), 241))
     floors = np.append(0.0, np.linspace(0, 1, 402)[1:-1])
-    rate_mass = norm.pdf(
-        np.log(rates), np.log(prior.kinds[0].rate_median), prior.kinds[0].rate_spread
-    )
-    floor_mass = beta.pdf(floors[1:], *prior.kinds[0].floor_shape)
-    floor_mass *= (1 - prior.kinds[0].no_floor) / floor_mass.sum()
-    floor_mass = np.append(prior.kinds[0].no_floor, floor_mass)
+    (kind,) = prior.kinds
+    rate_mass = norm.pdf(np.log(rates), np.log(kind.rate_median), kind.rate_spread)
+    floor_mass = beta.pdf(floors[1:], *kind.floor_shape)
+    floor_mass *= (1 - kind.no_floor) / floor_mass.sum()
+    floor_mass = np.append(kind.no_floor, floor_mass)
     sizes, last = curve.sizes.astype(float), float(curve.sizes[-1])
     back = np.log2(last / sizes)
     variance = relative_variance(curve)
@@ -104,13 +103,18 @@ def test_answers_move_smoothly_with_the_pilot() -> None:
     assert np.ptp(np.diff(found)) < 0.01
 
 
-def test_a_clean_curve_is_extrapolated_exactly() -> None:
-    n = np.array([16, 32, 64, 128, 256, 512])
-    far = np.array([1024.0, 4096.0])
-    for floor, scale, rate in ((0.02, 0.5, 0.5), (0.01, 3.0, 1.0), (0.0, 0.4, 0.25)):
-        made = posterior(kr.Curve(n, floor + scale * n**-rate))
-        truth = floor + scale * far**-rate
-        assert made.quantile(far, 0.5) == pytest.approx(truth, rel=1e-3)
+@pytest.mark.parametrize(
+    ("floor", "scale", "rate"), [(0.02, 0.5, 0.5), (0.01, 3.0, 1.0), (0.0, 0.4, 0.25)]
+)
+def test_a_clean_curve_is_extrapolated(floor: float, scale: float, rate: float) -> None:
+    """Exactly, where no drift is allowed for; else within what the band allows."""
+    n, far = np.array([16, 32, 64, 128, 256, 512]), np.array([1024.0, 4096.0])
+    curve, truth = kr.Curve(n, floor + scale * n**-rate), floor + scale * far**-rate
+    exact = posterior(curve, replace(PLAIN, drifts=(1e-5,), noises=(1e-5,)))
+    assert exact.quantile(far, 0.5) == pytest.approx(truth, rel=1e-3)
+    made = posterior(curve)
+    assert made.quantile(far, 0.5)[0] == pytest.approx(truth[0], rel=0.05)
+    assert ((made.quantile(far, 0.05) < truth) & (truth < made.quantile(far, 0.95))).all()
 
 
 def test_quantiles_and_probabilities_agree() -> None:

@@ -17,11 +17,15 @@ from korisk.problems.image_patients import read_table
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@cache
 def trainings() -> Any:
+    return module("fuzz_trainings")
+
+
+@cache
+def module(name: str) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
-        return importlib.import_module("fuzz_trainings")
+        return importlib.import_module(name)
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -46,15 +50,10 @@ def test_tables_of_patients_have_any_ends_of_lines(end: bytes, tmp_path: Path) -
 
 @pytest.mark.parametrize("patient", ["²", "9" * 5000, "-1", "x"])
 def test_odd_patients_of_lodopab_are_refused_by_name(patient: str, tmp_path: Path) -> None:
-    read = readers()["lodopab"].read
+    read = module("fuzz_readers").READERS["lodopab"].read
     path = write(tmp_path / "patient_ids_rand_train.csv", f"1\n{patient}\n2\n".encode())
     with pytest.raises(KoriskError, match=r"patient_ids_rand_train\.csv must have one whole"):
         read(path)
-
-
-def readers() -> Any:
-    trainings()
-    return importlib.import_module("fuzz_readers").READERS
 
 
 def test_a_pickle_that_asks_for_memory_is_refused(

@@ -34,8 +34,8 @@ _WIDEST = math.log(16.0)  # fall of the means from which on more stops would tel
 _MEANS = 16  # measured means that are targets, at most
 _JUST = 1e-9  # beyond a mean, where another answer begins
 _AT_FIRST = (0.8, 0.95, 0.995)  # probabilities at the first N whose targets are answered
-# Of the way from the probability at the pilot's first N to the largest: where N is in the table.
 _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
+# Of the way from the probability at the pilot's first N to the largest: where N is in the table.
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
 
 # The answer in a sentence, here and in the page, where table.js fills in the same names.
