@@ -2,12 +2,11 @@
 
     python examples/pilot_digits.py [--quick] [--figure FILE]
 
-For each estimator the pilot is run up to N = 200. The error rate at N = 1400 is foretold, with its
-90% band, and N is planned for a target: the error rate that is half that of the pilot's end. Then
-each estimator is trained once with all 1400 training samples: there is but one such training set.
-The 397 other digits are the test set throughout. So few tell an error rate coarsely, and the 90%
-interval of a binomial share (Clopper and Pearson's) stands beside what was measured. Whatever comes
-out is printed.
+For each estimator the pilot is run up to N = 200. The error rate at N = 1400 is predicted, with its
+90% band, and N is planned for a target: half of the error rate at the pilot's end. Then each
+estimator is trained once with all 1400 training samples, as there is only one such training set.
+The 397 other digits are the test set throughout. With so few, a measured error rate is coarse; its
+90% binomial interval (Clopper and Pearson's) is printed beside it.
 """
 
 import argparse
@@ -29,12 +28,12 @@ TEST = 397  # the rest of the 1797
 
 @dataclass(frozen=True)
 class Check:
-    """One estimator: what was foretold and what came out, as error rates."""
+    """One estimator: what was predicted and what was measured, as error rates."""
 
     name: str
     pilot: kr.Pilot
     plan: kr.Plan
-    foretold: kr.Expectation
+    predicted: kr.Expectation
     mistakes: int  # with 1400 training samples, in 397 test digits
 
     @property
@@ -45,13 +44,13 @@ class Check:
     @property
     def inside(self) -> bool:
         """Whether what was measured lies in the 90% band."""
-        return self.foretold.lower <= self.measured <= self.foretold.upper
+        return self.predicted.lower <= self.measured <= self.predicted.upper
 
     @property
     def meets(self) -> bool:
         """Whether some error rate of its binomial interval lies there."""
         low, high = binomial_interval(self.mistakes, TEST)
-        return low <= self.foretold.upper and self.foretold.lower <= high
+        return low <= self.predicted.upper and self.predicted.lower <= high
 
 
 def binomial_interval(mistakes: int, digits: int) -> tuple[float, float]:
@@ -79,36 +78,36 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
     pilot = kr.pilot_sklearn(estimator, x, y, sizes=sizes, seeds=seeds, **common)
     end = pilot.curve.means[-1]
     plan = pilot.plan(1 - 0.5 * end)  # the unit is accuracy
-    foretold = plan.at(LARGE)
+    predicted = plan.at(LARGE)
     truth = kr.pilot_sklearn(estimator, x, y, sizes=[LARGE], seeds=1, **common)
     mistakes = round((1 - truth.fits[0].metrics["accuracy"]) * TEST)
-    errors = kr.Expectation(LARGE, 1 - foretold.error, 1 - foretold.upper, 1 - foretold.lower)
+    errors = kr.Expectation(LARGE, 1 - predicted.error, 1 - predicted.upper, 1 - predicted.lower)
     return Check(name, pilot, plan, errors, mistakes)
 
 
 def samples(plan: kr.Plan) -> str:
-    """The planned N with its 90% interval."""
+    """The planned N with its 90% interval and the chance that it is enough."""
     if plan.samples is None:
         return "out of reach"
-    upper = f"{plan.upper:,.0f}" if plan.upper < float("inf") else "no end"
-    return f"{plan.samples:,} ({plan.lower:,.0f} to {upper})"
+    upper = f"{plan.upper:,.0f}" if plan.upper < float("inf") else "\u221e"
+    return f"{plan.samples:,} ({plan.lower:,.0f} to {upper}; chance {plan.chance:.0%})"
 
 
 def table(checks: list[Check]) -> str:
-    """What came out, one row for each estimator."""
+    """The outcome, one row for each estimator."""
     rows = [
         (
             *("estimator", "target", "planned N (90%)"),
-            *(f"foretold at {LARGE} (90%)", f"measured at {LARGE} (90%)", "inside"),
+            *(f"predicted at {LARGE} (90%)", f"measured at {LARGE} (90%)", "inside"),
         )
     ]
     for each in checks:
-        band = f"{each.foretold.lower:.2%} to {each.foretold.upper:.2%}"
+        band = f"{each.predicted.lower:.2%} to {each.predicted.upper:.2%}"
         low, high = binomial_interval(each.mistakes, TEST)
         rows.append(
             (
                 *(each.name, f"{1 - each.plan.target:.2%}", samples(each.plan)),
-                f"{each.foretold.error:.2%} ({band})",
+                f"{each.predicted.error:.2%} ({band})",
                 f"{each.measured:.2%} ({low:.2%} to {high:.2%})",
                 "yes" if each.inside else "no",
             )
@@ -122,7 +121,7 @@ def table(checks: list[Check]) -> str:
 
 
 def draw(checks: list[Check], path: str) -> None:
-    """The pilots, what they foretell, and the truth."""
+    """The pilots, their predictions, and the truth."""
     import matplotlib.pyplot as plt
     import numpy as np
 

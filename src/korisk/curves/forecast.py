@@ -39,8 +39,8 @@ class Expectation:
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> then = kr.plan(pilot, target=0.005).at(1024)
-    >>> then.n, round(then.error, 4), then.lower < then.error < then.upper
-    (1024, 0.0031, True)
+    >>> then.n, round(then.error, 3), then.lower < then.error < then.upper
+    (1024, 0.003, True)
     """
 
     n: int
@@ -62,8 +62,8 @@ class Forecast:
     >>> made = kr.forecast(pilot)
     >>> made.last, made.horizon
     (256, 2560000)
-    >>> round(made.at(512).error, 5), made.at(1024).upper < 0.005
-    (0.00625, True)
+    >>> round(made.at(512).error, 4), made.at(1024).upper < 0.005
+    (0.0063, True)
     """
 
     curve: Curve
@@ -207,8 +207,8 @@ def forecast(
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.forecast(pilot)
-    >>> round(made.at(512).error, 5)
-    0.00625
+    >>> round(made.at(512).error, 4)
+    0.0063
     """
     one_of("method", method, CURVE_METHODS)
     check_curve(curve)
