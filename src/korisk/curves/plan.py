@@ -132,7 +132,7 @@ class Plan:
     >>> made.lower <= made.samples <= made.safe(0.9) <= made.upper
     True
     >>> print(made.explain())
-    To reach 0.005, KO needs about 6... samples (chance ...%), 2.5 times the pilot's largest N ...
+    To reach 0.005, KO needs about 6... samples (chance ...%), 2.6 times the pilot's largest N ...
     """
 
     forecast: Forecast = field(repr=False)

@@ -27,7 +27,9 @@ var koriskTable = (() => {
   }
 
   const count = (n) => (n === null ? "∞" : Math.round(n).toLocaleString("en"));
-  const times = (x) => (x >= 10 ? count(x) : general(x, 2));
+  // Half way it rounds to the even number, as Python does.
+  const even = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
+  const times = (x) => (x >= 10 ? count(even(x)) : general(x, 2));
 
   // ---- Units: how a metric becomes an error, and back ----
 

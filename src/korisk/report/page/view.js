@@ -150,7 +150,7 @@
     facts(get("facts"), doubt ? [] : [
       [
         inside(plan) ? "Means pass the target between N =" : "90% interval",
-        samples === null ? "" : interval(plan),
+        samples === null || atOnce(plan) ? "" : interval(plan),
       ],
       ...(samples === null ? [] : enough(plan)),
       [
@@ -239,8 +239,9 @@
     if (plan.doubt) return `no answer. ${plan.doubt}`;
     if (plan.samples === null) return `not reachable (chance ${chance(plan.reach)})`;
     const words = atOnce(plan) ? "at most " : "";
-    const ends = `${inside(plan) ? "between" : "90% interval"} ${interval(plan)}`;
-    return `${words}${count(plan.samples)} (chance ${chance(plan.chance)}; ${ends})`;
+    const ends = `; ${inside(plan) ? "between" : "90% interval"} ${interval(plan)}`;
+    const odds = `chance ${chance(plan.chance)}${atOnce(plan) ? "" : ends}`;
+    return `${words}${count(plan.samples)} (${odds})`;
   }
 
   /* What Python computed of the two models that are asked about, and whether in that order. */
