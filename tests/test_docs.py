@@ -83,18 +83,59 @@ def test_the_tables_of_the_readme_are_those_of_the_benchmarks() -> None:
 def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
     readme = " ".join((ROOT / "README.md").read_text().split())
     known, dense = (
-        kr.Curve.read(ROOT / "examples" / "pilot_h8.csv", model=model) for model in ("KO", "FC")
+        kr.plan(kr.Curve.read(ROOT / "examples" / "pilot_h8.csv", model=model), target=0.003)
+        for model in ("KO", "FC")
     )
-    plan = kr.plan(dense, target=0.003)
+    answer, found, _ = readme.partition("To reach 0.003")[2].partition(" ...")
+    assert found
+    assert dense.explain().startswith(f"To reach 0.003{answer}")
+    assert f"{dense.safe(0.9)} samples are enough with 90% probability" in answer
+    assert f"KO meets the target at N = {known.samples}, FC at N = {dense.samples}" in readme
+    home = " ".join((ROOT / "docs" / "index.md").read_text().split())
     assert (
-        f"FC needs about {plan.samples} samples for an error of 0.003 (90%: {plan.lower} to "
-        f"{plan.upper}; budget for {plan.safe(0.9)})" in readme
+        f"about {dense.samples} samples for an error of 0.003 (chance {dense.chance:.0%}; 90% "
+        f"interval {dense.lower} to {dense.upper}), and {dense.safe(0.9)} samples are enough with "
+        "90% probability" in home
     )
-    asked = [kr.plan(curve, target=0.006).samples for curve in (known, dense)]
-    assert f"KO meets the target at N = {asked[0]}, FC at N = {asked[1]}" in readme
-    easy = kr.plan(known, target=0.006)
-    assert easy.at(4).error < 0.006  # the median, which the caption says
-    assert easy.probability(4) < 0.6 <= easy.probability(5)
+
+
+def test_the_keys_of_a_plan_are_those_of_the_docs() -> None:
+    page = (ROOT / "docs" / "reference" / "files.md").read_text()
+    listed = page.split("## Plans as JSON")[1]
+    curve = kr.Curve.read(ROOT / "examples" / "pilot_h8.csv", model="FC")
+    made = kr.plan(curve, target=0.001).to_dict()
+    for key in (*made, *made["safe"], *made["if_reached"]):
+        assert f"`{key}`" in listed, key
+
+
+def test_the_related_curves_of_the_recipe_are_those_that_were_measured() -> None:
+    """Its files are taken from benchmarks/data, and so is what it says was measured later."""
+    page = (ROOT / "docs" / "how-to" / "use-related-curves.md").read_text()
+    rows = (ROOT / "benchmarks" / "data" / "image_networks.csv").read_text().splitlines()
+    errors: dict[tuple[str, str, int], list[float]] = {}
+    for row in rows[1:]:
+        network, population, n, _, error = row.split(",")
+        errors.setdefault((network, population, int(n)), []).append(float(error))
+    for name, network, population in (
+        ("scans", "ct-fbp-unet-long", "mnist"),
+        ("simulated", "ct-fbp-unet-long", "ellipses"),
+        ("other", "ct-fbp-unet", "ellipses"),
+    ):
+        content = page.split(f"cat > {name}.csv <<'EOF'\n")[1].split("EOF")[0]
+        for line in content.splitlines()[1:]:
+            n, *shown = line.split(",")
+            kept_ones = errors[network, population, int(n)]
+            assert [float(error) for error in shown] == pytest.approx(kept_ones, abs=6e-7)
+    later = {n: errors["ct-fbp-unet-long", "mnist", n] for n in (128, 256, 1024)}
+    means = [f"{sum(each) / len(each):.6f}" for each in later.values()]
+    assert f"{means[0]} at N = 128, {means[1]} at 256 and {means[2]} at 1,024" in page
+    told = (ROOT / "benchmarks" / "results" / "planner_related.txt").read_text()
+    (row,) = re.findall(r"^ *all +all .*$", told, re.MULTILINE)
+    alone, related = re.findall(r"([\d.]+) \(", row)
+    assert f"fell from {alone} to {related}." in " ".join(page.split())
+    (median, tenth) = re.findall(r"trust ([\d.]+) \(90% quantile ([\d.]+)\)", told)[0]
+    assert f"median trust of {float(median):.0%}" in " ".join(page.split())
+    assert float(tenth) > 0.6
 
 
 def benchmark(name: str) -> ModuleType:

@@ -30,8 +30,9 @@ rest = slice(4, None)
 # The paper's line and the planner
 # --------------------------------
 # The line levels off where the pilot ended. The planner weighs all curves that fit the pilot by
-# how well they do, and says how sure it is. Of a target just below the pilot's best, the first
-# says that it cannot be reached.
+# how well they do, and says how sure it is. For a target just below the pilot's best error, the
+# line says that it cannot be reached. The planner gives an N with the chance that it is enough;
+# with four sizes and one seed it cannot rule out a floor, so the interval has no upper end.
 
 target = 0.06
 line = kr.calibrate(pilot, method="paper")
@@ -40,13 +41,17 @@ try:
 except kr.UnreachableError as error:
     print(f"paper: {error}")
 plan = kr.plan(pilot, target)
-print(f"planner: N = {plan.samples:,}, 90%: {plan.lower:,.0f} to {plan.upper:,.0f}")
+upper = f"{plan.upper:,.0f}" if np.isfinite(plan.upper) else "\u221e"
+print(
+    f"planner: N = {plan.samples:,} (chance {plan.chance:.0%}; 90%: {plan.lower:,.0f} to {upper})"
+)
 
 # %%
 # The figure
 # ----------
 # Filled points are the pilot, open ones are what came next. The line misses these, and the target
-# that it refuses was met. The planner's band holds them; it is wide because four sizes say little.
+# that it refuses was met. The planner's band contains them; it is wide because four sizes say
+# little. Inside the pilot the planner follows the measured means.
 
 plt.style.use(here / "gallery.mplstyle")
 figure, axes = plt.subplots()

@@ -2,9 +2,9 @@
 A plan with an interval
 =======================
 
-How many training samples does a target ask for? A pilot of small training sets answers with a
-number, an interval that holds the truth nine times in ten, and a number to budget for. Here the
-truth is measured as well, so that the plan can be judged.
+How many training samples does a target need? A pilot of small training sets answers with a number
+and the chance that it is enough, a 90% interval, and a number that is enough with 90% probability.
+Here the truth is measured as well, so that the plan can be judged.
 """
 
 # %%
@@ -46,8 +46,8 @@ pilot = kr.run_pilot(fit, [8, 16, 32, 64, 128], seeds=3, model=MODEL, metric=MET
 # %%
 # The plan
 # --------
-# The target is half of the pilot's last error. ``safe(0.9)`` is the number that suffices with a
-# probability of 90%: what to ask money for.
+# The target is half of the pilot's last error. ``safe(0.9)`` is the smallest number that is enough
+# with 90% probability: the one for a budget.
 
 target = round(float(pilot.curve.means[-1]) / 2, 4)
 plan = kr.plan(pilot.curve, target)
@@ -77,5 +77,5 @@ met = truth.sizes[truth.means <= target][0]
 figure.savefig("06_plan_with_interval.png")
 # korisk draws without pyplot, which shows the picture here, pixel by pixel.
 plt.figure().figimage(plt.imread("06_plan_with_interval.png"), resize=True)
-told = f"N = {plan.samples}, budget for {plan.safe(0.9)}; the target was met by N = {met}"
-print(f"wrote 06_plan_with_interval.png: {told}")
+told = f"N = {plan.samples} (chance {plan.chance:.0%}), {plan.safe(0.9)} are enough with 90%"
+print(f"wrote 06_plan_with_interval.png: {told}; the target was met by N = {met}")

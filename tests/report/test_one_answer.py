@@ -1,0 +1,78 @@
+"""One set of definitions: table, words, JSON, figure and page say the same of the same plans."""
+
+import json
+from pathlib import Path
+
+import matplotlib.text
+import pytest
+from commands import korisk
+
+import korisk as kr
+from korisk.curves.plan import LEVELS, Plan
+from korisk.curves.words import chance, count
+from korisk.report.pilot_figure import plan_figure
+from korisk.report.pilot_page import pilot_page
+from korisk.report.planner_data import sentence
+
+ROOT = Path(__file__).parents[2]
+ASKED = (  # file, model, target: beyond the pilot, in doubt, inside it, out of reach, no 90%
+    ("examples/pilot_h8.csv", "FC", 0.003),
+    ("benchmarks/data/collapse_h8.csv", "FC", 0.003),
+    ("examples/pilot_h8.csv", "KO", 0.003),
+    ("examples/pilot_h8.csv", "KO", 0.0004),
+    ("examples/pilot_h8.csv", "FC", 0.0015),
+)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def drawn(plan: Plan) -> str:
+    """All words of the figure."""
+    figure = plan_figure(plan)
+    return one_line(" ".join(each.get_text() for each in figure.findobj(matplotlib.text.Text)))
+
+
+@pytest.mark.parametrize(("file", "model", "target"), ASKED)
+def test_every_place_says_the_same(
+    file: str, model: str, target: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = kr.plan(kr.Curve.read(ROOT / file, model=model), target)
+    command = ("plan", ROOT / file, "--model", model, "--target", target)
+    code = 0 if plan.samples is not None else 3
+    assert korisk(*command) == code
+    printed = one_line(capsys.readouterr().out)
+    assert korisk(*command, "--json") == code
+    (told,) = json.loads(capsys.readouterr().out)["plans"]
+    page = pilot_page([plan.curve], title="pilot", target=target)
+    words = plan.explain()
+    # JSON is the plan's own.
+    assert told["samples"] == plan.samples
+    assert told["chance"] == plan.chance
+    assert told["safe"] == {f"{level:g}": plan.safe(level) for level in LEVELS}
+    assert told["explanation"] == words
+    # The first sentence of the page is that of the templates, word for word.
+    assert sentence(plan) in page.replace("&#x27;", "'")
+    places = (printed, words, drawn(plan), sentence(plan))
+    if plan.samples is None:
+        assert all(chance(plan.reach) in place for place in (printed, words, sentence(plan)))
+        return
+    assert plan.chance is not None
+    for place in places:
+        assert count(plan.samples) in place
+        assert chance(plan.chance) in place
+    safe = plan.safe(0.9)
+    for place in (printed, words, sentence(plan)):
+        if safe is None:
+            assert chance(plan.reach) in place
+            assert "o amount of data gives 90%" in place
+        elif safe != plan.samples:
+            assert f"{count(safe)} samples are enough with 90% probability" in place
+    reached = plan.if_reached(0.9)
+    if safe is None and reached is not None:  # never without its condition
+        odds = chance(plan.probability(plan.before_long))
+        for place in (printed, words):
+            before = place.index(f"{count(reached)} samples are enough")
+            condition = place[before - 120 : before]
+            assert f"by N = {count(plan.before_long)} (chance {odds})" in condition
