@@ -66,9 +66,9 @@ mutation: $(READY) ## how many small faults in theory/ and curves/ the tests not
 fuzz: $(READY) ## feed every reader with broken files for five minutes
 	@$(BIN)/python benchmarks/fuzz.py --minutes 5
 
-bench: $(READY) ## run the benchmarks (the planner's takes some twenty minutes on two cores)
+bench: $(READY) ## run the benchmarks (the planner's take some forty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt
-	@for name in import_time fit_speed planner; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in import_time fit_speed planner planner_neural planner_related; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 bench-operators: $(READY) ## compare the operators with other libraries (half an hour on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/operators-requirements.txt

@@ -1,9 +1,9 @@
-"""How well pilots foretell published learning curves of large networks: korisk and scaling laws.
+"""How well pilots predict published learning curves of large networks: korisk and scaling laws.
 
 The curves are half of the benchmark of Alabdulmohsin, Neyshabur and Zhai (2022): 46 of them, one
 training at each size, cut into pilot and held-out points by its authors; see data/README.md.
 
-First table: the root mean square of log(foretold / measured) over a curve's held-out points, as
+First table: the root mean square of log(predicted / measured) over a curve's held-out points, as
 mean and geometric mean over curves, in all and for each domain (BB: tasks for language models, IC:
 image classification, LM: language models, NMT: translation).
 

@@ -1,1 +1,1 @@
-"""Learning curves: pilots, what they foretell, and the sample sizes that follow."""
+"""Learning curves: pilots, their extrapolation, and the sample sizes that follow."""

@@ -33,7 +33,10 @@ _LEAST_NOISE = 1e-5  # of a mean, relative
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The means of a pilot, with what lies between them. `noise` is for pilots of one seed each."""
+    """The means of a pilot, with what lies between them, Eq. (eq:between).
+
+    `noise` is the relative deviation of a mean for pilots of one seed each.
+    """
 
     curve: Curve
     noise: float

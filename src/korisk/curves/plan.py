@@ -75,15 +75,19 @@ class Chances:
 
 def chances(made: Forecast, goal: float) -> Chances:
     """The table for an error."""
-    n = table_sizes(made)
-    p = made.probability(n, goal)
-    for _ in range(_REFINEMENTS):  # where the probability jumps, more sizes
+    return table(lambda n: made.probability(n, goal), table_sizes(made))
+
+
+def table(probability: Callable[[Array], Array], n: Array) -> Chances:
+    """The table of a probability over N, with more sizes than those given where it jumps."""
+    p = probability(n)
+    for _ in range(_REFINEMENTS):
         steep = np.flatnonzero((np.abs(np.diff(p)) > _JUMP) & (np.diff(n) > 1.0))
         if not len(steep):
             break
         more = n[steep] * (n[steep + 1] / n[steep]) ** _SPLIT[:, None]
         more = np.setdiff1d(more.ravel(), n)
-        n, p = np.append(n, more), np.append(p, made.probability(more, goal))
+        n, p = np.append(n, more), np.append(p, probability(more))
         order = np.argsort(n)
         n, p = n[order], p[order]
     return Chances(n, np.maximum.accumulate(p))
@@ -142,7 +146,7 @@ class Plan:
     lower: float
     upper: float
     reach: float
-    chances: Chances = field(repr=False)
+    chances: Chances = field(repr=False, compare=False)
 
     @property
     def curve(self) -> Curve:
@@ -387,22 +391,22 @@ def plan(
 def plan_from(made: Forecast, target: float) -> Plan:
     """The plan for a target by a forecast that is there already: what takes long was done then."""
     goal = target_error(made.curve, target)
-    table = chances(made, goal)
-    reach = float(table.p[-1])
-    samples, lower, upper = _answer(made, goal, table)
+    odds = chances(made, goal)
+    reach = float(odds.p[-1])
+    samples, lower, upper = _answer(made, goal, odds)
     if made.doubt and made.curve.means[-1] > goal:
         samples, lower, upper, reach = None, made.last, math.inf, math.nan
     elif goal < ROUNDING * made.curve.means.max():
         samples, lower, upper, reach = None, math.inf, math.inf, math.nan
-        table = Chances(table.n, np.zeros_like(table.p))
-    return Plan(made, float(target), goal, samples, lower, upper, reach, table)
+        odds = Chances(odds.n, np.zeros_like(odds.p))
+    return Plan(made, float(target), goal, samples, lower, upper, reach, odds)
 
 
-def _answer(made: Forecast, goal: float, table: Chances) -> tuple[int | None, float, float]:
+def _answer(made: Forecast, goal: float, odds: Chances) -> tuple[int | None, float, float]:
     """The point answer, and the ends of its interval."""
     if made.method != DEFAULT_METHOD:
         return _by_fit(made, goal)
-    lower, upper = table.first(TAIL), table.first(1 - TAIL)
+    lower, upper = odds.first(TAIL), odds.first(1 - TAIL)
     if math.isfinite(lower):
         lower = max(math.floor(lower), int(made.curve.sizes[0]))
     if math.isfinite(upper):
@@ -410,15 +414,15 @@ def _answer(made: Forecast, goal: float, table: Chances) -> tuple[int | None, fl
     passed = made.measured.crossing(goal)
     if passed is not None:
         _, before, after = passed
-        middle = table.smallest(0.5) or after
+        middle = odds.smallest(0.5) or after
         lower, upper = max(lower, before), min(upper, after)
         if before == after:
             return after, after, after
         return min(max(middle, before + 1), after), min(lower, after), max(upper, before)
-    if table.p[-1] < LEAST_REACH:
+    if odds.p[-1] < LEAST_REACH:
         return None, lower, upper
     until = min(max(NEAR * made.last, LATER * lower), made.horizon)
-    middle = table.smallest(MIDDLE * table.at(until)) or made.horizon
+    middle = odds.smallest(MIDDLE * odds.at(until)) or made.horizon
     return max(middle, made.last + 1, int(lower)), lower, upper
 
 

@@ -12,7 +12,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.law import Law, mixed
 from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
 from korisk.curves.noise import relative_variance
-from korisk.curves.plan import LEAST_REACH, TAIL, Chances
+from korisk.curves.plan import LEAST_REACH, TAIL, table
 from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
 from korisk.curves.rehearsal import Checks
 from korisk.curves.related import trust
@@ -173,7 +173,7 @@ class Prediction:
         """How many samples a target asks for.
 
         `target` is a mean squared error above 0. The answer's `samples` is None where the target is
-        called out of reach, as its chance to be met is below one in four.
+        called out of reach, as its chance to be met is below 15%.
 
         >>> import korisk as kr
         >>> from korisk.curves.spectral import Spectrum
@@ -188,17 +188,17 @@ class Prediction:
         grid = np.unique(
             np.round(_START * 2 ** np.linspace(0, doublings, 1 + int(_PER_DOUBLING * doublings)))
         )
-        table = Chances(grid, np.maximum.accumulate(self.probability(grid, goal)))
-        reach = float(table.p[-1])
+        odds = table(lambda n: self.probability(n, goal), grid)
+        reach = float(odds.p[-1])
 
         def by(p: float) -> float:
-            found = table.smallest(p)
+            found = odds.smallest(p)
             return math.inf if found is None else found
 
         if reach < LEAST_REACH:
             return PredictedSize(goal, None, by(TAIL), math.inf, reach, None)
         samples = int(by(min(0.5, MIDDLE * reach)))
-        return PredictedSize(goal, samples, by(TAIL), by(1 - TAIL), reach, table.at(samples))
+        return PredictedSize(goal, samples, by(TAIL), by(1 - TAIL), reach, odds.at(samples))
 
     # --- What it rests on ------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class PredictedTrack:
     n: Array  # (M,)
     computed: Array  # (M,) by the theory alone
     lower: Array  # (M,) of the 90% band
-    middle: Array  # (M,) the error to expect
+    middle: Array  # (M,) the expected error
     upper: Array  # (M,)
 
 
@@ -154,7 +154,7 @@ class PredictedPair:
     def lines(self) -> tuple[RiskLine, RiskLine]:
         """The line floor + sigma log N / N through each curve.
 
-        Fitted by least squares, as `korisk compare` fits it to a pilot, to the errors to expect at
+        Fitted by least squares, as `korisk compare` fits it to a pilot, to the expected errors at
         N = 4, 8, ... up to 16 times the examples.
         """
         return _line(self.known), _line(self.dense)

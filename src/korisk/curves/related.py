@@ -71,7 +71,7 @@ class _Solved:
 
 @dataclass(frozen=True, eq=False)
 class Relatives:
-    """The law of a pilot's future by the shape of its relatives, and how far it is trusted."""
+    """The law of a pilot's future by its relatives' shape, Eq. (eq:related), and its trust."""
 
     n: Array  # (K,) of the pilot
     y: Array  # (K,) log means

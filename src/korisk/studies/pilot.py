@@ -317,6 +317,6 @@ class _Rounds:
 
 def _interval(made: Plan) -> str:
     return (
-        f"between N = {made.lower:,.0f} and {made.upper:,.0f} with 90% certainty, "
+        f"between N = {made.lower:,.0f} and {made.upper:,.0f} with 90% probability, "
         f"a factor of {made.upper / made.lower:.3g}"
     )

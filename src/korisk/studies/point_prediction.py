@@ -124,7 +124,7 @@ class PointPrediction:
 
 
 def errors_at(made: Prediction, at: Sequence[float] = ()) -> list[Line]:
-    """N, the computed error, the one to expect and its 90% band; at doublings unless N are given.
+    """N, the computed error, the expected one and its 90% band; at doublings unless N are given.
 
     Doublings go from 4 to 16 times the examples.
     """

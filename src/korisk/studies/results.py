@@ -13,7 +13,7 @@ from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, sugge
 from korisk.studies.result import Row, Task
 from korisk.studies.store import FlatRow
 
-LEAST_SIZES = 3  # from which on curves can be carried on
+LEAST_SIZES = 3  # from which on curves can be extrapolated
 PART_OF = "part_of"  # in a spec: what the point is a part of, as one N is of a pilot
 
 # In the detail of a pilot's row: the metric that is looked at, its unit, and whether the fit gave
