@@ -4,6 +4,8 @@ korisk reproduce --device cuda --json > reproduction.json
 korisk reproduce --device cuda --points 512 --out reproduction --json > reproduction_512.json
 korisk run examples/crossover_h128.yaml --device cuda --json > crossover_h128.json
 python benchmarks/reproduction_tables.py reproduction.json crossover_h128.json ...
+
+With --cross, the crossings in the files are first computed again from the errors in them.
 """
 
 import json
@@ -15,6 +17,9 @@ from statistics import mean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from korisk.cli.studying import crossing_json
+from korisk.curves.curve import Curve
+from korisk.studies.results import crossing
 from study_tables import header, line
 
 Content = dict[str, Any]
@@ -90,8 +95,8 @@ def crossovers(kept: Content) -> Iterator[str]:
 def _crossing(found: Content | None) -> str:
     if found is None:
         return "cannot be told"
-    upper = "no end" if found["upper"] is None else f"{found['upper']:,.0f}"
-    how = "measured" if found["measured"] else "foretold"
+    upper = "∞" if found["upper"] is None else f"{found['upper']:,.0f}"
+    how = "measured" if found["measured"] else "extrapolated"
     return f"{found['better_after']} at {found['n']:,} ({found['lower']:,.0f} to {upper}), {how}"
 
 
@@ -102,6 +107,23 @@ def _means(records: list[Content]) -> dict[int, float]:
     return {n: mean(values) for n, values in sorted(groups.items())}
 
 
+def crossed_again(kept: Content) -> Content:
+    """The same with crossings by today's planner: they follow from the errors that were kept."""
+    spots = list(kept.get("points", {}).values())
+    rigorous = {e["side"]: e for e in kept.get("curves", []) if e["protocol"] == "rigorous"}
+    for spot in [*spots, *kept.get("findings", [])]:
+        curves = spot if "KO" in spot else rigorous[spot["side"]]
+        known, dense = (Curve.from_records(curves[model]) for model in ("KO", "FC"))
+        found = crossing(known, dense)
+        made = None if found is None else crossing_json(found)
+        spot["crossing"] = json.loads(json.dumps(made).replace("Infinity", "null"))
+    return kept
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
+    names = [name for name in sys.argv[1:] if name != "--cross"]
+    for name in names if "--cross" in sys.argv else ():
+        again = crossed_again(json.loads(Path(name).read_text(encoding="utf-8")))
+        Path(name).write_text(json.dumps(again, indent=2) + "\n", encoding="utf-8")
+    for name in names:
         print("\n".join(tables(json.loads(Path(name).read_text(encoding="utf-8")))))
