@@ -82,6 +82,42 @@ def test_a_step_is_somewhere_between_its_neighbours() -> None:
     assert "from N = 32 to 64" in beyond.doubt
 
 
+def test_what_a_pilot_or_a_relative_cannot_tell_is_not_told() -> None:
+    n = [16, 32, 64, 128, 256]
+    rising = kr.plan(kr.Curve(n, [0.1, 0.13, 0.17, 0.22, 0.29]), 0.28)
+    assert rising.samples is None
+    assert "gets worse" in rising.doubt
+    hole = kr.plan(kr.Curve(n, [0.5, 1e-20, 0.3, 0.2, 0.1]), 0.05)
+    assert hole.samples is None
+    assert "N = 32" in hole.doubt
+    pilot = kr.Curve(n, [0.3, 0.2, 0.12, 0.08, 0.05])
+    step = kr.Curve([*n, 512, 1024], [0.6, 0.41, 0.23, 0.16, 0.1, 0.001, 0.0008], model="step")
+    misled = kr.plan(pilot, 0.005, related=[step])
+    assert misled.trust == 0
+    assert misled.samples == kr.plan(pilot, 0.005).samples
+    assert "cannot be extrapolated and is not used" in misled.explain()
+    with pytest.raises(kr.KoriskError, match="another measurement than the pilot"):
+        kr.plan(pilot, 0.01, related=[pilot])
+    easy = kr.plan(pilot, 0.35)
+    assert (easy.safe(0.9), easy.probability(15)) == (16, 0)
+
+
+def test_from_a_crossover_on_the_means_agree() -> None:
+    """Two changes of order: the one that lasts is told."""
+    n = [16, 32, 64, 128, 256]
+    late = kr.Curve(n, [0.2, 0.19, 0.18, 0.17, 0.01], model="late")
+    steady = kr.Curve(n, [0.24, 0.145, 0.092, 0.061, 0.044], model="steady")
+    found = kr.compare(late, steady, 0.05)
+    assert found.crossover is not None
+    assert 128 < found.crossover.n < 256
+    assert found.crossover.better_after == "late"
+    same = kr.compare(late, kr.Curve(n, late.error, model="same"), 0.05)
+    assert "better" not in same.explain()
+    both = kr.compare(steady, kr.Curve(n, 0.9 * steady.error, model="other"), 0.25)
+    assert both.ratio is None
+    assert both.ratio_range is None
+
+
 def test_a_straight_line_between_means_is_nearly_certain() -> None:
     """Slopes that agree leave little room: the power law's own N, within a few per cent."""
     n = np.array([16, 64, 256, 1024])

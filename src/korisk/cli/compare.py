@@ -97,7 +97,7 @@ def _samples_table(comparison: Comparison) -> Table:
         "model",
         "N",
         "chance",
-        "90% from",
+        "from",
         "to",
         "safe\nat 90%",
         "chance\nat most",

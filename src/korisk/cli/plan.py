@@ -316,7 +316,7 @@ def _plan_table(plans: list[Plan]) -> Table:
         "model",
         "N",
         "chance",
-        "90% from",
+        "from",
         "to",
         *(f"safe\nat {level:.0%}" for level in LEVELS),
         "chance\nat most",

@@ -79,8 +79,13 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Samples of the second over samples of the first; None where one cannot be told."""
+        """Samples of the second over samples of the first; None where one cannot be told.
+
+        It cannot where one has no answer, or where both meet the target at their smallest N.
+        """
         if self.known.samples is None or self.dense.samples is None:
+            return None
+        if all(made.samples <= made.curve.sizes[0] for made in (self.known, self.dense)):
             return None
         return self.dense.samples / self.known.samples
 
@@ -88,8 +93,12 @@ class Comparison:
     def ratio_range(self) -> tuple[float, float] | None:
         """The 90% range of that ratio among the futures in which both meet the target.
 
-        None without a ratio, and for methods that know no futures.
+        None without a ratio, for methods that know no futures, and where one of the two meets the
+        target at its smallest N: then fewer might be enough.
         """
+        for made in (self.known, self.dense):
+            if made.samples is not None and made.samples <= made.curve.sizes[0]:
+                return None
         first, second = _spread(self.known), _spread(self.dense)
         if first is None or second is None:
             return None
@@ -115,7 +124,7 @@ class Comparison:
 
     @cached_property
     def crossover(self) -> Crossover | None:
-        """The first N at which the better of the two changes, as far as the pilots tell.
+        """The last N at which the better of the two changes, as far as the pilots tell.
 
         Only a change from odds of three to one for the one to three to one for the other counts;
         between curves that are hard to tell apart the better one changes all the time.
@@ -125,11 +134,14 @@ class Comparison:
         clear = np.flatnonzero(np.abs(ahead - 0.5) >= _CLEAR - 0.5)
         if not clear.size:
             return None
-        falls = bool(ahead[clear[0]] > 0.5)
-        odds = 1 - ahead if falls else ahead  # of the one that is behind at first
-        n, odds = n[clear[0] :], odds[clear[0] :]
-        if odds.max() < _CLEAR:
+        second_leads = ahead[clear] > 0.5
+        behind = np.flatnonzero(second_leads != second_leads[-1])
+        if not behind.size:
             return None
+        falls = not second_leads[-1]
+        odds = 1 - ahead if falls else ahead  # of the one that is ahead in the end
+        start = int(clear[behind[-1]])
+        n, odds = n[start:], odds[start:]
         if self.known.method == DEFAULT_METHOD:
             where = first_above(n, odds, 0.5)
             ends = [first_above(n, odds, level) for level in (0.05, 0.95)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from korisk.curves.curve import Curve
-from korisk.curves.noise import collapsed, relative_variance
+from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
 from korisk.curves.posterior import ROUGHEST, Posterior
 
 _SURE = 2.0  # standard errors by which a rise must exceed noise
@@ -76,6 +76,20 @@ def doubt(curve: Curve, made: Posterior) -> str:
         return (
             f"The curve cannot be extrapolated: at N = {curve.sizes[-1]:,}, {seeds} fallen to "
             "rounding, where no learning curve continues."
+        )
+    lost = collapsed_sizes(curve)
+    if lost.any():
+        return (
+            f"The curve cannot be extrapolated: at N = {curve.sizes[lost][0]:,} every seed has "
+            f"fallen to rounding, and at N = {curve.sizes[-1]:,} none has."
+        )
+    noise = relative_variance(curve)
+    least = _RISE_WITHOUT_SEEDS if noise is None else _SURE * math.sqrt(noise[0] + noise[-1])
+    if math.log(curve.means[-1] / curve.means[0]) > max(least, _RISE_WITHOUT_SEEDS):
+        return (
+            "The curve cannot be extrapolated: with more data it gets worse, from "
+            f"{_told(curve, curve.sizes[0])} at N = {curve.sizes[0]:,} to "
+            f"{_told(curve, curve.sizes[-1])} at N = {curve.sizes[-1]:,}."
         )
     if made.roughness <= ROUGHEST:
         return ""

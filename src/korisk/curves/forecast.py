@@ -77,8 +77,9 @@ class Forecast:
 
     @cached_property
     def relatives(self) -> Relatives | None:
-        """What related curves say beyond the pilot; None without any."""
-        return relatives(self.curve, self.related) if self.related else None
+        """What related curves say beyond the pilot; None without any that can be extrapolated."""
+        sound = tuple(each for each in self.related if not doubt(each, posterior(each)))
+        return relatives(self.curve, sound) if sound else None
 
     @cached_property
     def measured(self) -> Measured:
@@ -213,7 +214,7 @@ def forecast(
     one_of("method", method, CURVE_METHODS)
     check_curve(curve)
     curve.require(LEAST_SIZES.get(method, 3), "a forecast")
-    listed = tuple(related)
+    listed = tuple(dict.fromkeys(related))  # the same curve twice says no more than once
     for each in listed:
         check_related(curve, each, method)
     return Forecast(curve, method, listed)
@@ -233,3 +234,9 @@ def check_related(curve: Curve, other: object, method: str) -> None:
             f"{other.unit.name!r}; read both in one unit"
         )
     other.require(3, "a related curve")
+    shared = other.up_to(curve.sizes[-1]) if other.sizes[0] <= curve.sizes[-1] else other
+    if np.array_equal(shared.sizes, curve.sizes) and np.allclose(shared.means, curve.means, 1e-9):
+        raise KoriskError(
+            "a related curve must be another measurement than the pilot, got the pilot's own "
+            "means; give a curve of the same network on other data"
+        )

@@ -195,6 +195,8 @@ class Plan:
     def probability(self, n: float) -> float:
         """The probability that the target is met by N, over all futures.
 
+        Zero for N below the pilot's smallest, where nothing was measured.
+
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
         >>> made = kr.plan(pilot, target=0.005)
@@ -202,10 +204,8 @@ class Plan:
         (True, True)
         """
         count = self.forecast.sample_count(n)
-        if count < self.chances.n[0]:  # smaller than all that was measured: by extrapolation
-            before = self.forecast.probability(np.array([float(count)]), self.goal)
-            return float(min(before[0], self.chances.p[0]))
-        return self.chances.at(count)
+        # Below the pilot nothing was measured, and nothing is claimed.
+        return self.chances.at(count) if count >= self.chances.n[0] else 0.0
 
     def safe(self, p: float = 0.9) -> int | None:
         """The smallest N with `probability(N)` of at least p, over all futures.
@@ -268,7 +268,8 @@ class Plan:
     def rounds(self) -> tuple[int, ...]:
         """Totals after each round of collection, none more than four times the one before."""
         if self.samples is None:
-            return (min(2 * self.last, LARGEST_N),)
+            below = self.goal < ROUNDING * self.curve.means.max()
+            return () if below else (min(2 * self.last, LARGEST_N),)
         totals, total = [], self.last
         while total < self.samples:
             total = min(ROUND * total, self.samples)
@@ -292,9 +293,11 @@ class Plan:
 
     @property
     def trust(self) -> float | None:
-        """The weight of related curves in the answer; None without any."""
+        """The weight of related curves in the answer; None without any, 0 where none is used."""
+        if not self.related:
+            return None
         found = self.forecast.relatives
-        return None if found is None else found.trust
+        return 0.0 if found is None or self.doubt else found.trust
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
@@ -345,6 +348,7 @@ class Plan:
             "reach": None if math.isnan(self.reach) else self.reach,
             "safe": {f"{p:g}": self.safe(p) for p in LEVELS},
             "if_reached": reached,
+            "inside": self.inside,
             "doubt": self.doubt,
             "trust": self.trust,
             "floor": self.floor,

@@ -141,7 +141,9 @@ def _answer(plan: "Plan") -> list[str]:
         ]
     if samples <= plan.last:
         return [_inside(plan, samples)]
-    far = f"{times(samples / plan.last)} times the pilot's largest N of {plan.last:,}"
+    ratio = samples / plan.last
+    far = f"{times(ratio)} times" if ratio >= 1.1 else "little more than"
+    far += f" the pilot's largest N of {plan.last:,}"
     if plan.reach < 0.5:
         said = [
             f"{_start(plan)} probably does not reach {target}: the chance is at most "
@@ -206,7 +208,7 @@ def _no_answer(plan: "Plan") -> list[str]:
 
 def _related(plan: "Plan") -> list[str]:
     """What related curves changed, and how far they are trusted."""
-    if plan.trust is None:
+    if not plan.related or plan.trust is None:
         return []
     several = len(plan.related) > 1
     names = ", ".join(f'"{each.model}"' for each in plan.related if each.model)
@@ -214,6 +216,8 @@ def _related(plan: "Plan") -> list[str]:
     are, do, them = ("are", "do", "them") if several else ("is", "does", "it")
     if plan.doubt:
         return [f"{who} {are} not used."]
+    if plan.forecast.relatives is None:
+        return [f"{who} cannot be extrapolated and {are} not used."]
     if plan.trust < _DISAGREES:
         verb = "disagree" if several else "disagrees"
         return [
@@ -295,11 +299,13 @@ def _needs(comparison: "Comparison") -> list[str]:
     if known.samples is not None and dense.samples is not None:
         said = f"To reach {target}, {first} needs {_about(known, ' samples')} and {second} "
         said += _about(dense)
-        ratio, ends = dense.samples / known.samples, comparison.ratio_range
+        if comparison.ratio is None:
+            return [f"{said}; what they need in relation to each other is not known."]
+        ratio, ends = comparison.ratio, comparison.ratio_range
         between = ""
         if ends is not None:
             between = f" (90%: {times(ends[0])} to {times(ends[1])}, if both reach it)"
-        more = " or more" if _at_once(known) else ""
+        more = " or more" if _at_once(known) else " or less" if _at_once(dense) else ""
         return [f"{said}, a ratio of {times(ratio)}{more}{between}."]
     said_of_each = []
     for name, plan in ((first, known), (second, dense)):
@@ -313,6 +319,11 @@ def _needs(comparison: "Comparison") -> list[str]:
         elif plan.doubt:
             said_of_each.append(
                 f"No sample size of {name} for the target {target} can be given. {plan.doubt}"
+            )
+        elif plan.method != DEFAULT_METHOD:
+            said_of_each.append(
+                f"By method {plan.method!r} {name} does not reach {target} (chance by the default "
+                f"method: {chance(plan.reach)})."
             )
         else:
             said_of_each.append(
@@ -432,7 +443,7 @@ def _order(comparison: "Comparison") -> tuple[tuple[int, int] | None, str, int]:
     """`means`, `better` and `last` of `crossing` for two pilots.
 
     At a size that one of them lacks, its mean is interpolated. Of several changes of order, `means`
-    is the one at the crossover, or else the first.
+    is the one at the crossover, or else the last. Curves that agree have no better one.
     """
     made = comparison.known.forecast, comparison.dense.forecast
     start, end = max(int(each.curve.sizes[0]) for each in made), min(each.last for each in made)
@@ -445,4 +456,6 @@ def _order(comparison: "Comparison") -> tuple[tuple[int, int] | None, str, int]:
     turns = [(at[i - 1], at[i]) for i in range(1, len(at)) if ahead[i] != ahead[i - 1]]
     found = comparison.crossover
     there = [turn for turn in turns if found is not None and turn[0] <= found.n <= turn[1]]
-    return next(iter(there + turns), None), comparison.names[int(ahead[-1])], at[-1]
+    alike = bool(np.allclose(first, second))
+    better = "" if alike else comparison.names[int(ahead[-1])]
+    return next(iter(there + turns[::-1]), None), better, at[-1]

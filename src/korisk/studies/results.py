@@ -192,7 +192,7 @@ class Crossing:
     """Where the better of two models changes, as far as results tell."""
 
     found: Crossover | None  # by the planner's odds; None where it tells of none
-    means: tuple[int, int] | None  # N between which the mean errors first change their order
+    means: tuple[int, int] | None  # N between which mean errors change their order, there or last
     better: str  # the model with the lower mean error at the largest N of both
     last: int  # that N
     sizes: int  # how many N both were measured at
@@ -211,10 +211,14 @@ def crossing(first: Curve, second: Curve) -> Crossing | None:
     if not shared:
         return None
     ahead = [mean_at(second, n) < mean_at(first, n) for n in shared]
-    turns = [at for at in range(1, len(ahead)) if ahead[at] != ahead[at - 1]]
+    found = _by_odds(first, second)
+    turns = [
+        (shared[at - 1], shared[at]) for at in range(1, len(ahead)) if ahead[at] != ahead[at - 1]
+    ]
+    there = [turn for turn in turns if found is not None and turn[0] <= found.n <= turn[1]]
     return Crossing(
-        found=_by_odds(first, second),
-        means=(shared[turns[0] - 1], shared[turns[0]]) if turns else None,
+        found=found,
+        means=next(iter(there + turns[::-1]), None),
         better=(second if ahead[-1] else first).model,
         last=shared[-1],
         sizes=len(shared),
