@@ -11,6 +11,7 @@ from korisk.curves.posterior import ROUGHEST, Posterior
 
 _SURE = 2.0  # standard errors by which a rise must exceed noise
 _RISE_WITHOUT_SEEDS = 0.02
+_RISING = math.log(1.25)  # from the first mean to the last: no such curve is extrapolated
 _OUTLYING = 4.0  # robust deviations from the median of its N
 _OUTLYING_AT_LEAST = math.log(1.5)
 
@@ -85,7 +86,7 @@ def doubt(curve: Curve, made: Posterior) -> str:
         )
     noise = relative_variance(curve)
     least = _RISE_WITHOUT_SEEDS if noise is None else _SURE * math.sqrt(noise[0] + noise[-1])
-    if math.log(curve.means[-1] / curve.means[0]) > max(least, _RISE_WITHOUT_SEEDS):
+    if math.log(curve.means[-1] / curve.means[0]) > max(least, _RISING):
         return (
             "The curve cannot be extrapolated: with more data it gets worse, from "
             f"{_told(curve, curve.sizes[0])} at N = {curve.sizes[0]:,} to "
