@@ -258,7 +258,8 @@
     if (plan.samples === null || other.samples === null) {
       return "unknown: one of the two has no number of samples";
     }
-    const more = atOnce(plan) ? " or more" : "";
+    if (atOnce(plan) && atOnce(other)) return "unknown: both meet it at their smallest N";
+    const more = atOnce(plan) ? " or more" : atOnce(other) ? " or less" : "";
     const odds =
       `chance ${chance(other.chance)} for ${model(state.other).name}, ` +
       `${chance(plan.chance)} for ${model(state.model).name}`;
