@@ -230,7 +230,7 @@ def test_a_misleading_curve_changes_nothing(
     assert found["trust"] < 0.01
     assert found["samples"] == pytest.approx(alone["samples"], rel=0.01)
     said = text(capsys, *command, "--related", misleading)
-    assert '"misleading.csv" disagrees with the pilot (trust below 1%)' in said
+    assert '"misleading.csv" cannot be extrapolated and is not used' in said
 
 
 def test_related_files_may_be_several(

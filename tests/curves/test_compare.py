@@ -125,8 +125,5 @@ def test_a_model_that_meets_the_target_at_once_has_no_future_below_its_first_n()
     made = kr.compare(flat, steep, 0.002)
     assert made.known.samples == 4
     assert made.ratio is not None
-    assert made.ratio_range is not None
-    assert made.ratio_range[0] <= made.ratio <= made.ratio_range[1]
-    counted = made.dense.probability(made.dense.before_long)
-    ends = [made.dense.chances.first(p * counted) / 4 for p in (0.05, 0.95)]
-    assert made.ratio_range == pytest.approx(ends, rel=0.1)
+    assert made.ratio_range is None  # fewer than 4 might be enough
+    assert "or more" in made.explain()

@@ -141,10 +141,14 @@ class Comparison:
         falls = not second_leads[-1]
         odds = 1 - ahead if falls else ahead  # of the one that is ahead in the end
         start = int(clear[behind[-1]])
+        # The lower end: where the odds were last 5% before they passed one half for good.
+        unlikely = np.flatnonzero(odds[: start + 1] <= 0.05)
+        begin = int(unlikely[-1]) if unlikely.size else 0
+        low = first_above(n[begin:], odds[begin:], 0.05)
         n, odds = n[start:], odds[start:]
         if self.known.method == DEFAULT_METHOD:
             where = first_above(n, odds, 0.5)
-            ends = [first_above(n, odds, level) for level in (0.05, 0.95)]
+            ends = [low, first_above(n, odds, 0.95)]
         else:
             fitted = np.log(self.known.forecast.middle(n) / self.dense.forecast.middle(n))
             where = first_above(n, -fitted if falls else fitted, 0.0)

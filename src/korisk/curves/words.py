@@ -260,15 +260,12 @@ def _certainty(plan: "Plan") -> list[str]:
 
 
 def _rounds(plan: "Plan") -> list[str]:
+    if plan.doubt and plan.doubt != plan.forecast.doubt:
+        return ["Ask for an easier target."]  # below rounding no measurement would say more
     if plan.next_round is None or (plan.inside and not plan.doubt):
         return []
     if plan.doubt:
-        # Of a target below rounding no measurement would say more.
-        return (
-            [f"Measure at N = {plan.next_round:,} and plan again."]
-            if plan.doubt == plan.forecast.doubt
-            else ["Ask for an easier target."]
-        )
+        return [f"Measure at N = {plan.next_round:,} and plan again."]
     if plan.samples is None:
         return [
             f"Before giving up, measure at N = {plan.next_round:,}: "
