@@ -37,7 +37,6 @@ HORIZON = 1e4  # the posterior speaks of N up to so many times the pilot's last
 MOST_SIZES = 32  # of a pilot; more are averaged with their neighbours
 ROUGHEST = 0.35  # tau for a doubling: a curve that needs more cannot be extrapolated
 _CELLS = 12  # of the grid, along the rate and along the floor
-_PASSES = 6  # of the grid of rates
 _MARGINS = (60.0, 30.0, 15.0, 12.0, 12.0, 12.0)  # log weights by which a walk may be behind
 _NEWTON = 6  # steps toward the best floor
 _MASS = 0.999  # of the weight is kept, in the heaviest grid points,
@@ -145,8 +144,8 @@ def _log_curve(floor: Array, cap: Array, power: Array) -> Array:
 class Posterior:
     """A mixture of curves, each with its weight; errors are log-normal around each.
 
-    It is made for N from the pilot's last on. `doubt` says why the pilot cannot be extrapolated, or
-    nothing.
+    It is made for N from the pilot's last on. `roughness` and `misfit` tell whether it fits;
+    `korisk.curves.findings.doubt` says in words where it does not.
     """
 
     last: float
