@@ -102,6 +102,18 @@ def test_what_a_pilot_or_a_relative_cannot_tell_is_not_told() -> None:
     assert (easy.safe(0.9), easy.probability(15)) == (16, 0)
 
 
+def test_means_that_are_typical_of_no_seed_are_not_extrapolated() -> None:
+    """Every mean is made by one seed in ten, a thousand times the others: by seed nothing fits."""
+    n, count = [16, 32, 64, 128, 256], 10
+    means = np.array([0.3, 0.2, 0.13, 0.09, 0.06])
+    calm = np.tile(1 + 0.02 * np.linspace(-1, 1, count), (5, 1))
+    split = np.where(np.arange(count) == 0, 1000.0, 1.0) * np.ones((5, 1))
+    for seeds, doubted in ((calm, False), (split, True)):
+        errors = (means[:, None] * seeds).ravel()
+        made = kr.plan(kr.Curve(np.repeat(n, count), errors, list(range(count)) * 5), 1e-4)
+        assert ("single seeds" in made.doubt) == doubted
+
+
 def test_from_a_crossover_on_the_means_agree() -> None:
     """Two changes of order: the one that lasts is told."""
     n = [16, 32, 64, 128, 256]

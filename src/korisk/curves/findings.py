@@ -4,14 +4,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
 from korisk.curves.posterior import ROUGHEST, Posterior
 
+Array = NDArray[np.float64]
+
 _SURE = 2.0  # standard errors by which a rise must exceed noise
 _RISE_WITHOUT_SEEDS = 0.02
 _RISING = math.log(1.25)  # from the first mean to the last: no such curve is extrapolated
+_MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth would be right
 _OUTLYING = 4.0  # robust deviations from the median of its N
 _OUTLYING_AT_LEAST = math.log(1.5)
 
@@ -92,6 +96,11 @@ def doubt(curve: Curve, made: Posterior) -> str:
             f"{_told(curve, curve.sizes[0])} at N = {curve.sizes[0]:,} to "
             f"{_told(curve, curve.sizes[-1])} at N = {curve.sizes[-1]:,}."
         )
+    if noise is not None and _seeds_outside(curve, made, noise) > _MOST_OUTSIDE:
+        return (
+            "The curve cannot be extrapolated: most single seeds lie outside what the fitted "
+            "curves and the spread of the seeds explain, so that their means are not typical."
+        )
     if made.roughness <= ROUGHEST:
         return ""
     steps = np.diff(np.log(curve.means))
@@ -102,6 +111,20 @@ def doubt(curve: Curve, made: Posterior) -> str:
         f"{_told(curve, curve.sizes[at + 1])}, which neither a smooth curve nor the noise of the "
         "seeds explains; what follows such a step is not known."
     )
+
+
+def _seeds_outside(curve: Curve, made: Posterior, noise: Array) -> float:
+    """The share of single seeds outside the 90% range that the posterior has for one seed.
+
+    A seed's error is log-normal around the curve, with the relative variance of its N.
+    """
+    mean, variance = made.moments(curve.sizes.astype(float))
+    centre = made.weight @ mean
+    seed = np.log1p(noise * curve.counts)
+    spread = np.sqrt(made.weight @ (variance + (mean - centre) ** 2) + seed)
+    at = np.searchsorted(curve.sizes, curve.n)
+    away = np.abs(np.log(curve.error) - (centre - 0.5 * seed)[at])
+    return float(np.mean(away > 1.645 * np.maximum(spread, 1e-5)[at]))
 
 
 def _told(curve: Curve, n: int) -> str:
