@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from korisk import _checks
 from korisk.errors import KoriskError, UnreachableError
-from korisk.theory import _checks
 from korisk.theory.bracket import NormBracket
 from korisk.theory.budget import structural_factor
 from korisk.theory.inversion import root_sum_samples

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from korisk._checks import one_of
 from korisk.cli.bound_answer import DEFAULT_N, answer, asked
 from korisk.cli.bound_json import as_json as json_of
 from korisk.cli.bound_text import show
@@ -15,7 +16,6 @@ from korisk.cli.module_source import chosen_network
 from korisk.cli.output import print_json
 from korisk.errors import KoriskError, UnreachableError
 from korisk.theory import METHODS, Method
-from korisk.theory._checks import one_of
 
 
 def bound(

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from korisk._checks import target_error
 from korisk.errors import KoriskError, UnreachableError
 from korisk.theory import METHODS, BarronBound, Bound, Method, Network, barron_bound, sample_size
-from korisk.theory._checks import target_error
 from korisk.theory.bound import states_effective
 
 DEFAULT_N = 1000

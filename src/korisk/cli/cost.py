@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from korisk import _checks
 from korisk.cli.output import cells, console, duration, number, print_json, table, whole
 from korisk.costs.cost import Cost, Estimate, Estimator, Total, costs, predictable, total
 from korisk.costs.devices import CARDS, GIB, NODES, Device, smallest
@@ -16,7 +17,6 @@ from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies.result import Task
 from korisk.studies.store import Store, store_path
 from korisk.studies.study import Study
-from korisk.theory import _checks
 from korisk.theory.footprint import format_bytes
 
 _MOST = 100_000

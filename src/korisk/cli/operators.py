@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from korisk import _checks
 from korisk.cli.output import cells, console, number, print_json, table, warnings_as_lines
 from korisk.cli.pilot import PlotOption
 from korisk.errors import KoriskError
-from korisk.theory import _checks
 
 if TYPE_CHECKING:
     from korisk.operators import Geometry, LinearOperator

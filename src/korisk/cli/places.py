@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from korisk import _checks
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies.job_profile import JobProfile
-from korisk.theory import _checks
 
 if TYPE_CHECKING:
     from korisk.studies.clusters import Cluster

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from korisk import _checks
 from korisk.cli import pilot
 from korisk.cli.output import cells, console, number, print_json, table, whole, write_page
 from korisk.curves.curve import LARGEST_N, Curve
@@ -15,7 +16,6 @@ from korisk.curves.plan import LEVELS, Plan
 from korisk.curves.plan import plan as make_plan
 from korisk.curves.words import chance, enough, quantity
 from korisk.errors import KoriskError, OutOfReachError
-from korisk.theory import _checks
 
 _LEAST, _MOST = 0.5, 0.99  # of --probability
 

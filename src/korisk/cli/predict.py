@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from korisk import _checks
 from korisk.cli import pilot
 from korisk.cli.output import print_json, warnings_as_lines
 from korisk.cli.places import Device, chosen_device
@@ -25,7 +26,6 @@ from korisk.studies.prediction_file import (
     write_prediction,
 )
 from korisk.studies.study import Study
-from korisk.theory import _checks
 
 if TYPE_CHECKING:
     from korisk.problems.sources import FileSource

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from korisk import _checks
 from korisk.cli.output import plain, warnings_as_lines
 from korisk.cli.places import Place, opened, settled
 from korisk.cli.progress import progress
@@ -21,7 +22,6 @@ from korisk.studies.engine import Summary, run
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, Crossing
 from korisk.studies.store import Store, store_to_write
-from korisk.theory import _checks
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
 _LARGE, _MANY = 64, 4096  # pixels a side and rays from which a cell keeps all cores busy itself

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from korisk import _checks
 from korisk.cli.output import cells, console, number, print_json, table
 from korisk.cli.places import Device, chosen_device
 from korisk.errors import KoriskError, did_you_mean
 from korisk.files import make_folder
 from korisk.studies.lock import WriteLock
 from korisk.studies.study import Study
-from korisk.theory import _checks
 from korisk.theory.footprint import format_bytes
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from typing import Protocol, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk._checks import one_of, real
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.families import FAMILIES, Fits, fit
 from korisk.curves.noise import weights
 from korisk.curves.posterior import Posterior, posterior
 from korisk.errors import KoriskError, UnreachableError, shown
 from korisk.theory import RiskLine
-from korisk.theory._checks import one_of, real
 
 Array = NDArray[np.float64]
 

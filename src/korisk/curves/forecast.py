@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from korisk._checks import count, one_of
 from korisk.curves.band import PooledBand, pooled_band
 from korisk.curves.calibrate import (
     CURVE_METHODS,
@@ -24,7 +25,6 @@ from korisk.curves.measured import Measured
 from korisk.curves.posterior import HORIZON, Posterior, posterior
 from korisk.curves.related import Relatives, relatives
 from korisk.errors import KoriskError
-from korisk.theory._checks import count, one_of
 
 Array = NDArray[np.float64]
 

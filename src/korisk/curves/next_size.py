@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk._checks import count, real
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.forecast import Forecast, forecast
 from korisk.curves.noise import relative_variance
@@ -25,7 +26,6 @@ from korisk.curves.plan import NEAR, ROUND, TAIL, plan_from
 from korisk.curves.posterior import Posterior, log_shape
 from korisk.curves.target import target_error
 from korisk.errors import KoriskError, shown
-from korisk.theory._checks import count, real
 
 Array = NDArray[np.float64]
 Cost = Callable[[int], float]

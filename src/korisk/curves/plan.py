@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk._checks import real
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.findings import findings
 from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
 from korisk.curves.noise import ROUNDING
 from korisk.curves.target import target_error
 from korisk.errors import KoriskError, OutOfReachError
-from korisk.theory._checks import real
 
 Array = NDArray[np.float64]
 

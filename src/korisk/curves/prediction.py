@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from korisk._checks import real
 from korisk.curves.curve import Curve
 from korisk.curves.law import Law, mixed
 from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
@@ -18,7 +19,6 @@ from korisk.curves.rehearsal import Checks
 from korisk.curves.related import trust
 from korisk.curves.spectral import checked_sizes
 from korisk.errors import KoriskError, shown
-from korisk.theory._checks import real
 
 Array = NDArray[np.float64]
 

@@ -16,10 +16,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.fitting._sharded_ranks import Ranks
 from korisk.operators.linear import Shape, checked_dtype, checked_shape, shape_text
-from korisk.theory import _checks
 from korisk.theory.footprint import sharded_blocks
 
 Start = Literal["uniform", "zero"]

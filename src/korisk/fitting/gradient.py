@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.fitting import _checkpoint
 from korisk.fitting._looks import Check, Validator, evaluating
@@ -26,7 +27,6 @@ from korisk.fitting.recipe import (
 )
 from korisk.fitting.training import Standing, Training, Validation, last_tenth
 from korisk.operators.linear import LinearOperator, shape_text
-from korisk.theory import _checks
 
 __all__ = [
     "OPTIMISERS",

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.theory import _checks
 
 OptimiserName = Literal["adam", "adagrad", "sgd"]
 OPTIMISERS: tuple[OptimiserName, ...] = ("adam", "adagrad", "sgd")

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from korisk.theory import _checks
+from korisk import _checks
 
 By = Literal["mse", "rmse_over_max"]
 BY: tuple[By, ...] = ("mse", "rmse_over_max")

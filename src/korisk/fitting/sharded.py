@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk.errors import KoriskError, MissingExtraError, shown
 from korisk.fitting import _checkpoint
 from korisk.fitting._looks import _spread
@@ -26,7 +27,6 @@ from korisk.fitting._sharded_ranks import Ranks, among_ranks, joined, launch, la
 from korisk.fitting.gradient import _check_samples, _checked_indices
 from korisk.fitting.recipe import Recipe
 from korisk.operators.linear import shape_text
-from korisk.theory import _checks
 
 try:
     from torch.distributed.tensor import DTensor

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk.networks.known_operator import KnownOperatorNet
 from korisk.operators.linear import LinearOperator
-from korisk.theory import _checks
 
 _WIDTH = 3  # of a convolution's kernel
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk.operators.linear import LinearOperator
-from korisk.theory import _checks
 from korisk.theory.bracket import NormBracket
 
 

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.linear import LinearOperator, checked_shape
-from korisk.theory import _checks
 from korisk.theory.bracket import NormBracket
 
 FloatArray = NDArray[np.float64]

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.diagonal import Diagonal
 from korisk.operators.engines import Method
@@ -14,7 +15,6 @@ from korisk.operators.geometry import FanBeam, Geometry, require_geometry
 from korisk.operators.linear import Composed, LinearOperator, checked_device, checked_dtype
 from korisk.operators.projector import PixelBackprojector, Projector
 from korisk.operators.weights import fbp_weights
-from korisk.theory import _checks
 
 Backprojection = Literal["auto", "adjoint", "pixel"]
 BACKPROJECTIONS: tuple[Backprojection, ...] = ("auto", "adjoint", "pixel")

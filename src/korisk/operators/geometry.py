@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning, shown
-from korisk.theory import _checks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,9 +11,9 @@ from typing import Any, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators import _lanczos
-from korisk.theory import _checks
 from korisk.theory.bracket import NormBracket
 
 Shape = tuple[int, ...]

@@ -8,13 +8,13 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators import engines
 from korisk.operators.engines import Engine, Method
 from korisk.operators.geometry import Geometry, require_geometry
 from korisk.operators.linear import LinearOperator
 from korisk.operators.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
-from korisk.theory import _checks
 
 Kind = Literal["joseph", "rotate", "sampled"]
 KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.linear import LinearOperator, Shape
-from korisk.theory import _checks
 from korisk.theory.bracket import NormBracket
 
 _LARGEST_SIDE = 20_000  # of the Gram matrix: 3 GiB in float64, and minutes to factor

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.filtered import fbp
 from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
@@ -42,7 +43,6 @@ from korisk.problems.problem import (
     Reconstruction,
 )
 from korisk.problems.sources import EllipseSource, ImageSource
-from korisk.theory import _checks
 
 Beam = Literal["surrogate", "parallel", "fan", "released"]
 BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "released")

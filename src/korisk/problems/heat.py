@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.diagonal import Diagonal
 from korisk.operators.diffusion import Diffusion
@@ -25,7 +26,6 @@ from korisk.problems.problem import (
     Reconstruction,
     Truth,
 )
-from korisk.theory import _checks
 
 FloatArray = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import make_interp_spline
 from scipy.sparse import csr_array
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.theory import _checks
 
 Array = NDArray[np.float64]
 Resample = Literal["area", "spline"]

@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.problems.image_patients import file_of
 from korisk.problems.image_set import ImageSet
 from korisk.problems.phantoms import stream_key
 from korisk.problems.problem import TEST_SEED
-from korisk.theory import _checks
 
 Indices = NDArray[np.int64]
 Order = Literal["mixed", "patients"]

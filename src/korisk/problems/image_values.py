@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.problems.image_page import Page
-from korisk.theory import _checks
 
 Array = NDArray[np.float64]
 Unit = Literal["HU", "1/mm", "1/cm", "1/m", "plain"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.problems.image_files import KINDS, Search, Source, find_images
 from korisk.problems.image_patients import Patients, checked_rule
@@ -12,7 +13,6 @@ from korisk.problems.image_resample import RESAMPLE, Crop, Resample, checked_cro
 from korisk.problems.image_set import ImageSet, Skipped, relative
 from korisk.problems.image_split import ImagePools, image_pools, split_patients
 from korisk.problems.image_values import MU_WATER, Unit, Values
-from korisk.theory import _checks
 
 __all__ = [
     "ImagePools",

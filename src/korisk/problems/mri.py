@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.fourier import Fourier
 from korisk.operators.linear import checked_device
@@ -23,7 +24,6 @@ from korisk.problems.problem import (
     Reconstruction,
 )
 from korisk.problems.sources import EllipseSource, ImageSource
-from korisk.theory import _checks
 
 _LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64
 

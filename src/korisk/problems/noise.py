@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.problems.phantoms import stream_key
-from korisk.theory import _checks
 
 FloatArray = NDArray[np.float64]
 

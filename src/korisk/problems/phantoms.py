@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.linear import DTYPES, checked_device, checked_dtype
-from korisk.theory import _checks
 
 _PIECE = 2**22  # pixels that are painted at once; their temporaries stay below 256 MB
 _RELEASED_FEWEST, _RELEASED_MOST = 3, 6

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk.curves.spectral import ROUNDING
 from korisk.curves.structured import Measure, Spread, Structured
 from korisk.errors import KoriskError
@@ -19,7 +20,6 @@ from korisk.operators import LinearOperator
 from korisk.problems.structured_optimism import held_back
 from korisk.problems.structured_pairs import Pairs
 from korisk.problems.structured_resolvent import Factored, Iterated, Normal, Resolvent, Whole
-from korisk.theory import _checks
 
 Toward = Literal["analytic", "zero"]
 TOWARD: tuple[Toward, ...] = ("analytic", "zero")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from korisk._checks import one_of
 from korisk.figure_file import KINDS
 from korisk.files import make_folder
 from korisk.report.architecture_figure import architecture_figure
@@ -23,7 +24,6 @@ from korisk.report.reconstruction_figure import reconstruction_figure
 from korisk.report.theorem_figure import theorem_figure
 from korisk.report.theorem_tables import theorems_of
 from korisk.report.weights_figure import weights_figure
-from korisk.theory._checks import one_of
 
 STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
 THEOREM = "theorem"

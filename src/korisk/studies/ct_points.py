@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from korisk import published
+from korisk import _checks, published
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.study_entries import (
@@ -25,7 +25,6 @@ from korisk.studies.study_entries import (
     images_spec,
     point_spec,
 )
-from korisk.theory import _checks
 
 Beam = Literal["fan", "parallel", "surrogate", "released"]
 

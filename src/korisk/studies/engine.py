@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from korisk._checks import real
 from korisk.errors import KoriskError, shown
 from korisk.studies.account import cores
 from korisk.studies.book import Book, Queue
@@ -19,7 +20,6 @@ from korisk.studies.result import Task
 from korisk.studies.signals import ended_by_sigterm
 from korisk.studies.store import Store
 from korisk.studies.worker import Work, perform, use_threads
-from korisk.theory._checks import real
 
 if TYPE_CHECKING:
     from korisk.studies.clusters import Cluster

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from korisk import _checks
 from korisk.curves.curve import LARGEST_N
 from korisk.errors import KoriskError, shown
 from korisk.studies.pilot_fit import Fit
 from korisk.studies.result import Task
 from korisk.studies.results import PART_OF
 from korisk.studies.store import Store
-from korisk.theory import _checks
 
 MOST_FITS = 1_000_000
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk import _checks
 from korisk.curves.prediction import FARTHEST_N, PredictedSize, Prediction
 from korisk.curves.prediction_pair import PredictedPair, last_shown, track
 from korisk.curves.prediction_words import explain
 from korisk.studies.account import Account
-from korisk.theory import _checks
 
 Array = NDArray[np.float64]
 

@@ -10,13 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from korisk import _checks
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import read_yaml
 from korisk.studies.account import Meter
 from korisk.studies.point_prediction import PointPrediction
 from korisk.studies.study import Study
-from korisk.theory import _checks
 
 LEAST_EXAMPLES, MOST_EXAMPLES = 8, 10**4  # all pairs of examples are looked at
 _LARGEST_VALUE = 1e60  # of an input: its fourth power is a number, too

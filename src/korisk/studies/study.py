@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
 from korisk.studies.ct_points import CtStudyEntry, ct_point
@@ -23,7 +24,6 @@ from korisk.studies.result import Task
 from korisk.studies.study_entries import LARGEST_SIZE, MOST_SEEDS, OF_GRADIENT, is_table
 from korisk.studies.study_entries import PROTOCOLS as PROTOCOLS
 from korisk.studies.study_entries import Protocol as Protocol
-from korisk.theory import _checks
 
 _MOST_ITERATIONS, _MOST_BATCH = 10**7, 10**5
 

@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.result import FOUND_AT
-from korisk.theory import _checks
 
 Protocol = Literal["rigorous", "released"]
 PROTOCOLS: tuple[Protocol, ...] = ("rigorous", "released")

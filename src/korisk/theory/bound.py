@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.theory import _checks
 from korisk.theory.amplification import (
     FloatArray,
     Method,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.theory import _checks
 from korisk.theory._repr import terse_repr
 
 

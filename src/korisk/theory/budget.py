@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from korisk import _checks
 from korisk.errors import KoriskError, UnreachableError
-from korisk.theory import _checks
 from korisk.theory.amplification import Method, paper_exponents
 from korisk.theory.bound import approximation_risks, estimation_slopes, evaluate, rate
 from korisk.theory.inversion import line_samples, paper_samples, root_sum_samples

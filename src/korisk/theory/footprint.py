@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.theory import _checks
 
 FP32_BYTES = 4
 MOST = 10**6  # pixels on a side, views or bins: far beyond any scanner

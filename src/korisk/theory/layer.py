@@ -6,8 +6,8 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from numbers import Real
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.theory import _checks
 from korisk.theory._repr import terse_repr
 from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
-from korisk.theory import _checks
 from korisk.theory._repr import terse_repr
 from korisk.theory.amplification import (
     METHODS,
