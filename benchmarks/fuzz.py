@@ -32,7 +32,7 @@ from korisk.studies.account import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
-    *("korisk.problems.images", "korisk.report.contents", "korisk.studies.theorem"),
+    *("korisk.images.api", "korisk.report.contents", "korisk.studies.theorem"),
     *("korisk.studies.problem_of", "korisk.fitting", "korisk.costs.rates"),
     *("korisk.fitting._sharded_store", "korisk.cli.train", "korisk.studies.sharded_job"),
 )

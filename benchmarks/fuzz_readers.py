@@ -213,7 +213,7 @@ def _read_store(path: Path) -> None:
 
 
 def _read_images(path: Path) -> None:
-    from korisk.problems.images import read_images, relative
+    from korisk.images.api import read_images, relative
 
     images = read_images(path, side=8)
     assert relative(images).shape == (len(images), 8, 8)
@@ -222,7 +222,7 @@ def _read_images(path: Path) -> None:
 
 
 def _read_patients(path: Path) -> None:
-    from korisk.problems.image_patients import checked_rule, name_patients
+    from korisk.images.patients import checked_rule, name_patients
 
     table = checked_rule(path)
     assert isinstance(table, Mapping)
@@ -231,7 +231,7 @@ def _read_patients(path: Path) -> None:
 
 def _read_list(path: Path) -> None:
     """The list of patients that lies beside a file of LoDoPaB-CT."""
-    from korisk.problems.images import read_images
+    from korisk.images.api import read_images
 
     beside = path.with_name("ground_truth_train_000.hdf5")
     if not beside.exists():

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from korisk.errors import KoriskError
+from korisk.images.api import ImageSet, image_pools, read_images, relative
 from korisk.problems import random_ellipses
-from korisk.problems.images import ImageSet, image_pools, read_images, relative
 
 PATIENTS = 12
 

@@ -17,7 +17,7 @@ import korisk as kr
 from korisk import files
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.problems.images import read_images
+from korisk.images.api import read_images
 from korisk.studies.account import Account
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.store import Store

@@ -11,7 +11,7 @@ import pytest
 
 from korisk.errors import KoriskError
 from korisk.files import read_text
-from korisk.problems.images import read_images
+from korisk.images.api import read_images
 
 
 def peak_of(act: Callable[[], object]) -> int:

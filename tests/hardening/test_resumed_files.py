@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from korisk.errors import KoriskError
-from korisk.problems.image_patients import read_table
+from korisk.images.patients import read_table
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -14,7 +14,7 @@ from pydicom.sequence import Sequence
 from pydicom.uid import JPEGLSLossless
 
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.problems.images import read_images, relative
+from korisk.images.api import read_images, relative
 
 
 def bundled(name: str) -> Path:

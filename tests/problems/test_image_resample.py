@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import zoom
 
 from korisk.errors import KoriskError
-from korisk.problems.image_resample import checked_crop, cut, cut_shape, resampled
+from korisk.images.resample import checked_crop, cut, cut_shape, resampled
 
 Array = NDArray[np.float64]
 sides = st.integers(1, 12)

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from korisk.errors import KoriskError
-from korisk.problems.images import ImagePools, ImageSet, image_pools, read_images, split_patients
+from korisk.images.api import ImagePools, ImageSet, image_pools, read_images, split_patients
 
 patient_lists = st.lists(st.sampled_from([f"p{i}" for i in range(8)]), min_size=12, max_size=60)
 seeds = st.integers(0, 2**40)

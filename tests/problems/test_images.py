@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
-from korisk.problems import image_page
-from korisk.problems.images import ImageSet, read_images, relative
+from korisk.images.api import ImageSet, read_images, relative
+from korisk.images.formats import page as image_page
 
 RNG = np.random.default_rng(7)
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from korisk.problems.images import read_images
+from korisk.images.api import read_images
 
 PATH = Path(__file__).parents[2] / "examples" / "images_folder.py"
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from korisk.errors import KoriskError
+from korisk.images.api import image_pools
 from korisk.problems import CtScanner, Gaussian, Poisson
 from korisk.problems.ct import CtProblem
 from korisk.problems.deep import DeepProblem
 from korisk.problems.heat import HeatProblem
-from korisk.problems.images import image_pools
 from korisk.problems.mri import MriProblem
 from korisk.problems.problem import Problem
 from korisk.problems.sources import EllipseSource, FileSource, ImageSource

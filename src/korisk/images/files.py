@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from korisk.errors import KoriskError, shown
-from korisk.problems.image_arrays import read_npy, read_npz
-from korisk.problems.image_dicom import is_dicom, read_dicom
-from korisk.problems.image_hdf5 import read_hdf5
-from korisk.problems.image_page import Page
-from korisk.problems.image_pictures import read_png, read_tiff
+from korisk.images.formats.arrays import read_npy, read_npz
+from korisk.images.formats.dicom import is_dicom, read_dicom
+from korisk.images.formats.hdf5 import read_hdf5
+from korisk.images.formats.page import Page
+from korisk.images.formats.pictures import read_png, read_tiff
 
 Reader = Callable[[Path, str | None], Iterator[Page]]
 Source = str | PathLike[str]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, shown
-from korisk.problems.image_page import (
+from korisk.images.formats.page import (
     NotAnImageError,
     Page,
     package,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.problems.image_page import Page
+from korisk.images.formats.page import Page
 
 Array = NDArray[np.float64]
 Unit = Literal["HU", "1/mm", "1/cm", "1/m", "plain"]

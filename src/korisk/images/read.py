@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
-from korisk.problems.image_files import ImageFile, Search
-from korisk.problems.image_page import NotAnImageError, Page, memory_without
-from korisk.problems.image_patients import Patients, name_patients
-from korisk.problems.image_resample import Crop, Resample, cut, cut_shape, resampled
-from korisk.problems.image_set import ImageSet, Skipped, counted, digest, in_words
-from korisk.problems.image_values import Values
+from korisk.images.files import ImageFile, Search
+from korisk.images.formats.page import NotAnImageError, Page, memory_without
+from korisk.images.image_set import ImageSet, Skipped, counted, digest, in_words
+from korisk.images.patients import Patients, name_patients
+from korisk.images.resample import Crop, Resample, cut, cut_shape, resampled
+from korisk.images.values import Values
 
 OnError = Literal["stop", "skip"]
 _LONGEST = 160  # characters of another package's message

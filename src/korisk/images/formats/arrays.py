@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, did_you_mean
-from korisk.problems.image_page import Page, full_scale, refuse_large, stack_of
+from korisk.images.formats.page import Page, full_scale, refuse_large, stack_of
 
 # NumPy's words speak of its own arguments.
 _BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)

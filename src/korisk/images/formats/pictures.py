@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError
-from korisk.problems.image_page import Page, full_scale, package, refuse_large, stack_of
+from korisk.images.formats.page import Page, full_scale, package, refuse_large, stack_of
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _GREY = 0  # PNG's colour type

@@ -11,7 +11,7 @@ import numpy as np
 
 from korisk.errors import KoriskError, did_you_mean
 from korisk.files import read_text
-from korisk.problems.image_page import (
+from korisk.images.formats.page import (
     NotAnImageError,
     Page,
     blocks,

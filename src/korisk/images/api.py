@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.problems.image_files import KINDS, Search, Source, find_images
-from korisk.problems.image_patients import Patients, checked_rule
-from korisk.problems.image_reading import OnError, Reading, Shape
-from korisk.problems.image_resample import RESAMPLE, Crop, Resample, checked_crop, checked_side
-from korisk.problems.image_set import ImageSet, Skipped, relative
-from korisk.problems.image_split import ImagePools, image_pools, split_patients
-from korisk.problems.image_values import MU_WATER, Unit, Values
+from korisk.images.files import KINDS, Search, Source, find_images
+from korisk.images.image_set import ImageSet, Skipped, relative
+from korisk.images.patients import Patients, checked_rule
+from korisk.images.read import OnError, Reading, Shape
+from korisk.images.resample import RESAMPLE, Crop, Resample, checked_crop, checked_side
+from korisk.images.split import ImagePools, image_pools, split_patients
+from korisk.images.values import MU_WATER, Unit, Values
 
 __all__ = [
     "ImagePools",

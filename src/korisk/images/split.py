@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.problems.image_patients import file_of
-from korisk.problems.image_set import ImageSet
+from korisk.images.image_set import ImageSet
+from korisk.images.patients import file_of
 from korisk.problems.phantoms import stream_key
 from korisk.problems.problem import TEST_SEED
 

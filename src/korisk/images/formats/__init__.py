@@ -1,0 +1,1 @@
+"""Readers, one for each kind of image file."""
