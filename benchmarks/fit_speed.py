@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeWarning, curve_fit
 
 from korisk.curves.curve import Curve
-from korisk.curves.families import FAMILIES, fit
-from korisk.curves.plan import plan
+from korisk.planning.families import FAMILIES, fit
+from korisk.planning.plan import plan
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import korisk as kr
-from korisk.curves.next_size import next_size
+from korisk.planning.next_size import next_size
 
 SIZES = (16, 32, 64, 128, 256)
 CANDIDATES = (23, 45, 91, 181, 362, 512, 724, 1024)

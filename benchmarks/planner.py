@@ -42,11 +42,11 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent))
 import planner_curves as curves
 import planner_rivals as rivals
-from korisk.curves.band import pooled_band
-from korisk.curves.calibrate import CURVE_METHODS, calibrate, estimate
-from korisk.curves.forecast import DEFAULT_METHOD, forecast
 from korisk.curves.noise import resampled_means, weights
-from korisk.curves.plan import LEVELS, plan
+from korisk.planning.band import pooled_band
+from korisk.planning.calibrate import CURVE_METHODS, calibrate, estimate
+from korisk.planning.forecast import DEFAULT_METHOD, forecast
+from korisk.planning.plan import LEVELS, plan
 from planner_curves import Case
 
 Array = NDArray[np.float64]

@@ -33,10 +33,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import planner
 import planner_curves as curves
 import planner_rivals as rivals
-from korisk.curves.calibrate import CURVE_METHODS, calibrate
 from korisk.curves.curve import LARGEST_N
-from korisk.curves.forecast import DEFAULT_METHOD, forecast
-from korisk.curves.plan import plan_from
+from korisk.planning.calibrate import CURVE_METHODS, calibrate
+from korisk.planning.forecast import DEFAULT_METHOD, forecast
+from korisk.planning.plan import plan_from
 from planner import Asked
 from planner_curves import Case, NeuralCurve
 

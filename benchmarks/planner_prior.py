@@ -10,7 +10,7 @@ so that thousands of priors can be tried. Deterministic: the same files give the
 
     python benchmarks/planner_prior.py [--processes 16] [--json prior.json]
 
-Some two minutes on 16 cores. It prints the prior as the lines of `korisk.curves.posterior.Prior`.
+Some two minutes on 16 cores. It prints the prior as the lines of `korisk.planning.posterior.Prior`.
 """
 
 import argparse
@@ -30,9 +30,9 @@ from scipy.special import betaln, ndtr
 
 sys.path.insert(0, str(Path(__file__).parent))
 import planner_curves as curves
-from korisk.curves import posterior as module
 from korisk.curves.curve import Curve
-from korisk.curves.posterior import PRIOR, Kind, Prior, posterior
+from korisk.planning import posterior as module
+from korisk.planning.posterior import PRIOR, Kind, Prior, posterior
 
 Array = NDArray[np.float64]
 

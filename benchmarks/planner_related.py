@@ -3,7 +3,7 @@
 For every network of benchmarks/data/image_networks.csv the curves on ellipses and blobs are the
 relatives, and the pilot is the curve on real images up to N = 32 or 64. Asked are the errors at 8
 to 64 times the pilot's last N, and the N that reaches each of them. Digits choose the constants of
-`korisk.curves.related.Kinship` (--part tune), clothing and photographs report (--part report). A
+`korisk.planning.related.Kinship` (--part tune), clothing and photographs report (--part report). A
 misleading relative is the simulated curve of another network, of another task.
 
     python benchmarks/planner_related.py [--part report|tune]
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent))
 import planner_curves as curves
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import Forecast, forecast
-from korisk.curves.plan import plan_from
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.plan import plan_from
 
 Array = NDArray[np.float64]
 

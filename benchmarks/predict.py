@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from korisk.curves.calibrate import CURVE_METHODS
 from korisk.curves.curve import Curve
-from korisk.curves.plan import plan
 from korisk.curves.prediction import Prediction
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import CURVE_METHODS
+from korisk.planning.plan import plan
 from korisk.problems.predicting import dense_prediction, known_prediction
 from korisk.studies.account import machine
 from korisk.studies.problem_of import problem_of

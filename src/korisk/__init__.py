@@ -4,13 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from korisk._version import __version__
-from korisk.curves.calibrate import CURVE_METHODS, Calibration, calibrate
-from korisk.curves.compare import Comparison, Crossover, compare
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import Expectation, Forecast, forecast
-from korisk.curves.plan import Plan, plan
 from korisk.curves.unit import UNITS, Unit
 from korisk.errors import KoriskError, OutOfReachError, UnreachableError
+from korisk.planning.calibrate import CURVE_METHODS, Calibration, calibrate
+from korisk.planning.compare import Comparison, Crossover, compare
+from korisk.planning.forecast import Expectation, Forecast, forecast
+from korisk.planning.plan import Plan, plan
 from korisk.theory import (
     METHODS,
     BarronBound,
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from korisk import operators as operators
     from korisk import problems as problems
     from korisk import studies as studies
-    from korisk.curves.next_size import NextSize as NextSize
-    from korisk.curves.next_size import next_size as next_size
     from korisk.curves.prediction import Prediction as Prediction
     from korisk.networks.describe import describe as describe
     from korisk.networks.marks import known as known
     from korisk.networks.marks import learned as learned
+    from korisk.planning.next_size import NextSize as NextSize
+    from korisk.planning.next_size import next_size as next_size
     from korisk.problems.predicting import predict_dense as predict_dense
     from korisk.problems.predicting import predict_structured as predict_structured
     from korisk.studies.pilot import Pilot as Pilot
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
 
 _ROOMS = ("fitting", "networks", "operators", "problems", "studies")
 _NAMES = {
-    "NextSize": "curves.next_size",
+    "NextSize": "planning.next_size",
     "Pilot": "studies.pilot",
     "Prediction": "curves.prediction",
     "describe": "networks.describe",
     "known": "networks.marks",
     "learned": "networks.marks",
-    "next_size": "curves.next_size",
+    "next_size": "planning.next_size",
     "pilot_sklearn": "studies.pilot_adapters",
     "pilot_torch": "studies.pilot_adapters",
     "predict_dense": "problems.predicting",

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from korisk.cli.studying import crossing_json, in_words
-from korisk.curves.compare import Crossover
+from korisk.planning.compare import Crossover
 from korisk.studies.results import Crossing
 
 

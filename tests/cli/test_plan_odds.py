@@ -10,7 +10,7 @@ import pytest
 from commands import korisk
 
 import korisk as kr
-from korisk.curves.words import chance, count
+from korisk.planning.explain import chance, count
 
 H8 = Path(__file__).parents[2] / "examples" / "pilot_h8.csv"
 SIZES = [4, 8, 16, 32, 64, 128, 256, 512, 1024]

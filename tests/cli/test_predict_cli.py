@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from commands import korisk
 
-from korisk.curves.words import chance
+from korisk.planning.explain import chance
 from korisk.studies.prediction_file import NAME
 
 STUDY = """

@@ -5,8 +5,8 @@ import pytest
 from pilots import FC_128, N_128, power_pilot
 
 import korisk as kr
-from korisk.curves.band import _pooled, pooled_band
 from korisk.curves.noise import relative_variance, resampled_means, weights
+from korisk.planning.band import _pooled, pooled_band
 
 FAR = np.array([700.0, 2000.0, 16000.0])
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from korisk.curves import curve_file
+from korisk.curves import read as curve_file
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 

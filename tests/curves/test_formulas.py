@@ -9,9 +9,9 @@ from pilots import power_pilot
 from scipy.special import softmax
 
 import korisk as kr
-from korisk.curves.calibrate import AVERAGED, estimate
-from korisk.curves.families import FAMILIES, Family, Fits, fit
 from korisk.curves.noise import weights
+from korisk.planning.calibrate import AVERAGED, estimate
+from korisk.planning.families import FAMILIES, Family, Fits, fit
 
 LARGEST_N = 10**15
 N = [3.0, 16.0, 100.0, 512.0, 5000.0]

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from pilots import power_pilot
 
 import korisk as kr
-from korisk.curves import plan as planning
-from korisk.curves.band import STRETCH, WIDENING, pooled_band
-from korisk.curves.calibrate import LEAST_SIZES, _Average, _exp, estimate, first_below
 from korisk.curves.curve import LARGEST_N
-from korisk.curves.families import FAMILIES, fit
-from korisk.curves.forecast import Forecast
 from korisk.curves.noise import RESAMPLES
-from korisk.curves.posterior import HORIZON, MOST_SIZES, ROUGHEST
+from korisk.planning import plan as planning
+from korisk.planning.band import STRETCH, WIDENING, pooled_band
+from korisk.planning.calibrate import LEAST_SIZES, _Average, _exp, estimate, first_below
+from korisk.planning.families import FAMILIES, fit
+from korisk.planning.forecast import Forecast
+from korisk.planning.posterior import HORIZON, MOST_SIZES, ROUGHEST
 
 Array = NDArray[np.float64]
 N = np.array([16, 32, 64, 128, 256])

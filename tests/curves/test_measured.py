@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import korisk as kr
 from korisk.curves.noise import ROUNDING, collapsed, relative_variance
-from korisk.curves.plan import LEVELS
+from korisk.planning.plan import LEVELS
 
 Array = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import pytest
 
 import korisk as kr
 from korisk.curves.moments import image_moment
-from korisk.curves.next_size import open_sizes
+from korisk.planning.next_size import open_sizes
 
 
 def _file(folder: Path, text: str) -> Path:

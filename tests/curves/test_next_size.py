@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pilots import power_pilot, scaled
 
 import korisk as kr
-from korisk.curves.forecast import forecast
-from korisk.curves.next_size import NextSize, _Outlook, _variance, next_size, open_sizes
 from korisk.curves.noise import relative_variance
+from korisk.planning.forecast import forecast
+from korisk.planning.next_size import NextSize, _Outlook, _variance, next_size, open_sizes
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 import korisk as kr
-from korisk.curves.plan import LEVELS, ROUND
+from korisk.planning.plan import LEVELS, ROUND
 
 DENSE = kr.Curve(N_128[:4], FC_128[:4], model="FC")
 

@@ -10,7 +10,7 @@ from scipy.stats import beta, norm
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
-from korisk.curves.posterior import Kind, Prior, posterior
+from korisk.planning.posterior import Kind, Prior, posterior
 
 Array = NDArray[np.float64]
 
@@ -88,8 +88,8 @@ def test_several_steps_of_the_walk_are_mixed_by_their_evidence() -> None:
         curve = power_pilot(0.1, 1.0, 0.5, noise=noise)
         coarse = posterior(curve).probability(n, 0.1 + 3000**-0.5)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("korisk.curves.posterior._CELLS", 40)
-            patch.setattr("korisk.curves.posterior._KEPT", 10**6)
+            patch.setattr("korisk.planning.posterior._CELLS", 40)
+            patch.setattr("korisk.planning.posterior._KEPT", 10**6)
             fine = posterior(curve).probability(n, 0.1 + 3000**-0.5)
         assert coarse == pytest.approx(fine, abs=0.006)
 

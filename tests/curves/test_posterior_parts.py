@@ -8,9 +8,9 @@ import pytest
 from pilots import power_pilot
 
 import korisk as kr
-from korisk.curves.compare import _spread, first_above
 from korisk.curves.misfit import BELIEF, KNOWN_BELIEF, Belief
-from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, heavy, posterior, thinned
+from korisk.planning.compare import _spread, first_above
+from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, heavy, posterior, thinned
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import pytest
 
 import korisk as kr
-from korisk.curves.target import other_unit, target_error
 from korisk.curves.unit import UNITS
+from korisk.planning.target import other_unit, target_error
 
 N = [16, 32, 64]
 

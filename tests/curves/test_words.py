@@ -10,8 +10,8 @@ import pytest
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
 import korisk as kr
-from korisk.curves import words
-from korisk.curves.compare import Crossover
+from korisk.planning import explain as words
+from korisk.planning.compare import Crossover
 
 STEP_N = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
 STEP = kr.Curve(STEP_N, [1.0] * 4 + [0.01] * 5, model="step")

@@ -21,7 +21,7 @@ READS = re.compile(
 )
 FUZZED = {  # module: the readers that come there
     "costs/rates.py": ("rates",),
-    "curves/curve_file.py": ("csv", "json"),
+    "curves/read.py": ("csv", "json"),
     "files.py": ("csv", "json", "network", "study", "profile", "rates", "prediction"),
     "fitting/_checkpoint.py": ("checkpoint",),
     "fitting/_sharded_store.py": ("shards", "metadata"),

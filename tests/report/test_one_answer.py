@@ -8,8 +8,8 @@ import pytest
 from commands import korisk
 
 import korisk as kr
-from korisk.curves.plan import LEVELS, Plan
-from korisk.curves.words import chance, count
+from korisk.planning.explain import chance, count
+from korisk.planning.plan import LEVELS, Plan
 from korisk.report.pilot_figure import plan_figure
 from korisk.report.pilot_page import pilot_page
 from korisk.report.planner_data import sentence

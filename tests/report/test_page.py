@@ -13,9 +13,9 @@ from browser import chromium, fresh_page
 from commands import korisk
 from made_studies import content, made_study
 
-from korisk.curves.calibrate import calibrate
 from korisk.curves.curve import Curve
-from korisk.curves.words import chance, times
+from korisk.planning.calibrate import calibrate
+from korisk.planning.explain import chance, times
 from korisk.report.contents import read_contents, relative_error
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from korisk.curves.compare import Comparison, compare
 from korisk.curves.curve import Curve
-from korisk.curves.plan import Plan, plan
-from korisk.curves.words import chance
 from korisk.errors import KoriskError
+from korisk.planning.compare import Comparison, compare
+from korisk.planning.explain import chance
+from korisk.planning.plan import Plan, plan
 from korisk.report.pilot_figure import (
     NO_ANSWER,
     NOTE,
@@ -424,7 +424,7 @@ def test_without_matplotlib_the_remedy_is_named_and_pyplot_is_never_imported() -
         "except KoriskError as error:\n    print(error)\n"
         "del sys.modules['matplotlib']\n"
         "from korisk.report.pilot_figure import plan_figure, save\n"
-        "from korisk.curves.plan import plan; from korisk.curves.curve import Curve\n"
+        "from korisk.planning.plan import plan; from korisk.curves.curve import Curve\n"
         "import os; made = plan(Curve([4, 16, 64], [0.3, 0.2, 0.14]), 0.1)\n"
         "import tempfile; folder = tempfile.mkdtemp(); figure = plan_figure(made)\n"
         "[save(figure, os.path.join(folder, 'x.' + kind)) for kind in ('png', 'svg', 'pdf')]\n"

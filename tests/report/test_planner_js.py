@@ -13,11 +13,11 @@ import pytest
 from browser import chromium, fresh_page
 
 import korisk as kr
-from korisk.curves import words
-from korisk.curves.forecast import Forecast, forecast
-from korisk.curves.plan import LEVELS, Plan, plan_from
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
+from korisk.planning import explain as words
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.plan import LEVELS, Plan, plan_from
 from korisk.report import planner_data as tables
 from korisk.report.pilot_page import pilot_page
 from korisk.report.planner_data import SENTENCES, planner_data, sentence

@@ -25,11 +25,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.text import Text
 
-from korisk.curves.calibrate import calibrate
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import forecast
-from korisk.curves.plan import plan
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import calibrate
+from korisk.planning.forecast import forecast
+from korisk.planning.plan import plan
 from korisk.report import ct_networks as ct
 from korisk.report.architecture_figure import architecture_figure, boxes, lipschitz
 from korisk.report.contents import Contents, Pictures, Point

@@ -14,9 +14,9 @@ from commands import korisk
 from made_studies import ACCOUNT, LAWS, content, made_study, result
 from PIL import Image
 
-from korisk.curves.compare import compare
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning.compare import compare
 from korisk.report.contents import Pictures, read_contents, squared
 from korisk.report.efficiency_figure import panels_of
 from korisk.report.outlook import Group, main_group

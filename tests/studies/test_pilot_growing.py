@@ -9,7 +9,7 @@ import pytest
 from pilot_fits import power
 
 import korisk as kr
-from korisk.curves.next_size import next_size, open_sizes
+from korisk.planning.next_size import next_size, open_sizes
 
 SIZES = [16, 32, 64, 128]
 

@@ -8,11 +8,11 @@ from rich.table import Table
 
 from korisk.cli import pilot
 from korisk.cli.output import cells, console, number, print_json, table
-from korisk.curves.compare import Comparison
-from korisk.curves.compare import compare as make_comparison
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import DEFAULT_METHOD
 from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.planning.compare import Comparison
+from korisk.planning.compare import compare as make_comparison
+from korisk.planning.forecast import DEFAULT_METHOD
 
 
 def compare(

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from korisk.cli.output import whole
-from korisk.curves.calibrate import CURVE_METHODS
 from korisk.curves.curve import Curve
-from korisk.curves.plan import Plan
 from korisk.curves.unit import UNITS
-from korisk.curves.words import chance, count
 from korisk.errors import KoriskError, shown
 from korisk.figure_file import figure_kind
+from korisk.planning.calibrate import CURVE_METHODS
+from korisk.planning.explain import chance, count
+from korisk.planning.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,11 +11,11 @@ from korisk import _checks
 from korisk.cli import pilot
 from korisk.cli.output import cells, console, number, print_json, table, whole, write_page
 from korisk.curves.curve import LARGEST_N, Curve
-from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
-from korisk.curves.plan import LEVELS, Plan
-from korisk.curves.plan import plan as make_plan
-from korisk.curves.words import chance, enough, quantity
 from korisk.errors import KoriskError, OutOfReachError
+from korisk.planning.explain import chance, enough, quantity
+from korisk.planning.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
+from korisk.planning.plan import LEVELS, Plan
+from korisk.planning.plan import plan as make_plan
 
 _LEAST, _MOST = 0.5, 0.99  # of --probability
 

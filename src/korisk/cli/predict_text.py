@@ -12,7 +12,7 @@ from korisk.cli.output import cells, console, duration, number, table, whole
 from korisk.cli.pilot import end
 from korisk.curves.prediction import Prediction
 from korisk.curves.prediction_words import crossover_words, outlook, size_words, trust_words
-from korisk.curves.words import chance
+from korisk.planning.explain import chance
 from korisk.studies.account import Account
 from korisk.studies.point_prediction import PointPrediction, errors_at
 

@@ -15,9 +15,9 @@ from korisk import _checks
 from korisk.cli.output import plain, warnings_as_lines
 from korisk.cli.places import Place, opened, settled
 from korisk.cli.progress import progress
-from korisk.curves.words import agrees, crossing
 from korisk.errors import KoriskError
 from korisk.files import make_folder
+from korisk.planning.explain import agrees, crossing
 from korisk.studies.engine import Summary, run
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, Crossing

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk.curves.curve_file import (
+from korisk.curves.read import (
     Columns,
     Measurements,
     frame_measurements,

@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import real
 from korisk.curves.curve import Curve
-from korisk.curves.law import Law, mixed
 from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
 from korisk.curves.noise import relative_variance
-from korisk.curves.plan import LEAST_REACH, TAIL, table
-from korisk.curves.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
 from korisk.curves.rehearsal import Checks
-from korisk.curves.related import trust
 from korisk.curves.spectral import checked_sizes
 from korisk.errors import KoriskError, shown
+from korisk.planning.law import Law, mixed
+from korisk.planning.plan import LEAST_REACH, TAIL, table
+from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
+from korisk.planning.related import trust
 
 Array = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ import math
 
 from korisk.curves.prediction import FARTHEST_N, FIT_SIZES, PredictedSize, Prediction
 from korisk.curves.prediction_pair import PredictedPair, last_shown
-from korisk.curves.words import chance, count, crossover, span, times, value
+from korisk.planning.explain import chance, count, crossover, span, times, value
 
 _AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree
 _FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from korisk.curves.calibrate import calibrate
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import calibrate
 from korisk.report.contents import Contents, Point
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
 

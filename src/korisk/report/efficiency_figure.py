@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.calibrate import Calibration, calibrate
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import Forecast, forecast
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import Calibration, calibrate
+from korisk.planning.forecast import Forecast, forecast
 from korisk.report.contents import Contents, Point, squared
 from korisk.report.frame import Track, drawn_sizes, track, values
 from korisk.report.looks import (

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.calibrate import calibrate
-from korisk.curves.compare import Comparison
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import Forecast, forecast
-from korisk.curves.plan import plan_from
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import calibrate
+from korisk.planning.compare import Comparison
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.plan import plan_from
 from korisk.report.contents import Contents, squared
 from korisk.report.looks import (
     DARK,

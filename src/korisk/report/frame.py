@@ -11,10 +11,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.compare import Crossover
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import Forecast
-from korisk.curves.plan import Plan
+from korisk.planning.compare import Crossover
+from korisk.planning.forecast import Forecast
+from korisk.planning.plan import Plan
 
 Array = NDArray[np.float64]
 

@@ -13,14 +13,14 @@ from itertools import combinations
 
 import numpy as np
 
-from korisk.curves import words
-from korisk.curves.calibrate import calibrate
-from korisk.curves.compare import Comparison
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import Forecast, forecast
 from korisk.curves.noise import ROUNDING
-from korisk.curves.plan import Plan, plan_from, table_sizes
 from korisk.errors import KoriskError
+from korisk.planning import explain as words
+from korisk.planning.calibrate import calibrate
+from korisk.planning.compare import Comparison
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.plan import Plan, plan_from, table_sizes
 from korisk.report.frame import Track, track
 from korisk.report.planner_data import sentence
 from korisk.studies.results import LEAST_SIZES, Crossing, crossing

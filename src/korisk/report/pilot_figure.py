@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from korisk.curves.compare import Comparison, Crossover
 from korisk.curves.curve import Curve
-from korisk.curves.plan import Plan
 from korisk.curves.unit import words
-from korisk.curves.words import chance
+from korisk.planning.compare import Comparison, Crossover
+from korisk.planning.explain import chance
+from korisk.planning.plan import Plan
 from korisk.report.frame import Frame, Track, has_floor, on_curve, values
 from korisk.report.looks import (
     DARK,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import forecast
+from korisk.planning.forecast import forecast
 from korisk.report.outlook import Group
 from korisk.report.page import METHOD, Page, Section, bullets, figure_html
 from korisk.report.page_data import groups_data

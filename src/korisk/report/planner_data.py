@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.findings import findings
-from korisk.curves.forecast import DEFAULT_METHOD, Forecast
-from korisk.curves.law import Law
 from korisk.curves.noise import ROUNDING
-from korisk.curves.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
-from korisk.curves.words import chance, count, value
 from korisk.errors import KoriskError, shown
+from korisk.planning.explain import chance, count, value
+from korisk.planning.findings import findings
+from korisk.planning.forecast import DEFAULT_METHOD, Forecast
+from korisk.planning.law import Law
+from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from korisk.curves.target import target_error
 from korisk.errors import KoriskError
+from korisk.planning.target import target_error
 from korisk.report.contents import Contents, Point, refuse_an_empty_one
 from korisk.report.outlook import Group
 from korisk.report.page import (

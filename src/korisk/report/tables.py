@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from korisk.curves.calibrate import calibrate
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import calibrate
 from korisk.report.contents import Contents, Point
 from korisk.studies.export import Value
 from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, verdicts

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from korisk.curves.curve import LARGEST_N
-from korisk.curves.next_size import Cost, next_size
-from korisk.curves.plan import TAIL, Plan
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
 from korisk.files import make_folder
+from korisk.planning.next_size import Cost, next_size
+from korisk.planning.plan import TAIL, Plan
 from korisk.studies.book import Watch
 from korisk.studies.engine import run
 from korisk.studies.pilot_fit import Fit, FitWork, Reading, carried

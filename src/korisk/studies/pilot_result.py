@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import forecast
-from korisk.curves.next_size import Cost, NextSize, next_size, open_sizes
-from korisk.curves.plan import ROUND, Plan, plan
 from korisk.errors import KoriskError
 from korisk.files import write_text
+from korisk.planning.forecast import forecast
+from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
+from korisk.planning.plan import ROUND, Plan, plan
 from korisk.studies.export import Table, csv_text
 from korisk.studies.pilot_fit import Reading, out_of_range
 from korisk.studies.pilot_read import PilotFailure, PilotFit

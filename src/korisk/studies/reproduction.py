@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from korisk import published
-from korisk.curves.calibrate import calibrate
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import calibrate
 from korisk.studies.results import Crossing, by_point, crossing, curve_of, mean_at
 from korisk.studies.store import FlatRow
 from korisk.studies.study import PROTOCOLS, Protocol, Study

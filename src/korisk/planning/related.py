@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.law import Law, normals
 from korisk.curves.noise import relative_variance
-from korisk.curves.posterior import Posterior, posterior
+from korisk.planning.law import Law, normals
+from korisk.planning.posterior import Posterior, posterior
 
 Array = NDArray[np.float64]
 

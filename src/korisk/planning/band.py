@@ -6,10 +6,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.calibrate import AVERAGED, Calibration, Estimates, estimate
 from korisk.curves.curve import Curve
-from korisk.curves.families import FAMILIES
 from korisk.curves.noise import RESAMPLES, resampled_means, weights
+from korisk.planning.calibrate import AVERAGED, Calibration, Estimates, estimate
+from korisk.planning.families import FAMILIES
 
 Array = NDArray[np.float64]
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from korisk.curves.forecast import DEFAULT_METHOD
-from korisk.curves.target import other_unit
 from korisk.errors import KoriskError
+from korisk.planning.forecast import DEFAULT_METHOD
+from korisk.planning.target import other_unit
 
 if TYPE_CHECKING:
-    from korisk.curves.compare import Comparison, Crossover
     from korisk.curves.curve import Curve
-    from korisk.curves.plan import Plan
+    from korisk.planning.compare import Comparison, Crossover
+    from korisk.planning.plan import Plan
 
 _LEVEL = 0.9  # of the safe number that an explanation names
 _FAR = 64  # times the pilot, beyond which a number is a rough one

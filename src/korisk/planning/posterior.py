@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.law import Law, normals
 from korisk.curves.noise import collapsed_sizes, relative_variance
+from korisk.planning.law import Law, normals
 
 Array = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ class Posterior:
     """A mixture of curves, each with its weight; errors are log-normal around each.
 
     It is made for N from the pilot's last on. `roughness` and `misfit` tell whether it fits;
-    `korisk.curves.findings.doubt` says in words where it does not.
+    `korisk.planning.findings.doubt` says in words where it does not.
     """
 
     last: float

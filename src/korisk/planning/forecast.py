@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import count, one_of
-from korisk.curves.band import PooledBand, pooled_band
-from korisk.curves.calibrate import (
+from korisk.curves.curve import LARGEST_N, Curve
+from korisk.errors import KoriskError
+from korisk.planning.band import PooledBand, pooled_band
+from korisk.planning.calibrate import (
     CURVE_METHODS,
     LEAST_SIZES,
     Calibration,
@@ -18,13 +20,11 @@ from korisk.curves.calibrate import (
     check_curve,
     sample_counts,
 )
-from korisk.curves.curve import LARGEST_N, Curve
-from korisk.curves.findings import doubt
-from korisk.curves.law import Law, joined, mixed
-from korisk.curves.measured import Measured
-from korisk.curves.posterior import HORIZON, Posterior, posterior
-from korisk.curves.related import Relatives, relatives
-from korisk.errors import KoriskError
+from korisk.planning.findings import doubt
+from korisk.planning.law import Law, joined, mixed
+from korisk.planning.measured import Measured
+from korisk.planning.posterior import HORIZON, Posterior, posterior
+from korisk.planning.related import Relatives, relatives
 
 Array = NDArray[np.float64]
 

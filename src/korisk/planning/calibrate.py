@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from korisk._checks import one_of, real
 from korisk.curves.curve import LARGEST_N, Curve
-from korisk.curves.families import FAMILIES, Fits, fit
 from korisk.curves.noise import weights
-from korisk.curves.posterior import Posterior, posterior
 from korisk.errors import KoriskError, UnreachableError, shown
+from korisk.planning.families import FAMILIES, Fits, fit
+from korisk.planning.posterior import Posterior, posterior
 from korisk.theory import RiskLine
 
 Array = NDArray[np.float64]

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.law import Law, normals
 from korisk.curves.noise import relative_variance
+from korisk.planning.law import Law, normals
 
 Array = NDArray[np.float64]
 

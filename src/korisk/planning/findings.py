@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
-from korisk.curves.posterior import ROUGHEST, Posterior
+from korisk.planning.posterior import ROUGHEST, Posterior
 
 Array = NDArray[np.float64]
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from korisk._checks import real
 from korisk.curves.curve import LARGEST_N, Curve
-from korisk.curves.findings import findings
-from korisk.curves.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
 from korisk.curves.noise import ROUNDING
-from korisk.curves.target import target_error
 from korisk.errors import KoriskError, OutOfReachError
+from korisk.planning.findings import findings
+from korisk.planning.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
+from korisk.planning.target import target_error
 
 Array = NDArray[np.float64]
 
@@ -322,7 +322,7 @@ class Plan:
 
     def explain(self) -> str:
         """The plan as a paragraph of plain words."""
-        from korisk.curves.words import explain
+        from korisk.planning.explain import explain
 
         return explain(self)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk.curves.calibrate import calibrate, check_curve, sample_counts
 from korisk.curves.curve import Curve
-from korisk.curves.forecast import DEFAULT_METHOD, Forecast
-from korisk.curves.plan import Plan, plan
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import calibrate, check_curve, sample_counts
+from korisk.planning.forecast import DEFAULT_METHOD, Forecast
+from korisk.planning.plan import Plan, plan
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
 Array = NDArray[np.float64]
@@ -190,7 +190,7 @@ class Comparison:
 
     def explain(self) -> str:
         """The comparison as a paragraph of plain words."""
-        from korisk.curves.words import explain_comparison
+        from korisk.planning.explain import explain_comparison
 
         return explain_comparison(self)
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from korisk._checks import real
-from korisk.curves.calibrate import check_curve
 from korisk.curves.curve import Curve
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
 from korisk.errors import KoriskError
+from korisk.planning.calibrate import check_curve
 
 _EASY = 3.0  # times the largest pilot error: nobody asks for that
 _HARD = 0.1  # times the smallest one: few do

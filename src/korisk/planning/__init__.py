@@ -1,0 +1,1 @@
+"""From a curve to a sample size: fit, posterior, forecast, plan, comparison."""
