@@ -119,7 +119,7 @@ def _read_study(path: Path) -> None:
 
 def _read_geometry(path: Path) -> None:
     """A study of which `korisk predict` takes the geometry alone."""
-    from korisk.studies.prediction import study_to_predict
+    from korisk.prediction.study import study_to_predict
 
     _put_images(path.parent / "images")
     study_to_predict(path)
@@ -161,8 +161,8 @@ def _read_rates(path: Path) -> None:
 
 @cache
 def _predictions() -> list[bytes]:
-    from korisk.studies.prediction import predict_study
-    from korisk.studies.prediction_file import prediction_content
+    from korisk.prediction.file import prediction_content
+    from korisk.prediction.study import predict_study
     from korisk.studies.study import Study
 
     (made,) = predict_study(Study(_STUDY), images=16)
@@ -170,7 +170,7 @@ def _predictions() -> list[bytes]:
 
 
 def _read_prediction(path: Path) -> None:
-    from korisk.studies.prediction_file import read_prediction
+    from korisk.prediction.file import read_prediction
 
     read_prediction(path)
 

@@ -4,7 +4,7 @@
     python benchmarks/predict.py judge FILE.json --json RESULT.json  # predictions beside them
     python benchmarks/predict.py tables RESULT.json                  # tables of the predict page
 
-The beliefs in korisk.curves.misfit were chosen on the fan beams at 8, 16 and 32 pixels ("chosen
+The beliefs in korisk.prediction.misfit were chosen on the fan beams at 8, 16 and 32 pixels ("chosen
 on"); the surrogate, MRI, advection-diffusion and limited angles had no part in it ("judged on").
 """
 
@@ -24,11 +24,11 @@ import numpy as np
 import torch
 
 from korisk.curves.curve import Curve
-from korisk.curves.prediction import Prediction
 from korisk.errors import KoriskError
 from korisk.planning.calibrate import CURVE_METHODS
 from korisk.planning.plan import plan
-from korisk.problems.predicting import dense_prediction, known_prediction
+from korisk.prediction.api import dense_prediction, known_prediction
+from korisk.prediction.prediction import Prediction
 from korisk.studies.account import machine
 from korisk.studies.problem_of import problem_of
 from korisk.studies.study import Study

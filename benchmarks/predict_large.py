@@ -18,10 +18,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from korisk.curves.prediction import Prediction
+from korisk.prediction.api import dense_prediction, known_prediction
+from korisk.prediction.prediction import Prediction
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.noise import Gaussian
-from korisk.problems.predicting import dense_prediction, known_prediction
 from korisk.studies.account import Account, Meter, machine, versions
 
 Made = TypeVar("Made")

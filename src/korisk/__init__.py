@@ -42,34 +42,34 @@ if TYPE_CHECKING:
     from korisk import operators as operators
     from korisk import problems as problems
     from korisk import studies as studies
-    from korisk.curves.prediction import Prediction as Prediction
     from korisk.networks.describe import describe as describe
     from korisk.networks.marks import known as known
     from korisk.networks.marks import learned as learned
     from korisk.planning.next_size import NextSize as NextSize
     from korisk.planning.next_size import next_size as next_size
-    from korisk.problems.predicting import predict_dense as predict_dense
-    from korisk.problems.predicting import predict_structured as predict_structured
+    from korisk.prediction.api import predict_dense as predict_dense
+    from korisk.prediction.api import predict_structured as predict_structured
+    from korisk.prediction.prediction import Prediction as Prediction
+    from korisk.prediction.study import predict_study as predict_study
     from korisk.studies.pilot import Pilot as Pilot
     from korisk.studies.pilot import run_pilot as run_pilot
     from korisk.studies.pilot_adapters import pilot_sklearn as pilot_sklearn
     from korisk.studies.pilot_adapters import pilot_torch as pilot_torch
-    from korisk.studies.prediction import predict_study as predict_study
 
 _ROOMS = ("fitting", "networks", "operators", "problems", "studies")
 _NAMES = {
     "NextSize": "planning.next_size",
     "Pilot": "studies.pilot",
-    "Prediction": "curves.prediction",
+    "Prediction": "prediction.prediction",
     "describe": "networks.describe",
     "known": "networks.marks",
     "learned": "networks.marks",
     "next_size": "planning.next_size",
     "pilot_sklearn": "studies.pilot_adapters",
     "pilot_torch": "studies.pilot_adapters",
-    "predict_dense": "problems.predicting",
-    "predict_structured": "problems.predicting",
-    "predict_study": "studies.prediction",
+    "predict_dense": "prediction.api",
+    "predict_structured": "prediction.api",
+    "predict_study": "prediction.study",
     "run_pilot": "studies.pilot",
 }
 

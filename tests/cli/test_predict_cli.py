@@ -9,7 +9,7 @@ import pytest
 from commands import korisk
 
 from korisk.planning.explain import chance
-from korisk.studies.prediction_file import NAME
+from korisk.prediction.file import NAME
 
 STUDY = """
 name: tiny

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from korisk.curves.clipping import SIZES, clipped_share, clipping
-from korisk.curves.spectral import spectrum
+from korisk.prediction.dense.clipping import SIZES, clipped_share, clipping
+from korisk.prediction.dense.spectral import spectrum
 
 Array = NDArray[np.float64]
 

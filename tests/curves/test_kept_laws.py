@@ -10,12 +10,12 @@ from pilots import power_pilot
 from scipy.special import ndtri
 
 from korisk.curves.curve import Curve
-from korisk.curves.prediction import _AS_SEEDS, FARTHEST_N, Prediction, _checks_of
-from korisk.curves.prediction_pair import PredictedPair, last_shown, track
-from korisk.curves.prediction_words import crossover_words, explain, size_words, trust_words
-from korisk.curves.rehearsal import Checks
 from korisk.planning.plan import LEAST_REACH
 from korisk.planning.posterior import MOST_SIZES, PRIOR, posterior
+from korisk.prediction.explain import crossover_words, explain, size_words, trust_words
+from korisk.prediction.pair import PredictedPair, last_shown, track
+from korisk.prediction.prediction import _AS_SEEDS, FARTHEST_N, Prediction, _checks_of
+from korisk.prediction.rehearsal import Checks
 
 Array = NDArray[np.float64]
 

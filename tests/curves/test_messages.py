@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import korisk as kr
-from korisk.curves.moments import image_moment
 from korisk.planning.next_size import open_sizes
+from korisk.prediction.dense.moments import image_moment
 
 
 def _file(folder: Path, text: str) -> Path:

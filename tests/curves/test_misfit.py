@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, norm
 
-from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
-from korisk.curves.rehearsal import Checks
+from korisk.prediction.misfit import BELIEF, Belief, Misfit, no_checks
+from korisk.prediction.rehearsal import Checks
 
 Array = NDArray[np.float64]
 

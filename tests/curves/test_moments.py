@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from korisk.curves.moments import LEAST_IMAGES, Moment, checked_images, image_moment
 from korisk.errors import KoriskError
+from korisk.prediction.dense.moments import LEAST_IMAGES, Moment, checked_images, image_moment
 
 Array = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ import pytest
 from pilots import power_pilot
 
 import korisk as kr
-from korisk.curves.misfit import BELIEF, KNOWN_BELIEF, Belief
 from korisk.planning.compare import _spread, first_above
 from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, heavy, posterior, thinned
+from korisk.prediction.misfit import BELIEF, KNOWN_BELIEF, Belief
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from pilots import power_pilot, scaled
 
 import korisk as kr
-from korisk.curves.prediction import FARTHEST_N, Prediction
-from korisk.curves.rehearsal import Checks
 from korisk.errors import KoriskError
 from korisk.planning.posterior import posterior
+from korisk.prediction.prediction import FARTHEST_N, Prediction
+from korisk.prediction.rehearsal import Checks
 
 Array = NDArray[np.float64]
 

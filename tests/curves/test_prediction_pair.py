@@ -9,15 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from korisk.curves.curve import Curve
-from korisk.curves.prediction import FARTHEST_N, Prediction
-from korisk.curves.prediction_pair import (
+from korisk.prediction.explain import crossover_words, explain, size_words, trust_words
+from korisk.prediction.pair import (
     PredictedPair,
     PredictedTrack,
     last_shown,
     sizes,
     track,
 )
-from korisk.curves.prediction_words import crossover_words, explain, size_words, trust_words
+from korisk.prediction.prediction import FARTHEST_N, Prediction
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def test_odds_are_told_by_the_halves_of_the_bands_that_face(
     known = PredictedTrack(n, one, 0.5 * one, one, 90 * one)
     dense = PredictedTrack(n, one, one / 7, one * [0.5, 2.0], one * [1.5, 2.1])
     by_model = {"KO": known, "FC": dense}
-    monkeypatch.setattr("korisk.curves.prediction_pair.track", lambda made: by_model[made.model])
+    monkeypatch.setattr("korisk.prediction.pair.track", lambda made: by_model[made.model])
     found = PredictedPair(pair.known, pair.dense).odds
     widths = np.hypot(np.log([2, 90]), np.log([3, 14])) / 1.6449
     assert found == pytest.approx(ndtr(np.log([2, 0.5]) / widths))

@@ -5,10 +5,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from korisk.curves import rehearsal
-from korisk.curves.rehearsal import rehearse
 from korisk.fitting import DenseRidge
 from korisk.fitting.scores import Scorer
+from korisk.prediction import rehearsal
+from korisk.prediction.rehearsal import rehearse
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
-from korisk.curves.spectral import ROUNDING, Clipping, Spectrum, spectrum
 from korisk.errors import KoriskError
+from korisk.prediction.dense.spectral import ROUNDING, Clipping, Spectrum, spectrum
 
 Array = NDArray[np.float64]
 

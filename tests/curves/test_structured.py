@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from korisk.curves.structured import Measure, Spread, Structured
 from korisk.errors import KoriskError
+from korisk.prediction.weights.structured import Measure, Spread, Structured
 
 Array = NDArray[np.float64]
 SIZES = np.array([1, 2, 4, 8, 16, 64, 256, 1024, 2.0**20])

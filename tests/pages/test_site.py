@@ -19,9 +19,9 @@ from pydantic import BaseModel
 import korisk as kr
 from korisk.cli.app import app
 from korisk.costs.rates import Rates
+from korisk.prediction.file import PredictionRecord
 from korisk.studies import study as studies_of_files
 from korisk.studies.job_profile import JobProfile
-from korisk.studies.prediction_file import PredictionRecord
 from korisk.studies.store import Store
 from korisk.theory.network_file import NetworkEntry
 

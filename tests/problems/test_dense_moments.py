@@ -6,12 +6,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk.curves.moments import Moment
 from korisk.fitting import DenseRidge
 from korisk.fitting.scores import Scorer
 from korisk.operators import Matrix
+from korisk.prediction.dense.from_examples import brightness, dense_spectrum, moment_of
+from korisk.prediction.dense.moments import Moment
 from korisk.problems import CtProblem, CtScanner, Gaussian, HeatProblem
-from korisk.problems.dense_moments import brightness, dense_spectrum, moment_of
 from korisk.problems.examples import Examples
 
 Array = NDArray[np.float64]

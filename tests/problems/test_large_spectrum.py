@@ -8,20 +8,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from korisk.curves.moments import Moment, image_moment
-from korisk.curves.spectral import Spectrum
 from korisk.errors import KoriskError
 from korisk.operators.diagonal import Diagonal
-from korisk.problems import large_spectrum as large
+from korisk.prediction.dense import large_spectrum as large
+from korisk.prediction.dense.from_examples import dense_spectrum, moment_of
+from korisk.prediction.dense.large_clipping import Leading
+from korisk.prediction.dense.large_krylov import leading_vectors
+from korisk.prediction.dense.large_products import Products
+from korisk.prediction.dense.large_spectrum import large_spectrum, resolution_note
+from korisk.prediction.dense.moments import Moment, image_moment
+from korisk.prediction.dense.spectral import Spectrum
+from korisk.prediction.lanczos import lanczos
 from korisk.problems.ct import CtProblem, CtScanner
-from korisk.problems.dense_moments import dense_spectrum, moment_of
 from korisk.problems.examples import Examples
 from korisk.problems.heat import HeatProblem
-from korisk.problems.lanczos import lanczos
-from korisk.problems.large_clipping import Leading
-from korisk.problems.large_krylov import leading_vectors
-from korisk.problems.large_products import Products
-from korisk.problems.large_spectrum import large_spectrum, resolution_note
 from korisk.problems.mri import MriProblem
 from korisk.problems.noise import Gaussian
 

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.errors import KoriskError
 from korisk.operators import Matrix
-from korisk.problems import CtProblem, CtScanner, Gaussian, HeatProblem, MriProblem, Poisson
-from korisk.problems.given import examples_of
-from korisk.problems.predicting import (
+from korisk.prediction.api import (
     dense_prediction,
     known_prediction,
     predict_dense,
     predict_structured,
 )
+from korisk.prediction.user_inputs import examples_of
+from korisk.problems import CtProblem, CtScanner, Gaussian, HeatProblem, MriProblem, Poisson
 
 Array = NDArray[np.float64]
 

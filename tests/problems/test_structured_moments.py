@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from korisk.curves.structured import Structured
 from korisk.errors import KoriskError
 from korisk.fitting.diagonal_ridge import DiagonalRidge, tail_gram
 from korisk.operators import Matrix
-from korisk.problems import structured_moments
-from korisk.problems.lanczos import lanczos
-from korisk.problems.structured_moments import structured_from_pairs
+from korisk.prediction.lanczos import lanczos
+from korisk.prediction.weights import moments as structured_moments
+from korisk.prediction.weights.moments import structured_from_pairs
+from korisk.prediction.weights.structured import Structured
 
 WEIGHTS, PIXELS = 6, 10
 NOISE = 0.5

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from korisk.curves.curve import Curve
+from korisk.prediction.file import NAME, PointRecord, point_record, prediction_content
 from korisk.report.contents import read_contents
 from korisk.report.looks import save
 from korisk.report.prediction_figure import NOTE, prediction_figure
@@ -22,7 +23,6 @@ from korisk.report.prediction_section import (
     prediction_section,
     sentences,
 )
-from korisk.studies.prediction_file import NAME, PointRecord, point_record, prediction_content
 
 N = [4.0 * 2**k for k in range(11)]
 

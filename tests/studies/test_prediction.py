@@ -9,17 +9,17 @@ import pytest
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.problems import HeatProblem
-from korisk.problems.sources import FileSource
-from korisk.studies.point_prediction import PointPrediction, checked_at, errors_at
-from korisk.studies.prediction import predict_study, study_to_predict
-from korisk.studies.prediction_file import (
+from korisk.prediction.file import (
     NAME,
     point_record,
     prediction_content,
     read_prediction,
     write_prediction,
 )
+from korisk.prediction.point import PointPrediction, checked_at, errors_at
+from korisk.prediction.study import predict_study, study_to_predict
+from korisk.problems import HeatProblem
+from korisk.problems.sources import FileSource
 from korisk.studies.study import Study
 
 CT: dict[str, Any] = {

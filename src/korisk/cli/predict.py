@@ -19,7 +19,7 @@ from korisk.cli.places import Device, chosen_device
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError, did_you_mean
 from korisk.files import make_folder
-from korisk.studies.prediction_file import (
+from korisk.prediction.file import (
     NAME,
     point_record,
     prediction_content,
@@ -28,9 +28,9 @@ from korisk.studies.prediction_file import (
 from korisk.studies.study import Study
 
 if TYPE_CHECKING:
+    from korisk.prediction.point import PointPrediction
+    from korisk.prediction.study import Progress
     from korisk.problems.sources import FileSource
-    from korisk.studies.point_prediction import PointPrediction
-    from korisk.studies.prediction import Progress
 
 _METRIC = "mse"
 _UNITS = ("error", "rmse")  # what mean squared errors can be made of
@@ -109,8 +109,8 @@ def predict(
     Needs the geometry, the noise and some images, 256 or so; a pilot makes it surer.
     """
     # Here, since they bring SciPy along, which takes longer to load than the command itself.
-    from korisk.studies.point_prediction import checked_at
-    from korisk.studies.prediction import predict_study, study_to_predict
+    from korisk.prediction.point import checked_at
+    from korisk.prediction.study import predict_study, study_to_predict
 
     remedy = "give the mean squared error to reach"
     targets = [_checks.real("--target", each, above=0, remedy=remedy) for each in target or []]

@@ -10,11 +10,11 @@ from rich.table import Table
 
 from korisk.cli.output import cells, console, duration, number, table, whole
 from korisk.cli.pilot import end
-from korisk.curves.prediction import Prediction
-from korisk.curves.prediction_words import crossover_words, outlook, size_words, trust_words
 from korisk.planning.explain import chance
+from korisk.prediction.explain import crossover_words, outlook, size_words, trust_words
+from korisk.prediction.point import PointPrediction, errors_at
+from korisk.prediction.prediction import Prediction
 from korisk.studies.account import Account
-from korisk.studies.point_prediction import PointPrediction, errors_at
 
 
 def show(made: Sequence[PointPrediction], targets: Sequence[float], at: Sequence[float]) -> None:

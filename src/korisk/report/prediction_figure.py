@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
+from korisk.prediction.file import CrossoverRecord, ModelRecord, PointRecord
 from korisk.report.looks import (
     DARK,
     DPI,
@@ -31,7 +32,6 @@ from korisk.report.looks import (
     tick,
 )
 from korisk.report.ticks import doubling_ticks, log_ticks
-from korisk.studies.prediction_file import CrossoverRecord, ModelRecord, PointRecord
 
 Array = NDArray[np.float64]
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.prediction.file import NAME, ModelRecord, PointRecord, read_prediction
 from korisk.report.contents import Contents, Point
 from korisk.report.page import Section, bullets, figure_html
 from korisk.report.page_data import Watch
 from korisk.report.table_text import html as table_html
 from korisk.report.tables import Column, ReportTable
-from korisk.studies.prediction_file import NAME, ModelRecord, PointRecord, read_prediction
 
 TITLE = "Predicted before training"
 _METRIC = "mse"

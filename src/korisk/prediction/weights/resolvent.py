@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from korisk.curves.structured import Measure
 from korisk.fitting.diagonal_ridge import parts
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
-from korisk.problems.lanczos import Spaces, lanczos
+from korisk.prediction.lanczos import Spaces, lanczos
+from korisk.prediction.weights.structured import Measure
 
 # Relative eigenvalues that are rounding, where nothing can be learned.
 _ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-6}

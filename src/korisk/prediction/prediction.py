@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import real
 from korisk.curves.curve import Curve
-from korisk.curves.misfit import BELIEF, Belief, Misfit, no_checks
 from korisk.curves.noise import relative_variance
-from korisk.curves.rehearsal import Checks
-from korisk.curves.spectral import checked_sizes
 from korisk.errors import KoriskError, shown
 from korisk.planning.law import Law, mixed
 from korisk.planning.plan import LEAST_REACH, TAIL, table
 from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
 from korisk.planning.related import trust
+from korisk.prediction.dense.spectral import checked_sizes
+from korisk.prediction.misfit import BELIEF, Belief, Misfit, no_checks
+from korisk.prediction.rehearsal import Checks
 
 Array = NDArray[np.float64]
 
@@ -102,7 +102,7 @@ class Prediction:
     number or a list of M, and return arrays of shape (M,).
 
     >>> import korisk as kr
-    >>> from korisk.curves.spectral import Spectrum
+    >>> from korisk.prediction.dense.spectral import Spectrum
     >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
     >>> made = kr.Prediction(theory, model="FC", examples=64)
     >>> round(made.floor, 6), made.errors([16, 64, 256]).shape
@@ -160,7 +160,7 @@ class Prediction:
         """(M,) the probability that the error at each N is at most the target.
 
         >>> import korisk as kr
-        >>> from korisk.curves.spectral import Spectrum
+        >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
         >>> made = kr.Prediction(theory, model="FC", examples=64)
         >>> (made.probability([4, 10**6], target=0.2) > 0.5).tolist()
@@ -176,7 +176,7 @@ class Prediction:
         called out of reach, as its chance to be met is below 15%.
 
         >>> import korisk as kr
-        >>> from korisk.curves.spectral import Spectrum
+        >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
         >>> made = kr.Prediction(theory, model="FC", examples=64)
         >>> found = made.samples(0.2)
@@ -351,7 +351,7 @@ class Prediction:
 
     def explain(self, target: float | None = None) -> str:
         """The prediction in plain words."""
-        from korisk.curves.prediction_words import explain
+        from korisk.prediction.explain import explain
 
         return explain(self, target)
 

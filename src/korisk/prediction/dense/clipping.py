@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from korisk.curves.spectral import Clipping, Spectrum
+from korisk.prediction.dense.spectral import Clipping, Spectrum
 
 Array = NDArray[np.float64]
 

@@ -2,9 +2,9 @@
 
 import math
 
-from korisk.curves.prediction import FARTHEST_N, FIT_SIZES, PredictedSize, Prediction
-from korisk.curves.prediction_pair import PredictedPair, last_shown
 from korisk.planning.explain import chance, count, crossover, span, times, value
+from korisk.prediction.pair import PredictedPair, last_shown
+from korisk.prediction.prediction import FARTHEST_N, FIT_SIZES, PredictedSize, Prediction
 
 _AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree
 _FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere

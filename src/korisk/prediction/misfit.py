@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from korisk.curves.rehearsal import Checks
 from korisk.planning.law import Law, normals
+from korisk.prediction.rehearsal import Checks
 
 Array = NDArray[np.float64]
 

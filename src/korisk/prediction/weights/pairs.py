@@ -10,7 +10,7 @@ from torch import Tensor
 from korisk.fitting.diagonal_ridge import parts
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
-from korisk.problems.structured_resolvent import Normal, Resolvent
+from korisk.prediction.weights.resolvent import Normal, Resolvent
 
 
 class Pairs:

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk.curves.clipping import clipping
-from korisk.curves.moments import Moment, image_moment
-from korisk.curves.spectral import Spectrum, spectrum
+from korisk.prediction.dense.clipping import clipping
+from korisk.prediction.dense.moments import Moment, image_moment
+from korisk.prediction.dense.spectral import Spectrum, spectrum
 from korisk.problems.examples import Examples
 
 Array = NDArray[np.float64]
@@ -36,7 +36,7 @@ def dense_spectrum(
     inputs = math.prod(examples.forward.range)
     pixels = math.prod(examples.forward.domain)
     if inputs > _LARGEST_INPUTS or inputs * pixels > _LARGEST_MATRIX:
-        from korisk.problems.large_spectrum import large_spectrum
+        from korisk.prediction.dense.large_spectrum import large_spectrum
 
         return large_spectrum(examples, moment, relu=relu, progress=progress)
     forward = _array(examples.forward.as_matrix(), flat=False)

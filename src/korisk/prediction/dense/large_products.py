@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from korisk.curves.moments import Moment
 from korisk.errors import KoriskError
 from korisk.operators.linear import shape_text
+from korisk.prediction.dense.moments import Moment
 from korisk.problems.examples import Examples
 
 Progress = Callable[[float], None]

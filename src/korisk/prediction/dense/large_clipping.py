@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from korisk.curves.clipping import SIZES, clipped_share
-from korisk.curves.moments import Moment
-from korisk.curves.spectral import Array, Clipping, Spectrum
+from korisk.prediction.dense.clipping import SIZES, clipped_share
+from korisk.prediction.dense.large_products import Products
+from korisk.prediction.dense.moments import Moment
+from korisk.prediction.dense.spectral import Array, Clipping, Spectrum
+from korisk.prediction.lanczos import Spaces, lanczos
 from korisk.problems.examples import Examples
-from korisk.problems.lanczos import Spaces, lanczos
-from korisk.problems.large_products import Products
 
 STEPS = 48  # of Lanczos: what a threshold inside a spectrum of three decades needs
 CLIPPED = 32  # examples that tell what a ReLU takes off

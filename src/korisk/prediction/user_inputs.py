@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk.curves.moments import checked_images
 from korisk.errors import KoriskError, shown
 from korisk.operators import LinearOperator, Matrix
 from korisk.operators.linear import shape_text
+from korisk.prediction.dense.moments import checked_images
 from korisk.problems.examples import Examples
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise, noise_variance
 

@@ -14,8 +14,8 @@ from korisk import _checks
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import read_yaml
+from korisk.prediction.point import PointPrediction
 from korisk.studies.account import Meter
-from korisk.studies.point_prediction import PointPrediction
 from korisk.studies.study import Study
 
 LEAST_EXAMPLES, MOST_EXAMPLES = 8, 10**4  # all pairs of examples are looked at
@@ -171,7 +171,7 @@ class _Question:
         progress(f"{self.name}: {model}" if model else self.name, share)
 
     def _answer(self, report: Progress, meter: Meter) -> PointPrediction:
-        from korisk.problems.predicting import dense_prediction, known_prediction
+        from korisk.prediction.api import dense_prediction, known_prediction
         from korisk.studies.problem_of import problem_of
 
         problem = _replaced(problem_of(self.spec), self.source, self.noise)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from korisk.problems.lanczos import Product, along, without
+from korisk.prediction.lanczos import Product, along, without
 
 # Of the largest eigenvalue: smaller ones are float32's rounding, and left to Lanczos.
 _NOTHING = 1e-7

@@ -18,17 +18,23 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from korisk.curves.clipping import SIZES
-from korisk.curves.moments import Moment
-from korisk.curves.spectral import Array, Spectrum, checked_sizes
 from korisk.errors import KoriskError
 from korisk.operators.engines import free_memory
-from korisk.problems.dense_moments import brightness
+from korisk.prediction.dense.clipping import SIZES
+from korisk.prediction.dense.from_examples import brightness
+from korisk.prediction.dense.large_clipping import (
+    CLIPPED,
+    STEPS,
+    Leading,
+    large_clipping,
+    shown_targets,
+)
+from korisk.prediction.dense.large_krylov import leading_vectors
+from korisk.prediction.dense.large_products import Products, Progress
+from korisk.prediction.dense.moments import Moment
+from korisk.prediction.dense.spectral import Array, Spectrum, checked_sizes
+from korisk.prediction.lanczos import lanczos
 from korisk.problems.examples import Examples
-from korisk.problems.lanczos import lanczos
-from korisk.problems.large_clipping import CLIPPED, STEPS, Leading, large_clipping, shown_targets
-from korisk.problems.large_krylov import leading_vectors
-from korisk.problems.large_products import Products, Progress
 
 _BLOCK = 32  # rows of a block, of which the space of the leading directions has BLOCKS
 _BLOCKS = 32

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from korisk.curves.structured import Measure
 from korisk.fitting.scores import flat
-from korisk.problems.lanczos import lanczos
-from korisk.problems.structured_pairs import Pairs
-from korisk.problems.structured_resolvent import Iterated, Normal, Resolvent
+from korisk.prediction.lanczos import lanczos
+from korisk.prediction.weights.pairs import Pairs
+from korisk.prediction.weights.resolvent import Iterated, Normal, Resolvent
+from korisk.prediction.weights.structured import Measure
 
 _STEPS = 6  # of Lanczos, for the leverages of an example
 _WORK = 2**17  # examples times weights whose leverages are looked at, 32 examples at least

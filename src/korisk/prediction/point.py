@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk import _checks
-from korisk.curves.prediction import FARTHEST_N, PredictedSize, Prediction
-from korisk.curves.prediction_pair import PredictedPair, last_shown, track
-from korisk.curves.prediction_words import explain
+from korisk.prediction.explain import explain
+from korisk.prediction.pair import PredictedPair, last_shown, track
+from korisk.prediction.prediction import FARTHEST_N, PredictedSize, Prediction
 from korisk.studies.account import Account
 
 Array = NDArray[np.float64]

@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk.curves.curve import Curve
-from korisk.curves.misfit import KNOWN_BELIEF
-from korisk.curves.moments import LEAST_IMAGES
-from korisk.curves.prediction import Prediction
-from korisk.curves.rehearsal import MOST_REHEARSED, Checks, rehearse
-from korisk.curves.spectral import Spectrum
 from korisk.errors import KoriskError
 from korisk.operators import Composed, LinearOperator
-from korisk.problems.dense_moments import dense_spectrum, moment_of
+from korisk.prediction.dense.from_examples import dense_spectrum, moment_of
+from korisk.prediction.dense.large_spectrum import resolution_note
+from korisk.prediction.dense.moments import LEAST_IMAGES
+from korisk.prediction.dense.spectral import Spectrum
+from korisk.prediction.misfit import KNOWN_BELIEF
+from korisk.prediction.prediction import Prediction
+from korisk.prediction.rehearsal import MOST_REHEARSED, Checks, rehearse
+from korisk.prediction.user_inputs import Operator, examples_of, tail_of, weights_of
+from korisk.prediction.weights.moments import structured_from_pairs
 from korisk.problems.examples import Examples
-from korisk.problems.given import Operator, examples_of, tail_of, weights_of
-from korisk.problems.large_spectrum import resolution_note
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Reconstruction
-from korisk.problems.structured_moments import structured_from_pairs
 
 Array = NDArray[np.float64]
 Progress = Callable[[float], None]

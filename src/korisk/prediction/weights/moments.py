@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.curves.spectral import ROUNDING
-from korisk.curves.structured import Measure, Spread, Structured
 from korisk.errors import KoriskError
 from korisk.fitting.diagonal_ridge import gram_fits, tail_gram
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
-from korisk.problems.structured_optimism import held_back
-from korisk.problems.structured_pairs import Pairs
-from korisk.problems.structured_resolvent import Factored, Iterated, Normal, Resolvent, Whole
+from korisk.prediction.dense.spectral import ROUNDING
+from korisk.prediction.weights.optimism import held_back
+from korisk.prediction.weights.pairs import Pairs
+from korisk.prediction.weights.resolvent import Factored, Iterated, Normal, Resolvent, Whole
+from korisk.prediction.weights.structured import Measure, Spread, Structured
 
 Toward = Literal["analytic", "zero"]
 TOWARD: tuple[Toward, ...] = ("analytic", "zero")

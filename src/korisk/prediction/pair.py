@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.prediction import FARTHEST_N, FIT_SIZES, Prediction
 from korisk.errors import KoriskError
 from korisk.planning.calibrate import calibrate
 from korisk.planning.compare import first_above
+from korisk.prediction.prediction import FARTHEST_N, FIT_SIZES, Prediction
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
 Array = NDArray[np.float64]

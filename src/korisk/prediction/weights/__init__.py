@@ -1,0 +1,1 @@
+"""The curve of weights around known operators."""
