@@ -376,7 +376,7 @@ def _show_difference(title: str, theirs: NDArray[Any], ours: Array) -> None:
 def quality(found: dict[str, type[Peer]]) -> None:
     """Print the relative error of filtered backprojections of the head in the inscribed circle."""
     from korisk.operators import ParallelBeam, Projector, fbp
-    from korisk.operators.filter import WINDOWS
+    from korisk.operators.ct.filter import WINDOWS
 
     size, views = 256, 180
     truth = shepp_logan(size)

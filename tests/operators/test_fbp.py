@@ -28,7 +28,7 @@ from korisk.operators import (
     released_projector,
     released_weights,
 )
-from korisk.operators.weights import parker
+from korisk.operators.ct.weights import parker
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -8,8 +8,8 @@ import torch
 
 from korisk.errors import KoriskError
 from korisk.operators import WINDOWS, RampFilter, Window
-from korisk.operators import filter as filters
-from korisk.operators.filter import filter_response, ramp_kernel, window_response
+from korisk.operators.ct import filter as filters
+from korisk.operators.ct.filter import filter_response, ramp_kernel, window_response
 
 
 def test_the_ramp_is_the_transform_of_the_band_limited_frequency() -> None:

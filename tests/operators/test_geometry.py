@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 
 FAN: dict[str, Any] = {"bins": 64, "source_to_center": 100.0, "source_to_detector": 150.0}
 SQUARE = (32, 32)

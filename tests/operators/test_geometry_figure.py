@@ -16,8 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from korisk.errors import KoriskError
-from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
-from korisk.operators.geometry_figure import draw_geometry
+from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.ct.geometry_figure import draw_geometry
 
 pytestmark = pytest.mark.filterwarnings("ignore::korisk.errors.KoriskWarning")
 
@@ -210,7 +210,7 @@ def test_without_matplotlib_it_says_what_to_install_and_drawing_leaves_no_global
     """Both need a process that has not drawn yet; one is enough."""
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from korisk.operators.geometry import ParallelBeam as P\n"
+        "from korisk.operators.ct.geometry import ParallelBeam as P\n"
         "try: P((8, 8), views=3, bins=8).plot()\n"
         "except ValueError as error: print(type(error).__name__, error)\n"
         "del sys.modules['matplotlib']\n"
@@ -225,7 +225,7 @@ def test_without_matplotlib_it_says_what_to_install_and_drawing_leaves_no_global
 
 
 def test_views_that_were_left_out_leave_the_circle_open() -> None:
-    from korisk.operators.geometry_figure import _arcs
+    from korisk.operators.ct.geometry_figure import _arcs
 
     turn = 2 * math.pi
     assert _arcs(np.arange(60) * turn / 60) == [(0.0, turn)]

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.operators import FanBeam, Geometry, ParallelBeam, PixelBackprojector, Projector, engines
-from korisk.operators._folded import FoldedMatrix, folds
+from korisk.operators.ct.folded import FoldedMatrix, folds
+from korisk.operators.ct.stencils import Joseph
 from korisk.operators.linear import LinearOperator
-from korisk.operators.stencils import Joseph
 
 Array = NDArray[np.float64]
 DATA = Path(__file__).parents[1] / "data"

@@ -198,7 +198,7 @@ def test_a_problem_that_is_not_linear_is_refused() -> None:
 
 
 def test_images_beyond_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("korisk.operators.engines.free_memory", lambda device: 1000)
+    monkeypatch.setattr("korisk.operators.ct.engines.free_memory", lambda device: 1000)
     with pytest.raises(KoriskError, match="32 examples take"):
         predicted(CT)
 

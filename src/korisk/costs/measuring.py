@@ -18,9 +18,9 @@ from korisk.costs.counts import KINDS, Kind
 from korisk.costs.rates import Rates, Table
 from korisk.costs.scans import Scan
 from korisk.operators import LinearOperator
-from korisk.operators.engines import CpuMatrix, DeviceMatrix, Engine, free_memory
-from korisk.operators.projector import PixelBackprojector
-from korisk.operators.stencils import Stencil
+from korisk.operators.ct.engines import CpuMatrix, DeviceMatrix, Engine, free_memory
+from korisk.operators.ct.projector import PixelBackprojector
+from korisk.operators.ct.stencils import Stencil
 from korisk.problems import CtScanner, measure, random_ellipses
 from korisk.studies.account import cores, machine, versions
 from korisk.studies.cells import run_cell

@@ -14,7 +14,7 @@ from korisk.errors import KoriskError
 from korisk.fitting.choice import Choice, choose, choose_from
 from korisk.fitting.scores import Scorer, flat
 from korisk.networks import DenseNet
-from korisk.operators.engines import free_memory
+from korisk.operators.ct.engines import free_memory
 
 _CHUNK = 2**26  # bytes of an operand that is converted to float64 at a time
 _TOGETHER = 2**27  # entries of predictions made at once

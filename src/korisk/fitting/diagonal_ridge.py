@@ -16,7 +16,7 @@ from korisk.fitting.factored import FactoredSystem
 from korisk.fitting.krylov import Krylov
 from korisk.fitting.scores import Scorer, flat
 from korisk.operators import Composed, LinearOperator, Matrix
-from korisk.operators.engines import free_memory
+from korisk.operators.ct.engines import free_memory
 
 _ENTRIES = 2**26  # of images and sinograms that are worked on at once
 _FITS = 0.8  # of the free memory, for the normal matrix and what it is made of

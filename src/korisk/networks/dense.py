@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError, shown
+from korisk.operators.ct.engines import free_memory
 from korisk.operators.diagonal import own_tensor
-from korisk.operators.engines import free_memory
 from korisk.operators.linear import (
     Shape,
     checked_device,

@@ -9,12 +9,20 @@ except ModuleNotFoundError as missing:
         "korisk.operators needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
+from korisk.operators.ct.fbp import fbp
+from korisk.operators.ct.filter import WINDOWS, RampFilter, Window
+from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.ct.projector import PixelBackprojector, Projector
+from korisk.operators.ct.released import (
+    released_fbp,
+    released_geometry,
+    released_projector,
+    released_weights,
+)
+from korisk.operators.ct.weights import cosine_weights, fbp_weights, parker_weights
 from korisk.operators.diagonal import Diagonal, Identity, Matrix
 from korisk.operators.diffusion import Diffusion
-from korisk.operators.filter import WINDOWS, RampFilter, Window
-from korisk.operators.filtered import fbp
 from korisk.operators.fourier import Fourier
-from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.linear import (
     Adjoint,
     Composed,
@@ -24,15 +32,7 @@ from korisk.operators.linear import (
     Sum,
     stack,
 )
-from korisk.operators.projector import PixelBackprojector, Projector
-from korisk.operators.released import (
-    released_fbp,
-    released_geometry,
-    released_projector,
-    released_weights,
-)
 from korisk.operators.tikhonov import Tikhonov
-from korisk.operators.weights import cosine_weights, fbp_weights, parker_weights
 
 __all__ = [
     "WINDOWS",

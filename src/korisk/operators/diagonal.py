@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError, shown
-from korisk.operators import _lanczos
+from korisk.operators import lanczos as _lanczos
 from korisk.operators.linear import LinearOperator, Shape, checked_shape, shape_text
 from korisk.theory.bracket import NormBracket
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.operators import _lanczos
+from korisk.operators import lanczos as _lanczos
 from korisk.theory.bracket import NormBracket
 
 Shape = tuple[int, ...]

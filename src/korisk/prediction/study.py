@@ -243,7 +243,7 @@ def _refuse_large(count: int, problem: Mapping[str, Any], device: str) -> None:
     """Say what the examples would take before the machine finds out."""
     import torch
 
-    from korisk.operators.engines import free_memory
+    from korisk.operators.ct.engines import free_memory
 
     pixels = problem["points"] if problem["kind"] == "heat" else problem["side"] ** 2
     inputs = problem["views"] * problem["bins"] if "views" in problem else 2 * pixels

@@ -14,16 +14,16 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.operators.filtered import fbp
-from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
-from korisk.operators.linear import LinearOperator, checked_device
-from korisk.operators.projector import Projector
-from korisk.operators.released import (
+from korisk.operators.ct.fbp import fbp
+from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.ct.projector import Projector
+from korisk.operators.ct.released import (
     fan_of_released,
     released_fbp,
     released_geometry,
     released_projector,
 )
+from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.examples import Examples
 from korisk.problems.noise import Noise, add_noise, noise_variance

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from korisk.errors import KoriskError
 from korisk.fitting.diagonal_ridge import gram_fits, tail_gram
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
-from korisk.operators.engines import free_memory
+from korisk.operators.ct.engines import free_memory
 from korisk.problems import Pools, Problem
 from korisk.studies import layer_errors
 from korisk.studies.fits import PICTURES, Bench, Job, Report, fits_of, picture, report_share

@@ -18,7 +18,7 @@ from korisk.errors import KoriskError
 from korisk.files import Spec, read_text, write_text
 from korisk.fitting.recipe import Recipe, draw_batches, released_generator
 from korisk.fitting.sharded import Ranks, ShardedDense, ShardedTraining, joined, train_sharded
-from korisk.operators.engines import free_memory
+from korisk.operators.ct.engines import free_memory
 from korisk.problems import CtScanner, Pairs, measure
 from korisk.studies.account import versions
 from korisk.studies.problem_of import problem_of, scanner_of

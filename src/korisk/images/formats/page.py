@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, MissingExtraError
-from korisk.operators.engines import free_memory
+from korisk.operators.ct.engines import free_memory
 
 _FITS = 0.5  # of the free memory may be taken by one image and its temporaries
 _SMALL = 2**24  # bytes that are there without asking, which takes a while

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.operators.engines import free_memory
+from korisk.operators.ct.engines import free_memory
 from korisk.prediction.dense.clipping import SIZES
 from korisk.prediction.dense.from_examples import brightness
 from korisk.prediction.dense.large_clipping import (

@@ -16,7 +16,7 @@ import numpy as np
 
 from korisk.errors import KoriskError
 from korisk.figure_file import figure_kind, write_figure
-from korisk.operators.geometry import FanBeam, FloatArray, Geometry
+from korisk.operators.ct.geometry import FanBeam, FloatArray, Geometry
 
 try:
     import matplotlib.style

@@ -305,7 +305,7 @@ class Geometry(ABC):
 
     def plot(self, path: Any = None) -> Axes:
         """Draw the scanner; written to `path` where one is given. Needs the `report` extra."""
-        from korisk.operators.geometry_figure import draw_geometry
+        from korisk.operators.ct.geometry_figure import draw_geometry
 
         return draw_geometry(self, path)
 

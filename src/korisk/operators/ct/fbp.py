@@ -8,13 +8,13 @@ import torch
 
 from korisk import _checks
 from korisk.errors import KoriskError
+from korisk.operators.ct.engines import Method
+from korisk.operators.ct.filter import RampFilter, Window
+from korisk.operators.ct.geometry import FanBeam, Geometry, require_geometry
+from korisk.operators.ct.projector import PixelBackprojector, Projector
+from korisk.operators.ct.weights import fbp_weights
 from korisk.operators.diagonal import Diagonal
-from korisk.operators.engines import Method
-from korisk.operators.filter import RampFilter, Window
-from korisk.operators.geometry import FanBeam, Geometry, require_geometry
 from korisk.operators.linear import Composed, LinearOperator, checked_device, checked_dtype
-from korisk.operators.projector import PixelBackprojector, Projector
-from korisk.operators.weights import fbp_weights
 
 Backprojection = Literal["auto", "adjoint", "pixel"]
 BACKPROJECTIONS: tuple[Backprojection, ...] = ("auto", "adjoint", "pixel")

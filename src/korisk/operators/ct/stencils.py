@@ -17,7 +17,7 @@ from scipy import special
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.operators.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 
 _NOTHING = 1e-12  # of a pixel: an interpolation weight below it is rounding
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.operators import engines
-from korisk.operators.engines import Engine, Method
-from korisk.operators.geometry import Geometry, require_geometry
+from korisk.operators.ct import engines
+from korisk.operators.ct.engines import Engine, Method
+from korisk.operators.ct.geometry import Geometry, require_geometry
+from korisk.operators.ct.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
 from korisk.operators.linear import LinearOperator
-from korisk.operators.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
 
 Kind = Literal["joseph", "rotate", "sampled"]
 KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.operators.geometry import FanBeam, Geometry, require_fan, require_geometry
+from korisk.operators.ct.geometry import FanBeam, Geometry, require_fan, require_geometry
 
 FloatArray = NDArray[np.float64]
 

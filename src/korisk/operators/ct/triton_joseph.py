@@ -18,9 +18,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from korisk.operators.engines import DeviceMatrix, Engine, entry_count
-from korisk.operators.geometry import FanBeam
-from korisk.operators.stencils import Joseph, nearer_to_x
+from korisk.operators.ct.engines import DeviceMatrix, Engine, entry_count
+from korisk.operators.ct.geometry import FanBeam
+from korisk.operators.ct.stencils import Joseph, nearer_to_x
 
 _LANES = 32  # images a program works on at once
 _SMALL_MATRIX = 2e7  # entries: 0.3 GB with the transpose

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from korisk.errors import KoriskError
+from korisk.operators.ct.engines import Method
+from korisk.operators.ct.filter import RampFilter
+from korisk.operators.ct.geometry import FanBeam, FloatArray, require_fan
+from korisk.operators.ct.projector import PixelBackprojector, Projector
+from korisk.operators.ct.weights import cosine_weights, parker
 from korisk.operators.diagonal import Diagonal
-from korisk.operators.engines import Method
-from korisk.operators.filter import RampFilter
-from korisk.operators.geometry import FanBeam, FloatArray, require_fan
 from korisk.operators.linear import Composed, checked_device, checked_dtype
-from korisk.operators.projector import PixelBackprojector, Projector
-from korisk.operators.weights import cosine_weights, parker
 
 _SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # side: views, bins
 _SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0

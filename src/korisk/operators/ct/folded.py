@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskWarning
-from korisk.operators.engines import CpuMatrix, Engine
-from korisk.operators.geometry import Geometry, ParallelBeam
-from korisk.operators.stencils import Joseph, Stencil
+from korisk.operators.ct.engines import CpuMatrix, Engine
+from korisk.operators.ct.geometry import Geometry, ParallelBeam
+from korisk.operators.ct.stencils import Joseph, Stencil
 
 
 def folds(stencil: Stencil) -> bool:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.operators.stencils import Joseph, Stencil, Taps
+from korisk.operators.ct.stencils import Joseph, Stencil, Taps
 
 Method = Literal["auto", "matrix", "on_the_fly"]
 METHODS: tuple[Method, ...] = ("auto", "matrix", "on_the_fly")
@@ -85,7 +85,7 @@ def _make(stencil: Stencil, method: Method, device: torch.device, dtype: torch.d
 def _kernels(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> Engine | None:
     if device.type != "cuda" or not isinstance(stencil, Joseph) or not _has_triton():
         return None
-    from korisk.operators._triton_joseph import TritonJoseph
+    from korisk.operators.ct.triton_joseph import TritonJoseph
 
     return TritonJoseph(stencil, device, dtype)
 
@@ -189,7 +189,7 @@ class CpuMatrix(Engine):
         if batch > _FEW or self.forward.mkl is None:
             return None
         if self._folded is None:
-            from korisk.operators._folded import FoldedMatrix, folds
+            from korisk.operators.ct.folded import FoldedMatrix, folds
 
             if not folds(self.stencil):
                 return None

@@ -1,0 +1,1 @@
+"""Computed tomography: geometry, projector, filter and reconstruction."""
