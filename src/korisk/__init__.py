@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from korisk import operators as operators
     from korisk import problems as problems
     from korisk import studies as studies
-    from korisk.networks.describe import describe as describe
-    from korisk.networks.marks import known as known
-    from korisk.networks.marks import learned as learned
+    from korisk.networks.describe.describe import describe as describe
+    from korisk.networks.describe.marks import known as known
+    from korisk.networks.describe.marks import learned as learned
     from korisk.planning.next_size import NextSize as NextSize
     from korisk.planning.next_size import next_size as next_size
     from korisk.prediction.api import predict_dense as predict_dense
@@ -61,9 +61,9 @@ _NAMES = {
     "NextSize": "planning.next_size",
     "Pilot": "studies.pilot",
     "Prediction": "prediction.prediction",
-    "describe": "networks.describe",
-    "known": "networks.marks",
-    "learned": "networks.marks",
+    "describe": "networks.describe.describe",
+    "known": "networks.describe.marks",
+    "learned": "networks.describe.marks",
     "next_size": "planning.next_size",
     "pilot_sklearn": "studies.pilot_adapters",
     "pilot_torch": "studies.pilot_adapters",

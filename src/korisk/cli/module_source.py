@@ -51,7 +51,7 @@ def described(place: str) -> Network:
     """
     with _importable(Path.cwd()), contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
         module, example = _made(place, _factory(place))
-        from korisk.networks.describe import describe
+        from korisk.networks.describe.describe import describe
 
         return describe(module, example, name=place if len(place) <= 80 else place[-80:])
 

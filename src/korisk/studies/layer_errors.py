@@ -121,7 +121,7 @@ def dense_errors(linear: Tensor, predictions: Tensor, test: Pairs) -> dict[str, 
 
 def refined_network(truth: RefinedNet) -> Network:
     """The true network of `DeepProblem` as the theory takes it."""
-    from korisk.networks.describe import describe
+    from korisk.networks.describe.describe import describe
 
     rows, columns = truth.front.range
     example = torch.zeros(1, 1, rows, columns, dtype=truth.weights.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from korisk.networks.steps import Step
+from korisk.networks.describe.trace.steps import Step
 from korisk.theory.bracket import NormBracket
 
 Rule = Callable[[Step, Tensor], NormBracket | None]

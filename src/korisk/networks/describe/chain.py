@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from korisk.networks import rules
-from korisk.networks.brackets import ROUNDING
-from korisk.networks.linear_part import function_norm
-from korisk.networks.plain import plain_operator
-from korisk.networks.slopes import largest_slope
-from korisk.networks.steps import Frame, Recording, Step, in_double
+from korisk.networks.describe.describe.rules import rules
+from korisk.networks.describe.linear_part import function_norm
+from korisk.networks.describe.plain import plain_operator
+from korisk.networks.describe.rules.brackets import ROUNDING
+from korisk.networks.describe.slopes import largest_slope
+from korisk.networks.describe.trace.steps import Frame, Recording, Step, in_double
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from korisk.networks.brackets import ROUNDING, exactly, option
-from korisk.networks.steps import Ref, Step
+from korisk.networks.describe.rules.brackets import ROUNDING, exactly, option
+from korisk.networks.describe.trace.steps import Ref, Step
 from korisk.theory.bracket import NormBracket
 
 _NO_EPS = "normalisation without eps has no Lipschitz constant"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from korisk.networks.linear_part import pulled_back
+from korisk.networks.describe.linear_part import pulled_back
 
 _DIRECTIONS = 8
 _SCALES = (1e-2, 0.3, 1.0)

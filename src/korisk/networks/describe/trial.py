@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from korisk.networks.calls import RANDOM
-from korisk.networks.recording import CannotFollow
-from korisk.networks.steps import Frame, Recording, Step, mapped
+from korisk.networks.describe.trace.calls import RANDOM
+from korisk.networks.describe.trace.recording import CannotFollow
+from korisk.networks.describe.trace.steps import Frame, Recording, Step, mapped
 
 _COARSE = (torch.float16, torch.bfloat16)
 

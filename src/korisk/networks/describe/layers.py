@@ -10,15 +10,14 @@ from itertools import groupby
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.chain import Link, repeated
 from korisk.networks.dense import DenseNet
-from korisk.networks.known_operator import KnownOperatorNet, _free_name
-from korisk.networks.labels import link_label, step_label, step_mark
-from korisk.networks.linear_part import LinearPart, function_norm, matrix_norm
-from korisk.networks.marks import Mark, mark_of
-from korisk.networks.plain import is_plain, plain_operator
-from korisk.networks.steps import Recording
-from korisk.networks.weights import (
+from korisk.networks.describe.chain import Link, repeated
+from korisk.networks.describe.labels import link_label, step_label, step_mark
+from korisk.networks.describe.linear_part import LinearPart, function_norm, matrix_norm
+from korisk.networks.describe.marks import Mark, mark_of
+from korisk.networks.describe.plain import is_plain, plain_operator
+from korisk.networks.describe.trace.steps import Recording
+from korisk.networks.describe.weights import (
     Weights,
     link_trained,
     own_trained,
@@ -26,6 +25,7 @@ from korisk.networks.weights import (
     trained_in,
     weights_of,
 )
+from korisk.networks.known_operator import KnownOperatorNet, _free_name
 from korisk.operators.linear import LinearOperator, parts_of
 from korisk.theory import Composition, Known, Layer, Learned, NormBracket
 from korisk.theory.bracket import Lipschitz

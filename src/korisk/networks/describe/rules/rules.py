@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.brackets import exactly, one, option
-from korisk.networks.constants import CONSTANTS
-from korisk.networks.linear_part import function_norm, matrix_norm
-from korisk.networks.plain import is_plain
-from korisk.networks.steps import Ref, Step
+from korisk.networks.describe.linear_part import function_norm, matrix_norm
+from korisk.networks.describe.plain import is_plain
+from korisk.networks.describe.rules.brackets import exactly, one, option
+from korisk.networks.describe.rules.constants import CONSTANTS
+from korisk.networks.describe.trace.steps import Ref, Step
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 

@@ -15,9 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from korisk.networks.calls import ASKING, LEAVING, RANDOM, SHAPED, in_order, plain_name
-from korisk.networks.patching import patched
-from korisk.networks.steps import Frame, Ref, Step, mapped, once, tensors_in
+from korisk.networks.describe.trace.calls import (
+    ASKING,
+    LEAVING,
+    RANDOM,
+    SHAPED,
+    in_order,
+    plain_name,
+)
+from korisk.networks.describe.trace.patching import patched
+from korisk.networks.describe.trace.steps import Frame, Ref, Step, mapped, once, tensors_in
 
 
 class CannotFollow(BaseException):

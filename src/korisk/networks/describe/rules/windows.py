@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from korisk.networks.brackets import ROUNDING, Rule, exactly, one, option
-from korisk.networks.steps import Step
+from korisk.networks.describe.rules.brackets import ROUNDING, Rule, exactly, one, option
+from korisk.networks.describe.trace.steps import Step
 from korisk.theory.bracket import NormBracket
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from korisk.operators.linear import LinearOperator
 
 if TYPE_CHECKING:
-    from korisk.networks.recording import Recorder
+    from korisk.networks.describe.trace.recording import Recorder
 
 
 @contextmanager

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError, KoriskWarning, shown
-from korisk.networks import rules
-from korisk.networks.chain import Inside, Link, links
 from korisk.networks.dense import DenseNet
+from korisk.networks.describe.chain import Inside, Link, links
+from korisk.networks.describe.describe.rules import rules
+from korisk.networks.describe.layers import layers_of, own_bracket
+from korisk.networks.describe.marks import mark_of
+from korisk.networks.describe.plain import is_plain
+from korisk.networks.describe.trace.recording import CannotFollow, Recorder, record, uncompiled
+from korisk.networks.describe.trace.restore import untouched
+from korisk.networks.describe.trace.steps import Frame, Recording, Step
+from korisk.networks.describe.trial import check_reproduces, check_steady
 from korisk.networks.known_operator import KnownOperatorNet
-from korisk.networks.layers import layers_of, own_bracket
-from korisk.networks.marks import mark_of
-from korisk.networks.plain import is_plain
-from korisk.networks.recording import CannotFollow, Recorder, record, uncompiled
-from korisk.networks.steps import Frame, Recording, Step
-from korisk.networks.trial import check_reproduces, check_steady
-from korisk.networks.untouched import untouched
 from korisk.operators.linear import LinearOperator
 from korisk.theory import Known, Network, NormBracket
 from korisk.theory.bracket import NOT_KNOWN

@@ -11,10 +11,10 @@ import math
 import torch.nn.functional as F
 from torch import Tensor
 
-from korisk.networks import normalisation
-from korisk.networks.brackets import Rule, exactly, one, option
-from korisk.networks.steps import Step
-from korisk.networks.windows import adaptive_max_pool, fourier, max_pool
+from korisk.networks.describe.describe.rules import normalisation
+from korisk.networks.describe.rules.brackets import Rule, exactly, one, option
+from korisk.networks.describe.rules.windows import adaptive_max_pool, fourier, max_pool
+from korisk.networks.describe.trace.steps import Step
 from korisk.theory.bracket import NormBracket
 
 # The largest |f'|: GELU at sqrt 2 in closed form, the others by maximisation to all digits shown.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from korisk.networks.chain import Link, is_torch_layer
-from korisk.networks.marks import Mark, mark_of
-from korisk.networks.steps import Frame, Step
+from korisk.networks.describe.chain import Link, is_torch_layer
+from korisk.networks.describe.marks import Mark, mark_of
+from korisk.networks.describe.trace.steps import Frame, Step
 from korisk.operators.linear import LinearOperator
 
 _NAMES = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.chain import Link
-from korisk.networks.labels import step_mark
-from korisk.networks.steps import Step
+from korisk.networks.describe.chain import Link
+from korisk.networks.describe.labels import step_mark
+from korisk.networks.describe.trace.steps import Step
 
 Weights = dict[int, int]  # how many numbers, by the id of their tensor, or module if it states them
 

@@ -1,0 +1,1 @@
+"""The Lipschitz constant of each kind of call."""

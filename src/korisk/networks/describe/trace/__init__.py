@@ -1,0 +1,1 @@
+"""Record what a module calls."""
