@@ -45,32 +45,32 @@ if TYPE_CHECKING:
     from korisk.networks.describe.describe import describe as describe
     from korisk.networks.describe.marks import known as known
     from korisk.networks.describe.marks import learned as learned
+    from korisk.pilots.adapters import pilot_sklearn as pilot_sklearn
+    from korisk.pilots.adapters import pilot_torch as pilot_torch
+    from korisk.pilots.run import Pilot as Pilot
+    from korisk.pilots.run import run_pilot as run_pilot
     from korisk.planning.next_size import NextSize as NextSize
     from korisk.planning.next_size import next_size as next_size
     from korisk.prediction.api import predict_dense as predict_dense
     from korisk.prediction.api import predict_structured as predict_structured
     from korisk.prediction.prediction import Prediction as Prediction
     from korisk.prediction.study import predict_study as predict_study
-    from korisk.studies.pilot import Pilot as Pilot
-    from korisk.studies.pilot import run_pilot as run_pilot
-    from korisk.studies.pilot_adapters import pilot_sklearn as pilot_sklearn
-    from korisk.studies.pilot_adapters import pilot_torch as pilot_torch
 
 _ROOMS = ("fitting", "networks", "operators", "problems", "studies")
 _NAMES = {
     "NextSize": "planning.next_size",
-    "Pilot": "studies.pilot",
+    "Pilot": "pilots.run",
     "Prediction": "prediction.prediction",
     "describe": "networks.describe.describe",
     "known": "networks.describe.marks",
     "learned": "networks.describe.marks",
     "next_size": "planning.next_size",
-    "pilot_sklearn": "studies.pilot_adapters",
-    "pilot_torch": "studies.pilot_adapters",
+    "pilot_sklearn": "pilots.adapters",
+    "pilot_torch": "pilots.adapters",
     "predict_dense": "prediction.api",
     "predict_structured": "prediction.api",
     "predict_study": "prediction.study",
-    "run_pilot": "studies.pilot",
+    "run_pilot": "pilots.run",
 }
 
 

@@ -49,8 +49,8 @@ NO_FILE = {  # module: why
     "studies/account.py": "the kernel's account of this machine",
     "studies/file_system.py": "the kernel's list of mounts",
     "studies/lock.py": "who holds a lock, and anything odd is 'another process'",
-    "studies/pilot_fit.py": "the kernel's account of its own children",
-    "studies/pilot_request.py": "a copy of what it was given",
+    "pilots/fit.py": "the kernel's account of its own children",
+    "pilots/request.py": "a copy of what it was given",
     "studies/store.py": "a copy of what it was given",
 }
 

@@ -18,7 +18,7 @@ ALLOWED = {
     *(("studies/worker.py", each) for each in ("pickle", "pickle.loads")),
     *(("studies/dask_pool.py", each) for each in ("pickle", "pickle.loads")),
     *(("studies/dask_worker.py", each) for each in ("pickle", "pickle.loads")),
-    *(("studies/pilot_fit.py", each) for each in ("pickle", "pickle.loads")),
+    *(("pilots/fit.py", each) for each in ("pickle", "pickle.loads")),
     # PyTorch's own metadata of a checkpoint, by an unpickler that knows five harmless classes.
     ("fitting/_sharded_store.py", "pickle"),
     # That operators survive being pickled: what is loaded was made a line before.

@@ -17,7 +17,7 @@ import korisk
 SOURCE = Path(korisk.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
-ADAPTERS = "korisk.studies.pilot_adapters"  # to PyTorch and scikit-learn, which they need
+ADAPTERS = "korisk.pilots.adapters"  # to PyTorch and scikit-learn, which they need
 TORCH = re.compile(r"(torch|korisk\.(fitting|networks|operators|problems))(\.|$)")
 HOMES = ("korisk", "korisk.operators.testing", *(f"korisk.{room}" for room in korisk._ROOMS))
 

@@ -26,10 +26,10 @@ from waiting import until
 import korisk as kr
 from korisk.cli.app import app
 from korisk.errors import KoriskError, KoriskWarning
+from korisk.pilots.fit import FitWork, Reading, carried
+from korisk.pilots.output import LENGTH
+from korisk.pilots.request import own_name
 from korisk.studies.book import Event
-from korisk.studies.pilot_fit import FitWork, Reading, carried
-from korisk.studies.pilot_output import LENGTH
-from korisk.studies.pilot_request import own_name
 from korisk.studies.result import Task
 from korisk.studies.results import curves
 from korisk.studies.store import Store

@@ -23,10 +23,10 @@ from sklearn.tree import DecisionTreeRegressor
 
 import korisk as kr
 from korisk.errors import KoriskError
+from korisk.pilots.fit import carried
+from korisk.pilots.run import run_pilot
+from korisk.pilots.subsets import grouped_order, held_out, random_order, stratified_order
 from korisk.report.contents import read_contents
-from korisk.studies.pilot import run_pilot
-from korisk.studies.pilot_fit import carried
-from korisk.studies.pilot_subsets import grouped_order, held_out, random_order, stratified_order
 
 Array = NDArray[Any]
 
@@ -169,7 +169,7 @@ def travelling(monkeypatch: pytest.MonkeyPatch) -> None:
     def elsewhere(fit: Any, *arguments: Any, **options: Any) -> kr.Pilot:
         return run_pilot(pickle.loads(carried(fit)), *arguments, **options)
 
-    monkeypatch.setattr("korisk.studies.pilot_adapters.run_pilot", elsewhere)
+    monkeypatch.setattr("korisk.pilots.adapters.run_pilot", elsewhere)
 
 
 def test_the_same_in_other_processes_and_in_a_pipeline(

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import korisk as kr
 from korisk.cli.app import app
 from korisk.errors import KoriskError
+from korisk.pilots.fit import Reading
 from korisk.report.contents import read_contents
-from korisk.studies.pilot_fit import Reading
 from korisk.studies.results import curves
 from korisk.studies.store import Store
 

@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
+from korisk.pilots.request import Identity
 from korisk.studies.book import Event, Watch
-from korisk.studies.pilot_request import Identity
 from korisk.studies.store import Store
 
 _LONGEST_WORDS = 500  # MLflow limits the values of tags

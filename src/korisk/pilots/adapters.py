@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
-from korisk.studies.pilot import run_pilot
-from korisk.studies.pilot_request import checked_sizes, own_name, plain_settings, short_name
-from korisk.studies.pilot_result import Pilot
-from korisk.studies.pilot_subsets import (
+from korisk.pilots.request import checked_sizes, own_name, plain_settings, short_name
+from korisk.pilots.result import Pilot
+from korisk.pilots.run import run_pilot
+from korisk.pilots.subsets import (
     check_room,
     checked_fraction,
     checked_groups,

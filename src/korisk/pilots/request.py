@@ -15,7 +15,7 @@ import numpy as np
 from korisk import _checks
 from korisk.curves.curve import LARGEST_N
 from korisk.errors import KoriskError, shown
-from korisk.studies.pilot_fit import Fit
+from korisk.pilots.fit import Fit
 from korisk.studies.result import Task
 from korisk.studies.results import PART_OF
 from korisk.studies.store import Store

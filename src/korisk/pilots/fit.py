@@ -19,7 +19,7 @@ from typing import Any
 from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
-from korisk.studies.pilot_output import caught
+from korisk.pilots.output import caught
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.results import BARE, METRIC, UNIT, error_of
 from korisk.studies.worker import Report

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from korisk.studies.pilot_fit import PRINTED, FitError, Reading
+from korisk.pilots.fit import PRINTED, FitError, Reading
 from korisk.studies.result import Task
 from korisk.studies.results import renamed
 from korisk.studies.store import Cell, Failure, Store

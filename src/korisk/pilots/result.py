@@ -10,12 +10,12 @@ import numpy as np
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import write_text
+from korisk.pilots.fit import Reading, out_of_range
+from korisk.pilots.read import PilotFailure, PilotFit
 from korisk.planning.forecast import forecast
 from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
 from korisk.studies.export import Table, csv_text
-from korisk.studies.pilot_fit import Reading, out_of_range
-from korisk.studies.pilot_read import PilotFailure, PilotFit
 from korisk.studies.results import LEAST_SIZES, Chosen, curve_from, error_of
 
 _SHOWN_FAILURES = 5

@@ -19,24 +19,24 @@ from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
 from korisk.files import make_folder
-from korisk.planning.next_size import Cost, next_size
-from korisk.planning.plan import TAIL, Plan
-from korisk.studies.book import Watch
-from korisk.studies.engine import run
-from korisk.studies.pilot_fit import Fit, FitWork, Reading, carried
-from korisk.studies.pilot_mlflow import recorder
-from korisk.studies.pilot_progress import progress_bar
-from korisk.studies.pilot_read import PilotFailure as PilotFailure
-from korisk.studies.pilot_read import PilotFit as PilotFit
-from korisk.studies.pilot_read import read_pilot
-from korisk.studies.pilot_request import (
+from korisk.pilots.fit import Fit, FitWork, Reading, carried
+from korisk.pilots.mlflow import recorder
+from korisk.pilots.progress import progress_bar
+from korisk.pilots.read import PilotFailure as PilotFailure
+from korisk.pilots.read import PilotFit as PilotFit
+from korisk.pilots.read import read_pilot
+from korisk.pilots.request import (
     Identity,
     Limits,
     check_options,
     checked_seeds,
     checked_sizes,
 )
-from korisk.studies.pilot_result import Pilot as Pilot
+from korisk.pilots.result import Pilot as Pilot
+from korisk.planning.next_size import Cost, next_size
+from korisk.planning.plan import TAIL, Plan
+from korisk.studies.book import Watch
+from korisk.studies.engine import run
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, PART_OF
 from korisk.studies.store import STORE_NAME, Store, store_to_write
