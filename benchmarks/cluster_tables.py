@@ -10,7 +10,7 @@ from typing import Any
 
 from korisk.costs.cost import Estimator, costs, total
 from korisk.costs.rates import rates_for
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
 from korisk.theory.footprint import format_bytes
 
 RESULTS = Path(__file__).parent / "results"

@@ -23,7 +23,7 @@ from typing import Any
 
 from korisk.costs.cost import Estimate, predicted
 from korisk.costs.rates import Rates, rates_for
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
 
 Figures = dict[str, Any]
 
@@ -73,8 +73,8 @@ def measured(case: str, content: Figures, device: str) -> Figures:
 
 def run_one(content: Figures, device: str) -> Figures:
     """Run the cells of a case here."""
-    from korisk.studies.account import Meter, machine, versions
-    from korisk.studies.cells import run_cell
+    from korisk.studies.run.cells import run_cell
+    from korisk.studies.run.usage import Meter, machine, versions
 
     accounts = []
     for task in _study(content).tasks:

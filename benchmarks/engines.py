@@ -22,12 +22,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from korisk.studies.account import cores, machine, versions
-from korisk.studies.clusters import Cluster, local_cluster
-from korisk.studies.engine import Event, run
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
-from korisk.studies.worker import Report
+from korisk.studies.run.clusters import Cluster, local_cluster
+from korisk.studies.run.engine import Event, run
+from korisk.studies.run.usage import cores, machine, versions
+from korisk.studies.run.worker import Report
+from korisk.studies.store.store import Store
 
 _ROUNDS = 3
 

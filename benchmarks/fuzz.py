@@ -28,13 +28,13 @@ from typing import Any
 
 from fuzz_readers import READERS, Reader, refusal
 from fuzz_watch import SECONDS, limit_memory, tried
-from korisk.studies.account import machine, versions
+from korisk.studies.run.usage import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
-    *("korisk.images.api", "korisk.report.contents", "korisk.studies.theorem"),
-    *("korisk.studies.problem_of", "korisk.fitting", "korisk.costs.rates"),
-    *("korisk.fitting._sharded_store", "korisk.cli.train", "korisk.studies.sharded_job"),
+    *("korisk.images.api", "korisk.report.contents", "korisk.studies.theorem.theorem"),
+    *("korisk.studies.spec.problem_of", "korisk.fitting", "korisk.costs.rates"),
+    *("korisk.fitting._sharded_store", "korisk.cli.train", "korisk.studies.run.sharded_job"),
 )
 TURN = 5.0  # seconds of a reader before the next one has its turn
 

@@ -111,7 +111,7 @@ def _studies() -> list[bytes]:
 
 
 def _read_study(path: Path) -> None:
-    from korisk.studies.study import Study
+    from korisk.studies.spec.study import Study
 
     _put_images(path.parent / "images")
     Study.read(path)
@@ -136,7 +136,7 @@ def _read_network(path: Path) -> None:
 
 
 def _read_profile(path: Path) -> None:
-    from korisk.studies.job_profile import JobProfile
+    from korisk.studies.run.job_profile import JobProfile
 
     profile = JobProfile.read(path)
     assert profile.memory_bytes > 0
@@ -163,7 +163,7 @@ def _read_rates(path: Path) -> None:
 def _predictions() -> list[bytes]:
     from korisk.prediction.file import prediction_content
     from korisk.prediction.study import predict_study
-    from korisk.studies.study import Study
+    from korisk.studies.spec.study import Study
 
     (made,) = predict_study(Study(_STUDY), images=16)
     return [json.dumps(prediction_content("tiny", [made.to_dict([1e-3], [64.0])])).encode()]
@@ -180,10 +180,10 @@ def _read_prediction(path: Path) -> None:
 
 @cache
 def _stores() -> list[bytes]:
-    from korisk.studies.cells import run_cell
-    from korisk.studies.engine import run
-    from korisk.studies.store import Store
-    from korisk.studies.study import Study
+    from korisk.studies.run.cells import run_cell
+    from korisk.studies.run.engine import run
+    from korisk.studies.spec.study import Study
+    from korisk.studies.store.store import Store
 
     study = Study({**_STUDY, "theorem": True})
     with tempfile.TemporaryDirectory() as folder:
@@ -197,8 +197,8 @@ def _read_store(path: Path) -> None:
     """All that `korisk report`, `check` and `export` read."""
     from korisk.report.contents import read_contents
     from korisk.studies.export import csv_text, json_text, results_table
-    from korisk.studies.store import Store
-    from korisk.studies.theorem import read_theorem
+    from korisk.studies.store.store import Store
+    from korisk.studies.theorem.theorem import read_theorem
 
     contents = read_contents(path)
     assert contents.complete in (True, False)

@@ -171,7 +171,7 @@ def read_result(path: Path) -> None:
     """All that `korisk train` prints of it."""
     from korisk.cli.train import _print
     from korisk.fitting import Recipe
-    from korisk.studies.sharded_job import Job
+    from korisk.studies.run.sharded_job import Job
 
     job = Job(
         study=Path("study.yaml"),

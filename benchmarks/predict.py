@@ -29,9 +29,9 @@ from korisk.planning.calibrate import CURVE_METHODS
 from korisk.planning.plan import plan
 from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
-from korisk.studies.account import machine
-from korisk.studies.problem_of import problem_of
-from korisk.studies.study import Study
+from korisk.studies.run.usage import machine
+from korisk.studies.spec.problem_of import problem_of
+from korisk.studies.spec.study import Study
 
 STUDIES = Path(__file__).parent / "predict"
 EXAMPLE_SEED = 900  # of images that no measured fit has seen

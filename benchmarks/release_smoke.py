@@ -116,7 +116,7 @@ def fit(n: int, seed: int) -> float:
 def dask() -> str:
     """A pilot on a cluster of one worker, and a study where PyTorch is there, too."""
     import korisk as kr
-    from korisk.studies.clusters import local_cluster
+    from korisk.studies.run.clusters import local_cluster
 
     with local_cluster(1) as cluster:
         pilot = kr.run_pilot(fit, [16, 64], 1, cluster=cluster)
@@ -131,7 +131,7 @@ def dask() -> str:
 
 def no_dask() -> str:
     """How a cluster is refused."""
-    from korisk.studies.clusters import local_cluster
+    from korisk.studies.run.clusters import local_cluster
 
     return refused_call("dask", lambda: local_cluster(1).__enter__())
 

@@ -37,9 +37,9 @@ def korisk(sides: list[int]) -> dict[str, Any]:
     """The released CPU protocol by korisk, every cell in this process, and the same figures."""
     import torch
 
-    from korisk.studies.account import machine, versions
-    from korisk.studies.cells import run_cell
-    from korisk.studies.study import Study
+    from korisk.studies.run.cells import run_cell
+    from korisk.studies.run.usage import machine, versions
+    from korisk.studies.spec.study import Study
 
     torch.set_num_threads(1)
     imports = time.process_time()
@@ -82,7 +82,7 @@ def sweep(side: int, protocol: Any, device: str, seeds: list[int] | None) -> dic
 
 def memory() -> dict[str, Any]:
     """The dense network alone where its matrix is large, beside the size of that matrix."""
-    from korisk.studies.study import Study
+    from korisk.studies.spec.study import Study
 
     study = Study(
         {
@@ -102,9 +102,9 @@ def _run(study: Any, device: str) -> dict[str, Any]:
     """A study through the engine, in this process, with a store that is thrown away."""
     import torch
 
-    from korisk.studies.cells import run_cell
-    from korisk.studies.engine import run
-    from korisk.studies.store import Store
+    from korisk.studies.run.cells import run_cell
+    from korisk.studies.run.engine import run
+    from korisk.studies.store.store import Store
 
     if device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("--device cuda needs a card that PyTorch sees; there is none here")

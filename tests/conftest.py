@@ -9,7 +9,7 @@ import pytest
 import typer.main
 from hypothesis import settings
 
-from korisk.studies.store import Store
+from korisk.studies.store.store import Store
 
 # The same examples on every CI run, so that a landing does not hang on a draw; new ones elsewhere.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)

@@ -11,7 +11,7 @@ import pytest
 
 import korisk as kr
 from korisk import published
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]

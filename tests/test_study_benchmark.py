@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from korisk.studies.cells import run_cell
-from korisk.studies.study import Study
+from korisk.studies.run.cells import run_cell
+from korisk.studies.spec.study import Study
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SEED = 3

@@ -14,13 +14,13 @@ from commands import korisk
 from korisk.cli.places import chosen_place, opened
 from korisk.cli.progress import Board, progress
 from korisk.cli.studying import groups
-from korisk.studies import clusters
-from korisk.studies.account import Account, cores
-from korisk.studies.clusters import Cluster
-from korisk.studies.engine import Event
 from korisk.studies.result import Task
-from korisk.studies.store import Store
-from korisk.studies.study import Study
+from korisk.studies.run import clusters
+from korisk.studies.run.clusters import Cluster
+from korisk.studies.run.engine import Event
+from korisk.studies.run.usage import Account, cores
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Store
 
 STUDY = """
 name: tiny
@@ -269,7 +269,7 @@ def test_a_dry_run_needs_no_pytorch(study: Path, tmp_path: Path) -> None:
 
 def test_loading_the_batch_systems_leaves_ctrl_c_alone() -> None:
     code = (
-        "import signal; from korisk.studies.clusters import _extra; _extra('dask_jobqueue');"
+        "import signal; from korisk.studies.run.clusters import _extra; _extra('dask_jobqueue');"
         "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ import pytest
 from commands import korisk
 
 from korisk.curves.curve import Curve
-from korisk.studies.store import Store
+from korisk.studies.store.store import Store
 
 STUDY = """
 name: tiny
@@ -94,7 +94,7 @@ def test_failed_cells_are_named_kept_apart_and_tried_again(
     study.write_text(STUDY.replace("[1, 2, 3]", "[1]"))
     assert korisk(*command) == 0
     with monkeypatch.context() as patch:
-        patch.setattr("korisk.studies.cells.free_memory", lambda device: 1000)
+        patch.setattr("korisk.studies.run.cells.free_memory", lambda device: 1000)
         study.write_text(STUDY)
         capsys.readouterr()
         assert korisk(*command) == 1
@@ -118,7 +118,7 @@ def test_failed_cells_are_named_kept_apart_and_tried_again(
 DIES = """
 import os, signal, sys
 from korisk.cli.app import main
-from korisk.studies.store import Store
+from korisk.studies.store.store import Store
 
 record = Store.record
 
@@ -252,7 +252,7 @@ def test_a_network_file_system_is_warned_of_in_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("korisk.studies.store.network_file_system", lambda path: "nfs4")
+    monkeypatch.setattr("korisk.studies.store.store.network_file_system", lambda path: "nfs4")
     assert korisk("run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", 0) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("korisk: warning: ")

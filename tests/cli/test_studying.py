@@ -8,7 +8,7 @@ from dummy_work import STUDY, tasks
 from korisk.cli import studying
 from korisk.cli.places import Place
 from korisk.errors import KoriskError
-from korisk.studies.store import Store
+from korisk.studies.store.store import Store
 
 
 def refuse(*arguments: object, **options: object) -> None:

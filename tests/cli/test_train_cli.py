@@ -11,7 +11,7 @@ import pytest
 import torch
 from commands import korisk
 
-from korisk.studies import sharded_job
+from korisk.studies.run import sharded_job
 
 STUDY = """
 name: tiny

@@ -40,12 +40,12 @@ from korisk.errors import KoriskError
 from korisk.fitting import dense_ridge, diagonal_ridge, factored
 from korisk.operators import engines, filter
 from korisk.problems import CtScanner, ct, metrics, phantoms
-from korisk.studies import cells
-from korisk.studies.account import Account
-from korisk.studies.packing import pack
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
-from korisk.studies.study import Study
+from korisk.studies.run import cells
+from korisk.studies.run.usage import Account
+from korisk.studies.spec.study import Study
+from korisk.studies.store.packing import pack
+from korisk.studies.store.store import Store
 
 GIB = 2**30
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sweep_1024.yaml"
@@ -247,9 +247,9 @@ def test_the_peak_of_a_process_is_about_the_predicted_one() -> None:
     sizes, models, pools = [16, 1000], {"FC": {"grid": [1.0]}}, {"validation": 8, "test": 8}
     code = f"""
 import json
-from korisk.studies.account import Meter
-from korisk.studies.cells import run_cell
-from korisk.studies.study import Study
+from korisk.studies.run.usage import Meter
+from korisk.studies.run.cells import run_cell
+from korisk.studies.spec.study import Study
 def run(side, sizes):
     point = {{"side": side, "sizes": sizes}}
     more = {{"models": {models!r}, "pools": {pools!r}}}
@@ -494,7 +494,7 @@ import sys
 sys.modules["torch"] = None
 from korisk.costs.cost import Estimator, costs, total
 from korisk.costs.rates import rates_for
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
 study, rates = Study.read({str(EXAMPLE)!r}), rates_for("cpu")
 whole = total(study.tasks, Estimator(rates), workers=64)
 assert whole.cells == len(study.tasks) >= 64

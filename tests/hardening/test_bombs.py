@@ -18,9 +18,9 @@ from korisk import files
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.images.api import read_images
-from korisk.studies.account import Account
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
+from korisk.studies.run.usage import Account
+from korisk.studies.store.store import Store
 from korisk.theory import Network
 
 MEMORY = 2**26

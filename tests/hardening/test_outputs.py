@@ -11,9 +11,9 @@ from commands import korisk
 
 from korisk import figure_file, files
 from korisk.errors import KoriskError
-from korisk.studies.account import Account
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
+from korisk.studies.run.usage import Account
+from korisk.studies.store.store import Store
 
 STUDY = """\
 name: tiny

@@ -30,13 +30,13 @@ FUZZED = {  # module: the readers that come there
     "images/formats/hdf5.py": ("hdf5", "lodopab"),
     "images/patients.py": ("patients",),
     "images/formats/pictures.py": ("png", "tiff"),
-    "studies/job_profile.py": ("profile",),
-    "studies/packing.py": ("store",),
+    "studies/run/job_profile.py": ("profile",),
+    "studies/store/packing.py": ("store",),
     "prediction/study.py": ("geometry",),
     "prediction/file.py": ("prediction",),
-    "studies/sharded_job.py": ("result",),
-    "studies/store_file.py": ("store",),
-    "studies/study.py": ("study",),
+    "studies/run/sharded_job.py": ("result",),
+    "studies/store/file.py": ("store",),
+    "studies/spec/study.py": ("study",),
     "theory/network_file.py": ("network",),
 }
 NO_FILE = {  # module: why
@@ -46,12 +46,12 @@ NO_FILE = {  # module: why
     "operators/testing.py": "what it saved a line before",
     "report/page.py": "a part of the package",
     "report/picture_data.py": "a picture that it drew",
-    "studies/account.py": "the kernel's account of this machine",
-    "studies/file_system.py": "the kernel's list of mounts",
-    "studies/lock.py": "who holds a lock, and anything odd is 'another process'",
+    "studies/run/usage.py": "the kernel's account of this machine",
+    "studies/store/file_system.py": "the kernel's list of mounts",
+    "studies/store/lock.py": "who holds a lock, and anything odd is 'another process'",
     "pilots/fit.py": "the kernel's account of its own children",
     "pilots/request.py": "a copy of what it was given",
-    "studies/store.py": "a copy of what it was given",
+    "studies/store/store.py": "a copy of what it was given",
 }
 
 

@@ -15,9 +15,9 @@ FORBIDDEN = {
 IMPORTS = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
 ALLOWED = {
     # Functions and answers between a study's own processes, never a file of a user's.
-    *(("studies/worker.py", each) for each in ("pickle", "pickle.loads")),
-    *(("studies/dask_pool.py", each) for each in ("pickle", "pickle.loads")),
-    *(("studies/dask_worker.py", each) for each in ("pickle", "pickle.loads")),
+    *(("studies/run/worker.py", each) for each in ("pickle", "pickle.loads")),
+    *(("studies/run/dask.py", each) for each in ("pickle", "pickle.loads")),
+    *(("studies/run/dask_worker.py", each) for each in ("pickle", "pickle.loads")),
     *(("pilots/fit.py", each) for each in ("pickle", "pickle.loads")),
     # PyTorch's own metadata of a checkpoint, by an unpickler that knows five harmless classes.
     ("fitting/_sharded_store.py", "pickle"),

@@ -20,9 +20,9 @@ import korisk as kr
 from korisk.cli.app import app
 from korisk.costs.rates import Rates
 from korisk.prediction.file import PredictionRecord
-from korisk.studies import study as studies_of_files
-from korisk.studies.job_profile import JobProfile
-from korisk.studies.store import Store
+from korisk.studies.run.job_profile import JobProfile
+from korisk.studies.spec import study as studies_of_files
+from korisk.studies.store.store import Store
 from korisk.theory.network_file import NetworkEntry
 
 ROOT = Path(__file__).parents[2]
@@ -131,10 +131,10 @@ def test_examples_lists_and_titles_in_docstrings_stay() -> None:
 
 
 def test_comments_behind_fields_are_their_words() -> None:
-    assert part("fields").words_of("korisk.studies.account", "Account", "started") == (
+    assert part("fields").words_of("korisk.studies.run.usage", "Account", "started") == (
         "ISO 8601, UTC"
     )
-    assert part("fields").words_of("korisk.studies.account", "Account", "seconds") == ""
+    assert part("fields").words_of("korisk.studies.run.usage", "Account", "seconds") == ""
 
 
 # --- Command line --------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from korisk.studies.account import Account
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
-from korisk.studies.study import Study
+from korisk.studies.run.usage import Account
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Store
 
 SIZES = (4, 8, 16, 32, 64, 128)
 ACCOUNT = Account(

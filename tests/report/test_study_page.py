@@ -25,7 +25,7 @@ from korisk.report.page_data import groups_data, script_json
 from korisk.report.picture_data import framed
 from korisk.report.study_page import study_page
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
+from korisk.studies.store.store import Store
 
 
 class Texts(HTMLParser):

@@ -42,10 +42,10 @@ from korisk.report.tables import (
     status_table,
     study_tables,
 )
-from korisk.studies.account import Account
 from korisk.studies.reproduction import NAME
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
+from korisk.studies.run.usage import Account
+from korisk.studies.store.store import Store
 
 SIZES = (4, 8, 16, 32, 64)
 NASTY = "| <img src=x onerror=alert(1)> & _a_ $x$ \\ *b* {c} [d] `e` ~ ^ % # \"'\n\0 -- !"

@@ -25,7 +25,7 @@ from korisk.report.theorem_tables import (
     theorems_of,
 )
 from korisk.studies.result import Result, Row
-from korisk.studies.theorem import PointTheorem
+from korisk.studies.theorem.theorem import PointTheorem
 from korisk.theory import METHODS, Known, Learned, Network
 from korisk.theory.network_file import to_dict
 

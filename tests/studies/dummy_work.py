@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.studies.clusters import local_cluster
-from korisk.studies.engine import Event, run
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
-from korisk.studies.worker import Report
+from korisk.studies.run.clusters import local_cluster
+from korisk.studies.run.engine import Event, run
+from korisk.studies.run.worker import Report
+from korisk.studies.store.store import Store
 
 STUDY = {"name": "dummy", "sizes": [4, 16]}
 PAUSE = "DUMMY_PAUSE"  # seconds that a cell takes

@@ -15,11 +15,11 @@ from korisk.errors import KoriskError
 from korisk.fitting.dense_ridge import DenseRidge
 from korisk.fitting.scores import Scorer
 from korisk.problems import CtScanner, draw_pools, measure
-from korisk.studies.cells import run_cell
 from korisk.studies.reproduction import studies, sweeps
 from korisk.studies.result import Result, Task
-from korisk.studies.store import FlatRow
-from korisk.studies.study import Protocol, Study
+from korisk.studies.run.cells import run_cell
+from korisk.studies.spec.study import Protocol, Study
+from korisk.studies.store.store import FlatRow
 
 RELEASED = Path(__file__).parents[2] / "examples" / "pilot_h8.csv"
 
@@ -177,7 +177,7 @@ def test_batches_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(seed)
         return torch.Generator().manual_seed(seed)
 
-    monkeypatch.setattr("korisk.studies.fits.released_generator", recorded)
+    monkeypatch.setattr("korisk.studies.run.fits.released_generator", recorded)
     gradient = {"fit": "gradient", "iterations": 2, "batch": 2}
     run_cell(small(models={"KO": gradient}, seeds=[4]), ignore)
     assert asked == [4, 4]  # one for each training set
@@ -193,7 +193,7 @@ def test_progress_rises_to_the_end() -> None:
 
 
 def test_pools_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("korisk.studies.cells.free_memory", lambda device: 1000)
+    monkeypatch.setattr("korisk.studies.run.cells.free_memory", lambda device: 1000)
     with pytest.raises(KoriskError, match="use fewer samples or smaller images"):
         run_cell(small(), ignore)
 

@@ -22,17 +22,17 @@ from dummy_work import PAUSE, STUDY, cell, tasks
 from waiting import counts, until
 
 from korisk.errors import KoriskError, MissingExtraError
-from korisk.studies import dask_pool
-from korisk.studies.clusters import (
+from korisk.studies.run import dask as dask_pool
+from korisk.studies.run.clusters import (
     Cluster,
     job_cluster,
     joined_cluster,
     local_cluster,
     offers_gpu,
 )
-from korisk.studies.engine import Event, run
-from korisk.studies.job_profile import JobProfile
-from korisk.studies.store import Store
+from korisk.studies.run.engine import Event, run
+from korisk.studies.run.job_profile import JobProfile
+from korisk.studies.store.store import Store
 
 HERE = Path(dummy_work.__file__).parent
 PROGRAM = Path(dummy_work.__file__)
@@ -193,19 +193,19 @@ def test_a_cluster_without_workers_is_not_waited_for_without_end(
 
 
 OTHER_NUMPY = """
-from korisk.studies import dask_worker
+from korisk.studies.run import dask_worker
 found = dask_worker.installed()
 dask_worker.installed = lambda: {**found, "numpy": "1.0.0", "torch": "0.0.0"}
 """
 OTHER_BUILD = """
-from korisk.studies import dask_worker
+from korisk.studies.run import dask_worker
 found = dask_worker.installed()
 patched = {"python": found["python"] + "1", "torch": found["torch"].partition("+")[0] + "+other"}
 dask_worker.installed = lambda: {**found, **patched}
 """
 NO_LIFE = """
 import os
-from korisk.studies import dask_worker
+from korisk.studies.run import dask_worker
 dask_worker.installed = lambda: os._exit(3)
 """
 NO_KORISK = """
@@ -358,7 +358,7 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dask_is_imported_for_clusters_alone() -> None:
-    code = "import korisk.studies.clusters, sys; print('dask' in sys.modules)"
+    code = "import korisk.studies.run.clusters, sys; print('dask' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 

@@ -12,13 +12,13 @@ import pytest
 from dummy_work import cell, tasks
 
 from korisk.errors import KoriskError
-from korisk.studies.account import Account
-from korisk.studies.book import Book, Event, Queue
-from korisk.studies.clusters import Cluster
-from korisk.studies.dask_pool import DaskPool, _Hand
-from korisk.studies.packing import pack
-from korisk.studies.store import Store
-from korisk.studies.worker import Done
+from korisk.studies.run.clusters import Cluster
+from korisk.studies.run.dask import DaskPool, _Hand
+from korisk.studies.run.events import Book, Event, Queue
+from korisk.studies.run.usage import Account
+from korisk.studies.run.worker import Done
+from korisk.studies.store.packing import pack
+from korisk.studies.store.store import Store
 
 ADDRESS = "tcp://10.0.0.1:1"
 

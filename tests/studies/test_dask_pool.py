@@ -17,13 +17,13 @@ from dummy_work import STUDY, cell, tasks
 from waiting import counts, until
 
 from korisk.errors import KoriskError
-from korisk.studies.cells import run_cell
-from korisk.studies.clusters import Cluster, local_cluster
-from korisk.studies.dask_worker import call, run_there
-from korisk.studies.engine import Event, run
 from korisk.studies.reproduction import studies
 from korisk.studies.result import Task
-from korisk.studies.store import Store
+from korisk.studies.run.cells import run_cell
+from korisk.studies.run.clusters import Cluster, local_cluster
+from korisk.studies.run.dask_worker import call, run_there
+from korisk.studies.run.engine import Event, run
+from korisk.studies.store.store import Store
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from waiting import counts, until
 
 from korisk.cli.progress import Board, progress
 from korisk.errors import KoriskError
-from korisk.studies.book import Queue
-from korisk.studies.engine import Event, run
 from korisk.studies.result import Task
-from korisk.studies.store import Cell, Store
+from korisk.studies.run.engine import Event, run
+from korisk.studies.run.events import Queue
+from korisk.studies.store.store import Cell, Store
 
 PROGRAM = Path(dummy_work.__file__)
 
@@ -242,8 +242,8 @@ def test_workers_that_cannot_start_are_told(tmp_path: Path) -> None:
         "if __name__ != '__main__': raise SystemExit(1)\n"
         f"import sys; sys.path.insert(0, {str(PROGRAM.parent)!r})\n"
         "import dummy_work\n"
-        "from korisk.studies.engine import run\n"
-        "from korisk.studies.store import Store\n"
+        "from korisk.studies.run.engine import run\n"
+        "from korisk.studies.store.store import Store\n"
         f"with Store.create_or_open({str(tmp_path / 'study.db')!r}, dummy_work.STUDY) as store:\n"
         "    run(dummy_work.tasks(1, 1), dummy_work.cell, store)\n"
     )

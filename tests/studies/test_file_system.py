@@ -8,10 +8,9 @@ import pytest
 from dummy_work import STUDY, cell, tasks
 
 from korisk.errors import KoriskWarning
-from korisk.studies import file_system
-from korisk.studies.account import Account
-from korisk.studies.file_system import network_file_system
-from korisk.studies.store import Store
+from korisk.studies.run.usage import Account
+from korisk.studies.store.file_system import network_file_system
+from korisk.studies.store.store import Store, file_system
 
 
 @pytest.fixture

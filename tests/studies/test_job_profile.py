@@ -9,8 +9,8 @@ import pytest
 
 from korisk.errors import KoriskError
 from korisk.files import write_yaml
-from korisk.studies.clusters import job_script
-from korisk.studies.job_profile import JobProfile
+from korisk.studies.run.clusters import job_script
+from korisk.studies.run.job_profile import JobProfile
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "slurm_profile.yaml"
 LEAST: dict[str, Any] = {"jobs": 2, "cores": 4, "memory": "16 GB", "walltime": "02:30:30"}

@@ -13,13 +13,13 @@ import torch
 from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
 from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Truth, sources
-from korisk.studies.account import Account
-from korisk.studies.cells import run_cell
-from korisk.studies.layer_errors import KnownLayers, refined_errors, refined_network
 from korisk.studies.result import Result
-from korisk.studies.store import Cell
-from korisk.studies.study import Study
-from korisk.studies.theorem_check import checks_of
+from korisk.studies.run.cells import run_cell
+from korisk.studies.run.layer_errors import KnownLayers, refined_errors, refined_network
+from korisk.studies.run.usage import Account
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Cell
+from korisk.studies.theorem.check import checks_of
 
 CT = {"beam": "parallel", "ellipses": [1, 2]}
 SMALL: dict[str, dict[str, Any]] = {

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from korisk.studies.packing import ResultError, pack, unpack_row
 from korisk.studies.result import Result, Row
+from korisk.studies.store.packing import ResultError, pack, unpack_row
 
 names = st.text(max_size=100)
 metrics = st.dictionaries(names, st.floats(allow_nan=False), max_size=3)

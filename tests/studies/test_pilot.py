@@ -29,10 +29,10 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.pilots.fit import FitWork, Reading, carried
 from korisk.pilots.output import LENGTH
 from korisk.pilots.request import own_name
-from korisk.studies.book import Event
 from korisk.studies.result import Task
 from korisk.studies.results import curves
-from korisk.studies.store import Store
+from korisk.studies.run.events import Event
+from korisk.studies.store.store import Store
 
 SIZES = [16, 32, 64, 128]
 
@@ -143,7 +143,7 @@ def test_sizes_and_seeds_that_make_no_sense() -> None:
         ({"store": ""}, "store must be the name of a file"),
         ({"watch": 3}, "watch must be a function, got 3"),
         ({"cost": 3}, "cost must be a function, got 3"),
-        ({"cluster": 3}, "cluster must be one that korisk.studies.clusters makes, got 3"),
+        ({"cluster": 3}, "cluster must be one that korisk.studies.run.clusters makes, got 3"),
         ({"metric": 3}, "metric must be a printable text, got 3"),
         ({"metric": ""}, "metric must be a printable text"),
         ({"mlflow": 3}, "mlflow must be True or an experiment's name, got 3"),

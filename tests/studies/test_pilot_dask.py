@@ -6,7 +6,7 @@ import pytest
 from pilot_fits import hangs_at_32, power
 
 import korisk as kr
-from korisk.studies.clusters import local_cluster
+from korisk.studies.run.clusters import local_cluster
 
 
 def test_the_same_on_a_cluster_where_one_size_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

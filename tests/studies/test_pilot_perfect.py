@@ -15,7 +15,7 @@ from korisk.errors import KoriskError
 from korisk.pilots.fit import Reading
 from korisk.report.contents import read_contents
 from korisk.studies.results import curves
-from korisk.studies.store import Store
+from korisk.studies.store.store import Store
 
 SIZES = [16, 32, 64, 128]
 

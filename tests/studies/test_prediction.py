@@ -20,7 +20,7 @@ from korisk.prediction.point import PointPrediction, checked_at, errors_at
 from korisk.prediction.study import predict_study, study_to_predict
 from korisk.problems import HeatProblem
 from korisk.problems.sources import FileSource
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
 
 CT: dict[str, Any] = {
     "name": "small",

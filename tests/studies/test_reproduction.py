@@ -18,8 +18,8 @@ from korisk.studies.reproduction import (
 )
 from korisk.studies.result import Row
 from korisk.studies.results import crossing
-from korisk.studies.store import FlatRow
-from korisk.studies.study import Protocol
+from korisk.studies.spec.study import Protocol
+from korisk.studies.store.store import FlatRow
 
 Errors = Callable[[int], float]
 

@@ -22,12 +22,12 @@ import pytest
 from dummy_work import STUDY, tasks
 
 from korisk.errors import KoriskError
-from korisk.studies.account import Account
-from korisk.studies.lock import WriteLock
-from korisk.studies.packing import ResultError
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
-from korisk.studies.store_file import APPLICATION_ID, FORMAT, store_path
+from korisk.studies.run.usage import Account
+from korisk.studies.store.file import APPLICATION_ID, FORMAT, store_path
+from korisk.studies.store.lock import WriteLock
+from korisk.studies.store.packing import ResultError
+from korisk.studies.store.store import Store
 
 ACCOUNT = Account(
     started="2026-01-02T03:04:05.000006+00:00",
@@ -554,8 +554,8 @@ import sys
 from pathlib import Path
 import dummy_work
 from korisk.errors import KoriskError
-from korisk.studies.engine import run
-from korisk.studies.store import Store
+from korisk.studies.run.engine import run
+from korisk.studies.store.store import Store
 
 path = Path(sys.argv[1]) / "study.db"
 asked = dummy_work.tasks(1, 50)

@@ -8,7 +8,7 @@ import pytest
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe
 from korisk.studies.reproduction import studies
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
 
 RECIPE = ("optimiser", "rate", "iterations", "batch")
 SMALL: dict[str, Any] = {

@@ -11,14 +11,14 @@ import pytest
 from theorem_stores import LEARNED, SIDE, SIZES, cell, chain, measured, network, row, written, wrong
 
 from korisk.errors import KoriskError
-from korisk.studies.cells import run_cell
-from korisk.studies.engine import run
 from korisk.studies.result import LEFT_OUT, Result, Row
-from korisk.studies.store import Store
-from korisk.studies.study import Study
-from korisk.studies.theorem import PointTheorem, Theorem, read_theorem
-from korisk.studies.theorem_check import COMPUTED, MEASURED, Check
-from korisk.studies.theorem_order import (
+from korisk.studies.run.cells import run_cell
+from korisk.studies.run.engine import run
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Store
+from korisk.studies.theorem.check import COMPUTED, MEASURED, Check
+from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
+from korisk.studies.theorem.order import (
     RUNGS,
     MeanCurve,
     Needed,
@@ -27,7 +27,7 @@ from korisk.studies.theorem_order import (
     orders,
     strength,
 )
-from korisk.studies.theorem_words import answer, order_sentences, remarks, shares
+from korisk.studies.theorem.theorem import PointTheorem, Theorem, read_theorem
 from korisk.theory import (
     METHODS,
     Composition,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.studies.account import Account
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.store import Store
+from korisk.studies.run.usage import Account
+from korisk.studies.store.store import Store
 from korisk.theory import Composition, Known, Layer, Learned, Network
 from korisk.theory.network_file import to_dict
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from korisk.studies.engine import Summary
+from korisk.studies.run.engine import Summary
 
 
 def counts(summary: Summary) -> tuple[int, int, int]:

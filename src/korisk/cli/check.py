@@ -8,15 +8,15 @@ from rich.console import Console
 from rich.table import Table
 
 from korisk.cli.output import cells, console, number, print_json, table, whole
-from korisk.studies.theorem import PointTheorem, Theorem, read_theorem
-from korisk.studies.theorem_check import MEASURED, Check, Group
-from korisk.studies.theorem_order import Needed, Order
-from korisk.studies.theorem_words import (
+from korisk.studies.theorem.check import MEASURED, Check, Group
+from korisk.studies.theorem.explain import (
     answer,
     order_sentences,
     remarks,
     shares,
 )
+from korisk.studies.theorem.order import Needed, Order
+from korisk.studies.theorem.theorem import PointTheorem, Theorem, read_theorem
 from korisk.theory import METHODS, Method
 
 VIOLATED = 1

@@ -15,8 +15,8 @@ from korisk.costs.devices import CARDS, GIB, NODES, Device, smallest
 from korisk.costs.rates import Rates, rates_for, read_rates
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies.result import Task
-from korisk.studies.store import Store, store_path
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Store, store_path
 from korisk.theory.footprint import format_bytes
 
 _MOST = 100_000

@@ -13,8 +13,8 @@ from korisk.cli.studying import groups
 from korisk.costs.cost import Estimate, Estimator, Total, total
 from korisk.costs.rates import Rates, rates_for
 from korisk.studies.result import Task
-from korisk.studies.store import Store, store_to_write
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Store, store_to_write
 from korisk.theory.footprint import format_bytes
 
 
@@ -65,7 +65,7 @@ def _workers(study: Study, place: Place) -> int:
 def _script(place: Place) -> str | None:
     if place.profile is None:
         return None
-    from korisk.studies.clusters import job_script
+    from korisk.studies.run.clusters import job_script
 
     return job_script(place.profile)
 

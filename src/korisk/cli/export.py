@@ -16,7 +16,7 @@ from korisk.studies.export import (
     pilot_table,
     results_table,
 )
-from korisk.studies.store import Store, store_path
+from korisk.studies.store.store import Store, store_path
 
 
 def export(

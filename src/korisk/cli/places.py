@@ -12,10 +12,10 @@ import typer
 
 from korisk import _checks
 from korisk.errors import KoriskError, MissingExtraError
-from korisk.studies.job_profile import JobProfile
+from korisk.studies.run.job_profile import JobProfile
 
 if TYPE_CHECKING:
-    from korisk.studies.clusters import Cluster
+    from korisk.studies.run.clusters import Cluster
 
 EngineName = Literal["local", "dask"]
 ENGINES: tuple[EngineName, ...] = ("local", "dask")
@@ -163,7 +163,7 @@ def opened(place: Place, *, processes: int) -> Iterator[tuple[Cluster | None, st
     if place.engine == "local":
         yield None, place.device
         return
-    from korisk.studies import clusters
+    from korisk.studies.run import clusters
 
     if place.profile is not None:
         gpu = place.profile.gpus > 0 and place.device != "cpu"

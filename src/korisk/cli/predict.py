@@ -25,7 +25,7 @@ from korisk.prediction.file import (
     prediction_content,
     write_prediction,
 )
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
 
 if TYPE_CHECKING:
     from korisk.prediction.point import PointPrediction
@@ -211,7 +211,7 @@ def _pilots(path: Path, unit: str, columns: dict[str, str]) -> tuple[Curve, ...]
 def _source(study: Study, folder: Path, on_error: str | None) -> FileSource:
     """One's own images, read as the study reads its."""
     from korisk.problems.sources import FileSource
-    from korisk.studies.study_entries import is_table
+    from korisk.studies.spec.entries import is_table
 
     problem = study.content.get("problem") or {}
     settings = {**(problem.get("images") or {}), "path": str(folder.resolve())}

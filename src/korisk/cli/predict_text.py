@@ -14,7 +14,7 @@ from korisk.planning.explain import chance
 from korisk.prediction.explain import crossover_words, outlook, size_words, trust_words
 from korisk.prediction.point import PointPrediction, errors_at
 from korisk.prediction.prediction import Prediction
-from korisk.studies.account import Account
+from korisk.studies.run.usage import Account
 
 
 def show(made: Sequence[PointPrediction], targets: Sequence[float], at: Sequence[float]) -> None:

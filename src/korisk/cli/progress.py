@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from korisk.studies.engine import Event, Watch
+from korisk.studies.run.engine import Event, Watch
 
 _REFRESHES = 4  # in a second
 _MAX_SHOWN = 8  # running cells

@@ -21,7 +21,6 @@ from korisk.cli.studying import (
     run_tasks,
     summary_json,
 )
-from korisk.studies.engine import Summary
 from korisk.studies.reproduction import (
     NAME,
     ORIGINS,
@@ -35,8 +34,9 @@ from korisk.studies.reproduction import (
     sweeps,
     verdicts,
 )
-from korisk.studies.store import Store, store_path
-from korisk.studies.study import PROTOCOLS, Protocol
+from korisk.studies.run.engine import Summary
+from korisk.studies.spec.study import PROTOCOLS, Protocol
+from korisk.studies.store.store import Store, store_path
 from korisk.theory import RiskLine, _checks
 
 

@@ -22,8 +22,8 @@ from korisk.cli.studying import (
 )
 from korisk.curves.curve import Curve
 from korisk.studies.results import crossing, curves
-from korisk.studies.store import Store, store_path
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Store, store_path
 
 
 def run(

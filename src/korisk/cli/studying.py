@@ -18,10 +18,10 @@ from korisk.cli.progress import progress
 from korisk.errors import KoriskError
 from korisk.files import make_folder
 from korisk.planning.explain import agrees, crossing
-from korisk.studies.engine import Summary, run
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, Crossing
-from korisk.studies.store import Store, store_to_write
+from korisk.studies.run.engine import Summary, run
+from korisk.studies.store.store import Store, store_to_write
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
 _LARGE, _MANY = 64, 4096  # pixels a side and rays from which a cell keeps all cores busy itself
@@ -43,7 +43,7 @@ def run_tasks(
     quiet: bool,
 ) -> Summary:
     """Run what the store in `out` lacks, small images in parallel, large ones one by one."""
-    from korisk.studies.cells import run_cell
+    from korisk.studies.run.cells import run_cell
 
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     asked = settled(place)
@@ -118,7 +118,7 @@ def folder_of(study: Path) -> Path:
 
 def groups(tasks: Sequence[Task], place: Place) -> list[tuple[list[Task], int]]:
     """Tasks to run one group after the other, with the processes of this machine for each."""
-    from korisk.studies.account import cores
+    from korisk.studies.run.usage import cores
 
     if place.elsewhere:
         return [(list(tasks), 1)]

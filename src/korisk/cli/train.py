@@ -18,12 +18,12 @@ from korisk.cli.output import cells, console, number, print_json, table
 from korisk.cli.places import Device, chosen_device
 from korisk.errors import KoriskError, did_you_mean
 from korisk.files import make_folder
-from korisk.studies.lock import WriteLock
-from korisk.studies.study import Study
+from korisk.studies.spec.study import Study
+from korisk.studies.store.lock import WriteLock
 from korisk.theory.footprint import format_bytes
 
 if TYPE_CHECKING:
-    from korisk.studies.sharded_job import Hear, Job
+    from korisk.studies.run.sharded_job import Hear, Job
 
 _MOST_RANKS = 4096
 
@@ -80,7 +80,7 @@ def train(
     place = chosen_device(device)
     from korisk.fitting import Recipe
     from korisk.fitting.sharded import among_ranks, launched
-    from korisk.studies.sharded_job import Job, refuse_what_does_not_fit, work
+    from korisk.studies.run.sharded_job import Job, refuse_what_does_not_fit, work
 
     study = Study.read(path)
     name, spec = _chosen(study, point)

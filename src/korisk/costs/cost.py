@@ -14,7 +14,7 @@ from korisk.costs.counts import Kind, Operations, Plan, Stage, Way, peak
 from korisk.costs.known_counts import CLOSED, MEMORIES, RECIPE
 from korisk.costs.rates import Rates
 from korisk.studies.result import Task
-from korisk.studies.store import Cell, Store
+from korisk.studies.store.store import Cell, Store
 
 Origin = Literal["measured", "predicted", "unknown"]
 

@@ -22,10 +22,10 @@ from korisk.operators.ct.engines import CpuMatrix, DeviceMatrix, Engine, free_me
 from korisk.operators.ct.projector import PixelBackprojector
 from korisk.operators.ct.stencils import Stencil
 from korisk.problems import CtScanner, measure, random_ellipses
-from korisk.studies.account import cores, machine, versions
-from korisk.studies.cells import run_cell
 from korisk.studies.result import Task
-from korisk.studies.study import Study
+from korisk.studies.run.cells import run_cell
+from korisk.studies.run.usage import cores, machine, versions
+from korisk.studies.spec.study import Study
 
 _LONG = 0.02  # seconds, over which calls are repeated
 _MOST_CALLS = 2000

@@ -22,7 +22,7 @@ from korisk.errors import KoriskError, shown
 from korisk.pilots.output import caught
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.results import BARE, METRIC, UNIT, error_of
-from korisk.studies.worker import Report
+from korisk.studies.run.worker import Report
 
 Fit = Callable[[int, int], Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
 from korisk.pilots.request import Identity
-from korisk.studies.book import Event, Watch
-from korisk.studies.store import Store
+from korisk.studies.run.events import Event, Watch
+from korisk.studies.store.store import Store
 
 _LONGEST_WORDS = 500  # MLflow limits the values of tags
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from korisk.studies.book import Event, Watch
+from korisk.studies.run.events import Event, Watch
 
 
 @contextmanager

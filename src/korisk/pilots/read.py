@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from korisk.pilots.fit import PRINTED, FitError, Reading
 from korisk.studies.result import Task
 from korisk.studies.results import renamed
-from korisk.studies.store import Cell, Failure, Store
+from korisk.studies.store.store import Cell, Failure, Store
 
 
 @dataclass(frozen=True)

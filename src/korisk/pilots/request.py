@@ -18,7 +18,7 @@ from korisk.errors import KoriskError, shown
 from korisk.pilots.fit import Fit
 from korisk.studies.result import Task
 from korisk.studies.results import PART_OF
-from korisk.studies.store import Store
+from korisk.studies.store.store import Store
 
 MOST_FITS = 1_000_000
 

@@ -35,14 +35,14 @@ from korisk.pilots.request import (
 from korisk.pilots.result import Pilot as Pilot
 from korisk.planning.next_size import Cost, next_size
 from korisk.planning.plan import TAIL, Plan
-from korisk.studies.book import Watch
-from korisk.studies.engine import run
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, PART_OF
-from korisk.studies.store import STORE_NAME, Store, store_to_write
+from korisk.studies.run.engine import run
+from korisk.studies.run.events import Watch
+from korisk.studies.store.store import STORE_NAME, Store, store_to_write
 
 if TYPE_CHECKING:
-    from korisk.studies.clusters import Cluster
+    from korisk.studies.run.clusters import Cluster
 
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
 
@@ -141,11 +141,11 @@ def _reading(metric: str | None, unit: Unit | str | Mapping[str, Unit | str] | N
 def _check_cluster(cluster: object) -> None:
     if cluster is None:
         return
-    from korisk.studies.clusters import Cluster
+    from korisk.studies.run.clusters import Cluster
 
     if not isinstance(cluster, Cluster):
         raise KoriskError(
-            f"cluster must be one that korisk.studies.clusters makes, got {shown(cluster)}; "
+            f"cluster must be one that korisk.studies.run.clusters makes, got {shown(cluster)}; "
             "with local_cluster(4) as cluster: is the simplest"
         )
 

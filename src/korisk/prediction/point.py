@@ -13,7 +13,7 @@ from korisk import _checks
 from korisk.prediction.explain import explain
 from korisk.prediction.pair import PredictedPair, last_shown, track
 from korisk.prediction.prediction import FARTHEST_N, PredictedSize, Prediction
-from korisk.studies.account import Account
+from korisk.studies.run.usage import Account
 
 Array = NDArray[np.float64]
 

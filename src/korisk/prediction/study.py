@@ -15,8 +15,8 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import read_yaml
 from korisk.prediction.point import PointPrediction
-from korisk.studies.account import Meter
-from korisk.studies.study import Study
+from korisk.studies.run.usage import Meter
+from korisk.studies.spec.study import Study
 
 LEAST_EXAMPLES, MOST_EXAMPLES = 8, 10**4  # all pairs of examples are looked at
 _LARGEST_VALUE = 1e60  # of an input: its fourth power is a number, too
@@ -172,7 +172,7 @@ class _Question:
 
     def _answer(self, report: Progress, meter: Meter) -> PointPrediction:
         from korisk.prediction.api import dense_prediction, known_prediction
-        from korisk.studies.problem_of import problem_of
+        from korisk.studies.spec.problem_of import problem_of
 
         problem = _replaced(problem_of(self.spec), self.source, self.noise)
         report("", 0.0)

@@ -23,8 +23,8 @@ from korisk.errors import KoriskError
 from korisk.studies.reproduction import Sweep, sweeps
 from korisk.studies.result import Row, Task
 from korisk.studies.results import PART_OF, Chosen, Crossing, chosen, crossing, curve_from, group_of
-from korisk.studies.store import Cell, Failure, FlatRow, Store, store_path
-from korisk.studies.study import PROTOCOLS, asked_for
+from korisk.studies.spec.study import PROTOCOLS, asked_for
+from korisk.studies.store.store import Cell, Failure, FlatRow, Store, store_path
 
 Array = NDArray[np.float64]
 

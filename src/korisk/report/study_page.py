@@ -30,7 +30,7 @@ from korisk.report.tables import ReportTable, study_tables
 from korisk.report.theorem_tables import NAMES as THEOREM_TABLES
 from korisk.report.theorem_tables import theorem_sentences, theorems_of
 from korisk.studies.results import LEAST_SIZES
-from korisk.studies.theorem import PointTheorem
+from korisk.studies.theorem.theorem import PointTheorem
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page

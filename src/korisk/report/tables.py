@@ -19,7 +19,7 @@ from korisk.report.contents import Contents, Point
 from korisk.studies.export import Value
 from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, verdicts
 from korisk.studies.results import LEAST_SIZES, Crossing, group_of, mean_at
-from korisk.studies.study import PROTOCOLS
+from korisk.studies.spec.study import PROTOCOLS
 from korisk.theory import Footprint, RiskLine
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 

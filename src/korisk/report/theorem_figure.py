@@ -36,8 +36,8 @@ from korisk.report.looks import (
     wrapped,
 )
 from korisk.report.ticks import Ticks, doubling_ticks, log_ticks
-from korisk.studies.theorem import PointTheorem
-from korisk.studies.theorem_check import Check, Group
+from korisk.studies.theorem.check import Check, Group
+from korisk.studies.theorem.theorem import PointTheorem
 from korisk.theory import METHODS, Method
 
 Array = NDArray[np.float64]

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from korisk.report.contents import Contents
 from korisk.report.tables import Column, ReportTable, Row
-from korisk.studies.theorem import PointTheorem, point_theorem
-from korisk.studies.theorem_check import MEASURED, Check, Group
-from korisk.studies.theorem_order import Order
-from korisk.studies.theorem_words import (
+from korisk.studies.theorem.check import MEASURED, Check, Group
+from korisk.studies.theorem.explain import (
     answer,
     number,
     order_sentences,
     remarks,
     shares,
 )
+from korisk.studies.theorem.order import Order
+from korisk.studies.theorem.theorem import PointTheorem, point_theorem
 from korisk.theory import METHODS, Known
 
 NAMES = ("theorem", "theorem_layers", "theorem_order")

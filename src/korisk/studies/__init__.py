@@ -1,10 +1,10 @@
 """Studies: problems at several points, run cell by cell into a store, and read from it again."""
 
-from korisk.studies.engine import Event, Summary, run
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.results import curves
-from korisk.studies.store import STORE_NAME, Cell, Failure, FlatRow, Store, store_path
-from korisk.studies.study import Study
+from korisk.studies.run.engine import Event, Summary, run
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import STORE_NAME, Cell, Failure, FlatRow, Store, store_path
 
 __all__ = [
     "STORE_NAME",

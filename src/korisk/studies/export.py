@@ -11,7 +11,7 @@ from typing import Any
 
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean
 from korisk.studies.results import PART_OF, group_of, with_names
-from korisk.studies.store import FlatRow, Store
+from korisk.studies.store.store import FlatRow, Store
 
 Value = str | int | float | bool | None
 

@@ -11,8 +11,8 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.calibrate import calibrate
 from korisk.studies.results import Crossing, by_point, crossing, curve_of, mean_at
-from korisk.studies.store import FlatRow
-from korisk.studies.study import PROTOCOLS, Protocol, Study
+from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
+from korisk.studies.store.store import FlatRow
 from korisk.theory import RiskLine
 
 SIDES = (8, 16, 32, 128, 256, 512)

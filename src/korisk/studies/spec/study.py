@@ -11,8 +11,12 @@ from typing import Any, NamedTuple
 from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
-from korisk.studies.ct_points import CtStudyEntry, ct_point
-from korisk.studies.other_points import (
+from korisk.studies.result import Task
+from korisk.studies.spec.ct_points import CtStudyEntry, ct_point
+from korisk.studies.spec.entries import LARGEST_SIZE, MOST_SEEDS, OF_GRADIENT, is_table
+from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
+from korisk.studies.spec.entries import Protocol as Protocol
+from korisk.studies.spec.other_points import (
     DeepStudyEntry,
     HeatStudyEntry,
     MriStudyEntry,
@@ -20,10 +24,6 @@ from korisk.studies.other_points import (
     heat_point,
     mri_point,
 )
-from korisk.studies.result import Task
-from korisk.studies.study_entries import LARGEST_SIZE, MOST_SEEDS, OF_GRADIENT, is_table
-from korisk.studies.study_entries import PROTOCOLS as PROTOCOLS
-from korisk.studies.study_entries import Protocol as Protocol
 
 _MOST_ITERATIONS, _MOST_BATCH = 10**7, 10**5
 
@@ -162,7 +162,7 @@ def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
     except ModuleNotFoundError:
         return  # nothing can run without it anyway
     from korisk.fitting import Recipe
-    from korisk.studies.problem_of import fingerprinted, problem_of, try_out
+    from korisk.studies.spec.problem_of import fingerprinted, problem_of, try_out
 
     try_out(problem_of(spec))
     known = spec["models"].get("KO")

@@ -17,9 +17,9 @@ from importlib import metadata
 from typing import Any, Literal
 from uuid import uuid4
 
-from korisk.studies.account import machine, versions
 from korisk.studies.result import Task
-from korisk.studies.worker import Done, Failed, Report, Work, perform, use_threads
+from korisk.studies.run.usage import machine, versions
+from korisk.studies.run.worker import Done, Failed, Report, Work, perform, use_threads
 
 Answer = Done | Failed | Literal["stranger"]  # said by a process that a cell was not meant for
 

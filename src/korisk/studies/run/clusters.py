@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from korisk.errors import KoriskError, MissingExtraError, shown
-from korisk.studies.account import cores
-from korisk.studies.job_profile import JobProfile, System
-from korisk.studies.signals import ended_by_sigterm
-from korisk.studies.worker import THREAD_VARIABLES
+from korisk.studies.run.job_profile import JobProfile, System
+from korisk.studies.run.signals import ended_by_sigterm
+from korisk.studies.run.usage import cores
+from korisk.studies.run.worker import THREAD_VARIABLES
 
 _PATIENCE = 60.0  # seconds without a worker, where none stands in a queue
 _CONNECTING = 8.0  # seconds for a scheduler to answer

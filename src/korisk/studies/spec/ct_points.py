@@ -9,7 +9,7 @@ from pydantic import Field
 from korisk import _checks, published
 from korisk.errors import KoriskError
 from korisk.files import Spec
-from korisk.studies.study_entries import (
+from korisk.studies.spec.entries import (
     DenseEntry,
     ImagesEntry,
     KnownEntry,

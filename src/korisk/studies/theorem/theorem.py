@@ -16,10 +16,10 @@ from pathlib import Path
 
 from korisk.errors import KoriskError, did_you_mean
 from korisk.studies.result import Task
-from korisk.studies.store import Cell, Failure, Store, store_path
-from korisk.studies.study import asked_for
-from korisk.studies.theorem_check import DETAIL, Check, Group, all_hold, checks_of
-from korisk.studies.theorem_order import Order, mean_curves, orders
+from korisk.studies.spec.study import asked_for
+from korisk.studies.store.store import Cell, Failure, Store, store_path
+from korisk.studies.theorem.check import DETAIL, Check, Group, all_hold, checks_of
+from korisk.studies.theorem.order import Order, mean_curves, orders
 from korisk.theory import Known, Network
 
 

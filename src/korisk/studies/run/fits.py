@@ -24,9 +24,9 @@ from korisk.networks.refined import RefinedNet
 from korisk.operators import Composed
 from korisk.problems import Pairs, Pools, Problem, measure
 from korisk.problems.deep import DeepProblem
-from korisk.studies import layer_errors
 from korisk.studies.result import Row
-from korisk.studies.study_entries import OF_GRADIENT
+from korisk.studies.run import layer_errors
+from korisk.studies.spec.entries import OF_GRADIENT
 from korisk.theory import Network
 
 Report = Callable[[float], None]

@@ -17,12 +17,12 @@ from typing import Any
 from uuid import uuid4
 
 from korisk.errors import KoriskError
-from korisk.studies.account import Account, now
-from korisk.studies.book import Book, Queue
-from korisk.studies.clusters import Cluster
-from korisk.studies.dask_worker import Answer, call, greet, installed, run_there
 from korisk.studies.result import Task
-from korisk.studies.worker import Done, Failed, Work, pickled
+from korisk.studies.run.clusters import Cluster
+from korisk.studies.run.dask_worker import Answer, call, greet, installed, run_there
+from korisk.studies.run.events import Book, Queue
+from korisk.studies.run.usage import Account, now
+from korisk.studies.run.worker import Done, Failed, Work, pickled
 
 _SURVEY = 0.5  # seconds between two looks at who is there
 _SILENCE = 15.0  # seconds in which a scheduler answers, if it is there

@@ -3,10 +3,10 @@
 from multiprocessing.connection import wait
 
 from korisk.errors import KoriskError
-from korisk.studies.account import Account, machine, versions
-from korisk.studies.book import Book, Queue
 from korisk.studies.result import Task
-from korisk.studies.worker import Failed, Message, Ready, Work, Worker, pickled
+from korisk.studies.run.events import Book, Queue
+from korisk.studies.run.usage import Account, machine, versions
+from korisk.studies.run.worker import Failed, Message, Ready, Work, Worker, pickled
 
 _STARTS = 3  # workers in a row that may die before they are ready
 _PATIENCE = 5.0  # seconds for a worker to end by itself

@@ -10,7 +10,7 @@ from typing import Any
 
 from korisk.errors import KoriskError, shown
 from korisk.studies.result import Row
-from korisk.studies.store import Cell
+from korisk.studies.store.store import Cell
 from korisk.theory import METHODS, Bound, Known, Method, Network, _checks, deep_risk
 from korisk.theory.network_file import from_dict
 

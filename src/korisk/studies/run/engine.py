@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from korisk._checks import real
 from korisk.errors import KoriskError, shown
-from korisk.studies.account import cores
-from korisk.studies.book import Book, Queue
-from korisk.studies.book import Event as Event
-from korisk.studies.book import Watch as Watch
-from korisk.studies.local_pool import LocalPool
 from korisk.studies.result import Task
-from korisk.studies.signals import ended_by_sigterm
-from korisk.studies.store import Store
-from korisk.studies.worker import Work, perform, use_threads
+from korisk.studies.run.events import Book, Queue
+from korisk.studies.run.events import Event as Event
+from korisk.studies.run.events import Watch as Watch
+from korisk.studies.run.local import LocalPool
+from korisk.studies.run.signals import ended_by_sigterm
+from korisk.studies.run.usage import cores
+from korisk.studies.run.worker import Work, perform, use_threads
+from korisk.studies.store.store import Store
 
 if TYPE_CHECKING:
-    from korisk.studies.clusters import Cluster
+    from korisk.studies.run.clusters import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def run(
     and have `threads` threads each (default: the cores, shared). An exception is recorded and does
     not stop the rest. A worker that dies is replaced and its cell tried again, `attempts` times in
     all. Ctrl-C and SIGTERM stop the workers and go on as KeyboardInterrupt. With a `cluster`, made
-    by `korisk.studies.clusters`, cells run there, and it settles `workers` and `threads`.
+    by `korisk.studies.run.clusters`, cells run there, and it settles `workers` and `threads`.
 
     A cell that takes longer than `timeout` seconds has failed and is not tried again; its worker
     is ended and replaced, so there must be one. With `with_children`, processes that a cell
@@ -147,7 +147,7 @@ def _run_there(
     attempts: int,
     timeout: float | None,
 ) -> None:
-    from korisk.studies.dask_pool import DaskPool  # of no use without the extra
+    from korisk.studies.run.dask import DaskPool  # of no use without the extra
 
     if queue:
         DaskPool(queue, work, book, cluster, attempts, timeout=timeout).run()

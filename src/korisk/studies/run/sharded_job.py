@@ -20,9 +20,9 @@ from korisk.fitting.recipe import Recipe, draw_batches, released_generator
 from korisk.fitting.sharded import Ranks, ShardedDense, ShardedTraining, joined, train_sharded
 from korisk.operators.ct.engines import free_memory
 from korisk.problems import CtScanner, Pairs, measure
-from korisk.studies.account import versions
-from korisk.studies.problem_of import problem_of, scanner_of
 from korisk.studies.result import Task
+from korisk.studies.run.usage import versions
+from korisk.studies.spec.problem_of import problem_of, scanner_of
 from korisk.theory.footprint import format_bytes, sharded_blocks, sharded_bytes, share_bytes
 
 Hear = Callable[[int, float], None]  # iterations done, mean loss since the last call

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from korisk.studies.theorem import PointTheorem
-from korisk.studies.theorem_check import Check, Group, spread
-from korisk.studies.theorem_order import Order
+from korisk.studies.theorem.check import Check, Group, spread
+from korisk.studies.theorem.order import Order
+from korisk.studies.theorem.theorem import PointTheorem
 from korisk.theory import METHODS, Method
 
 _MOST = 3  # networks that are named one by one

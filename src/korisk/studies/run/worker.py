@@ -20,10 +20,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from korisk.errors import KoriskError, shown
-from korisk.studies.account import Account, Meter, now
-from korisk.studies.packing import Packed, pack
 from korisk.studies.result import Result, Task
-from korisk.studies.worker_guard import guard_group
+from korisk.studies.run.usage import Account, Meter, now
+from korisk.studies.run.worker_guard import guard_group
+from korisk.studies.store.packing import Packed, pack
 
 Report = Callable[[float], None]
 Work = Callable[[Task, Report], Result]

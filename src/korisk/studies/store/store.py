@@ -29,10 +29,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, KoriskWarning, shown
-from korisk.studies.account import Account
-from korisk.studies.file_system import network_file_system
-from korisk.studies.lock import WriteLock
-from korisk.studies.packing import (
+from korisk.studies.result import Result, Row, Task
+from korisk.studies.run.usage import Account
+from korisk.studies.store.file import STORE_NAME as STORE_NAME
+from korisk.studies.store.file import (
+    check_header,
+    connect,
+    connect_to_read,
+    create,
+    in_words,
+    reading,
+    refuse_what_is_no_file,
+)
+from korisk.studies.store.file import store_path as store_path
+from korisk.studies.store.file import store_to_write as store_to_write
+from korisk.studies.store.file_system import network_file_system
+from korisk.studies.store.lock import WriteLock
+from korisk.studies.store.packing import (
     Packed,
     PackedArray,
     check_types,
@@ -42,19 +55,6 @@ from korisk.studies.packing import (
     unpack_array,
     unpack_row,
 )
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.store_file import STORE_NAME as STORE_NAME
-from korisk.studies.store_file import (
-    check_header,
-    connect,
-    connect_to_read,
-    create,
-    in_words,
-    reading,
-    refuse_what_is_no_file,
-)
-from korisk.studies.store_file import store_path as store_path
-from korisk.studies.store_file import store_to_write as store_to_write
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from korisk.studies.result import Task
-from korisk.studies.store import Store
-from korisk.studies.worker import Done, Failed
+from korisk.studies.run.worker import Done, Failed
+from korisk.studies.store.store import Store
 
 Kind = Literal["started", "progress", "done", "failed", "retried", "waiting"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from korisk._version import __version__
 from korisk.errors import KoriskError, shown
-from korisk.studies.account import now
+from korisk.studies.run.usage import now
 
 STORE_NAME = "study.db"
 FORMAT = 1

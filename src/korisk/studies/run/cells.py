@@ -16,10 +16,10 @@ from korisk.fitting.diagonal_ridge import gram_fits, tail_gram
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.operators.ct.engines import free_memory
 from korisk.problems import Pools, Problem
-from korisk.studies import layer_errors
-from korisk.studies.fits import PICTURES, Bench, Job, Report, fits_of, picture, report_share
-from korisk.studies.problem_of import problem_of
 from korisk.studies.result import Result, Row, Task
+from korisk.studies.run import layer_errors
+from korisk.studies.run.fits import PICTURES, Bench, Job, Report, fits_of, picture, report_share
+from korisk.studies.spec.problem_of import problem_of
 from korisk.theory import Network
 
 _LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix

@@ -1,0 +1,1 @@
+"""Run the cells of a study: in this process, in several, or on a Dask cluster."""

@@ -1,0 +1,1 @@
+"""What a study is: its file, its points, and the problems that they name."""

@@ -1,0 +1,1 @@
+"""Where a study keeps its cells: SQLite rows and packed arrays."""

@@ -1,0 +1,1 @@
+"""Check the theorem on trained networks, layer by layer."""
