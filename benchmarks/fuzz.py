@@ -34,7 +34,11 @@ _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
     *("korisk.images.api", "korisk.report.contents", "korisk.studies.theorem.theorem"),
     *("korisk.studies.spec.problem_of", "korisk.fitting", "korisk.costs.rates"),
-    *("korisk.fitting._sharded_store", "korisk.cli.train", "korisk.studies.run.sharded_job"),
+    *(
+        "korisk.fitting.gradient.sharded_store",
+        "korisk.cli.train",
+        "korisk.studies.run.sharded_job",
+    ),
 )
 TURN = 5.0  # seconds of a reader before the next one has its turn
 

@@ -72,8 +72,8 @@ def _kept(folder: Path) -> Any:
     """The checkpoints of a folder, as the only rank sees them."""
     import torch
 
-    from korisk.fitting._sharded_ranks import Ranks
-    from korisk.fitting._sharded_store import Checkpoints
+    from korisk.fitting.gradient.sharded_ranks import Ranks
+    from korisk.fitting.gradient.sharded_store import Checkpoints
 
     class Alone(Ranks):
         def wait(self) -> None:
@@ -140,7 +140,7 @@ def read_metadata(path: Path) -> None:
 
 
 def _read_shards(path: Path, files: dict[str, bytes]) -> None:
-    from korisk.fitting._sharded_store import newest_identity
+    from korisk.fitting.gradient.sharded_store import newest_identity
 
     above = path.with_name("checkpoints")
     (above / FOLDER).mkdir(parents=True, exist_ok=True)

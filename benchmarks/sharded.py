@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 
 from korisk import published
-from korisk.fitting.recipe import Recipe
-from korisk.fitting.sharded import Ranks, ShardedDense, joined, launch, train_sharded
+from korisk.fitting.gradient.recipe import Recipe
+from korisk.fitting.gradient.sharded import Ranks, ShardedDense, joined, launch, train_sharded
 from korisk.theory.footprint import format_bytes, sharded_bytes
 
 SAMPLES = 16

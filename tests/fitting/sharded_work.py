@@ -13,7 +13,13 @@ from torch import Tensor
 from torch.distributed.checkpoint import state_dict_saver
 
 from korisk.fitting import Recipe, _sharded_store, draw_batches
-from korisk.fitting.sharded import Ranks, ShardedDense, ShardedTraining, joined, train_sharded
+from korisk.fitting.gradient.sharded import (
+    Ranks,
+    ShardedDense,
+    ShardedTraining,
+    joined,
+    train_sharded,
+)
 
 DOMAIN, RANGE = (6, 10), (5, 5)
 SAMPLES, SEED = 7, 3

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from korisk.errors import KoriskError
-from korisk.fitting.choice import SLACK, Score, choose, choose_from
+from korisk.fitting.ridge.choice import SLACK, Score, choose, choose_from
 
 
 def valley(at: float) -> Score:

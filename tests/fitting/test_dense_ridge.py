@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.fitting import dense_ridge
-from korisk.fitting.dense_ridge import DenseRidge, kernel
+from korisk.fitting.ridge import dense as dense_ridge
+from korisk.fitting.ridge.dense import DenseRidge, kernel
 from korisk.fitting.scores import By, Scorer
 from korisk.problems import measure
 

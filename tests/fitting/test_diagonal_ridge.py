@@ -9,9 +9,9 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.fitting import diagonal_ridge, refinement
-from korisk.fitting.diagonal_ridge import DiagonalFit, DiagonalRidge, tail_gram
-from korisk.fitting.factored import FactoredSystem
-from korisk.fitting.refinement import refine
+from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, tail_gram
+from korisk.fitting.ridge.factored import FactoredSystem
+from korisk.fitting.ridge.refinement import refine
 from korisk.fitting.scores import Scorer
 from korisk.operators import Composed, Identity, Matrix
 

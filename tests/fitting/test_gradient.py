@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.fitting._optimisers import optimiser_for
-from korisk.fitting._steps import Stepper, by_autograd, gradient_of
-from korisk.fitting.gradient import (
+from korisk.fitting.gradient.optimisers import optimiser_for
+from korisk.fitting.gradient.steps import Stepper, by_autograd, gradient_of
+from korisk.fitting.gradient.train import (
     OptimiserName,
     Recipe,
     Training,

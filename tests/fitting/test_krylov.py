@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from korisk.fitting.krylov import Krylov
+from korisk.fitting.ridge.krylov import Krylov
 
 SHIFTS = [1e-3, 1e-1, 1.0, 1e2]
 

@@ -18,7 +18,7 @@ import torch
 
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe, train
-from korisk.fitting.sharded import (
+from korisk.fitting.gradient.sharded import (
     Ranks,
     ShardedDense,
     joined,
@@ -283,12 +283,12 @@ def test_one_rank_that_fails_ends_the_others(rank: int) -> None:
 
 def test_ranks_end_with_their_launcher(tmp_path: Path) -> None:
     rank = (
-        "import os, time, korisk.fitting._sharded_ranks as r; r._end_with_the_launcher(); "
+        "import os, time, korisk.fitting.gradient.sharded_ranks as r; r._end_with_the_launcher(); "
         f"open({str(tmp_path)!r} + '/' + os.environ['RANK'], 'w').write(str(os.getpid())); "
         "time.sleep(600)"
     )
     command = [sys.executable, "-c", rank]
-    code = f"from korisk.fitting.sharded import launch; launch({command!r}, 1)"
+    code = f"from korisk.fitting.gradient.sharded import launch; launch({command!r}, 1)"
     launcher = subprocess.Popen([sys.executable, "-c", code])
     number = tmp_path / "0"
     wait_for(lambda: number.exists() and number.read_text() != "")

@@ -20,7 +20,7 @@ ALLOWED = {
     *(("studies/run/dask_worker.py", each) for each in ("pickle", "pickle.loads")),
     *(("pilots/fit.py", each) for each in ("pickle", "pickle.loads")),
     # PyTorch's own metadata of a checkpoint, by an unpickler that knows five harmless classes.
-    ("fitting/_sharded_store.py", "pickle"),
+    ("fitting/gradient/sharded_store.py", "pickle"),
     # That operators survive being pickled: what is loaded was made a line before.
     *(("operators/testing.py", each) for each in ("pickle", "pickle.loads")),
     ("operators/testing.py", "torch.load without weights_only=True"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.fitting.diagonal_ridge import DiagonalRidge, tail_gram
+from korisk.fitting.ridge.diagonal import DiagonalRidge, tail_gram
 from korisk.operators import Matrix
 from korisk.prediction.lanczos import lanczos
 from korisk.prediction.weights import moments as structured_moments

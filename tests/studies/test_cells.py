@@ -12,7 +12,7 @@ import torch
 from korisk import published
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.fitting.dense_ridge import DenseRidge
+from korisk.fitting.ridge.dense import DenseRidge
 from korisk.fitting.scores import Scorer
 from korisk.problems import CtScanner, draw_pools, measure
 from korisk.studies.reproduction import studies, sweeps

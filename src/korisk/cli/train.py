@@ -79,7 +79,7 @@ def train(
     """
     place = chosen_device(device)
     from korisk.fitting import Recipe
-    from korisk.fitting.sharded import among_ranks, launched
+    from korisk.fitting.gradient.sharded import among_ranks, launched
     from korisk.studies.run.sharded_job import Job, refuse_what_does_not_fit, work
 
     study = Study.read(path)
@@ -153,7 +153,7 @@ def _sample_count(spec: dict[str, Any], asked: int | None) -> int:
 def _rank_count(asked: int | None, device: str) -> int:
     import torch
 
-    from korisk.fitting.sharded import among_ranks
+    from korisk.fitting.gradient.sharded import among_ranks
 
     remedy = "count processes, or leave it out"
     if asked is not None:
@@ -251,7 +251,7 @@ def _tell_resumed(done: int) -> None:
 
 
 def _launch(job: Job, hear: Hear) -> None:
-    from korisk.fitting.sharded import launch
+    from korisk.fitting.gradient.sharded import launch
 
     def listen(line: str) -> None:
         try:

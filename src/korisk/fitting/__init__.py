@@ -9,11 +9,11 @@ except ModuleNotFoundError as missing:
         "korisk.fitting needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
-from korisk.fitting.choice import Choice
-from korisk.fitting.dense_ridge import DenseFit, DenseRidge, DenseTraining
-from korisk.fitting.diagonal_ridge import DiagonalFit, DiagonalRidge, DiagonalTraining, tail_gram
-from korisk.fitting.gradient import Recipe, Training, draw_batches, train
-from korisk.fitting.refinement import Refined, refine
+from korisk.fitting.gradient.train import Recipe, Training, draw_batches, train
+from korisk.fitting.ridge.choice import Choice
+from korisk.fitting.ridge.dense import DenseFit, DenseRidge, DenseTraining
+from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, DiagonalTraining, tail_gram
+from korisk.fitting.ridge.refinement import Refined, refine
 from korisk.fitting.scores import Scorer
 
 __all__ = [

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.fitting.diagonal_ridge import gram_fits, tail_gram
+from korisk.fitting.ridge.diagonal import gram_fits, tail_gram
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
 from korisk.prediction.dense.spectral import ROUNDING

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from korisk.fitting.diagonal_ridge import parts
+from korisk.fitting.ridge.diagonal import parts
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
 from korisk.prediction.weights.resolvent import Normal, Resolvent

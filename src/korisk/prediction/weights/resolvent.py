@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from korisk.fitting.diagonal_ridge import parts
+from korisk.fitting.ridge.diagonal import parts
 from korisk.fitting.scores import flat
 from korisk.operators import LinearOperator
 from korisk.prediction.lanczos import Spaces, lanczos

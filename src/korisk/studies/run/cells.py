@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError
-from korisk.fitting.diagonal_ridge import gram_fits, tail_gram
+from korisk.fitting.ridge.diagonal import gram_fits, tail_gram
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.operators.ct.engines import free_memory
 from korisk.problems import Pools, Problem

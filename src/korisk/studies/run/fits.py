@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk.fitting.dense_ridge import DenseFit, DenseRidge
-from korisk.fitting.diagonal_ridge import DiagonalRidge
-from korisk.fitting.gradient import Recipe, Training, draw_batches, released_generator, train
-from korisk.fitting.refinement import refine
+from korisk.fitting.gradient.train import Recipe, Training, draw_batches, released_generator, train
+from korisk.fitting.ridge.dense import DenseFit, DenseRidge
+from korisk.fitting.ridge.diagonal import DiagonalRidge
+from korisk.fitting.ridge.refinement import refine
 from korisk.fitting.scores import Scorer
 from korisk.networks import KnownOperatorNet
 from korisk.networks.refined import RefinedNet

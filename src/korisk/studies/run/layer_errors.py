@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from korisk.fitting.diagonal_ridge import DiagonalRidge
+from korisk.fitting.ridge.diagonal import DiagonalRidge
 from korisk.networks import KnownOperatorNet
 from korisk.networks.refined import RefinedNet
 from korisk.operators import Composed, LinearOperator

@@ -16,8 +16,14 @@ from pydantic import Field
 
 from korisk.errors import KoriskError
 from korisk.files import Spec, read_text, write_text
-from korisk.fitting.recipe import Recipe, draw_batches, released_generator
-from korisk.fitting.sharded import Ranks, ShardedDense, ShardedTraining, joined, train_sharded
+from korisk.fitting.gradient.recipe import Recipe, draw_batches, released_generator
+from korisk.fitting.gradient.sharded import (
+    Ranks,
+    ShardedDense,
+    ShardedTraining,
+    joined,
+    train_sharded,
+)
 from korisk.operators.ct.engines import free_memory
 from korisk.problems import CtScanner, Pairs, measure
 from korisk.studies.result import Task

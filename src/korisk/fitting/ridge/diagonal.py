@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.fitting.choice import Choice, Score, choose, choose_from
-from korisk.fitting.factored import FactoredSystem
-from korisk.fitting.krylov import Krylov
+from korisk.fitting.ridge.choice import Choice, Score, choose, choose_from
+from korisk.fitting.ridge.factored import FactoredSystem
+from korisk.fitting.ridge.krylov import Krylov
 from korisk.fitting.scores import Scorer, flat
 from korisk.operators import Composed, LinearOperator, Matrix
 from korisk.operators.ct.engines import free_memory

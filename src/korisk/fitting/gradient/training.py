@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from korisk.fitting.recipe import Recipe
+from korisk.fitting.gradient.recipe import Recipe
 
 # Change of the loss over the last tenth, relative to itself: an excess that decays like 1/t is
 # nine times that change, and so below 2% of the loss.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from korisk.fitting._optimisers import Optimiser
+from korisk.fitting.gradient.optimisers import Optimiser
 from korisk.networks import DenseNet, KnownOperatorNet
 
 Gradient = Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]]

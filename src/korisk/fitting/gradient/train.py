@@ -14,18 +14,18 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.fitting import _checkpoint
-from korisk.fitting._looks import Check, Validator, evaluating
-from korisk.fitting._optimisers import optimiser_for
-from korisk.fitting._steps import Stepper, runs_of, trainable
-from korisk.fitting.recipe import (
+from korisk.fitting.gradient.evaluation import Check, Validator, evaluating
+from korisk.fitting.gradient.optimisers import optimiser_for
+from korisk.fitting.gradient.recipe import (
     OPTIMISERS,
     OptimiserName,
     Recipe,
     draw_batches,
     released_generator,
 )
-from korisk.fitting.training import Standing, Training, Validation, last_tenth
+from korisk.fitting.gradient.steps import Stepper, runs_of, trainable
+from korisk.fitting.gradient.train import checkpoint as _checkpoint
+from korisk.fitting.gradient.training import Standing, Training, Validation, last_tenth
 from korisk.operators.linear import LinearOperator, shape_text
 
 __all__ = [

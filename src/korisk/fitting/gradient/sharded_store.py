@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from korisk.errors import KoriskError, shown
-from korisk.fitting._sharded_ranks import Ranks
+from korisk.fitting.gradient.sharded_ranks import Ranks
 
 FORMAT = "korisk sharded training 1"
 _KEPT = 2

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from korisk.fitting.recipe import Recipe
+from korisk.fitting.gradient.recipe import Recipe
 
 _ADAM_BETAS = 0.9, 0.999
 _ADAM_EPSILON = 1e-8

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from korisk.fitting._steps import gather, runs_of, trainable
-from korisk.fitting.training import Standing, Validation
+from korisk.fitting.gradient.steps import gather, runs_of, trainable
+from korisk.fitting.gradient.training import Standing, Validation
 
 _SAMPLES = 64  # of each run, looked at before, late and after
 _PIECE = 16  # samples at once

@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.fitting._sharded_ranks import Ranks
+from korisk.fitting.gradient.sharded_ranks import Ranks
 from korisk.operators.linear import Shape, checked_dtype, checked_shape, shape_text
 from korisk.theory.footprint import sharded_blocks
 

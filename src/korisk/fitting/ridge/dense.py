@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.fitting.choice import Choice, choose, choose_from
+from korisk.fitting.ridge.choice import Choice, choose, choose_from
 from korisk.fitting.scores import Scorer, flat
 from korisk.networks import DenseNet
 from korisk.operators.ct.engines import free_memory

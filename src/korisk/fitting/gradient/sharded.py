@@ -21,18 +21,18 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, MissingExtraError, shown
-from korisk.fitting import _checkpoint
-from korisk.fitting._looks import _spread
-from korisk.fitting._sharded_ranks import Ranks, among_ranks, joined, launch, launched
-from korisk.fitting.gradient import _check_samples, _checked_indices
-from korisk.fitting.recipe import Recipe
+from korisk.fitting.gradient.evaluation import _spread
+from korisk.fitting.gradient.recipe import Recipe
+from korisk.fitting.gradient.sharded_ranks import Ranks, among_ranks, joined, launch, launched
+from korisk.fitting.gradient.train import _check_samples, _checked_indices
+from korisk.fitting.gradient.train import checkpoint as _checkpoint
 from korisk.operators.linear import shape_text
 
 try:
     from torch.distributed.tensor import DTensor
 
-    from korisk.fitting._sharded_network import Block, ShardedDense, Start, uniform_rows
-    from korisk.fitting._sharded_store import Checkpoints, newest_identity, newest_iteration
+    from korisk.fitting.gradient.sharded_network import Block, ShardedDense, Start, uniform_rows
+    from korisk.fitting.gradient.sharded_store import Checkpoints, newest_identity, newest_iteration
 except ImportError as missing:
     raise MissingExtraError(
         f"sharded training needs PyTorch 2.6 or newer, this is {torch.__version__}; pip install "

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from korisk.fitting.diagonal_ridge import DiagonalFit, parts
+from korisk.fitting.ridge.diagonal import DiagonalFit, parts
 from korisk.fitting.scores import Scorer
 
 _MEMORY = 8  # pairs that L-BFGS remembers

@@ -1,0 +1,1 @@
+"""Closed-form and iterative ridge fits."""
