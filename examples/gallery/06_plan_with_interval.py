@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import korisk as kr
 from korisk.fitting import DenseRidge, Scorer
 from korisk.problems import Gaussian, MriProblem, Pools
-from korisk.report.pilot_figure import plan_figure
+from korisk.report.figures.pilot import plan_figure
 
 LATER = [192, 256, 384, 512]
 problem = MriProblem(side=16, lines=10, noise=Gaussian(0.05))

@@ -61,7 +61,7 @@ def test_hostile_names_stay_in_the_folder(here: Path, tmp_path: Path) -> None:
 
 
 def test_names_of_files_are_safe_and_differ() -> None:
-    from korisk.report.study_figures import file_stems
+    from korisk.report.figures.study import file_stems
 
     stems = file_stems([*HOSTILE, "A/B", "\x1b[31m", ""])
     assert len({stem.casefold() for stem in stems}) == len(stems)

@@ -3,7 +3,7 @@
 import pytest
 
 from korisk.problems import CtScanner
-from korisk.report.ct_networks import _tail
+from korisk.report.figures.ct_networks import _tail
 
 
 @pytest.mark.parametrize("arc", [None, 60.0])

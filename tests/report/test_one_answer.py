@@ -10,9 +10,9 @@ from commands import korisk
 import korisk as kr
 from korisk.planning.explain import chance, count
 from korisk.planning.plan import LEVELS, Plan
-from korisk.report.pilot_figure import plan_figure
-from korisk.report.pilot_page import pilot_page
-from korisk.report.planner_data import sentence
+from korisk.report.figures.pilot import plan_figure
+from korisk.report.page.pilot import pilot_page
+from korisk.report.page.planner import sentence
 
 ROOT = Path(__file__).parents[2]
 ASKED = (  # file, model, target: beyond the pilot, in doubt, inside it, out of reach, no 90%

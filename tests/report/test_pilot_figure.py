@@ -18,7 +18,7 @@ from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.explain import chance
 from korisk.planning.plan import Plan, plan
-from korisk.report.pilot_figure import (
+from korisk.report.figures.pilot import (
     NO_ANSWER,
     NOTE,
     UNREACHABLE,
@@ -27,7 +27,7 @@ from korisk.report.pilot_figure import (
     plan_figure,
     save,
 )
-from korisk.report.ticks import MINUS, doubling_ticks, linear_ticks, log_ticks
+from korisk.report.figures.ticks import MINUS, doubling_ticks, linear_ticks, log_ticks
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
@@ -420,10 +420,10 @@ def test_without_matplotlib_the_remedy_is_named_and_pyplot_is_never_imported() -
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from korisk.errors import KoriskError\n"
-        "try:\n    import korisk.report.pilot_figure\n"
+        "try:\n    import korisk.report.figures.pilot\n"
         "except KoriskError as error:\n    print(error)\n"
         "del sys.modules['matplotlib']\n"
-        "from korisk.report.pilot_figure import plan_figure, save\n"
+        "from korisk.report.figures.pilot import plan_figure, save\n"
         "from korisk.planning.plan import plan; from korisk.curves.curve import Curve\n"
         "import os; made = plan(Curve([4, 16, 64], [0.3, 0.2, 0.14]), 0.1)\n"
         "import tempfile; folder = tempfile.mkdtemp(); figure = plan_figure(made)\n"

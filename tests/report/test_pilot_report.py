@@ -4,7 +4,7 @@ from pathlib import Path
 
 import korisk as kr
 from korisk.report.contents import read_contents
-from korisk.report.tables import study_tables
+from korisk.report.tables.tables import study_tables
 
 
 def test_a_pilot_is_one_point_with_all_its_sizes(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from korisk.errors import KoriskError
 from korisk.planning import explain as words
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import LEVELS, Plan, plan_from
-from korisk.report import planner_data as tables
-from korisk.report.pilot_page import pilot_page
-from korisk.report.planner_data import SENTENCES, planner_data, sentence
+from korisk.report.page.page import planner as tables
+from korisk.report.page.pilot import pilot_page
+from korisk.report.page.planner import SENTENCES, planner_data, sentence
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -14,9 +14,9 @@ from matplotlib.text import Text
 from korisk.curves.curve import Curve
 from korisk.prediction.file import NAME, PointRecord, point_record, prediction_content
 from korisk.report.contents import read_contents
-from korisk.report.looks import save
-from korisk.report.prediction_figure import NOTE, prediction_figure
-from korisk.report.prediction_section import (
+from korisk.report.figures.prediction import NOTE, prediction_figure
+from korisk.report.figures.style import save
+from korisk.report.page.prediction import (
     Outcome,
     measured_curves,
     outcomes,

@@ -30,16 +30,16 @@ from korisk.errors import KoriskError
 from korisk.planning.calibrate import calibrate
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan
-from korisk.report import ct_networks as ct
-from korisk.report.architecture_figure import architecture_figure, boxes, lipschitz
 from korisk.report.contents import Contents, Pictures, Point
-from korisk.report.efficiency_figure import efficiency_figure, panel, panels_of
-from korisk.report.factors_figure import factors, factors_figure, factors_of
-from korisk.report.layers_figure import layers, layers_figure
-from korisk.report.looks import ELL, FINE, LOOKS, REST, digits, looks_of, save, style
-from korisk.report.reconstruction_figure import gallery, reconstruction_figure
-from korisk.report.study_figures import file_stems, save_figures, study_figures
-from korisk.report.weights_figure import weights, weights_figure
+from korisk.report.figures import ct_networks as ct
+from korisk.report.figures.architecture import architecture_figure, boxes, lipschitz
+from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
+from korisk.report.figures.factors import factors, factors_figure, factors_of
+from korisk.report.figures.layers import layers, layers_figure
+from korisk.report.figures.reconstruction import gallery, reconstruction_figure
+from korisk.report.figures.study import file_stems, save_figures, study_figures
+from korisk.report.figures.style import ELL, FINE, LOOKS, REST, digits, looks_of, save, style
+from korisk.report.figures.weights import weights, weights_figure
 from korisk.theory import (
     METHODS,
     Composition,
@@ -745,9 +745,9 @@ def test_other_kinds_and_folders_that_cannot_be_made_are_refused(tmp_path: Path)
 def test_figures_are_made_without_pytorch_and_say_what_is_missing() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import korisk.report.study_figures\n"
+        "import korisk.report.figures.study\n"
         "print('matplotlib.pyplot' in sys.modules)\n"
-        "from korisk.report.ct_networks import _tail\n"
+        "from korisk.report.figures.ct_networks import _tail\n"
         "print(_tail(8, 10, 8, 'fan', None)[0][0].lipschitz)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,12 +18,12 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
 from korisk.report.contents import Pictures, read_contents, squared
-from korisk.report.efficiency_figure import panels_of
-from korisk.report.outlook import Group, main_group
-from korisk.report.page import LARGEST
-from korisk.report.page_data import groups_data, script_json
-from korisk.report.picture_data import framed
-from korisk.report.study_page import study_page
+from korisk.report.figures.efficiency import panels_of
+from korisk.report.page.data import groups_data, script_json
+from korisk.report.page.groups import Group, main_group
+from korisk.report.page.page import LARGEST
+from korisk.report.page.pictures import framed
+from korisk.report.page.study import study_page
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.store.store import Store
 
@@ -56,8 +56,8 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
     So do answers to many targets, of which test_planner_js.py has all.
     """
-    monkeypatch.setattr("korisk.report.study_page.study_figures", lambda *_, **__: iter([]))
-    monkeypatch.setattr("korisk.report.planner_data.STOPS", 8)
+    monkeypatch.setattr("korisk.report.page.study.study_figures", lambda *_, **__: iter([]))
+    monkeypatch.setattr("korisk.report.page.planner.STOPS", 8)
 
 
 def page(folder: Path, **options: Any) -> Texts:
@@ -134,7 +134,7 @@ def test_curves_beyond_the_room_give_way_and_are_counted(
     (whole,), notes = groups_data([Group("all", curves)])
     assert not notes
     size = len(script_json(whole))
-    monkeypatch.setattr("korisk.report.page_data.ROOM", int(0.7 * size))
+    monkeypatch.setattr("korisk.report.page.data.ROOM", int(0.7 * size))
     (kept,), notes = groups_data([Group("all", curves)])
     assert len(kept["models"]) == 3
     assert {(pair["first"], pair["second"]) for pair in kept["pairs"]} == {(0, 1), (0, 2)}
@@ -366,7 +366,7 @@ def test_reduced_pictures_are_means_over_squares(
     folder = made_study(tmp_path / "study", content([{"side": 32}], seeds=[1], sizes=[4, 8, 16]))
     (point,) = read_contents(folder).points
     assert point.pictures is not None
-    monkeypatch.setattr("korisk.report.picture_data.SIDES", (8,))
+    monkeypatch.setattr("korisk.report.page.pictures.SIDES", (8,))
     (found,), _ = framed([("a", point.pictures)], most=10**6)
     assert found.content["reduced"] == 4
     means = point.pictures.truth[0].reshape(8, 4, 8, 4).mean(axis=(1, 3))

@@ -20,17 +20,7 @@ from markdown_it import MarkdownIt
 from korisk import published
 from korisk.errors import KoriskError
 from korisk.report.contents import Contents, read_contents
-from korisk.report.table_text import (
-    FORMATS,
-    LONG,
-    csv,
-    html,
-    latex,
-    markdown,
-    one_line,
-    save_tables,
-)
-from korisk.report.tables import (
+from korisk.report.tables.tables import (
     BYTES,
     Column,
     ReportTable,
@@ -41,6 +31,16 @@ from korisk.report.tables import (
     parameters_table,
     status_table,
     study_tables,
+)
+from korisk.report.tables.text import (
+    FORMATS,
+    LONG,
+    csv,
+    html,
+    latex,
+    markdown,
+    one_line,
+    save_tables,
 )
 from korisk.studies.reproduction import NAME
 from korisk.studies.result import Result, Row, Task

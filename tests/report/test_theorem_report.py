@@ -9,13 +9,13 @@ import pytest
 from theorem_stores import SIZES, cell, row, written
 
 from korisk.report.contents import read_contents
-from korisk.report.looks import MOST_PANELS, Axes, Figure
-from korisk.report.study_figures import save_figures, study_figures
-from korisk.report.study_page import study_page
-from korisk.report.table_text import FORMATS
-from korisk.report.tables import ReportTable, study_tables
-from korisk.report.theorem_figure import theorem_figure
-from korisk.report.theorem_tables import (
+from korisk.report.figures.study import save_figures, study_figures
+from korisk.report.figures.style import MOST_PANELS, Axes, Figure
+from korisk.report.figures.theorem import theorem_figure
+from korisk.report.page.study import study_page
+from korisk.report.tables.tables import ReportTable, study_tables
+from korisk.report.tables.text import FORMATS
+from korisk.report.tables.theorem import (
     NAMES,
     layers_table,
     order_table,
@@ -212,7 +212,7 @@ def test_many_panels_are_counted_and_many_layers_are_grey(tmp_path: Path) -> Non
 def test_the_report_has_a_section_with_words_figure_and_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("korisk.report.study_figures.efficiency_figure", lambda _: None)
+    monkeypatch.setattr("korisk.report.figures.study.efficiency_figure", lambda _: None)
     told = {"<b>p</b>": [cell(seed, models=["KO"], sizes=(4, 16)) for seed in (1, 2)]}
     contents = read_contents(written(tmp_path / "told", told))
     assert [stem for stem, _ in study_figures(contents)] == ["theorem"]

@@ -58,7 +58,7 @@ def compare(
     else:
         _show(comparison)
     if plot is not None:
-        from korisk.report.pilot_figure import comparison_figure
+        from korisk.report.figures.pilot import comparison_figure
 
         pilot.save_plot(comparison_figure(comparison), plot)
     comparison.known.require()

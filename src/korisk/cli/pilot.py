@@ -72,7 +72,7 @@ def read(
 
 def check_plot(path: Path) -> None:
     """Refuse a plot that could not be written before anything is computed."""
-    import korisk.report.pilot_figure  # noqa: F401 (says so where matplotlib is missing)
+    import korisk.report.figures.pilot  # noqa: F401 (says so where matplotlib is missing)
 
     figure_kind(path)
 
@@ -105,7 +105,7 @@ def reach(plan: Plan) -> str:
 
 def save_plot(figure: "Figure", path: Path) -> None:
     """Write a figure and say so on stderr, where it disturbs no machine that reads stdout."""
-    from korisk.report.pilot_figure import save
+    from korisk.report.figures.pilot import save
 
     save(figure, path)
     typer.echo(f"korisk: wrote {path}", err=True)

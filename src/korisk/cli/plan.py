@@ -103,7 +103,7 @@ def plan(
     else:
         _show(answers)
     if plot is not None and answers[0].plan is not None:
-        from korisk.report.pilot_figure import plan_figure
+        from korisk.report.figures.pilot import plan_figure
 
         pilot.save_plot(plan_figure(answers[0].plan), plot)
     for answer in answers:
@@ -204,7 +204,7 @@ def _check_page(file: Path, method: str) -> None:
 
 
 def _write_page(curves: tuple[Curve, ...], file: Path, path: Path, target: float | None) -> None:
-    from korisk.report.pilot_page import pilot_page
+    from korisk.report.page.pilot import pilot_page
 
     write_page(file, pilot_page(curves, title=path.name, target=target))
 

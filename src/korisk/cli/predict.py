@@ -172,7 +172,7 @@ def _answer(
 
         show(made, targets, sizes)
     if plot is not None:
-        from korisk.report.prediction_figure import prediction_figure
+        from korisk.report.figures.prediction import prediction_figure
 
         pilot.save_plot(prediction_figure(point_record(told[0])), plot)
     if out is not None:

@@ -63,19 +63,19 @@ def report(
     written: list[Path] = []
     with _said(quiet=as_json) as watch:
         if "page" in parts:
-            from korisk.report.study_page import study_page
+            from korisk.report.page.study import study_page
 
             text = study_page(contents, target=target, watch=watch)
             written.append(folder / PAGE)
             write_text(written[-1], text)
         if "figures" in parts:
-            from korisk.report.study_figures import save_figures, study_figures
+            from korisk.report.figures.study import save_figures, study_figures
 
             watch("figures")
             drawn = study_figures(contents)
             written += save_figures(drawn, folder / "figures", kinds, watch=watch)
         if "tables" in parts:
-            from korisk.report.table_text import save_tables
+            from korisk.report.tables.text import save_tables
 
             watch("tables")
             written += save_tables(contents, folder / "tables")

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from korisk.curves.curve import Curve
 from korisk.planning.forecast import forecast
-from korisk.report.outlook import Group
-from korisk.report.page import METHOD, Page, Section, bullets, figure_html
-from korisk.report.page_data import groups_data
-from korisk.report.pilot_figure import comparison_figure, plan_figure
-from korisk.report.table_text import html as table_html
-from korisk.report.tables import Column, ReportTable
+from korisk.report.figures.pilot import comparison_figure, plan_figure
+from korisk.report.page.data import groups_data
+from korisk.report.page.groups import Group
+from korisk.report.page.page import METHOD, Page, Section, bullets, figure_html
+from korisk.report.tables.tables import Column, ReportTable
+from korisk.report.tables.text import html as table_html
 
 _STILLS = 4  # pictures of single forecasts
 

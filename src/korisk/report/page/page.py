@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from korisk._version import __version__
 from korisk.errors import MissingExtraError
-from korisk.report.outlook import Group, main_group
-from korisk.report.page_data import script_json
-from korisk.report.planner_data import SENTENCES
-from korisk.report.table_text import html as table_html
-from korisk.report.tables import Column, ReportTable
+from korisk.report.page.data import script_json
+from korisk.report.page.groups import Group, main_group
+from korisk.report.page.planner import SENTENCES
+from korisk.report.tables.tables import Column, ReportTable
+from korisk.report.tables.text import html as table_html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,7 +182,7 @@ class Page:
 
 def figure_html(figure: Figure, words: str) -> str:
     """A figure as an image element, with words for those who do not see it."""
-    from korisk.report.picture_data import figure_uri
+    from korisk.report.page.pictures import figure_uri
 
     return f'<img src="{figure_uri(figure, dpi=_DPI)}" alt="{escape(words)}">'
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, UnreachableError
-from korisk.report.looks import (
+from korisk.report.figures.style import (
     DARK,
     DPI,
     FINE,
@@ -37,7 +37,7 @@ from korisk.report.looks import (
     style,
     tick,
 )
-from korisk.report.ticks import log_ticks
+from korisk.report.figures.ticks import log_ticks
 from korisk.theory import METHODS, Learned, Method, Network, barron_bound, sample_size
 
 Array = NDArray[np.float64]

@@ -68,7 +68,7 @@ def study_tables(contents: Contents) -> list[ReportTable]:
         cells_table,
     )
     made = [build(contents) for build in builders]
-    from korisk.report.theorem_tables import theorem_tables, theorems_of  # made of what is here
+    from korisk.report.tables.theorem import theorem_tables, theorems_of  # made of what is here
 
     made[-1:-1] = theorem_tables(theorems_of(contents))
     return [table for table in made if table.rows]

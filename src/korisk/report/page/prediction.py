@@ -14,10 +14,10 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.prediction.file import NAME, ModelRecord, PointRecord, read_prediction
 from korisk.report.contents import Contents, Point
-from korisk.report.page import Section, bullets, figure_html
-from korisk.report.page_data import Watch
-from korisk.report.table_text import html as table_html
-from korisk.report.tables import Column, ReportTable
+from korisk.report.page.data import Watch
+from korisk.report.page.page import Section, bullets, figure_html
+from korisk.report.tables.tables import Column, ReportTable
+from korisk.report.tables.text import html as table_html
 
 TITLE = "Predicted before training"
 _METRIC = "mse"
@@ -99,7 +99,7 @@ def _bare(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _figure(each: PointRecord, point: Point) -> str:
-    from korisk.report.prediction_figure import prediction_figure
+    from korisk.report.figures.prediction import prediction_figure
 
     drawn = figure_html(prediction_figure(each, measured_curves(point)), _WORDS)
     caption = f"{each.point}: {_WORDS.lower()}; from {each.images}."

@@ -17,7 +17,7 @@ from pathlib import Path
 from korisk.errors import KoriskError, shown
 from korisk.files import make_folder, write_text
 from korisk.report.contents import Contents
-from korisk.report.tables import BYTES, Column, ReportTable, study_tables
+from korisk.report.tables.tables import BYTES, Column, ReportTable, study_tables
 from korisk.studies.export import Table, Value, csv_text
 from korisk.theory.footprint import format_bytes
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.report.outlook import Extrapolated, Group, main_group
-from korisk.report.planner_data import planner_data
+from korisk.report.page.groups import Extrapolated, Group, main_group
+from korisk.report.page.planner import planner_data
 from korisk.studies.results import LEAST_SIZES
 from korisk.theory import RiskLine
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.prediction.file import CrossoverRecord, ModelRecord, PointRecord
-from korisk.report.looks import (
+from korisk.report.figures.style import (
     DARK,
     DPI,
     GREY,
@@ -31,7 +31,7 @@ from korisk.report.looks import (
     style,
     tick,
 )
-from korisk.report.ticks import doubling_ticks, log_ticks
+from korisk.report.figures.ticks import doubling_ticks, log_ticks
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,8 @@ from korisk.planning.calibrate import calibrate
 from korisk.planning.compare import Comparison
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from, table_sizes
-from korisk.report.frame import Track, track
-from korisk.report.planner_data import sentence
+from korisk.report.figures.frame import Track, track
+from korisk.report.page.planner import sentence
 from korisk.studies.results import LEAST_SIZES, Crossing, crossing
 from korisk.theory import RiskLine
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from korisk.errors import MissingExtraError
 from korisk.report.contents import Pictures, grey_scale, relative_error
-from korisk.report.looks import Figure, style
+from korisk.report.figures.style import Figure, style
 
 try:
     from matplotlib import colormaps

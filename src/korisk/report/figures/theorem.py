@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.report.looks import (
+from korisk.report.figures.style import (
     DARK,
     GREY,
     LOOKS,
@@ -35,7 +35,7 @@ from korisk.report.looks import (
     tick,
     wrapped,
 )
-from korisk.report.ticks import Ticks, doubling_ticks, log_ticks
+from korisk.report.figures.ticks import Ticks, doubling_ticks, log_ticks
 from korisk.studies.theorem.check import Check, Group
 from korisk.studies.theorem.theorem import PointTheorem
 from korisk.theory import METHODS, Method

@@ -15,7 +15,7 @@ from typing import Any
 
 from korisk.errors import KoriskError
 from korisk.figure_file import figure_kind, write_figure
-from korisk.report.ticks import MINUS, Ticks
+from korisk.report.figures.ticks import MINUS, Ticks
 
 try:
     import matplotlib

@@ -13,17 +13,17 @@ import numpy as np
 from korisk._checks import one_of
 from korisk.figure_file import KINDS
 from korisk.files import make_folder
-from korisk.report.architecture_figure import architecture_figure
 from korisk.report.contents import Contents, Point
-from korisk.report.ct_networks import CtNetwork, ct_networks
-from korisk.report.efficiency_figure import efficiency_figure, panels_of
-from korisk.report.factors_figure import factors_figure, factors_of
-from korisk.report.layers_figure import layers_figure
-from korisk.report.looks import Figure, save
-from korisk.report.reconstruction_figure import reconstruction_figure
-from korisk.report.theorem_figure import theorem_figure
-from korisk.report.theorem_tables import theorems_of
-from korisk.report.weights_figure import weights_figure
+from korisk.report.figures.architecture import architecture_figure
+from korisk.report.figures.ct_networks import CtNetwork, ct_networks
+from korisk.report.figures.efficiency import efficiency_figure, panels_of
+from korisk.report.figures.factors import factors_figure, factors_of
+from korisk.report.figures.layers import layers_figure
+from korisk.report.figures.reconstruction import reconstruction_figure
+from korisk.report.figures.style import Figure, save
+from korisk.report.figures.theorem import theorem_figure
+from korisk.report.figures.weights import weights_figure
+from korisk.report.tables.theorem import theorems_of
 
 STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
 THEOREM = "theorem"

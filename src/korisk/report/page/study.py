@@ -10,8 +10,10 @@ from typing import Any
 from korisk.errors import KoriskError
 from korisk.planning.target import target_error
 from korisk.report.contents import Contents, Point, refuse_an_empty_one
-from korisk.report.outlook import Group
-from korisk.report.page import (
+from korisk.report.figures.study import STILL, THEOREM, study_figures
+from korisk.report.page.data import Watch, groups_data
+from korisk.report.page.groups import Group
+from korisk.report.page.page import (
     LARGEST,
     METHOD,
     Page,
@@ -21,14 +23,12 @@ from korisk.report.page import (
     definitions,
     figure_html,
 )
-from korisk.report.page_data import Watch, groups_data
-from korisk.report.picture_data import framed
-from korisk.report.prediction_section import prediction_section
-from korisk.report.study_figures import STILL, THEOREM, study_figures
-from korisk.report.table_text import html as table_html
-from korisk.report.tables import ReportTable, study_tables
-from korisk.report.theorem_tables import NAMES as THEOREM_TABLES
-from korisk.report.theorem_tables import theorem_sentences, theorems_of
+from korisk.report.page.pictures import framed
+from korisk.report.page.prediction import prediction_section
+from korisk.report.tables.tables import ReportTable, study_tables
+from korisk.report.tables.text import html as table_html
+from korisk.report.tables.theorem import NAMES as THEOREM_TABLES
+from korisk.report.tables.theorem import theorem_sentences, theorems_of
 from korisk.studies.results import LEAST_SIZES
 from korisk.studies.theorem.theorem import PointTheorem
 

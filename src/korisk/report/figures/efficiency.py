@@ -19,8 +19,8 @@ from korisk.errors import KoriskError
 from korisk.planning.calibrate import Calibration, calibrate
 from korisk.planning.forecast import Forecast, forecast
 from korisk.report.contents import Contents, Point, squared
-from korisk.report.frame import Track, drawn_sizes, track, values
-from korisk.report.looks import (
+from korisk.report.figures.frame import Track, drawn_sizes, track, values
+from korisk.report.figures.style import (
     DARK,
     FINE,
     GREY,
@@ -48,7 +48,7 @@ from korisk.report.looks import (
     thinned,
     tick,
 )
-from korisk.report.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks
+from korisk.report.figures.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks
 
 Array = NDArray[np.float64]
 

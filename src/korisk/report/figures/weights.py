@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.report.contents import Pictures
-from korisk.report.looks import (
+from korisk.report.figures.style import (
     DARK,
     DPI,
     LARGE,

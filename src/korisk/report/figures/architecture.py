@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from korisk.report.looks import (
+from korisk.report.figures.style import (
     DARK,
     DPI,
     ELL,

@@ -16,8 +16,8 @@ from korisk.curves.unit import words
 from korisk.planning.compare import Comparison, Crossover
 from korisk.planning.explain import chance
 from korisk.planning.plan import Plan
-from korisk.report.frame import Frame, Track, has_floor, on_curve, values
-from korisk.report.looks import (
+from korisk.report.figures.frame import Frame, Track, has_floor, on_curve, values
+from korisk.report.figures.style import (
     DARK,
     DPI,
     GREY,
@@ -43,7 +43,7 @@ from korisk.report.looks import (
     tick,
     wrapped,
 )
-from korisk.report.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks, number
+from korisk.report.figures.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks, number
 
 __all__ = ["NOTE", "NO_ANSWER", "UNREACHABLE", "answer", "comparison_figure", "plan_figure", "save"]
 

@@ -17,7 +17,7 @@ from korisk.planning.compare import Comparison
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import plan_from
 from korisk.report.contents import Contents, squared
-from korisk.report.looks import (
+from korisk.report.figures.style import (
     DARK,
     GREY,
     LOOKS,
@@ -42,7 +42,7 @@ from korisk.report.looks import (
     thinned,
     tick,
 )
-from korisk.report.ticks import log_ticks
+from korisk.report.figures.ticks import log_ticks
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
 Array = NDArray[np.float64]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from korisk.report.contents import Contents
-from korisk.report.tables import Column, ReportTable, Row
+from korisk.report.tables.tables import Column, ReportTable, Row
 from korisk.studies.theorem.check import MEASURED, Check, Group
 from korisk.studies.theorem.explain import (
     answer,
