@@ -24,7 +24,7 @@ from typing import Any
 
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.run.clusters import Cluster, local_cluster
-from korisk.studies.run.engine import Event, run
+from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.usage import cores, machine, versions
 from korisk.studies.run.worker import Report
 from korisk.studies.store.store import Store
@@ -64,7 +64,9 @@ def engine_seconds(count: int, workers: int, cluster: Cluster | None) -> tuple[f
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
         with Store.create_or_open(path, {"name": "engines"}, tasks=asked) as store:
-            done = run(asked, nothing, store, workers=workers, cluster=cluster, watch=clock).done
+            done = run_study(
+                asked, nothing, store, workers=workers, cluster=cluster, watch=clock
+            ).done
             assert done == count == sum(1 for _ in store.rows())
     return clock.first - clock.begun, clock.last - clock.first
 

@@ -181,7 +181,7 @@ def _read_prediction(path: Path) -> None:
 @cache
 def _stores() -> list[bytes]:
     from korisk.studies.run.cells import run_cell
-    from korisk.studies.run.engine import run
+    from korisk.studies.run.engine import run_study
     from korisk.studies.spec.study import Study
     from korisk.studies.store.store import Store
 
@@ -189,7 +189,7 @@ def _stores() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "study.db")
         with Store.create_or_open(path, study.content, tasks=study.tasks) as store:
-            run(study.tasks, run_cell, store, workers=0)
+            run_study(study.tasks, run_cell, store, workers=0)
         return [path.read_bytes()]
 
 

@@ -8,7 +8,8 @@ import time
 
 import torch
 
-from korisk.fitting import DiagonalRidge, Scorer, diagonal_ridge, tail_gram
+from korisk.fitting import DiagonalRidge, Scorer, tail_gram
+from korisk.fitting.ridge import diagonal as diagonal_ridge
 from korisk.operators import Composed
 from korisk.problems import CtScanner, draw_pools
 

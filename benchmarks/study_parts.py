@@ -103,7 +103,7 @@ def _run(study: Any, device: str) -> dict[str, Any]:
     import torch
 
     from korisk.studies.run.cells import run_cell
-    from korisk.studies.run.engine import run
+    from korisk.studies.run.engine import run_study
     from korisk.studies.store.store import Store
 
     if device == "cuda" and not torch.cuda.is_available():
@@ -112,7 +112,7 @@ def _run(study: Any, device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"
         with Store.create_or_open(path, {"name": study.name}, tasks=study.tasks) as store:
-            run(study.tasks, partial(run_cell, device=device), store, workers=0, watch=_watch)
+            run_study(study.tasks, partial(run_cell, device=device), store, workers=0, watch=_watch)
             cells = list(store.results())
             failures = store.failures()
     if failures:

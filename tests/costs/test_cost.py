@@ -37,8 +37,10 @@ from korisk.costs.devices import CARDS, NODES, smallest
 from korisk.costs.rates import Rates, packaged, rates_for, read_rates
 from korisk.costs.scans import Scan
 from korisk.errors import KoriskError
-from korisk.fitting import dense_ridge, diagonal_ridge, factored
-from korisk.operators import engines, filter
+from korisk.fitting.ridge import dense as dense_ridge
+from korisk.fitting.ridge import diagonal as diagonal_ridge
+from korisk.fitting.ridge import factored
+from korisk.operators.ct import engines, filter
 from korisk.problems import CtScanner, ct, metrics, phantoms
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.run import cells

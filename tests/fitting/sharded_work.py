@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.distributed.checkpoint import state_dict_saver
 
-from korisk.fitting import Recipe, _sharded_store, draw_batches
+from korisk.fitting import Recipe, draw_batches
+from korisk.fitting.gradient import sharded_store as _sharded_store
 from korisk.fitting.gradient.sharded import (
     Ranks,
     ShardedDense,

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.fitting import diagonal_ridge, refinement
+from korisk.fitting.ridge import diagonal as diagonal_ridge
+from korisk.fitting.ridge import refinement
 from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, tail_gram
 from korisk.fitting.ridge.factored import FactoredSystem
 from korisk.fitting.ridge.refinement import refine

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 import korisk as kr
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.networks import DenseNet, KnownOperatorNet, constants
+from korisk.networks import DenseNet, KnownOperatorNet
+from korisk.networks.describe.rules import constants
 from korisk.operators import Diagonal, Matrix, ParallelBeam, Projector, fbp
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.operators import FanBeam, Geometry, ParallelBeam, PixelBackprojector, Projector, engines
+from korisk.operators import FanBeam, Geometry, ParallelBeam, PixelBackprojector, Projector
+from korisk.operators.ct import engines
 from korisk.operators.ct.folded import FoldedMatrix, folds
 from korisk.operators.ct.stencils import Joseph
 from korisk.operators.linear import LinearOperator

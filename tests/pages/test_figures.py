@@ -11,7 +11,8 @@ import pytest
 
 import korisk as kr
 from korisk import published
-from korisk.operators import _lanczos, released_geometry
+from korisk.operators import lanczos as _lanczos
+from korisk.operators import released_geometry
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

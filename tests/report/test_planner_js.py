@@ -18,7 +18,7 @@ from korisk.errors import KoriskError
 from korisk.planning import explain as words
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import LEVELS, Plan, plan_from
-from korisk.report.page.page import planner as tables
+from korisk.report.page import planner as tables
 from korisk.report.page.pilot import pilot_page
 from korisk.report.page.planner import SENTENCES, planner_data, sentence
 

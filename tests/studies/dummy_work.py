@@ -16,7 +16,7 @@ import numpy as np
 from korisk.errors import KoriskError
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.run.clusters import local_cluster
-from korisk.studies.run.engine import Event, run
+from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.worker import Report
 from korisk.studies.store.store import Store
 
@@ -145,10 +145,10 @@ def _main(path: str, workers: str, work: str, folder: str) -> None:
     asked = tasks(points=4, seeds=15, **spec)
     with Store.create_or_open(path, STUDY, tasks=asked, wait=100) as store:
         if workers != "dask":
-            run(asked, globals()[work], store, workers=int(workers), watch=_say_so)
+            run_study(asked, globals()[work], store, workers=int(workers), watch=_say_so)
             return
         with local_cluster(2) as cluster:
-            run(asked, globals()[work], store, cluster=cluster, watch=_say_so)
+            run_study(asked, globals()[work], store, cluster=cluster, watch=_say_so)
 
 
 if __name__ == "__main__":

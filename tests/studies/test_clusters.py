@@ -30,7 +30,7 @@ from korisk.studies.run.clusters import (
     local_cluster,
     offers_gpu,
 )
-from korisk.studies.run.engine import Event, run
+from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.job_profile import JobProfile
 from korisk.studies.store.store import Store
 
@@ -144,7 +144,7 @@ def test_a_killed_scheduler_ends_the_run_and_the_next_one_continues(
 
         with joined_cluster(first.address) as cluster:
             with pytest.raises(KoriskError, match=r"the scheduler is gone; .* run again") as caught:
-                run(asked, work, store, cluster=cluster, watch=watch)
+                run_study(asked, work, store, cluster=cluster, watch=watch)
             assert first.address in str(caught.value)
     kept = {found.task.key: found.account.started for found in store.results()}
     assert 5 <= len(kept) < 20
@@ -154,7 +154,7 @@ def test_a_killed_scheduler_ends_the_run_and_the_next_one_continues(
         before = log.level
         with joined_cluster(second.address) as cluster:
             assert not log.isEnabledFor(logging.ERROR)
-            summary = run(asked, work, store, cluster=cluster)
+            summary = run_study(asked, work, store, cluster=cluster)
         assert log.level == before
     assert counts(summary) == (20 - len(kept), 0, len(kept))
     assert {one.task.key: one.account.started for one in store.results()}.items() >= kept.items()
@@ -172,14 +172,14 @@ def test_gpu_cells_go_to_workers_with_a_gpu_alone(
             assert not offers_gpu(cluster)
             events: list[Event] = []
             with pytest.raises(KoriskError, match="no worker with a GPU for ") as caught:
-                run(tasks(1, 1), cell, store, cluster=cluster, watch=events.append)
+                run_study(tasks(1, 1), cell, store, cluster=cluster, watch=events.append)
             assert "--resources GPU=1" in str(caught.value)
             assert [event.kind for event in events] == ["waiting"]
         fit = one.worker("--resources", "GPU=1")
         with joined_cluster(one.address, gpu=True) as cluster:
             cluster.client.wait_for_workers(2, timeout=120)
             assert offers_gpu(cluster)
-            run(tasks(1, 8), dummy_work.tells_process, store, cluster=cluster)
+            run_study(tasks(1, 8), dummy_work.tells_process, store, cluster=cluster)
     assert {found.row.metrics["pid"] for found in store.rows()} == {fit.pid}
 
 
@@ -188,7 +188,7 @@ def test_a_cluster_without_workers_is_not_waited_for_without_end(
 ) -> None:
     with fleet(tmp_path) as one, joined_cluster(one.address, patience=1.0) as cluster:
         with pytest.raises(KoriskError, match="no worker for 1 s; start one") as caught:
-            run(tasks(1, 1), cell, store, cluster=cluster)
+            run_study(tasks(1, 1), cell, store, cluster=cluster)
         assert f"dask worker {one.address}" in str(caught.value)
 
 
@@ -233,19 +233,19 @@ def test_workers_that_do_not_match_are_refused_by_name(
     with fleet(tmp_path) as one, joined_cluster(one.address) as cluster:
         other = one.worker(*preload(OTHER_NUMPY))
         with pytest.raises(KoriskError, match=r"worker tcp://.*: numpy is .* here and 1\.0\.0"):
-            run(tasks(1, 1), cell, store, cluster=cluster)
+            run_study(tasks(1, 1), cell, store, cluster=cluster)
         end(other, cluster)
         ignorant = one.worker(*preload(NO_KORISK))
         with pytest.raises(KoriskError, match=r"cannot load korisk as it is here: .*korisk"):
-            run(tasks(1, 1), cell, store, cluster=cluster)
+            run_study(tasks(1, 1), cell, store, cluster=cluster)
         end(ignorant, cluster)
         monkeypatch.setattr(dask_pool, "_STARTS", 1)
         mortal = one.worker(*preload(NO_LIFE))
         with pytest.raises(KoriskError, match=r"worker tcp://.*: died while it loaded the work"):
-            run(tasks(1, 1), cell, store, cluster=cluster)
+            run_study(tasks(1, 1), cell, store, cluster=cluster)
         end(mortal, cluster)
         one.worker(*preload(OTHER_BUILD))
-        assert counts(run(tasks(1, 1), cell, store, cluster=cluster)) == (1, 0, 0)
+        assert counts(run_study(tasks(1, 1), cell, store, cluster=cluster)) == (1, 0, 0)
 
 
 def end(worker: subprocess.Popen[bytes], cluster: Cluster) -> None:
@@ -259,7 +259,7 @@ def test_a_scheduler_needs_no_korisk(
 ) -> None:
     with fleet(tmp_path, *preload(NO_KORISK)) as one, joined_cluster(one.address) as cluster:
         one.worker()
-        assert counts(run(tasks(1, 2), cell, store, cluster=cluster)) == (2, 0, 0)
+        assert counts(run_study(tasks(1, 2), cell, store, cluster=cluster)) == (2, 0, 0)
 
 
 def test_a_worker_that_returns_at_its_address_is_another(
@@ -286,7 +286,7 @@ def test_a_worker_that_returns_at_its_address_is_another(
                 monkeypatch.setattr(dask_pool, "_SURVEY", 0.5)
                 pool_sleeps_until_it_is_back(cluster.client, address)
 
-        summary = run(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
+        summary = run_study(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
     assert counts(summary) == (3, 0, 0)
     assert [event.task.seed for event in events if event.kind == "retried"] == [1]
     assert [found.account.attempts for found in store.results()] == [1, 2, 1]
@@ -342,7 +342,7 @@ def test_local_workers_know_their_threads_and_this_process_keeps_its_own(
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     before = dict(os.environ)
     with local_cluster(1, threads=3) as cluster:
-        run(tasks(1, 1), dummy_work.tells_threads, store, cluster=cluster)
+        run_study(tasks(1, 1), dummy_work.tells_threads, store, cluster=cluster)
     assert [found.row.metrics["threads"] for found in store.rows()] == [3.0]
     assert dict(os.environ) == before
     with pytest.raises(KoriskError, match="workers must be 1 or more, got 0"):
@@ -424,7 +424,11 @@ def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
         assert cluster.gpu
         assert math.isinf(cluster.patience)  # which a test has not
         impatient = replace(cluster, patience=60.0)
-        assert counts(run(tasks(2, 3), cell, store, cluster=impatient, watch=watch)) == (6, 0, 0)
+        assert counts(run_study(tasks(2, 3), cell, store, cluster=impatient, watch=watch)) == (
+            6,
+            0,
+            0,
+        )
         assert len(job_groups(slurm)) == 1
     until(lambda: not job_groups(slurm))
     jobs = list((slurm / "jobs").iterdir())
@@ -432,7 +436,7 @@ def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
     assert {job.stem for job in jobs} == set((slurm / "cancelled").read_text().split())
     assert all("#SBATCH --gres=gpu:1\n" in job.read_text() for job in jobs)
     with Store.create_or_open(slurm / "local.db", STUDY) as local:
-        run(tasks(2, 3), cell, local, workers=0)
+        run_study(tasks(2, 3), cell, local, workers=0)
         assert [one.rows for one in local.results()] == [one.rows for one in store.results()]
     assert capfd.readouterr() == ("", "")
 

@@ -22,7 +22,7 @@ from korisk.studies.result import Task
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.clusters import Cluster, local_cluster
 from korisk.studies.run.dask_worker import call, run_there
-from korisk.studies.run.engine import Event, run
+from korisk.studies.run.engine import Event, run_study
 from korisk.studies.store.store import Store
 
 
@@ -92,23 +92,23 @@ def test_two_hundred_cells_are_those_of_the_local_pool(
             finished.append(event.task.key)
             held.append(len(cluster.client.futures))
 
-    assert counts(run(asked, cell, store, cluster=cluster, watch=watch)) == (200, 0, 0)
+    assert counts(run_study(asked, cell, store, cluster=cluster, watch=watch)) == (200, 0, 0)
     with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
-        run(asked, cell, local, workers=0)
+        run_study(asked, cell, local, workers=0)
         assert contents(store) == contents(local)
     assert sorted(finished) == sorted(task.key for task in asked)
     assert max(held) <= 4  # one that runs, one just finished, for each worker: none piles up
     until(lambda: keys_held(cluster) == 0)
-    assert counts(run(asked, cell, store, cluster=cluster)) == (0, 0, 200)
+    assert counts(run_study(asked, cell, store, cluster=cluster)) == (0, 0, 200)
 
 
 def test_a_real_study_is_the_same_to_the_last_bit(
     store: Store, cluster: Cluster, tmp_path: Path
 ) -> None:
     (study,) = studies(points=[8], protocols=["released"], seeds=[1, 2], full=False)
-    assert counts(run(study.tasks, run_cell, store, cluster=cluster)) == (2, 0, 0)
+    assert counts(run_study(study.tasks, run_cell, store, cluster=cluster)) == (2, 0, 0)
     with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
-        run(study.tasks, run_cell, local, workers=1, threads=1)
+        run_study(study.tasks, run_cell, local, workers=1, threads=1)
         assert without_seconds(contents(store)) == without_seconds(contents(local))
 
 
@@ -126,7 +126,7 @@ def without_seconds(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_cell_has_its_cost_and_versions(store: Store, cluster: Cluster) -> None:
-    run(tasks(1, 2, bytes=[1_000, 1_000]), dummy_work.fills_memory, store, cluster=cluster)
+    run_study(tasks(1, 2, bytes=[1_000, 1_000]), dummy_work.fills_memory, store, cluster=cluster)
     for one in store.results():
         assert one.account.attempts == 1
         assert one.account.cpu_seconds is not None
@@ -137,7 +137,7 @@ def test_every_cell_has_its_cost_and_versions(store: Store, cluster: Cluster) ->
 def test_progress_comes_while_a_cell_runs(store: Store, cluster: Cluster, tmp_path: Path) -> None:
     events: list[Event] = []
     asked = tasks(1, 1, pause=1.0)  # the last notice and the end come by different ways
-    run(asked, dummy_work.reports_twice, store, cluster=cluster, watch=events.append)
+    run_study(asked, dummy_work.reports_twice, store, cluster=cluster, watch=events.append)
     kinds = [(event.kind, event.fraction) for event in events]
     assert kinds == [("started", 0.0), ("progress", 0.25), ("progress", 0.75), ("done", 1.0)]
 
@@ -149,7 +149,7 @@ def test_an_exception_is_recorded_and_does_not_stop_the_rest(
     store: Store, cluster: Cluster
 ) -> None:
     work = dummy_work.raises_on_odd_seeds
-    assert counts(run(tasks(1, 4), work, store, cluster=cluster)) == (2, 2, 0)
+    assert counts(run_study(tasks(1, 4), work, store, cluster=cluster)) == (2, 2, 0)
     assert [failure.task.seed for failure in store.failures()] == [1, 3]
     assert store.failures()[0].error.startswith("KoriskError: odd seeds are not taken\n")
 
@@ -173,7 +173,9 @@ def test_a_worker_killed_in_mid_run_costs_its_cell_one_more_try(
             [trace] = folder.glob(f"{victim}, *")
             os.kill(int(trace.name.split(", ")[-2]), signal.SIGKILL)
 
-    assert counts(run(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)) == (
+    assert counts(
+        run_study(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
+    ) == (
         40,
         0,
         0,
@@ -192,7 +194,7 @@ def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: 
     work = dummy_work.kills_itself_always
     asked, watch = tasks(1, 6), events.append
     # Two tries: every death costs the start of a worker.
-    summary = run(asked, work, store, cluster=cluster, watch=watch, attempts=2)
+    summary = run_study(asked, work, store, cluster=cluster, watch=watch, attempts=2)
     assert counts(summary) == (5, 1, 0)
     [failure] = store.failures()
     assert failure.task.seed == 1
@@ -206,12 +208,12 @@ def test_work_that_no_worker_can_import(
     store: Store, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(KoriskError, match="work must be a function that other processes can"):
-        run(tasks(1, 1), lambda task, report: cell(task, report), store, cluster=cluster)
+        run_study(tasks(1, 1), lambda task, report: cell(task, report), store, cluster=cluster)
     ghost = ModuleType("ghost")
     exec("def cell(task, report): ...", vars(ghost))
     monkeypatch.setitem(sys.modules, "ghost", ghost)
     with pytest.raises(KoriskError, match=r"imported there: ModuleNotFoundError: .*; define it"):
-        run(tasks(1, 1), vars(ghost)["cell"], store, cluster=cluster)
+        run_study(tasks(1, 1), vars(ghost)["cell"], store, cluster=cluster)
     assert store.failures() == []
 
 
@@ -227,10 +229,10 @@ def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
 
     monkeypatch.setattr(store, "record", full)
     with pytest.raises(KoriskError, match="the disk is full"):
-        run([endless, *asked], dummy_work.one_never_ends, store, cluster=cluster)
+        run_study([endless, *asked], dummy_work.one_never_ends, store, cluster=cluster)
     monkeypatch.undo()
     until((tmp_path / "ended").exists)  # told to stop when it next reported
-    assert counts(run(asked, cell, store, cluster=cluster)) == (3, 0, 0)
+    assert counts(run_study(asked, cell, store, cluster=cluster)) == (3, 0, 0)
     until(lambda: keys_held(cluster) == 0)
 
 

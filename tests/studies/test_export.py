@@ -16,7 +16,7 @@ import korisk as kr
 from korisk.cli.export import export
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.engine import run
+from korisk.studies.run.engine import run_study
 from korisk.studies.run.worker import Report
 from korisk.studies.store.store import STORE_NAME, Store
 
@@ -36,7 +36,7 @@ def with_baseline(task: Task, report: Report) -> Result:
 
 def study(folder: Path, points: int, work: Any = cell, **spec: Any) -> Path:
     with Store.create_or_open(folder / STORE_NAME, STUDY) as store:
-        run(tasks(points, 3, **spec), work, store, workers=0)
+        run_study(tasks(points, 3, **spec), work, store, workers=0)
     return folder
 
 

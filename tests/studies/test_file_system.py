@@ -9,8 +9,9 @@ from dummy_work import STUDY, cell, tasks
 
 from korisk.errors import KoriskWarning
 from korisk.studies.run.usage import Account
+from korisk.studies.store import file_system
 from korisk.studies.store.file_system import network_file_system
-from korisk.studies.store.store import Store, file_system
+from korisk.studies.store.store import Store
 
 
 @pytest.fixture

@@ -554,7 +554,7 @@ import sys
 from pathlib import Path
 import dummy_work
 from korisk.errors import KoriskError
-from korisk.studies.run.engine import run
+from korisk.studies.run.engine import run_study
 from korisk.studies.store.store import Store
 
 path = Path(sys.argv[1]) / "study.db"
@@ -562,7 +562,7 @@ asked = dummy_work.tasks(1, 50)
 for _ in range(2):
     try:
         with Store.create_or_open(path, dummy_work.STUDY) as store:
-            run(asked, dummy_work.stores_noise, store, workers=0)
+            run_study(asked, dummy_work.stores_noise, store, workers=0)
     except KoriskError as error:
         print(error)
 with Store.read(path) as store:

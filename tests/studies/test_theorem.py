@@ -13,7 +13,7 @@ from theorem_stores import LEARNED, SIDE, SIZES, cell, chain, measured, network,
 from korisk.errors import KoriskError
 from korisk.studies.result import LEFT_OUT, Result, Row
 from korisk.studies.run.cells import run_cell
-from korisk.studies.run.engine import run
+from korisk.studies.run.engine import run_study
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Store
 from korisk.studies.theorem.check import COMPUTED, MEASURED, Check
@@ -615,6 +615,6 @@ def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> No
     }
     study = Study(content)
     with Store.create_or_open(tmp_path / "study.db", study.content, tasks=study.tasks) as store:
-        run(study.tasks[:1], run_cell, store, workers=0)
+        run_study(study.tasks[:1], run_cell, store, workers=0)
     [point] = read_theorem(tmp_path).points
     assert "not there yet: seeds 2, 3" in point.notes

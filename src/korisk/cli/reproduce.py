@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from korisk import _checks
 from korisk.cli.output import cells, console, number, print_json, table
 from korisk.cli.places import Device, Workers, chosen_device, chosen_place
 from korisk.cli.studying import (
@@ -37,7 +38,7 @@ from korisk.studies.reproduction import (
 from korisk.studies.run.engine import Summary
 from korisk.studies.spec.study import PROTOCOLS, Protocol
 from korisk.studies.store.store import Store, store_path
-from korisk.theory import RiskLine, _checks
+from korisk.theory import RiskLine
 
 
 def reproduce(

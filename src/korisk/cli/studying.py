@@ -20,7 +20,7 @@ from korisk.files import make_folder
 from korisk.planning.explain import agrees, crossing
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, Crossing
-from korisk.studies.run.engine import Summary, run
+from korisk.studies.run.engine import Summary, run_study
 from korisk.studies.store.store import Store, store_to_write
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
@@ -62,7 +62,7 @@ def run_tasks(
                     progress(quiet=quiet) as watch,
                 ):
                     parts.append(
-                        run(
+                        run_study(
                             group,
                             partial(run_cell, device=device),
                             store,

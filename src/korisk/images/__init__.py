@@ -1,1 +1,1 @@
-"""Images of one's own: files of several formats, brought to one size and value scale, split by patient."""
+"""The user's images: several file formats, one size and value scale, split by patient."""

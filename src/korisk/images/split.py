@@ -12,8 +12,8 @@ from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.images.image_set import ImageSet
 from korisk.images.patients import file_of
-from korisk.problems.phantoms import stream_key
 from korisk.problems.problem import TEST_SEED
+from korisk.seeds import stream_key
 
 Indices = NDArray[np.int64]
 Order = Literal["mixed", "patients"]

@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.diagonal import Diagonal, own_tensor
 from korisk.operators.linear import Composed, LinearOperator, Shape, parts_of, shape_text
-from korisk.theory import Known, Layer, Learned, Network, _checks
+from korisk.theory import Known, Layer, Learned, Network
 
 _LONGEST_NAME = 70  # of a layer: longer ones are cut, with room for a number behind
 

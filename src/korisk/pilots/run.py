@@ -37,7 +37,7 @@ from korisk.planning.next_size import Cost, next_size
 from korisk.planning.plan import TAIL, Plan
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, PART_OF
-from korisk.studies.run.engine import run
+from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Watch
 from korisk.studies.store.store import STORE_NAME, Store, store_to_write
 
@@ -251,7 +251,7 @@ class _Rounds:
         new = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
         self.tasks += new
         self.sizes += sizes
-        run(new, self.work, self.store, **self.run_options)
+        run_study(new, self.work, self.store, **self.run_options)
 
     def pilot(self, stopped: str = "", path: Path | None = None) -> Pilot:
         """What is measured so far."""

@@ -12,9 +12,9 @@ from korisk import _checks
 from korisk.networks.refined import RefinedNet
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.problems.ct import CtProblem, CtScanner
-from korisk.problems.phantoms import stream_key
 from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource
+from korisk.seeds import stream_key
 
 _TRUE_SPREAD = 0.2  # of the true kernels about the identity
 

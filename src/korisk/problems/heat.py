@@ -15,7 +15,6 @@ from korisk.operators.diagonal import Diagonal
 from korisk.operators.diffusion import Diffusion
 from korisk.operators.linear import checked_device
 from korisk.problems.examples import Examples
-from korisk.problems.phantoms import stream_key
 from korisk.problems.problem import (
     TEST_SEED,
     Counts,
@@ -26,6 +25,7 @@ from korisk.problems.problem import (
     Reconstruction,
     Truth,
 )
+from korisk.seeds import stream_key
 
 FloatArray = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.problems.phantoms import stream_key
+from korisk.seeds import stream_key
 
 FloatArray = NDArray[np.float64]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
@@ -10,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.linear import DTYPES, checked_device, checked_dtype
+from korisk.seeds import stream_key
 
 _PIECE = 2**22  # pixels that are painted at once; their temporaries stay below 256 MB
 _RELEASED_FEWEST, _RELEASED_MOST = 3, 6
@@ -201,18 +200,6 @@ def random_ellipses(
         0.08 + 0.32 * uniform[..., 4],
         math.pi * uniform[..., 5],
     )
-
-
-def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
-    """The key of Philox for a stream: 128 bits of SHA-256 of "korisk/seed/stream".
-
-    Other seeds or other names, other random numbers; the same ones on every machine.
-    """
-    remedy = "give a whole number"
-    number = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
-    name = _checks.name("stream", stream, remedy="say what the numbers are for")
-    digest = hashlib.sha256(f"korisk/{number}/{name}".encode()).digest()
-    return np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
 
 
 def _how_many(count: int) -> int:

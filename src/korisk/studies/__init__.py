@@ -2,7 +2,7 @@
 
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.results import curves
-from korisk.studies.run.engine import Event, Summary, run
+from korisk.studies.run.engine import Event, Summary, run_study
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import STORE_NAME, Cell, Failure, FlatRow, Store, store_path
 
@@ -19,6 +19,6 @@ __all__ = [
     "Summary",
     "Task",
     "curves",
-    "run",
+    "run_study",
     "store_path",
 ]

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from korisk.curves.compare import Crossover, compare
 from korisk.curves.curve import Curve
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
+from korisk.planning.compare import Crossover, compare
 from korisk.studies.result import Row, Task
-from korisk.studies.store import FlatRow
+from korisk.studies.store.store import FlatRow
 
 LEAST_SIZES = 3  # from which on curves can be extrapolated
 PART_OF = "part_of"  # in a spec: what the point is a part of, as one N is of a pilot

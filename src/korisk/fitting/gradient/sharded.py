@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, MissingExtraError, shown
+from korisk.fitting.gradient import checkpoint as _checkpoint
 from korisk.fitting.gradient.evaluation import _spread
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.sharded_ranks import Ranks, among_ranks, joined, launch, launched
 from korisk.fitting.gradient.train import _check_samples, _checked_indices
-from korisk.fitting.gradient.train import checkpoint as _checkpoint
 from korisk.operators.linear import shape_text
 
 try:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
+from korisk.fitting.gradient import checkpoint as _checkpoint
 from korisk.fitting.gradient.evaluation import Check, Validator, evaluating
 from korisk.fitting.gradient.optimisers import optimiser_for
 from korisk.fitting.gradient.recipe import (
@@ -24,7 +25,6 @@ from korisk.fitting.gradient.recipe import (
     released_generator,
 )
 from korisk.fitting.gradient.steps import Stepper, runs_of, trainable
-from korisk.fitting.gradient.train import checkpoint as _checkpoint
 from korisk.fitting.gradient.training import Standing, Training, Validation, last_tenth
 from korisk.operators.linear import LinearOperator, shape_text
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from korisk.networks.describe.describe.rules import rules
 from korisk.networks.describe.linear_part import function_norm
 from korisk.networks.describe.plain import plain_operator
+from korisk.networks.describe.rules import rules
 from korisk.networks.describe.rules.brackets import ROUNDING
 from korisk.networks.describe.slopes import largest_slope
 from korisk.networks.describe.trace.steps import Frame, Recording, Step, in_double

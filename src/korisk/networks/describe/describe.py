@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.dense import DenseNet
 from korisk.networks.describe.chain import Inside, Link, links
-from korisk.networks.describe.describe.rules import rules
 from korisk.networks.describe.layers import layers_of, own_bracket
 from korisk.networks.describe.marks import mark_of
 from korisk.networks.describe.plain import is_plain
+from korisk.networks.describe.rules import rules
 from korisk.networks.describe.trace.recording import CannotFollow, Recorder, record, uncompiled
 from korisk.networks.describe.trace.restore import untouched
 from korisk.networks.describe.trace.steps import Frame, Recording, Step

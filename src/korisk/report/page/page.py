@@ -225,7 +225,7 @@ def _section(section: Section) -> str:
 @lru_cache
 def asset(name: str) -> str:
     """A piece of the page that is the same for all."""
-    return (importlib.resources.files("korisk.report") / "page" / name).read_text("utf-8")
+    return (importlib.resources.files("korisk.report.page") / "assets" / name).read_text("utf-8")
 
 
 @lru_cache

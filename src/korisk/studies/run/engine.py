@@ -43,7 +43,7 @@ class Summary:
     seconds: float
 
 
-def run(
+def run_study(
     tasks: Iterable[Task],
     work: Work,
     store: Store,
@@ -72,13 +72,13 @@ def run(
 
     Tasks that contradict what the store holds raise `KoriskError` before anything runs.
 
-    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> with Store.create_or_open("run.db", {"name": "mine"}) as store:
-    ...     first = run(tasks, work, store, workers=0)
-    ...     again = run(tasks, work, store, workers=0)
+    ...     first = run_study(tasks, work, store, workers=0)
+    ...     again = run_study(tasks, work, store, workers=0)
     >>> first.done, again.done, again.skipped
     (2, 0, 2)
     """

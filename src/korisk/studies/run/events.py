@@ -20,13 +20,13 @@ class Event:
     `run` calls its `watch` with one. `done` and `failed` count cells of this run, out of `total`;
     `skipped` were there before.
 
-    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> seen = []
     >>> with Store.create_or_open("events.db", {"name": "mine"}) as store:
-    ...     summary = run(tasks, work, store, workers=0, watch=seen.append)
+    ...     summary = run_study(tasks, work, store, workers=0, watch=seen.append)
     >>> [(event.kind, event.done) for event in seen]
     [('started', 0), ('done', 1), ('started', 1), ('done', 2)]
     """

@@ -64,12 +64,12 @@ class Cell:
     `detail` is plain JSON about the cell as a whole, `account` its seconds, memory and machine;
     `Store.results` gives them.
 
-    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> with Store.create_or_open("cells.db", {"name": "mine"}) as store:
-    ...     summary = run(tasks, work, store, workers=0)
+    ...     summary = run_study(tasks, work, store, workers=0)
     ...     cells = list(store.results())
     >>> cells[1].task.seed, dict(cells[1].rows[0].metrics), cells[1].account.attempts
     (2, {'mse': 0.05}, 1)
@@ -87,11 +87,11 @@ class Failure:
 
     `Store.failures` gives them.
 
-    >>> from korisk.studies import Store, Task, run
+    >>> from korisk.studies import Store, Task, run_study
     >>> def work(task, report):
     ...     raise ValueError("no images")
     >>> with Store.create_or_open("failures.db", {"name": "mine"}) as store:
-    ...     summary = run([Task(point="a", seed=1, spec={})], work, store, workers=0)
+    ...     summary = run_study([Task(point="a", seed=1, spec={})], work, store, workers=0)
     ...     [failure.reason for failure in store.failures()]
     ['ValueError: no images']
     """
@@ -130,12 +130,12 @@ class Store:
     A `with` block closes it. A file that is no store, or one that another process is writing,
     raises `KoriskError`; docs/reference/store.md tells what it holds.
 
-    >>> from korisk.studies import Result, Row, Store, Task, run
+    >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
     >>> tasks = [Task(point="a", seed=seed, spec={"metric": "mse"}) for seed in (1, 2)]
     >>> with Store.create_or_open("study.db", {"name": "mine"}) as store:
-    ...     summary = run(tasks, work, store, workers=0)
+    ...     summary = run_study(tasks, work, store, workers=0)
     >>> with Store.read("study.db") as store:
     ...     [cell.task.key for cell in store.results()], len(list(store.rows()))
     (['a, seed 1', 'a, seed 2'], 2)

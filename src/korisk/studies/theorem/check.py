@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.studies.result import Row
 from korisk.studies.store.store import Cell
-from korisk.theory import METHODS, Bound, Known, Method, Network, _checks, deep_risk
+from korisk.theory import METHODS, Bound, Known, Method, Network, deep_risk
 from korisk.theory.network_file import from_dict
 
 # Errors are measured in single precision, as differences of numbers that may be a thousand times

@@ -11,7 +11,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor
 
-from korisk.networks.describe.describe.rules import normalisation
+from korisk.networks.describe.rules import normalisation
 from korisk.networks.describe.rules.brackets import Rule, exactly, one, option
 from korisk.networks.describe.rules.windows import adaptive_max_pool, fourier, max_pool
 from korisk.networks.describe.trace.steps import Step

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pilots import power_pilot
 
 import korisk as kr
 from korisk.curves.curve import LARGEST_N
@@ -19,6 +18,7 @@ from korisk.planning.calibrate import LEAST_SIZES, _Average, _exp, estimate, fir
 from korisk.planning.families import FAMILIES, fit
 from korisk.planning.forecast import Forecast
 from korisk.planning.posterior import HORIZON, MOST_SIZES, ROUGHEST
+from pilots import power_pilot
 
 Array = NDArray[np.float64]
 N = np.array([16, 32, 64, 128, 256])

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pilots import scaled
 
 import korisk as kr
+from pilots import scaled
 
 Array = NDArray[np.float64]
 

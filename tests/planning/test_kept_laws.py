@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from pilots import power_pilot
 from scipy.special import ndtri
 
 from korisk.curves.curve import Curve
@@ -16,6 +15,7 @@ from korisk.prediction.explain import crossover_words, explain, size_words, trus
 from korisk.prediction.pair import PredictedPair, last_shown, track
 from korisk.prediction.prediction import _AS_SEEDS, FARTHEST_N, Prediction, _checks_of
 from korisk.prediction.rehearsal import Checks
+from pilots import power_pilot
 
 Array = NDArray[np.float64]
 

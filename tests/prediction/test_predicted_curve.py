@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from pilots import power_pilot, scaled
 
 import korisk as kr
 from korisk.errors import KoriskError
 from korisk.planning.posterior import posterior
 from korisk.prediction.prediction import FARTHEST_N, Prediction
 from korisk.prediction.rehearsal import Checks
+from pilots import power_pilot, scaled
 
 Array = NDArray[np.float64]
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from pilots import power_pilot
 
 import korisk as kr
 from korisk.planning import explain as words
 from korisk.prediction.dense.spectral import checked_sizes
 from korisk.prediction.pair import PredictedPair
 from korisk.prediction.prediction import Prediction
+from pilots import power_pilot
 
 N = [16, 32, 64, 128, 256]
 FLAT = kr.Curve(N, [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pilots import power_pilot
 
 from korisk.planning.compare import _where_it_rises
 from korisk.planning.posterior import PRIOR, posterior
 from korisk.prediction.dense.moments import image_moment
 from korisk.prediction.misfit import BELIEF, KNOWN_BELIEF, Belief, Misfit, no_checks
 from korisk.prediction.weights.structured import Measure, Spread, Structured
+from pilots import power_pilot
 
 DOCS = Path(__file__).parents[2] / "docs/explanation"
 RESULTS = Path(__file__).parents[2] / "benchmarks/results"

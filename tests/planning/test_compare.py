@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
 import korisk as kr
+from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
 N = np.array([16, 32, 64, 128, 256, 512])
 RATE = np.log(N) / N

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
 import korisk as kr
 from korisk.planning import explain as words
 from korisk.planning.compare import Crossover
+from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
 STEP_N = [4, 8, 16, 32, 64, 128, 256, 512, 1024]
 STEP = kr.Curve(STEP_N, [1.0] * 4 + [0.01] * 5, model="step")

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pilots import FC_128, N_128, power_pilot, scaled
 from scipy.stats import beta, norm
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
 from korisk.planning.posterior import Kind, Prior, posterior
+from pilots import FC_128, N_128, power_pilot, scaled
 
 Array = NDArray[np.float64]
 

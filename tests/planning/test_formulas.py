@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from pilots import power_pilot
 from scipy.special import softmax
 
 import korisk as kr
 from korisk.curves.noise import weights
 from korisk.planning.calibrate import AVERAGED, estimate
 from korisk.planning.families import FAMILIES, Family, Fits, fit
+from pilots import power_pilot
 
 LARGEST_N = 10**15
 N = [3.0, 16.0, 100.0, 512.0, 5000.0]

@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from pilots import power_pilot
 
 import korisk as kr
 from korisk.planning.compare import _spread, first_above
 from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, heavy, posterior, thinned
 from korisk.prediction.misfit import BELIEF, KNOWN_BELIEF, Belief
+from pilots import power_pilot
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 import korisk as kr
 from korisk import published
 from korisk.planning.calibrate import ENVELOPE_NOTE
+from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 # The summary that the authors released with their CPU runs at H = 8.
 RELEASED_H8 = {"KO": (2.340e-3, 9.986e-3), "FC": (4.500e-3, 7.533e-2)}

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pilots import power_pilot, scaled
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
 from korisk.planning.forecast import forecast
 from korisk.planning.next_size import NextSize, _Outlook, _variance, next_size, open_sizes
+from pilots import power_pilot, scaled
 
 Array = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 import korisk as kr
 from korisk.planning.plan import LEVELS, ROUND
+from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 DENSE = kr.Curve(N_128[:4], FC_128[:4], model="FC")
 
