@@ -105,15 +105,15 @@ class Korisk(Peer):
 
     name = "korisk"
     package = "korisk"
-    method: Literal["auto", "matrix", "on_the_fly"] = "auto"
+    engine: Literal["auto", "matrix", "on_the_fly"] = "auto"
 
     def __init__(self, scan: Scan, device: str) -> None:
         super().__init__(scan, device)
         from korisk.operators import ParallelBeam, Projector, fbp
 
         geometry = ParallelBeam((scan.size, scan.size), views=scan.views, bins=scan.bins)
-        self.projector = Projector(geometry, method=self.method).to(device)
-        self.reconstruct = fbp(geometry, method=self.method).to(device)
+        self.projector = Projector(geometry, engine=self.engine).to(device)
+        self.reconstruct = fbp(geometry, engine=self.engine).to(device)
         # A first call builds what later ones share, as a training does.
         self.reconstruct(self.projector(torch.zeros(1, scan.size, scan.size, device=device)))
 
@@ -124,12 +124,12 @@ class Korisk(Peer):
 
     def forward(self, images: Tensor) -> Works:
         """A x."""
-        return {self.method: _without_graph(lambda: self.projector(images))}
+        return {self.engine: _without_graph(lambda: self.projector(images))}
 
     def adjoint(self, sinograms: Tensor) -> Works:
         """A^T y."""
         transposed = self.projector.T
-        return {self.method: _without_graph(lambda: transposed(sinograms))}
+        return {self.engine: _without_graph(lambda: transposed(sinograms))}
 
     def fbp(self, sinograms: Tensor) -> Works:
         """Filtered backprojection with the ramp."""
@@ -137,7 +137,7 @@ class Korisk(Peer):
 
     def gradient(self, images: Tensor) -> Works:
         """The loss |A x|^2 and its gradient in x, by autograd."""
-        return {self.method: _gradient(self.projector, images)}
+        return {self.engine: _gradient(self.projector, images)}
 
 
 class CuSparse(Peer):
@@ -152,7 +152,7 @@ class CuSparse(Peer):
         from korisk.operators import ParallelBeam, Projector
 
         geometry = ParallelBeam((scan.size, scan.size), views=scan.views, bins=scan.bins)
-        matrix = Projector(geometry, method="matrix").sparse_matrix()
+        matrix = Projector(geometry, engine="matrix").sparse_matrix()
         # Indices of 32 bits: they are half of what the product reads.
         self.matrix = torch.sparse_csr_tensor(
             torch.as_tensor(matrix.indptr.astype(np.int32)),

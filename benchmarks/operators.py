@@ -260,7 +260,7 @@ def _shown_bytes(scan: Scan, entry: str, ours: float | None, bandwidth: float) -
 
 
 def must_move(scan: Scan, entry: str) -> int:
-    """Bytes per image that no method can avoid to read or write, in float32."""
+    """Bytes per image that no engine can avoid to read or write, in float32."""
     once = 4 * (scan.size**2 + scan.views * scan.bins)
     return 2 * once if entry == "gradient" else once
 
@@ -473,7 +473,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     if options.quality:
         quality(found)
         return
-    Korisk.method = options.method
+    Korisk.engine = options.engine
     bandwidth = copy_bandwidth() if options.device == "cuda" else None
     if bandwidth:
         print(f"a copy of {COPIED / 2**30:.0f} GiB moves {bandwidth / 1e9:,.0f} GB/s")
@@ -518,7 +518,7 @@ def _options(arguments: Iterable[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each cell, about")
     parser.add_argument("--peers", default="astra,torchtomo,deepinv,skimage")
-    parser.add_argument("--method", choices=("auto", "matrix", "on_the_fly"), default="auto")
+    parser.add_argument("--engine", choices=("auto", "matrix", "on_the_fly"), default="auto")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--check", action="store_true", help="compare sinograms instead")
     parser.add_argument("--save", type=Path, help="with --check: keep ASTRA's sinograms (.npz)")

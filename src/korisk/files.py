@@ -24,6 +24,7 @@ from korisk.errors import KoriskError, did_you_mean, shown
 
 MAX_YAML_BYTES = 200_000  # some 6,000 layers, read in seconds
 MAX_VALUE = 20_000  # characters; numbers of more digits take long to read
+FIGURE_KINDS = ("png", "svg", "pdf")
 PATIENCE = 30.0  # seconds for a pipe to bring its first bytes
 _DATABASE = b"SQLite format 3\0"
 _PIECE = 2**20  # bytes that are read at once
@@ -169,6 +170,22 @@ def write_bytes(path: str | PathLike[str], content: bytes) -> None:
             f"{_named(path)}: cannot be written: {_reason(error)}; name a file in a "
             "folder that you may write to"
         ) from None
+
+
+def figure_kind(path: str | PathLike[str]) -> str:
+    """The kind of a figure's file, if its suffix names one and its folder is there."""
+    if not isinstance(path, str | PathLike):
+        raise KoriskError(f"path must be the name of a picture, got {shown(path)}")
+    file = Path(path)
+    kind = file.suffix.removeprefix(".").lower()
+    if kind not in FIGURE_KINDS:
+        raise KoriskError(
+            f"{path}: the suffix of a figure must be .png, .svg or .pdf, "
+            f"got {file.suffix or 'none'}; rename the file"
+        )
+    if "\0" not in str(path) and not file.parent.is_dir():
+        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
+    return kind
 
 
 def _is_special(target: Path) -> bool:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from commands import korisk
 
-from korisk import figure_file, files
+from korisk import files
 from korisk.errors import KoriskError
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Account
+from korisk.studies.run.usage import Usage
 from korisk.studies.store.store import Store
 
 STUDY = """\
@@ -24,7 +24,7 @@ pools: {validation: 4, test: 4}
 """
 HOSTILE = ("../../up", "/etc/passwd", "..", ".", "a/b", "-rf", "con\\..\\x", "x" * 80, "a b", "~")
 Write = Callable[[Path, bytes], None]
-WRITERS = [files.write_bytes, figure_file.write_figure]
+WRITERS = [files.write_bytes]
 
 
 def everything(folder: Path) -> set[str]:
@@ -43,12 +43,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def record(folder: Path, points: tuple[str, ...], model: str = "KO") -> None:
     folder.mkdir()
-    account = Account(started="2026-01-01T00:00:00+00:00", seconds=1.0)
+    usage = Usage(started="2026-01-01T00:00:00+00:00", seconds=1.0)
     with Store.create_or_open(folder / "study.db", {"name": "../../s"}) as store:
         for point in points:
             rows = [Row(model=model, n=n, metrics={"mse": 1 / n}) for n in (4, 8, 16)]
             task = Task(point=point, seed=1, spec={"metric": "mse"})
-            store.record(task, Result(rows=tuple(rows)), account)
+            store.record(task, Result(rows=tuple(rows)), usage)
 
 
 def test_hostile_names_stay_in_the_folder(here: Path, tmp_path: Path) -> None:

@@ -19,9 +19,7 @@ from korisk.operators import (
     released_fbp,
     testing,
 )
-from korisk.operators.diagonal import Diagonal, Identity, Matrix
-from korisk.operators.diffusion import Diffusion
-from korisk.operators.fourier import Fourier
+from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Matrix
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Sum, stack
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
@@ -88,14 +86,14 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("normal equations", lambda: wide().T @ wide() + 0.1 * Identity(8)),
     ("joseph, parallel", lambda: Projector(PARALLEL)),
     ("joseph, fan", lambda: Projector(FAN)),
-    ("joseph on the fly, fan", lambda: Projector(FAN, method="on_the_fly")),
+    ("joseph on the fly, fan", lambda: Projector(FAN, engine="on_the_fly")),
     ("joseph's adjoint in double", lambda: Projector(PARALLEL, dtype=torch.float64).T),
     ("rotate and sum", lambda: Projector(ParallelBeam(5, views=4, bins=5), kind="rotate")),
-    ("rotate on the fly", lambda: Projector(EVEN, kind="rotate", method="on_the_fly")),
+    ("rotate on the fly", lambda: Projector(EVEN, kind="rotate", engine="on_the_fly")),
     ("sampled rays", lambda: Projector(FAN, kind="sampled", samples=30)),
     ("pixel-driven, parallel", lambda: PixelBackprojector(PARALLEL)),
     ("pixel-driven, fan", lambda: PixelBackprojector(FAN)),
-    ("pixel-driven on the fly", lambda: PixelBackprojector(FAN, method="on_the_fly")),
+    ("pixel-driven on the fly", lambda: PixelBackprojector(FAN, engine="on_the_fly")),
     *[(f"{window} filter", partial(RampFilter, (2, 9), window=window)) for window in WINDOWS],
     ("filter by FFT", lambda: RampFilter((1, 1100))),
     ("FBP, parallel", lambda: fbp(PARALLEL, trainable=True)),

@@ -188,8 +188,8 @@ def test_shepp_logan_is_as_good_as_scikit_images() -> None:
     spec.loader.exec_module(module)
     phantom = module.shepp_logan(256)
     geometry = ParallelBeam(256, views=180, bins=256)
-    project = Projector(geometry, method="on_the_fly")  # a matrix does not pay for one image
-    reconstruct = fbp(geometry, method="on_the_fly")
+    project = Projector(geometry, engine="on_the_fly")  # a matrix does not pay for one image
+    reconstruct = fbp(geometry, engine="on_the_fly")
     found = reconstruct(project(torch.from_numpy(phantom).float())).numpy()
     x, y = geometry.pixel_centres
     seen = np.hypot(x[None, :], y[:, None]) < 128

@@ -168,8 +168,8 @@ def test_every_view_of_a_parallel_scan_holds_the_whole_mass() -> None:
 
 @pytest.mark.parametrize("make", EVERY)
 def test_what_is_made_on_the_fly_is_what_the_matrix_gives(make: type[Projector]) -> None:
-    stored = make(method="matrix", dtype=torch.float64)  # type: ignore[call-arg]
-    fly = make(method="on_the_fly", dtype=torch.float64)  # type: ignore[call-arg]
+    stored = make(engine="matrix", dtype=torch.float64)  # type: ignore[call-arg]
+    fly = make(engine="on_the_fly", dtype=torch.float64)  # type: ignore[call-arg]
     x, y = random(3, *stored.domain), random(3, *stored.range)
     torch.testing.assert_close(fly(x), stored(x), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(fly.adjoint(y), stored.adjoint(y), rtol=1e-12, atol=1e-12)
@@ -179,7 +179,7 @@ def test_what_is_made_on_the_fly_is_what_the_matrix_gives(make: type[Projector])
 def test_a_view_too_large_for_memory_is_made_in_parts(
     make: type[Projector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator = make(method="on_the_fly", dtype=torch.float64)  # type: ignore[call-arg]
+    operator = make(engine="on_the_fly", dtype=torch.float64)  # type: ignore[call-arg]
     x, y = random(2, *operator.domain), random(2, *operator.range)
     whole, back = operator(x), operator.adjoint(y)
     monkeypatch.setattr(engines, "_CHUNK", operator.stencil.taps_per_view // 3)
@@ -283,13 +283,13 @@ process.join(60)
 
 def test_a_matrix_that_does_not_fit_is_refused_with_its_size_and_the_alternative() -> None:
     large = ParallelBeam(4096, views=2000, bins=4096)
-    with pytest.raises(KoriskError, match=r"GiB with its transpose.*method='on_the_fly'"):
-        Projector(large, method="matrix")
-    with pytest.raises(KoriskError, match="method='on_the_fly'"):
+    with pytest.raises(KoriskError, match=r"GiB with its transpose.*engine='on_the_fly'"):
+        Projector(large, engine="matrix")
+    with pytest.raises(KoriskError, match="engine='on_the_fly'"):
         Projector(large).sparse_matrix()
     cpu = torch.device("cpu")
-    assert engines._best_method(Joseph(large), cpu, torch.float32) == "on_the_fly"
-    assert engines._best_method(Joseph(PARALLEL), cpu, torch.float32) == "matrix"
+    assert engines._best_engine(Joseph(large), cpu, torch.float32) == "on_the_fly"
+    assert engines._best_engine(Joseph(PARALLEL), cpu, torch.float32) == "matrix"
 
 
 def test_sizes_are_foretold_within_a_tenth() -> None:
@@ -308,7 +308,7 @@ def test_sizes_are_foretold_within_a_tenth() -> None:
             lambda: Projector(PARALLEL, kind=wrong("line")),
             "kind must be one of joseph, rotate, sampled",
         ),
-        (lambda: Projector(PARALLEL, method=wrong("dense")), "method must be one of auto, matrix"),
+        (lambda: Projector(PARALLEL, engine=wrong("dense")), "engine must be one of auto, matrix"),
         (lambda: Projector(PARALLEL, samples=9), "samples= belongs to kind='sampled'"),
         (lambda: Projector(PARALLEL, kind="sampled"), "needs a FanBeam"),
         (lambda: Projector(FAN, kind="sampled", samples=1), "samples must be a whole number >= 2"),

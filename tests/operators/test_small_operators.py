@@ -15,9 +15,7 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.operators import ParallelBeam, Projector
-from korisk.operators.diagonal import Diagonal, Identity, Matrix
-from korisk.operators.diffusion import Diffusion
-from korisk.operators.fourier import Fourier
+from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Matrix
 from korisk.operators.linear import LinearOperator
 from korisk.operators.tikhonov import Tikhonov
 
@@ -120,7 +118,7 @@ def test_matrix_with_shapes() -> None:
 
 
 def test_large_matrices_are_iterated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("korisk.operators.diagonal._LARGEST_DECOMPOSED", 4)
+    monkeypatch.setattr("korisk.operators.basic._LARGEST_DECOMPOSED", 4)
     values = draw(6, 8)
     bracket = Matrix(values).norm()
     assert "Lanczos" in bracket.how

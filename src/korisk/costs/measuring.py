@@ -13,12 +13,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from korisk._memory import free_memory
 from korisk.costs.cost import cell_seconds
 from korisk.costs.counts import KINDS, Kind
 from korisk.costs.rates import Rates, Table
 from korisk.costs.scans import Scan
 from korisk.operators import LinearOperator
-from korisk.operators.ct.engines import CpuMatrix, DeviceMatrix, Engine, free_memory
+from korisk.operators.ct.engines import CpuMatrix, DeviceMatrix, Engine
 from korisk.operators.ct.projector import PixelBackprojector
 from korisk.operators.ct.stencils import Stencil
 from korisk.problems import CtScanner, measure, random_ellipses
@@ -219,7 +220,7 @@ def _rays(place: torch.device) -> Iterator[tuple[float, float]]:
 
 def _sparse(place: torch.device) -> Iterator[tuple[float, float]]:
     for side in _sides(place, (8, 32, 64, 128), (8, 32, 128, 256)):
-        operator = PixelBackprojector(_scanner(side).geometry, method="matrix", device=place)
+        operator = PixelBackprojector(_scanner(side).geometry, engine="matrix", device=place)
         entries = _scan(side).tail_entries
         yield entries * _IMAGES, _both_ways(operator, _IMAGES, place)
 
@@ -227,7 +228,7 @@ def _sparse(place: torch.device) -> Iterator[tuple[float, float]]:
 def _on_the_fly(place: torch.device) -> Iterator[tuple[float, float]]:
     for side, images in ((8, 4), (64, 4), (128, 8)):
         # Not Joseph's rays, which have kernels of their own on CUDA.
-        operator = PixelBackprojector(_scanner(side).geometry, method="on_the_fly", device=place)
+        operator = PixelBackprojector(_scanner(side).geometry, engine="on_the_fly", device=place)
         yield _scan(side).tail_listed * images, _both_ways(operator, images, place)
 
 

@@ -9,6 +9,7 @@ except ModuleNotFoundError as missing:
         "korisk.operators needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
+from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Matrix
 from korisk.operators.ct.fbp import fbp
 from korisk.operators.ct.filter import WINDOWS, RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
@@ -20,9 +21,6 @@ from korisk.operators.ct.released import (
     released_weights,
 )
 from korisk.operators.ct.weights import cosine_weights, fbp_weights, parker_weights
-from korisk.operators.diagonal import Diagonal, Identity, Matrix
-from korisk.operators.diffusion import Diffusion
-from korisk.operators.fourier import Fourier
 from korisk.operators.linear import (
     Adjoint,
     Composed,

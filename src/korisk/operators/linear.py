@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.operators import lanczos as _lanczos
+from korisk.operators import norms
 from korisk.theory.bracket import NormBracket
 
 Shape = tuple[int, ...]
@@ -269,16 +269,16 @@ class LinearOperator(nn.Module, ABC):
         """The bracket; called on the operator in double precision."""
         inner = math.prod(self.domain) <= math.prod(self.range)
         there, back = (self, self.adjoint) if inner else (self.adjoint, self)
-        start = _lanczos.start(self.domain if inner else self.range, self.nonnegative, seed)
+        start = norms.start(self.domain if inner else self.range, self.nonnegative, seed)
         start = start.to(self.device)
-        size = _lanczos.size(there(start))
+        size = norms.size(there(start))
         if size == 0:  # so is, almost surely, the image of every other vector
             return NormBracket(0.0, 0.0, how="every vector is mapped to zero")
 
         def gram(x: Tensor) -> Tensor:  # of A / size, whose square neither over- nor underflows
             return cast(Tensor, back(there(x) / size)) / size
 
-        search = _lanczos.nonnegative_norm if self.nonnegative else _lanczos.random_start_norm
+        search = norms.nonnegative_norm if self.nonnegative else norms.random_start_norm
         return scaled_bracket(search(gram, start, width=width), size)
 
     def in_double(self) -> LinearOperator:

@@ -25,7 +25,6 @@ from korisk.operators.ct.released import (
 )
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.tikhonov import Tikhonov
-from korisk.problems.examples import Examples
 from korisk.problems.noise import Noise, add_noise, noise_variance
 from korisk.problems.phantoms import (
     Ellipses,
@@ -37,6 +36,7 @@ from korisk.problems.problem import (
     TEST_SEED,
     Counts,
     Device,
+    Examples,
     Pairs,
     Pools,
     Problem,

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.operators.diagonal import Diagonal
-from korisk.operators.diffusion import Diffusion
+from korisk.operators.basic import Diagonal
+from korisk.operators.basic import Diffusion
 from korisk.operators.linear import checked_device
-from korisk.problems.examples import Examples
 from korisk.problems.problem import (
     TEST_SEED,
     Counts,
     Device,
+    Examples,
     Pairs,
     Pools,
     Problem,

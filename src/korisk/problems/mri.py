@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.operators.fourier import Fourier
+from korisk.operators.basic import Fourier
 from korisk.operators.linear import checked_device
-from korisk.problems.examples import Examples
 from korisk.problems.noise import Gaussian, add_noise, noise_variance
 from korisk.problems.problem import (
     TEST_SEED,
     Counts,
     Device,
+    Examples,
     Pairs,
     Pools,
     Problem,

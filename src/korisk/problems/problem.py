@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -11,9 +12,8 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.operators.linear import LinearOperator
-from korisk.problems.examples import Examples
+from korisk.seeds import TEST_SEED as TEST_SEED
 
-TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
 POOLS = ("train", "validation", "test")
 
 Device = torch.device | str | None
@@ -79,6 +79,24 @@ class Truth(NamedTuple):
 
     weights: Tensor  # of an input's shape
     tail: tuple[LinearOperator, ...]  # one for each operator of the reconstruction
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Images behind a linear operator with noise: inputs = forward(latents) + noise.
+
+    Targets are `wanted(latents)`, or the latents themselves where `wanted` is None.
+    """
+
+    latents: Tensor  # (n, ...) images, or fields on a line
+    forward: LinearOperator
+    wanted: LinearOperator | None
+    inputs: Tensor  # (n, ...) with noise
+    targets: Tensor  # (n, ...)
+    noise: Tensor  # (...) of an input's shape: the mean variance of the noise at each entry
+
+    def __len__(self) -> int:
+        return len(self.latents)
 
 
 class Problem(ABC):

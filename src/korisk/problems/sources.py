@@ -16,7 +16,7 @@ from korisk.problems.phantoms import random_ellipses
 from korisk.problems.problem import POOLS, TEST_SEED
 
 if TYPE_CHECKING:
-    from korisk.images.api import ImageSet
+    from korisk.images import ImageSet
 
 
 class ImageSource(ABC):
@@ -114,7 +114,7 @@ class FileSource(ImageSource):
         self, side: int, *, seed: int, counts: Mapping[str, int], device: torch.device | None
     ) -> dict[str, Tensor]:
         """Images of the patients that the seed puts into each pool."""
-        from korisk.images.api import image_pools, relative
+        from korisk.images import image_pools, relative
 
         images = self._checked(side)
         train, validation, test = (counts[name] for name in POOLS)
@@ -124,7 +124,7 @@ class FileSource(ImageSource):
 
     def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
         """Images drawn without regard to pools: nothing is trained on them, or judged by them."""
-        from korisk.images.api import relative
+        from korisk.images import relative
 
         values = torch.from_numpy(relative(self._checked(side))).double()
         chosen = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
@@ -142,8 +142,8 @@ class FileSource(ImageSource):
 
 @lru_cache(maxsize=2)
 def _read(source: FileSource, side: int) -> ImageSet:
-    from korisk.images.api import read_images
-    from korisk.images.values import MU_WATER
+    from korisk.images import read_images
+    from korisk.images import MU_WATER
 
     return read_images(
         source.path,

@@ -20,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from korisk._memory import free_memory
 from korisk.errors import KoriskError
 from korisk.operators.ct.stencils import Joseph, Stencil, Taps
 
-Method = Literal["auto", "matrix", "on_the_fly"]
-METHODS: tuple[Method, ...] = ("auto", "matrix", "on_the_fly")
+EngineName = Literal["auto", "matrix", "on_the_fly"]
+ENGINES: tuple[EngineName, ...] = ("auto", "matrix", "on_the_fly")
 
 _FEW = 4  # images up to which one by one is quicker: SciPy has a loop for single columns
 _MKL_LEAST = 4
@@ -52,19 +53,19 @@ _live: WeakValueDictionary[tuple[object, ...], Engine] = WeakValueDictionary()
 
 
 def engine_for(
-    stencil: Stencil, method: Method, device: torch.device, dtype: torch.dtype
+    stencil: Stencil, name: EngineName, device: torch.device, dtype: torch.dtype
 ) -> Engine:
     """The engine of a stencil; operators of the same geometry share one while any of them lives."""
-    if method == "auto":
-        method = _best_method(stencil, device, dtype)
-    key = stencil, method, device, dtype
+    if name == "auto":
+        name = _best_engine(stencil, device, dtype)
+    key = stencil, name, device, dtype
     engine = _live.get(key)
     if engine is None:
-        engine = _live[key] = _make(stencil, method, device, dtype)
+        engine = _live[key] = _make(stencil, name, device, dtype)
     return engine
 
 
-def _best_method(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> Method:
+def _best_engine(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> EngineName:
     if device.type == "cuda" and isinstance(stencil, Joseph) and _has_triton():
         return "on_the_fly"  # faster than the product with a matrix, see benchmarks/operators.py
     needed = matrix_bytes(stencil, dtype)
@@ -72,8 +73,8 @@ def _best_method(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> 
     return "matrix" if small and entry_count(stencil) < 2**31 else "on_the_fly"
 
 
-def _make(stencil: Stencil, method: Method, device: torch.device, dtype: torch.dtype) -> Engine:
-    if method == "on_the_fly":
+def _make(stencil: Stencil, name: EngineName, device: torch.device, dtype: torch.dtype) -> Engine:
+    if name == "on_the_fly":
         kernels = _kernels(stencil, device, dtype)
         return OnTheFly(stencil, device, dtype) if kernels is None else kernels
     refuse_what_does_not_fit(stencil, device, dtype)
@@ -124,22 +125,6 @@ def matrix_bytes(stencil: Stencil, dtype: torch.dtype) -> int:
     return 2 * entry_count(stencil) * (4 + dtype.itemsize)
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that are free on a device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        with open("/proc/meminfo") as lines:  # noqa: PTH123 (a kernel's file, not a user's)
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-    return 4 * 2**30
-
-
 def refuse_what_does_not_fit(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
     """Say what a matrix would take before the machine finds out."""
     entries, needed, free = entry_count(stencil), matrix_bytes(stencil, dtype), free_memory(device)
@@ -147,7 +132,7 @@ def refuse_what_does_not_fit(stencil: Stencil, device: torch.device, dtype: torc
         raise KoriskError(
             f"the matrix of {stencil.geometry!r} would have {entries / 1e6:,.0f} million entries "
             f"and take {needed / 2**30:.1f} GiB with its transpose, of {free / 2**30:.1f} GiB "
-            "free; use method='on_the_fly', which stores none"
+            "free; use engine='on_the_fly', which stores none"
         )
 
 

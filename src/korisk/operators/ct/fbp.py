@@ -8,12 +8,12 @@ import torch
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.operators.ct.engines import Method
+from korisk.operators.ct.engines import EngineName
 from korisk.operators.ct.filter import RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, require_geometry
 from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.ct.weights import fbp_weights
-from korisk.operators.diagonal import Diagonal
+from korisk.operators.basic import Diagonal
 from korisk.operators.linear import Composed, LinearOperator, checked_device, checked_dtype
 
 Backprojection = Literal["auto", "adjoint", "pixel"]
@@ -26,7 +26,7 @@ def fbp(
     window: Window = "ramp",
     backprojection: Backprojection = "auto",
     trainable: bool = False,
-    method: Method = "auto",
+    engine: EngineName = "auto",
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Composed:
@@ -70,12 +70,12 @@ def fbp(
     if backprojection == "adjoint":
         # Over the bins, the adjoint's weights of a pixel add up to pixel_spacing^2 / bin_spacing.
         scale = spread / geometry.pixel_spacing**2
-        back = Projector(geometry, method=method, **place).T  # type: ignore[arg-type]
+        back = Projector(geometry, engine=engine, **place).T  # type: ignore[arg-type]
         back.name = "A^T"
     else:
         # The ramp acts in the plane of the centre, where bins lie closer by the magnification.
         magnification = geometry.magnification if isinstance(geometry, FanBeam) else 1.0
         scale = spread * magnification / geometry.bin_spacing
-        back = PixelBackprojector(geometry, method=method, **place)  # type: ignore[arg-type]
+        back = PixelBackprojector(geometry, engine=engine, **place)  # type: ignore[arg-type]
     ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, **place)  # type: ignore[arg-type]
     return Composed([Diagonal(weights, name="W", trainable=trainable), ramp, back], name="FBP")

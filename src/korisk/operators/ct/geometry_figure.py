@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.figure_file import figure_kind, write_figure
+from korisk.files import figure_kind, write_bytes
 from korisk.operators.ct.geometry import FanBeam, FloatArray, Geometry
 
 try:
@@ -465,4 +465,4 @@ def _counted(number: int, noun: str) -> str:
 def _save(figure: Figure, path: str | PathLike[str], kind: str) -> None:
     content = io.BytesIO()
     figure.savefig(content, format=kind, dpi=DPI, metadata=_UNDATED.get(kind, {}))
-    write_figure(path, content.getvalue())
+    write_bytes(path, content.getvalue())

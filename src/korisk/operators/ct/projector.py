@@ -11,7 +11,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.ct import engines
-from korisk.operators.ct.engines import Engine, Method
+from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import Geometry, require_geometry
 from korisk.operators.ct.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
 from korisk.operators.linear import LinearOperator
@@ -83,7 +83,7 @@ class _StencilOperator(LinearOperator):
         stencil: Stencil,
         *,
         backwards: bool,
-        method: Method,
+        engine: EngineName,
         name: str,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
@@ -91,11 +91,11 @@ class _StencilOperator(LinearOperator):
         shapes = stencil.image_shape, stencil.sinogram_shape
         domain, range = reversed(shapes) if backwards else shapes
         super().__init__(domain, range, name=name, device=device, dtype=dtype)
-        _checks.one_of("method", method, engines.METHODS)
+        _checks.one_of("engine", engine, engines.ENGINES)
         self.stencil = stencil
-        self.method: Method = method
+        self.engine: EngineName = engine
         self._backwards = backwards
-        if method == "matrix":
+        if engine == "matrix":
             engines.refuse_what_does_not_fit(stencil, self.device, self.dtype)
 
     @property
@@ -123,7 +123,7 @@ class _StencilOperator(LinearOperator):
     def _engine(self) -> Engine:
         return self._once(
             "engine",
-            lambda: engines.engine_for(self.stencil, self.method, self.device, self.dtype),
+            lambda: engines.engine_for(self.stencil, self.engine, self.device, self.dtype),
         )
 
     def sparse_matrix(self) -> scipy.sparse.csr_array:
@@ -143,7 +143,7 @@ class Projector(_StencilOperator):
     `kind` is "joseph" (linear interpolation along rays, any geometry), "rotate" (the paper's
     surrogate, parallel) or "sampled" (the released code's fan projector, `samples` points a ray
     from source to detector, twice the image's side unless given).
-    `method` is "matrix" (sparse, with its transpose), "on_the_fly" (nothing stored) or "auto",
+    `engine` is "matrix" (sparse, with its transpose), "on_the_fly" (nothing stored) or "auto",
     the matrix where it takes a small part of the free memory.
 
     `geometry` is a `ParallelBeam` or a `FanBeam`. Its adjoint `A.T` is exact.
@@ -163,7 +163,7 @@ class Projector(_StencilOperator):
         *,
         kind: Kind = "joseph",
         samples: int | None = None,
-        method: Method = "auto",
+        engine: EngineName = "auto",
         name: str = "A",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -172,7 +172,7 @@ class Projector(_StencilOperator):
         super().__init__(
             _stencil(geometry, kind, samples),
             backwards=False,
-            method=method,
+            engine=engine,
             name=name,
             device=device,
             dtype=dtype,
@@ -196,7 +196,7 @@ class PixelBackprojector(_StencilOperator):
         self,
         geometry: Geometry,
         *,
-        method: Method = "auto",
+        engine: EngineName = "auto",
         name: str = "A^T",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -205,7 +205,7 @@ class PixelBackprojector(_StencilOperator):
         super().__init__(
             PixelDriven(geometry),
             backwards=True,
-            method=method,
+            engine=engine,
             name=name,
             device=device,
             dtype=dtype,

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from korisk.errors import KoriskError
-from korisk.operators.ct.engines import Method
+from korisk.operators.ct.engines import EngineName
 from korisk.operators.ct.filter import RampFilter
 from korisk.operators.ct.geometry import FanBeam, FloatArray, require_fan
 from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.ct.weights import cosine_weights, parker
-from korisk.operators.diagonal import Diagonal
+from korisk.operators.basic import Diagonal
 from korisk.operators.linear import Composed, checked_device, checked_dtype
 
 _SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # side: views, bins
@@ -59,7 +59,7 @@ def fan_of_released(side: int, views: int, bins: int, arc: float = math.pi) -> F
 def released_projector(
     geometry: FanBeam,
     *,
-    method: Method = "auto",
+    engine: EngineName = "auto",
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Projector:
@@ -72,7 +72,7 @@ def released_projector(
     >>> released_projector(scan).range
     (6, 16)
     """
-    return Projector(geometry, kind="sampled", method=method, device=device, dtype=dtype)
+    return Projector(geometry, kind="sampled", engine=engine, device=device, dtype=dtype)
 
 
 def released_weights(geometry: FanBeam) -> FloatArray:
@@ -92,7 +92,7 @@ def released_fbp(
     geometry: FanBeam,
     *,
     trainable: bool = False,
-    method: Method = "auto",
+    engine: EngineName = "auto",
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Composed:
@@ -115,6 +115,6 @@ def released_fbp(
         device=device,
         dtype=dtype,
     )
-    back = PixelBackprojector(geometry, method=method, device=device, dtype=dtype)
+    back = PixelBackprojector(geometry, engine=engine, device=device, dtype=dtype)
     layers = [Diagonal(weights, name="W", trainable=trainable), ramp, back]
     return Composed(layers, name="FBP as released")
