@@ -35,9 +35,9 @@ def docstring_lines(tree: ast.AST) -> set[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | Definition) and node.body:
             first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-                if isinstance(first.value.value, str):
-                    found |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+            text = first.value if isinstance(first, ast.Expr) else None
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                found |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     return found
 
 

@@ -107,14 +107,6 @@ def test_the_geometry_is_told_so_that_python_takes_it_back(
     assert content["truncation"] == geometry.truncation
 
 
-def test_a_fan_says_that_its_backprojection_is_no_adjoint(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    out, _ = call(capsys, *SMALL, *FAN)
-    assert "not the adjoint of A" in " ".join(out.split())
-    assert "adjoint" not in call(capsys, *SMALL)[0]
-
-
 def test_mu_adds_the_regularised_inverse(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in found(capsys, *SMALL, "--mu", "0.1")["operators"]}
     inverse = rows["A^+"]
@@ -149,9 +141,9 @@ def test_plot_draws_the_scanner(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("16", "0", "24"), "views must be a whole number from 1 to 1,000,000, got 0"),
-        (("0", "20", "24"), "shape must be a whole number from 1 to 65,536, got 0"),
-        (("16", "20", "0"), "bins must be a whole number from 1 to 1,000,000, got 0"),
+        (("16", "0", "24"), "V must be a whole number from 1 to 1,000,000, got 0"),
+        (("0", "20", "24"), "H must be a whole number from 1 to 1,000,000, got 0"),
+        (("16", "20", "0"), "B must be a whole number from 1 to 1,000,000, got 0"),
         (("16", "20"), "Missing argument 'B'"),
         ((*SMALL, "--pixel", "-1"), "pixel_spacing must be a finite number > 0, got -1.0"),
         ((*SMALL, "--arc", "0"), "--arc must be a finite number > 0, got 0.0; give degrees"),
@@ -183,8 +175,21 @@ def test_without_torch_it_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    said = "korisk: korisk operators needs PyTorch; pip install 'korisk[torch]'\n"
-    assert (done.stdout, done.stderr) == ("", said)
+    assert done.stdout == ""
+    assert "pip install 'korisk[torch]'" in done.stderr
+    footprint = code.replace("'8'])", "'8', '--footprint'])")
+    done = subprocess.run([sys.executable, "-c", footprint], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "FC : KO = H^2 = 64 : 1" in done.stdout
+
+
+def test_footprint_is_the_papers(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = call(capsys, "512", "180", "512", "--footprint")
+    assert "360 GiB" in out
+    size = found(capsys, "512", "180", "512", "--footprint")["footprint"]
+    assert size["ratio"] == 512**2
+    assert size["networks"]["KO"]["parameters"] == 180 * 512
+    assert found(capsys, *SMALL)["footprint"]["networks"]["FC"]["parameters"] == 20 * 24 * 16 * 16
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -197,11 +202,13 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip().endswith("[]")
 
 
-@pytest.mark.parametrize(("bin_spacing", "said"), [("1", False), ("2", True)])
+@pytest.mark.parametrize(
+    ("options", "said"), [((), False), (("--bin", "2"), True), (FAN, True)], ids=str
+)
 def test_it_says_where_the_backprojection_is_not_the_adjoint(
-    capsys: pytest.CaptureFixture[str], bin_spacing: str, said: bool
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: bool
 ) -> None:
-    out, _ = call(capsys, "16", "20", "24", "--bin", bin_spacing)
+    out, _ = call(capsys, *SMALL, *options)
     assert ("not the adjoint of A" in " ".join(out.split())) is said
 
 
@@ -218,7 +225,7 @@ def test_running_out_of_memory_is_one_line(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("korisk.cli.operators._scanner_operators", fail)
+    monkeypatch.setattr("korisk.cli.operators.scanner_operators", fail)
     out, err = call(capsys, "16", "20", "24", code=2)
     assert out == ""
     assert err.startswith("korisk: there is not enough memory: ")
@@ -229,6 +236,6 @@ def test_other_failures_are_not_taken_for_want_of_memory(monkeypatch: pytest.Mon
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("korisk.cli.operators._scanner_operators", fail)
+    monkeypatch.setattr("korisk.cli.operators.scanner_operators", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         run(["operators", "16", "20", "24"])

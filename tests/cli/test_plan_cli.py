@@ -75,16 +75,16 @@ def test_an_endless_upper_end_is_null(capsys: pytest.CaptureFixture[str], tmp_pa
 
 
 def test_errors_at_n_need_no_target(capsys: pytest.CaptureFixture[str]) -> None:
-    out = text(capsys, "plan", H128, "--at", "4096", "--at", "100", "--method", "power")
+    out = text(capsys, "plan", H128, "--at", "4096", "--at", "100", "--fit", "power")
     assert "4,096" in out
     assert "chance" not in out
 
 
-@pytest.mark.parametrize("method", kr.CURVE_METHODS)
-def test_every_method_plans(capsys: pytest.CaptureFixture[str], method: str) -> None:
-    out = text(capsys, "plan", H8, "--model", "FC", "--target", "0.006", "--method", method)
-    assert f"(method {method})" in out
-    assert ("bounds the pilot, not the future" in out) == (method == "envelope")
+@pytest.mark.parametrize("fit", kr.FITS)
+def test_every_fit_plans(capsys: pytest.CaptureFixture[str], fit: str) -> None:
+    out = text(capsys, "plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
+    assert f"(fit {fit})" in out
+    assert ("bounds the pilot, not the future" in out) == (fit == "envelope")
 
 
 def test_out_of_reach_is_exit_code_3_in_words_and_json(
@@ -128,7 +128,7 @@ def test_plots_are_written(
         (("plan", H8, "--target", "-1"), "target"),
         (("plan", H8, "--target", "nan"), "target"),
         (("plan", H8, "--target", "0.003", "--at", "1"), "n must be"),
-        (("plan", H8, "--target", "0.003", "--method", "powr"), "did you mean 'power'"),
+        (("plan", H8, "--target", "0.003", "--fit", "powr"), "did you mean 'power'"),
         (("plan", H8, "--target", "0.003", "--unit", "kelvin"), "unit must be one of"),
         (("plan", H8, "--target", "0.003", "--column", "train"), "OURS=YOURS"),
         (("plan", H8, "--target", "0.003", "--probability", "2"), "0.5 to 0.99"),
@@ -268,8 +268,8 @@ def test_a_page_is_refused_before_anything_is_lost(
         error = capsys.readouterr().err
         assert words in error
         assert len(error.splitlines()) == 1
-    assert korisk("plan", pilot, "--html", tmp_path / "page.html", "--method", "paper") == 2
-    assert "computes in the page by method 'posterior'" in capsys.readouterr().err
+    assert korisk("plan", pilot, "--html", tmp_path / "page.html", "--fit", "paper") == 2
+    assert "needs fit 'posterior'" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["pilot.csv"]
     assert pilot.read_text().startswith("n,error")
 

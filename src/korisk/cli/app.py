@@ -15,9 +15,8 @@ from korisk.cli.check import check
 from korisk.cli.compare import compare
 from korisk.cli.cost import cost
 from korisk.cli.export import export
-from korisk.cli.footprint import footprint
 from korisk.cli.operators import operators
-from korisk.cli.output import plain
+from korisk.cli.output import plain, with_options
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.published import published
@@ -41,7 +40,6 @@ app.command()(plan)
 app.command()(compare)
 app.command()(predict)
 app.command()(bound)
-app.command()(footprint)
 app.command()(operators)
 app.command()(published)
 app.command()(reproduce)
@@ -94,7 +92,8 @@ def run(arguments: list[str]) -> int:
         code = app(arguments, prog_name="korisk", standalone_mode=False)
         sys.stdout.flush()
     except KoriskError as error:
-        return _fail(str(error), error.exit_code)
+        asked = typer.main.get_command(app).commands.get(arguments[0])  # type: ignore[attr-defined]
+        return _fail(with_options(str(error), asked), error.exit_code)
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
         return _fail(f"{message.rstrip('.')}; see korisk --help", 2)

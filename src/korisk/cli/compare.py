@@ -1,18 +1,18 @@
 """`korisk compare`: two pilots at one target, such as with and without known operators."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from korisk.cli import pilot
-from korisk.cli.output import cells, console, number, print_json, table
+from korisk.cli.output import cells, console, number, print_json, table, with_options
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning.compare import Comparison
 from korisk.planning.compare import compare as make_comparison
-from korisk.planning.forecast import DEFAULT_METHOD
+from korisk.planning.forecast import DEFAULT_FIT
 
 
 def compare(
@@ -33,7 +33,7 @@ def compare(
     metric: pilot.MetricOption = None,
     unit: pilot.UnitOption = "error",
     column: pilot.ColumnOption = None,
-    method: pilot.MethodOption = DEFAULT_METHOD,
+    fit: pilot.FitOption = DEFAULT_FIT,
     plot: pilot.PlotOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
@@ -52,7 +52,7 @@ def compare(
         pilot.check_plot(plot)
     found = [c for path in paths for c in pilot.read(path, metric=metric, unit=unit, column=column)]
     first, second = _two(found, models)
-    comparison = make_comparison(first, second, target, method=method)
+    comparison = make_comparison(first, second, target, fit=fit)
     if as_json:
         print_json(comparison.to_dict())
     else:
@@ -61,8 +61,8 @@ def compare(
         from korisk.report.figures.pilot import comparison_figure
 
         pilot.save_plot(comparison_figure(comparison), plot)
-    comparison.known.require()
-    comparison.dense.require()
+    comparison.first.require()
+    comparison.second.require()
 
 
 def _two(found: list[Curve], models: str | None) -> tuple[Curve, Curve]:
@@ -86,14 +86,8 @@ def _two(found: list[Curve], models: str | None) -> tuple[Curve, Curve]:
 
 def _show(comparison: Comparison) -> None:
     out = console()
-    out.print(_samples_table(comparison))
-    out.print(_factors_table(comparison))
-    out.print(comparison.explain(), highlight=False, markup=False)
-
-
-def _samples_table(comparison: Comparison) -> Table:
-    shown_table = table(
-        f"Samples for {number(comparison.target)} (method {comparison.known.method})",
+    samples = table(
+        f"Samples for {number(comparison.target)} (fit {comparison.first.fit})",
         "model",
         "N",
         "chance",
@@ -103,41 +97,25 @@ def _samples_table(comparison: Comparison) -> Table:
         "chance\nat most",
         "ratio",
     )
-    pairs = zip(comparison.names, (comparison.known, comparison.dense), strict=True)
-    for position, (name, plan) in enumerate(pairs):
-        ratio = comparison.ratio if position else None if plan.samples is None else 1.0
-        shown_table.add_row(
-            *cells(
-                name,
-                *pilot.answer(plan),
-                pilot.safe(plan, 0.9),
-                pilot.reach(plan),
-                "-" if ratio is None else number(ratio, 3),
-            )
-        )
-    return shown_table
-
-
-def _factors_table(comparison: Comparison) -> Table:
-    shown_table = table(
+    first = None if comparison.first.samples is None else 1.0
+    plans = (comparison.first, first), (comparison.second, comparison.ratio)
+    for name, (plan, ratio) in zip(comparison.names, plans, strict=True):
+        ratio_shown = "-" if ratio is None else number(ratio, 3)
+        samples.add_row(*cells(name, *pilot.answer(plan, (0.9,)), ratio_shown))
+    out.print(samples)
+    factors = table(
         "Proposition 2, from lines floor + sigma log N / N",
         "calibration",
         "sigma\nfactor",
         "floor\nfactor",
         "ratio of\nN / log N",
     )
-    for method in ("line", "paper"):
-        try:
-            found = comparison.factors(method)
-        except KoriskError:
-            shown_table.add_row(*cells(method, "-", "-", "-"))
-            continue
-        shown_table.add_row(
-            *cells(
-                method,
-                number(found.structural, 3),
-                number(found.approximation_budget, 3),
-                number(found.product, 3),
-            )
-        )
-    return shown_table
+    for fit in ("line", "paper"):
+        row = ["-", "-", "-"]
+        with suppress(KoriskError):
+            found = comparison.factors(fit)
+            parts = found.structural, found.approximation_budget, found.product
+            row = [number(part, 3) for part in parts]
+        factors.add_row(*cells(fit, *row))
+    out.print(factors)
+    out.print(with_options(comparison.explain()), highlight=False, markup=False)

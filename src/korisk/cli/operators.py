@@ -1,12 +1,9 @@
-"""`korisk operators`: the known operators of one scanner, with their shapes and norms."""
+"""`korisk operators`: the known operators of a CT scanner, and what the networks on them weigh."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from korisk import _checks
-from korisk.cli.output import cells, console, number, print_json, table, warnings_as_lines
+from korisk.cli.output import cells, console, number, print_json, table, warnings_as_lines, whole
 from korisk.cli.pilot import PlotOption
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, MissingExtraError
+from korisk.theory.footprint import Footprint, adam_bytes, format_bytes, weight_bytes
 
 if TYPE_CHECKING:
     from korisk.operators import Geometry, LinearOperator
@@ -26,33 +24,8 @@ LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are solv
 WINDOWS = ("ramp", "shepp-logan", "cosine", "hamming", "hann")
 NOT_ADJOINT = (
     "The A^T of this filtered backprojection is pixel-driven, as a fan beam and bins wider than "
-    "pixels need: it is not the adjoint of A, and its norm is another."
+    "pixels need: it is not the adjoint of A, and its norm differs."
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """One operator and what is known of it."""
-
-    name: str
-    source: tuple[int, ...]
-    target: tuple[int, ...]
-    bracket: NormBracket
-
-    def as_json(self) -> dict[str, Any]:
-        """The row as `--json` prints it."""
-        return {
-            "name": self.name,
-            "from": list(self.source),
-            "to": list(self.target),
-            "norm": {
-                "lower": self.bracket.lower,
-                "upper": self.bracket.upper,
-                "how": self.bracket.how,
-            },
-        }
-
-
 Millimetres = Annotated[float | None, typer.Option(metavar="MM", help="Fan beam: millimetres.")]
 
 
@@ -86,106 +59,118 @@ def operators(
     width: Annotated[
         float, typer.Option(metavar="W", help="Relative width to aim for in a norm's bracket.")
     ] = 0.01,
+    footprint: Annotated[
+        bool,
+        typer.Option("--footprint", help="Parameters and memory alone, which needs no PyTorch."),
+    ] = False,
     plot: PlotOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """List the known operators of a CT scanner with their shapes and norms.
+    """List the known operators of a CT scanner with their norms, and what networks on them weigh.
 
-    Norms are brackets: the true one lies between lower and upper. They are the Lipschitz constants
+    A norm is a bracket: the true one lies between lower and upper. It is the Lipschitz constant
     that `korisk bound` asks for.
     """
-    _require_torch()
-    _checks.one_of("--window", window, WINDOWS)
-    distances = _distances(fan, source_to_center, source_to_detector)
-    with warnings_as_lines():
-        geometry = _geometry(
-            (H, H),
-            views=V,
-            bins=B,
-            arc=_radians(arc),
-            pixel_spacing=pixel,
-            bin_spacing=bin_spacing,
-            detector_offset=offset,
-            **distances,
-        )
-    if plot is not None:  # first: it is quick, and a wrong path should not cost the norms
-        _draw(geometry, plot)
-    operators = _scanner_operators(geometry, window, mu)
-    scanner = _rows(operators, width)
-    beside = _rows(_others(H), width)
-    if as_json:
-        print_json(_as_json(geometry, window, mu, scanner, beside))
-        return
     out = console()
-    out.print(_table(_title(geometry, window), scanner))
-    if not _is_adjoint(operators["A^T"]):
-        out.print(NOT_ADJOINT, highlight=False)
-        out.print()
-    out.print(_table("beside CT", beside))
-
-
-def _require_torch() -> None:
+    size = Footprint(H, V, B)
+    if footprint:
+        if as_json:
+            print_json({"footprint": _footprint_json(size)})
+        else:
+            out.print(_footprint_table(size))
+            out.print(f"FC : KO = H^2 = {size.ratio:,} : 1", highlight=False)
+        return
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise KoriskError("korisk operators needs PyTorch; pip install 'korisk[torch]'") from None
+        raise MissingExtraError(
+            "korisk operators needs PyTorch for norms; pip install 'korisk[torch]', or use "
+            "--footprint"
+        ) from None
+    _checks.one_of("--window", window, WINDOWS)
+    with warnings_as_lines():
+        geometry = _geometry(
+            fan,
+            source_to_center,
+            source_to_detector,
+            arc,
+            image_shape=(H, H),
+            views=V,
+            bins=B,
+            pixel_spacing=pixel,
+            bin_spacing=bin_spacing,
+            detector_offset=offset,
+        )
+    if plot is not None:  # first: it is quick, and a wrong path should not cost the norms
+        geometry.plot(plot)
+        typer.echo(f"korisk: wrote {plot}", err=True)
+    scanner, others = scanner_operators(geometry, window, mu)
+    listed, beside = _with_norms(scanner, width), _with_norms(others, width)
+    if as_json:
+        print_json(
+            {
+                "geometry": repr(geometry),
+                "truncation": geometry.truncation,
+                "window": window,
+                "mu": mu,
+                "operators": _rows_json(listed),
+                "beside_ct": _rows_json(beside),
+                "footprint": _footprint_json(size),
+            }
+        )
+        return
+    beam = type(geometry).__name__.replace("Beam", " beam").lower()
+    title = f"{beam}, {H} x {H} pixels, {V} views, {B} bins, {window} window"
+    out.print(_norm_table(title, listed))
+    if scanner["A^T"].T is not scanner["A"]:
+        out.print(NOT_ADJOINT, highlight=False)
+        out.print()
+    out.print(_norm_table("beside CT", beside))
+    out.print(_footprint_table(size))
 
 
-# --- The scanner ---------------------------------------------------------------------------------
+def _geometry(
+    fan: bool,
+    to_center: float | None,
+    to_detector: float | None,
+    degrees: float | None,
+    **options: Any,
+) -> Geometry:
+    """The scanner of the options, with refusals that name them."""
+    from korisk.operators import FanBeam, ParallelBeam
 
-
-def _distances(fan: bool, to_center: float | None, to_detector: float | None) -> dict[str, float]:
+    if degrees is not None:
+        remedy = "give degrees, up to 360"
+        if _checks.real("--arc", degrees, above=0, remedy=remedy) > 360:
+            raise KoriskError(f"--arc must be at most 360, got {degrees:g}; {remedy}")
+        options["arc"] = math.radians(degrees)
     if not fan:
         if to_center is not None or to_detector is not None:
             raise KoriskError(
                 "--source-to-center and --source-to-detector belong to a fan beam; add --fan"
             )
-        return {}
+        return ParallelBeam(options.pop("image_shape"), **options)
     if to_center is None or to_detector is None:
         raise KoriskError(
             "--fan needs --source-to-center and --source-to-detector; give both in millimetres"
         )
-    return {"source_to_center": to_center, "source_to_detector": to_detector}
+    return FanBeam(
+        options.pop("image_shape"),
+        source_to_center=to_center,
+        source_to_detector=to_detector,
+        **options,
+    )
 
 
-def _radians(arc: float | None) -> float | None:
-    if arc is None:
-        return None
-    remedy = "give degrees, up to 360"
-    degrees = _checks.real("--arc", arc, above=0, remedy=remedy)
-    if degrees > 360:
-        raise KoriskError(f"--arc must be at most 360, got {degrees:g}; {remedy}")
-    return math.radians(degrees)
-
-
-def _geometry(shape: tuple[int, int], **options: Any) -> Geometry:
-    from korisk.operators import FanBeam, ParallelBeam
-
-    return (FanBeam if "source_to_center" in options else ParallelBeam)(shape, **options)
-
-
-def _draw(geometry: Geometry, path: Path) -> None:
-    geometry.plot(path)
-    typer.echo(f"korisk: wrote {path}", err=True)
-
-
-# --- Its operators -------------------------------------------------------------------------------
-
-
-def _is_adjoint(operator: LinearOperator) -> bool:
-    from korisk.operators import Adjoint
-
-    return isinstance(operator, Adjoint)
-
-
-def _scanner_operators(
+def scanner_operators(
     geometry: Geometry, window: Any, mu: float | None
-) -> dict[str, LinearOperator]:
+) -> tuple[dict[str, LinearOperator], dict[str, LinearOperator]]:
+    """The operators of a scanner by name, and two known operators of other fields beside them."""
     import torch
 
-    from korisk.operators import Adjoint, Projector, Tikhonov, fbp
+    from korisk.operators import Adjoint, Diffusion, Fourier, Projector, Tikhonov, fbp
 
     # In double precision from the start: norms are computed there, and share what they build.
     whole = fbp(geometry, window=window, dtype=torch.float64)
@@ -203,79 +188,69 @@ def _scanner_operators(
         shorter = min(math.prod(projector.domain), math.prod(projector.range))
         solver = "factor" if shorter <= LARGEST_FACTORED else "cg"
         named["A^+"] = Tikhonov(projector, mu, solver=solver)
-    return named
-
-
-def _others(side: int) -> dict[str, LinearOperator]:
-    import torch
-
-    from korisk.operators import Diffusion, Fourier
-
-    return {
+    side = geometry.image_shape[0]
+    others = {
         "Fourier": Fourier((side, side), dtype=torch.float64),
         "Diffusion": Diffusion(side, viscosity=0.01, time=0.1, dtype=torch.float64),
     }
+    return named, others
 
 
-def _rows(named: dict[str, LinearOperator], width: float) -> list[Row]:
+def _with_norms(
+    named: dict[str, LinearOperator], width: float
+) -> dict[str, tuple[LinearOperator, NormBracket]]:
+    """Each operator with its norm; an operator and its adjoint share one."""
     from korisk.operators import Adjoint
 
-    known: dict[LinearOperator, NormBracket] = {}
-    rows = []
-    for name, operator in named.items():
-        same = operator.T if isinstance(operator, Adjoint) else operator  # of one norm
-        if same not in known:
-            with _status(f"bracketing the norm of {name}"):
-                known[same] = operator.norm(width=width)
-        rows.append(Row(name, operator.domain, operator.range, known[same]))
-    return rows
-
-
-@contextmanager
-def _status(words: str) -> Iterator[None]:
-    """A line that moves while work goes on, where somebody watches."""
     err = Console(stderr=True)
-    if err.is_terminal:
-        with err.status(words):
-            yield
-    else:
-        yield
+    norms: dict[LinearOperator, NormBracket] = {}
+    found = {}
+    for name, operator in named.items():
+        same = operator.T if isinstance(operator, Adjoint) else operator
+        if same not in norms:
+            shown = err.status(f"bracketing the norm of {name}")
+            with shown if err.is_terminal else nullcontext():
+                norms[same] = operator.norm(width=width)
+        found[name] = operator, norms[same]
+    return found
 
 
-# --- What is printed -----------------------------------------------------------------------------
+def _rows_json(rows: dict[str, tuple[LinearOperator, NormBracket]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "from": list(operator.domain),
+            "to": list(operator.range),
+            "norm": {"lower": norm.lower, "upper": norm.upper, "how": norm.how},
+        }
+        for name, (operator, norm) in rows.items()
+    ]
 
 
-def _title(geometry: Geometry, window: str) -> str:
-    rows, columns = geometry.image_shape
-    beam = type(geometry).__name__.replace("Beam", " beam").lower()
-    return (
-        f"{beam}, {rows} x {columns} pixels, {geometry.views_count} views, {geometry.bins} bins, "
-        f"{window} window"
-    )
-
-
-def _table(title: str, rows: list[Row]) -> Table:
+def _norm_table(title: str, rows: dict[str, tuple[LinearOperator, NormBracket]]) -> Table:
     shown = table(title, "operator", "from", "to", "norm lower", "norm upper", "how", text=3)
     shown.columns[-1].justify = "left"
-    for row in rows:
-        low, high = row.bracket.lower, row.bracket.upper
-        shapes = _shape(row.source), _shape(row.target)
-        shown.add_row(*cells(row.name, *shapes, number(low, 5), number(high, 5), row.bracket.how))
+    for name, (operator, norm) in rows.items():
+        shapes = [" x ".join(map(str, shape)) for shape in (operator.domain, operator.range)]
+        shown.add_row(*cells(name, *shapes, number(norm.lower, 5), number(norm.upper, 5), norm.how))
     return shown
 
 
-def _shape(lengths: tuple[int, ...]) -> str:
-    return " x ".join(str(length) for length in lengths)
-
-
-def _as_json(
-    geometry: Geometry, window: str, mu: float | None, scanner: list[Row], beside: list[Row]
-) -> dict[str, Any]:
-    return {
-        "geometry": repr(geometry),
-        "truncation": geometry.truncation,
-        "window": window,
-        "mu": mu,
-        "operators": [row.as_json() for row in scanner],
-        "beside_ct": [row.as_json() for row in beside],
+def _footprint_json(size: Footprint) -> dict[str, Any]:
+    networks = {
+        name: {
+            "parameters": count,
+            "weight_bytes": weight_bytes(count),
+            "adam_bytes": adam_bytes(count),
+        }
+        for name, count in (("KO", size.known_parameters), ("FC", size.dense_parameters))
     }
+    return {"H": size.H, "V": size.V, "B": size.B, "ratio": size.ratio, "networks": networks}
+
+
+def _footprint_table(size: Footprint) -> Table:
+    shown = table("networks on this scanner", "network", "parameters", "FP32 weights", "Adam state")
+    for name, count in (("KO", size.known_parameters), ("FC", size.dense_parameters)):
+        memory = format_bytes(weight_bytes(count)), format_bytes(adam_bytes(count))
+        shown.add_row(*cells(name, whole(count), *memory))
+    return shown

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 from unicodedata import bidirectional, category
 
+import click
 import typer
 from rich import box
 from rich.console import Console
@@ -23,19 +25,44 @@ _TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 
 
 def plain(text: str) -> str:
-    """A text that a terminal shows as it is: what would steer it is written out instead."""
+    """A text with control characters and changes of writing direction written as escapes."""
     if text.isprintable():
         return text
     return "".join(
-        each.encode("unicode_escape").decode() if _steers(each) else each for each in text
+        each.encode("unicode_escape").decode()
+        if each != "\n" and (category(each) in ("Cc", "Cs") or bidirectional(each) in _TURNS)
+        else each
+        for each in text
     )
 
 
-def _steers(character: str) -> bool:
-    """Control characters, halves of characters, and what turns the direction of writing."""
-    if character == "\n":
-        return False
-    return category(character) in ("Cc", "Cs") or bidirectional(character) in _TURNS
+# Arguments of the library whose options have other names on the command line.
+_OPTIONS = {"store": "out", "columns": "column"}
+_ARGUMENT = re.compile(r"(?<![\w-])([a-z_]+)=(True|'[^']*'|\{[^}]*\}|)(?![\w])")
+
+
+def with_options(text: str, command: click.Command | None = None) -> str:
+    """A message of the library as the command line says it: `unit='dB'` becomes `--unit dB`.
+
+    Library messages name Python arguments as `name=`; this is the one place that translates them,
+    where the command (by default the one that runs) has such an option.
+    """
+    if command is None:
+        context = click.get_current_context(silent=True)
+        command = context.command if context else click.Command("")
+    options = {option for each in command.params for option in each.opts}
+
+    def replaced(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        option = "--" + _OPTIONS.get(name, name).replace("_", "-")
+        if option not in options:
+            return found[0]
+        if value.startswith("{"):  # a mapping: one option for each pair
+            pairs = re.findall(r"'([^']*)': '?([^',}]*)'?", value)
+            return " ".join(f"{option} {key}={other}" for key, other in pairs)
+        return option if value in ("", "True") else f"{option} {value.strip(chr(39))}"
+
+    return _ARGUMENT.sub(replaced, text)
 
 
 class _Console(Console):
@@ -123,7 +150,7 @@ def warnings_as_lines() -> Iterator[None]:
         yield
     for each in caught:
         if issubclass(each.category, KoriskWarning):
-            line = " ".join(str(each.message).split())
+            line = with_options(" ".join(str(each.message).split()))
             typer.echo(f"korisk: warning: {plain(line)}", err=True)
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)

@@ -1,6 +1,7 @@
 """What `korisk plan` and `korisk compare` share: options that name a pilot, and table cells."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,8 @@ from korisk.cli.output import whole
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError, shown
-from korisk.figure_file import figure_kind
-from korisk.planning.calibrate import CURVE_METHODS
+from korisk.files import figure_kind
+from korisk.planning.calibrate import FITS
 from korisk.planning.explain import chance, count
 from korisk.planning.plan import Plan
 
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
 Target = Annotated[
     float | None, typer.Option(metavar="E", help="The value to reach, in the pilot's unit.")
 ]
-MethodOption = Annotated[
+FitOption = Annotated[
     str,
-    typer.Option(
-        "--method", metavar="METHOD", help=f"Extrapolation method: {', '.join(CURVE_METHODS)}."
-    ),
+    typer.Option("--fit", metavar="FIT", help=f"Extrapolation fit: {', '.join(FITS)}."),
 ]
 UnitOption = Annotated[
     str,
@@ -77,30 +76,16 @@ def check_plot(path: Path) -> None:
     figure_kind(path)
 
 
-def end(value: float) -> str:
-    """The end of an interval of N."""
-    return count(value) if math.isinf(value) else whole(int(value))
-
-
-def answer(plan: Plan) -> list[str]:
-    """Cells on N: the number, the chance that it is enough, and the ends of its interval."""
+def answer(plan: Plan, levels: Sequence[float]) -> list[str]:
+    """Cells on N: number, its chance, ends of its interval, safe numbers, the largest chance."""
     samples = "-" if plan.samples is None else whole(plan.samples)
     odds = "-" if plan.chance is None else chance(plan.chance)
-    ends = ["-", "-"] if plan.doubt else [end(plan.lower), end(plan.upper)]
-    return [samples, odds, *ends]
-
-
-def safe(plan: Plan, level: float) -> str:
-    """The N that is enough with a probability; `none` where no N is."""
-    found = None if plan.doubt else plan.safe(level)
-    if found is None:
-        return "-" if plan.doubt else "none"
-    return whole(found)
-
-
-def reach(plan: Plan) -> str:
-    """The most that any N has."""
-    return "-" if math.isnan(plan.reach) else chance(plan.reach)
+    reach = "-" if math.isnan(plan.reach) else chance(plan.reach)
+    if plan.doubt:
+        return [samples, odds, *["-"] * (2 + len(levels)), reach]
+    ends = [count(end) if math.isinf(end) else whole(int(end)) for end in (plan.lower, plan.upper)]
+    safe = [plan.safe(level) for level in levels]
+    return [samples, odds, *ends, *("none" if n is None else whole(n) for n in safe), reach]
 
 
 def save_plot(figure: "Figure", path: Path) -> None:
