@@ -44,8 +44,8 @@ import planner_curves as curves
 import planner_rivals as rivals
 from korisk.curves.noise import resampled_means, weights
 from korisk.planning.band import pooled_band
-from korisk.planning.calibrate import CURVE_METHODS, calibrate, estimate
-from korisk.planning.forecast import DEFAULT_METHOD, forecast
+from korisk.planning.calibrate import FITS, calibrate, estimate
+from korisk.planning.forecast import DEFAULT_FIT, forecast
 from korisk.planning.plan import LEVELS, plan
 from planner_curves import Case
 
@@ -73,11 +73,11 @@ class Asked:
 
 def ask(name: str, case: Case) -> Asked:
     """Let one estimator answer one case."""
-    if name == DEFAULT_METHOD:
+    if name == DEFAULT_FIT:
         return _ask_default(case)
     if name == POOLED:
         return _ask_pooled(case)
-    if name in CURVE_METHODS:
+    if name in FITS:
         return _ask_fit(name, case)
     return _ask_rival(rivals.RIVALS[name], case)
 
@@ -305,9 +305,9 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--domains", default="lcdb,sklearn,images", help="which curves")
     options = parser.parse_args(None if arguments is None else list(arguments))
     known = [
-        DEFAULT_METHOD,
+        DEFAULT_FIT,
         POOLED,
-        *(m for m in CURVE_METHODS if m != DEFAULT_METHOD),
+        *(m for m in FITS if m != DEFAULT_FIT),
     ]
     known += list(rivals.RIVALS)
     names = [name.strip() for name in options.only.split(";")] if options.only else known
@@ -334,8 +334,8 @@ def main(arguments: Iterable[str] | None = None) -> None:
 def report(title: str, scores: dict[str, Score]) -> None:
     """Print all that is known of one part."""
     show(title, scores)
-    if DEFAULT_METHOD in scores:
-        show_certainty(scores[DEFAULT_METHOD])
+    if DEFAULT_FIT in scores:
+        show_certainty(scores[DEFAULT_FIT])
 
 
 if __name__ == "__main__":

@@ -34,15 +34,15 @@ import planner
 import planner_curves as curves
 import planner_rivals as rivals
 from korisk.curves.curve import LARGEST_N
-from korisk.planning.calibrate import CURVE_METHODS, calibrate
-from korisk.planning.forecast import DEFAULT_METHOD, forecast
+from korisk.planning.calibrate import FITS, calibrate
+from korisk.planning.forecast import DEFAULT_FIT, forecast
 from korisk.planning.plan import plan_from
 from planner import Asked
 from planner_curves import Case, NeuralCurve
 
 Array = NDArray[np.float64]
 
-ESTIMATORS = (DEFAULT_METHOD, "power", "shifted-power", "M1", "M2", "M3", "M4", "BNSL")
+ESTIMATORS = (DEFAULT_FIT, "power", "shifted-power", "M1", "M2", "M3", "M4", "BNSL")
 FACTORS = (2, 4, 8)  # times the pilot's largest N: where targets are taken
 NEAREST = 1.2  # a size this far off still counts as one of them
 LEAST_SIZES = 4  # of a pilot that was cut
@@ -64,14 +64,14 @@ def question(known: NeuralCurve) -> tuple[Case, tuple[int, ...]]:
 
 def ask(name: str, case: Case) -> Asked:
     """Let one estimator answer one case."""
-    if name == DEFAULT_METHOD:
+    if name == DEFAULT_FIT:
         made = forecast(case.curve)
         low, high = made.band(case.hidden_n)
         inside = (low <= case.hidden_error) & (case.hidden_error <= high)
         plans = [plan_from(made, target) for target, _ in case.targets]
         samples = tuple(math.inf if p.samples is None else float(p.samples) for p in plans)
         return Asked(made.middle(case.hidden_n), tuple(inside.tolist()), samples)
-    if name in CURVE_METHODS:
+    if name in FITS:
         predict = _fit(name, case)
     else:
         predict = rivals.RIVALS[name](case.curve.sizes.astype(float), case.curve.means)

@@ -25,7 +25,7 @@ import torch
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import CURVE_METHODS
+from korisk.planning.calibrate import FITS
 from korisk.planning.plan import plan
 from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
@@ -227,9 +227,9 @@ def judged_sizes(
         planned = plan(pilot, target)
         covers = planned.lower <= truth <= planned.upper
         found["posterior"] = {"samples": planned.samples, "covers": covers}
-        for method in CURVE_METHODS:
-            if method != "posterior":
-                found[method] = {"samples": fitted(pilot, target, method), "covers": None}
+        for fit in FITS:
+            if fit != "posterior":
+                found[fit] = {"samples": fitted(pilot, target, fit), "covers": None}
         yield {
             "study": study,
             "point": point,
@@ -242,10 +242,10 @@ def judged_sizes(
         }
 
 
-def fitted(pilot: Curve, target: float, method: str) -> int | None:
+def fitted(pilot: Curve, target: float, fit: str) -> int | None:
     """The N at which a fitted curve meets the target."""
     try:
-        return plan(pilot, target, method=method).samples
+        return plan(pilot, target, fit=fit).samples
     except KoriskError:
         return None
 
@@ -257,7 +257,7 @@ def heavy_tails() -> Iterator[dict[str, Any]]:
     """Images whose brightness is log-normal: the surrogate at 16 pixels, noise 2%, linear."""
     from korisk.fitting import DenseRidge, Scorer
     from korisk.problems import CtProblem, CtScanner, Gaussian
-    from korisk.problems.examples import Examples
+    from korisk.problems.problem import Examples
 
     scanner = CtScanner(side=16, views=20, bins=16, beam="surrogate")
     problem = CtProblem(scanner=scanner, noise=Gaussian(0.02))
@@ -399,7 +399,7 @@ def best_fit(rows: list[dict[str, Any]]) -> str:
     def score(way: str) -> int:
         return sum(close(row, way) for row in rows)
 
-    return max(CURVE_METHODS, key=score)
+    return max(FITS, key=score)
 
 
 def close(row: dict[str, Any], way: str) -> bool:

@@ -34,13 +34,11 @@ for layer in net.layers[1:]:
 # follow each other, and that together they stretch much less than one after the other could.
 # ``amplification`` is the factor from a layer's squared error to the bound.
 
-METHODS: tuple[kr.Method, ...] = ("paper", "minkowski", "composed")
+BOUNDS: tuple[kr.BoundForm, ...] = ("paper", "minkowski", "composed")
 sizes = np.geomspace(16, 2**16, 60)
-amplification = {method: net.amplification(method) for method in METHODS}
-bounds = {
-    method: [kr.barron_bound(net, n, method=method).total for n in sizes] for method in METHODS
-}
-floors = {method: kr.barron_bound(net, 64, method=method).floor for method in METHODS}
+amplification = {form: net.amplification(form) for form in BOUNDS}
+bounds = {form: [kr.barron_bound(net, n, bound=form).total for n in sizes] for form in BOUNDS}
+floors = {form: kr.barron_bound(net, 64, bound=form).floor for form in BOUNDS}
 
 # %%
 # The figure
@@ -53,14 +51,14 @@ plt.style.use(here / "gallery.mplstyle")
 figure, (left, right) = plt.subplots(1, 2, width_ratios=(1, 1.25))
 looks = {"paper": ("C1", "s"), "minkowski": ("C0", "^"), "composed": ("C6", "o")}
 places = np.arange(len(net))
-for shift, method in zip((-0.2, 0.0, 0.2), METHODS, strict=True):
-    colour, marker = looks[method]
-    left.plot(places + shift, amplification[method], marker, color=colour)
-    left.vlines(places + shift, 1e-2, amplification[method], color=colour, alpha=0.4)
-    right.plot(sizes, bounds[method], color=colour)
-    right.text(sizes[-1], 1.15 * floors[method], method, color=colour, ha="right", va="bottom")
-    right.plot(sizes[[0, -1]], [floors[method]] * 2, color=colour, linestyle=":", linewidth=1)
-    right.plot(sizes[::10], bounds[method][::10], marker, color=colour)
+for shift, form in zip((-0.2, 0.0, 0.2), BOUNDS, strict=True):
+    colour, marker = looks[form]
+    left.plot(places + shift, amplification[form], marker, color=colour)
+    left.vlines(places + shift, 1e-2, amplification[form], color=colour, alpha=0.4)
+    right.plot(sizes, bounds[form], color=colour)
+    right.text(sizes[-1], 1.15 * floors[form], form, color=colour, ha="right", va="bottom")
+    right.plot(sizes[[0, -1]], [floors[form]] * 2, color=colour, linestyle=":", linewidth=1)
+    right.plot(sizes[::10], bounds[form][::10], marker, color=colour)
 left.set_xticks(places, ["W\nlearned", "K\nknown", "$A^T$\nknown", "ReLU\nknown"])
 left.set(yscale="log", ylim=(1e-2, 2e5), title="How far a layer's error grows")
 left.set_ylabel("factor on the squared error")

@@ -35,7 +35,7 @@ rest = slice(4, None)
 # with four sizes and one seed it cannot rule out a floor, so the interval has no upper end.
 
 target = 0.06
-line = kr.calibrate(pilot, method="paper")
+line = kr.calibrate(pilot, fit="paper")
 try:
     line.samples(target)
 except kr.UnreachableError as error:

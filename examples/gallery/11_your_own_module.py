@@ -72,9 +72,9 @@ for place, layer in zip(places, net, strict=True):
     left.annotate(told, (low, place), (0, 6), textcoords="offset points", ha="center", fontsize=8)
 for kind, colour in colours.items():
     left.plot([], [], "o", color=colour, label=kind)
-looks: dict[kr.Method, tuple[str, str]] = {"paper": ("C1", "s"), "composed": ("C6", "o")}
-for method, (colour, marker) in looks.items():
-    right.plot(net.amplification(method), places, marker, color=colour, label=method)
+looks: dict[kr.BoundForm, tuple[str, str]] = {"paper": ("C1", "s"), "composed": ("C6", "o")}
+for form, (colour, marker) in looks.items():
+    right.plot(net.amplification(form), places, marker, color=colour, label=form)
 right.axvline(1, color="0.4", linewidth=0.8)
 left.set_yticks(places, [layer.name.replace("A^T", "$A^T$") for layer in net])
 left.set_ylim(len(net) - 0.6, -0.6)
@@ -84,7 +84,7 @@ right.set(xscale="log", xlabel="factor on the squared error", title="How far its
 left.legend(loc="lower right")
 right.legend()
 
-tight, loose = (net.amplification(method)[0] for method in ("composed", "paper"))
+tight, loose = (net.amplification(form)[0] for form in ("composed", "paper"))
 figure.savefig("11_your_own_module.png")
 print(
     f"wrote 11_your_own_module.png: errors of W count {tight:.2f} times, {loose:.0f} by the paper"

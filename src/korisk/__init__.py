@@ -7,12 +7,12 @@ from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS, Unit
 from korisk.errors import KoriskError, OutOfReachError, UnreachableError
-from korisk.planning.calibrate import CURVE_METHODS, Calibration, calibrate
+from korisk.planning.calibrate import FITS, Calibration, calibrate
 from korisk.planning.compare import Comparison, Crossover, compare
 from korisk.planning.forecast import Expectation, Forecast, forecast
 from korisk.planning.plan import Plan, plan
 from korisk.theory import (
-    METHODS,
+    BOUNDS,
     BarronBound,
     Bound,
     Composition,
@@ -21,7 +21,7 @@ from korisk.theory import (
     Known,
     Layer,
     Learned,
-    Method,
+    BoundForm,
     Network,
     NormBracket,
     RiskLine,
@@ -86,8 +86,8 @@ def __getattr__(name: str) -> Any:
 # `describe`, `known` and `learned` need PyTorch; what is named here is imported with the core
 # alone (`pilot_sklearn` and `pilot_torch` ask for their library when they are called).
 __all__ = [
-    "CURVE_METHODS",
-    "METHODS",
+    "FITS",
+    "BOUNDS",
     "UNITS",
     "BarronBound",
     "Bound",
@@ -104,7 +104,7 @@ __all__ = [
     "KoriskError",
     "Layer",
     "Learned",
-    "Method",
+    "BoundForm",
     "Network",
     "NextSize",
     "NormBracket",

@@ -43,8 +43,8 @@ def found(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
     return json.loads(out(capsys, *arguments, "--json"))
 
 
-def both(net: kr.Network, n: float, method: kr.Method = "composed") -> list[kr.BarronBound]:
-    return [kr.barron_bound(net, n, method=method, effective=each) for each in (False, True)]
+def both(net: kr.Network, n: float, form: kr.BoundForm = "composed") -> list[kr.BarronBound]:
+    return [kr.barron_bound(net, n, bound=form, effective=each) for each in (False, True)]
 
 
 def test_both_bounds_and_sample_sizes_stand_side_by_side(
@@ -52,11 +52,11 @@ def test_both_bounds_and_sample_sizes_stand_side_by_side(
 ) -> None:
     assert korisk("bound", path, "-n", 64, "--target", TARGET) == 0
     lines = capsys.readouterr().out.splitlines()
-    for method in kr.METHODS:
-        for suffix, bound in zip(("", ", effective"), both(NET, 64, method), strict=True):
-            label, estimate = method + suffix, bool(suffix)
+    for form in kr.BOUNDS:
+        for suffix, bound in zip(("", ", effective"), both(NET, 64, form), strict=True):
+            label, estimate = form + suffix, bool(suffix)
             (row,) = (line.split() for line in lines if line.strip().startswith(f"{label} "))
-            needed = kr.sample_size(NET, TARGET, method=method, effective=estimate)
+            needed = kr.sample_size(NET, TARGET, bound=form, effective=estimate)
             tightest = both(NET, 64)[estimate].total
             values = [f"{x:.4g}" for x in (bound.total, bound.floor, bound.estimation)]
             assert row[1 + estimate :] == [*values, f"{bound.total / tightest:.3g}", f"{needed:,}"]
@@ -112,12 +112,12 @@ def test_json_has_both_whatever_was_asked(
     assert said["dimension"] == ("effective" if asked else "parameters")
     assert said["network"]["layers"][0]["effective"] == 1234.5
     for prefix, estimate in (("", False), ("effective_", True)):
-        for method in kr.METHODS:
-            expected = both(NET, 64, method)[estimate]
+        for form in kr.BOUNDS:
+            expected = both(NET, 64, form)[estimate]
             for key in ("total", "floor", "estimation"):
-                assert said[f"{prefix}bounds"][method][key] == getattr(expected, key)
-            needed = kr.sample_size(NET, TARGET, method=method, effective=estimate)
-            assert said[f"{prefix}samples"][method] == needed
+                assert said[f"{prefix}bounds"][form][key] == getattr(expected, key)
+            needed = kr.sample_size(NET, TARGET, bound=form, effective=estimate)
+            assert said[f"{prefix}samples"][form] == needed
         bound = both(NET, 64)[estimate]
         for index, layer in enumerate(said["layers"]):
             assert layer[f"{prefix}estimation"] == bound.estimations[index]
@@ -180,9 +180,9 @@ def test_without_parameters_only_the_estimate_is_given(
         said["replace"]["effective_saved_estimation"] == said["layers"][0]["effective_estimation"]
     )
     line = kr.RiskLine(0.01, 12.5)
-    for method in kr.METHODS:  # one layer, so all of them are the same
-        assert said["effective_bounds"][method]["total"] == pytest.approx(line.predict(64))
-        assert said["effective_samples"][method] == line.samples(0.1)
+    for form in kr.BOUNDS:  # one layer, so all of them are the same
+        assert said["effective_bounds"][form]["total"] == pytest.approx(line.predict(64))
+        assert said["effective_samples"][form] == line.samples(0.1)
 
 
 @pytest.mark.parametrize("asked", [[], ["--effective"]])
@@ -236,5 +236,5 @@ def test_the_tables_fit_a_terminal_of_80_columns(
     assert max(map(len, lines)) <= 80
     rows = [line.split() for line in lines]
     assert ["M", "1e+12", "3.3e+10"] in [row[:3] for row in rows]
-    for method in kr.METHODS:  # no cell folded
-        assert [len(row) for row in rows if row[:1] in ([method], [f"{method},"])] == [6, 7]
+    for form in kr.BOUNDS:  # no cell folded
+        assert [len(row) for row in rows if row[:1] in ([form], [f"{form},"])] == [6, 7]

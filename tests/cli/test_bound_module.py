@@ -92,7 +92,7 @@ def test_a_module_gives_what_its_description_gives(
 
 
 def test_other_options_work_the_same(models: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("bound", "--module", f"{models}:plain", "--target", "0.5", "--method", "paper")
+    arguments = ("bound", "--module", f"{models}:plain", "--target", "0.5", "--bound", "paper")
     assert korisk(*arguments, "--replace", "2 Linear") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "0 Linear" in out

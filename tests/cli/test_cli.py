@@ -40,7 +40,7 @@ def fail(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
     return captured.err
 
 
-def test_bound_shows_layers_methods_and_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bound_shows_layers_forms_and_meaning(capsys: pytest.CaptureFixture[str]) -> None:
     out = succeed(capsys, "bound", KO, "-n", "64")
     for word in ("W", "learned", "A^T", "known", "7,680", "paper", "minkowski", "composed"):
         assert word in out
@@ -66,11 +66,11 @@ def test_tables_fit_a_terminal_of_80_columns(
 def test_bound_json_agrees_with_the_library(capsys: pytest.CaptureFixture[str]) -> None:
     found = succeed_json(capsys, "bound", KO, "-n", "64", "--target", "0.006")
     net = kr.Network.read(KO)
-    for method in kr.METHODS:
-        expected = kr.barron_bound(net, 64, method=method)
-        assert found["bounds"][method]["total"] == pytest.approx(expected.total)
-        factors = [layer["amplification"][method] for layer in found["layers"]]
-        assert factors == pytest.approx(net.amplification(method))
+    for form in kr.BOUNDS:
+        expected = kr.barron_bound(net, 64, bound=form)
+        assert found["bounds"][form]["total"] == pytest.approx(expected.total)
+        factors = [layer["amplification"][form] for layer in found["layers"]]
+        assert factors == pytest.approx(net.amplification(form))
     assert found["n"] == 64
     assert found["reachable"] is True
     assert found["samples"]["composed"] == kr.sample_size(net, 0.006)
@@ -86,8 +86,8 @@ def test_target_alone_evaluates_the_bound_where_it_is_reached(
     assert found["bounds"]["composed"]["total"] <= 0.006
 
 
-def test_method_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = succeed_json(capsys, "bound", KO, "--method", "paper", "--target", "2")
+def test_the_form_of_the_bound_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = succeed_json(capsys, "bound", KO, "--bound", "paper", "--target", "2")
     assert found["n"] == found["samples"]["paper"] > found["samples"]["composed"]
     contributions = sum(layer["contribution"] for layer in found["layers"])
     assert contributions == pytest.approx(found["bounds"]["paper"]["total"])
@@ -109,9 +109,9 @@ def test_replace_says_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
 def test_looser_by_is_the_ratio_to_the_tightest(capsys: pytest.CaptureFixture[str]) -> None:
     lines = succeed(capsys, "bound", KO).splitlines()
     net = kr.Network.read(KO)
-    for method in kr.METHODS:
-        (row,) = (line.split() for line in lines if line.split()[:1] == [method])
-        expected = net.amplification(method)[0] / net.amplification("composed")[0]
+    for form in kr.BOUNDS:
+        (row,) = (line.split() for line in lines if line.split()[:1] == [form])
+        expected = net.amplification(form)[0] / net.amplification("composed")[0]
         assert float(row[-1]) == pytest.approx(expected, rel=5e-3)
 
 
@@ -126,7 +126,7 @@ def test_an_unreachable_target_leaves_with_3(capsys: pytest.CaptureFixture[str])
     assert "The target 0.001 then holds from N = 2 on." in flat(capsys.readouterr().out)
 
 
-def test_only_the_asked_method_needs_its_constants(
+def test_only_the_asked_form_needs_its_constants(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = str(tmp_path / "net.yaml")
@@ -139,7 +139,7 @@ def test_only_the_asked_method_needs_its_constants(
     assert found["bounds"]["paper"] is None
     assert found["samples"]["paper"] is None
     assert "A dash: the file lacks a constant" in succeed(capsys, "bound", path)
-    assert "lipschitz has no upper end" in fail(capsys, 2, "bound", path, "--method", "paper")
+    assert "lipschitz has no upper end" in fail(capsys, 2, "bound", path, "--bound", "paper")
 
 
 def test_sample_sizes_beyond_doubles_are_shown(
@@ -182,7 +182,7 @@ def test_defaults_and_mismatch_are_pointed_out(
         (["bound", KO, "-n", "nan"], "n must be a finite number >= 2"),
         (["bound", KO, "-n", "many"], "Invalid value for '-n'"),
         (["bound", KO, "--target", "-1"], "target must be a finite number > 0"),
-        (["bound", KO, "--method", "papr"], "did you mean 'paper'?"),
+        (["bound", KO, "--bound", "papr"], "did you mean 'paper'?"),
         (
             ["bound", KO, "--replace", "w"],
             "there is no layer 'w' in this network; did you mean 'W'",
@@ -270,7 +270,7 @@ def test_output_that_cannot_be_written(arguments: str) -> None:
 
 
 def test_options_whose_value_is_shown_by_their_own_name_say_how_they_are_written() -> None:
-    """typer 0.27 takes the metavar METHOD of an option `method` for its name: --METHOD."""
+    """typer 0.27 takes the metavar FIT of an option `fit` for its name: --FIT."""
     looked_at = 0
     for command in app.registered_commands:
         assert command.callback is not None

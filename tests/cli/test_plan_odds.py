@@ -299,7 +299,7 @@ def test_units_and_metrics_of_related_curves_are_the_pilots(
     ("options", "words"),
     [
         (("--related", "nowhere.csv"), "nowhere.csv: no such file"),
-        (("--related", "simulated.csv", "--method", "power"), "--related needs method 'posterior'"),
+        (("--related", "simulated.csv", "--fit", "power"), "--related needs fit 'posterior'"),
         (("--related", "simulated.csv", "--html", "page.html"), "--related cannot be used with"),
         (("--related", "pilot.csv"), "another file than the pilot"),
         (("--related", "short.csv"), "a related curve needs at least three distinct N"),

@@ -56,10 +56,10 @@ def test_korisks_own_networks_have_their_own_numbers() -> None:
         net, expected = kr.describe(module, SINOGRAM), own.describe()
         assert kinds(net) == kinds(expected)
         assert parameters(net) == parameters(expected)
-        for method in kr.METHODS:
-            assert net.amplification(method) == pytest.approx(expected.amplification(method))
-            found = kr.barron_bound(net, 100, method=method)
-            assert found.total == pytest.approx(kr.barron_bound(expected, 100, method=method).total)
+        for form in kr.BOUNDS:
+            assert net.amplification(form) == pytest.approx(expected.amplification(form))
+            found = kr.barron_bound(net, 100, bound=form)
+            assert found.total == pytest.approx(kr.barron_bound(expected, 100, bound=form).total)
     # Consecutive operators keep themselves, so that the theory multiplies them.
     net = kr.describe(rebuilt, SINOGRAM)
     product = math.prod(layer.bracket.lower for layer in net.layers[1:])
@@ -120,7 +120,7 @@ def test_a_small_cnn() -> None:
     assert parameters(net) == [40, 8, 370]
     assert net.name == "small"
     assert net["0 Conv2d"].bracket.how.startswith("present weights: ")
-    assert math.isfinite(kr.barron_bound(net, 100, method="paper").total)
+    assert math.isfinite(kr.barron_bound(net, 100, bound="paper").total)
 
 
 class Block(nn.Module):

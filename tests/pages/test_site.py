@@ -77,9 +77,9 @@ def test_every_public_name_is_on_a_page() -> None:
 
 
 def test_values_are_told_in_words_and_others_by_their_docstrings() -> None:
-    text = "```{api} korisk\nMETHODS: The forms.\nplan\nPlan\n```\n"
+    text = "```{api} korisk\nBOUNDS: The forms.\nplan\nPlan\n```\n"
     made = part("api").expanded(text)
-    assert ".. autodata:: korisk.METHODS\n\n   The forms." in made
+    assert ".. autodata:: korisk.BOUNDS\n\n   The forms." in made
     assert ".. autofunction:: korisk.plan\n" in made
     assert ".. autoclass:: korisk.Plan\n   :members:" in made
 
@@ -131,10 +131,10 @@ def test_examples_lists_and_titles_in_docstrings_stay() -> None:
 
 
 def test_comments_behind_fields_are_their_words() -> None:
-    assert part("fields").words_of("korisk.studies.run.usage", "Account", "started") == (
+    assert part("fields").words_of("korisk.studies.run.usage", "Usage", "started") == (
         "ISO 8601, UTC"
     )
-    assert part("fields").words_of("korisk.studies.run.usage", "Account", "seconds") == ""
+    assert part("fields").words_of("korisk.studies.run.usage", "Usage", "seconds") == ""
 
 
 # --- Command line --------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_the_page_has_every_command_argument_and_option() -> None:
 
 def test_the_page_has_defaults_and_what_is_needed() -> None:
     plan, bound = sections()["korisk plan"], sections()["korisk bound"]
-    assert re.search(r"\| `--method METHOD` \|.*\| posterior \|", plan)
+    assert re.search(r"\| `--fit FIT` \|.*\| posterior \|", plan)
     assert re.search(r"\| `PILOT.csv` \|.*\| needed \|", plan)
     assert re.search(r"\| `-n N` \|.*\| what `--target` needs, else 1000 \|", bound)
 

@@ -43,9 +43,9 @@ def test_a_noisier_size_weighs_less() -> None:
     assert relative_variance(kr.Curve([4, 8], [1.0, 0.5])) is None
 
 
-@pytest.mark.parametrize("method", ["power", "paper", "aic"])
-def test_the_band_lies_around_the_curve_and_widens(method: str) -> None:
-    found = kr.calibrate(power_pilot(), method)
+@pytest.mark.parametrize("fit", ["power", "paper", "aic"])
+def test_the_band_lies_around_the_curve_and_widens(fit: str) -> None:
+    found = kr.calibrate(power_pilot(), fit)
     low, high = pooled_band(found).at(FAR)
     middle = found.predict(FAR)
     assert (low < middle).all()

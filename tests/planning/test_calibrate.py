@@ -57,19 +57,19 @@ def test_two_sizes_are_enough_for_the_paper_and_three_for_the_default() -> None:
         kr.calibrate(two)
 
 
-@pytest.mark.parametrize("method", kr.CURVE_METHODS)
-def test_samples_inverts_predict(method: str) -> None:
-    found = kr.calibrate(power_pilot(), method)
+@pytest.mark.parametrize("fit", kr.FITS)
+def test_samples_inverts_predict(fit: str) -> None:
+    found = kr.calibrate(power_pilot(), fit)
     target = 0.6 * found.predict(512) + 0.4 * found.floor
     n = found.samples(target)
     assert found.predict(n) <= target < found.predict(n - 1)
 
 
-@pytest.mark.parametrize("method", kr.CURVE_METHODS)
+@pytest.mark.parametrize("fit", kr.FITS)
 @pytest.mark.parametrize("factor", [1e-30, 7.0])
-def test_scaling_errors_leaves_samples_and_scales_the_rest(method: str, factor: float) -> None:
+def test_scaling_errors_leaves_samples_and_scales_the_rest(fit: str, factor: float) -> None:
     curve = power_pilot()
-    plain, larger = kr.calibrate(curve, method), kr.calibrate(scaled(curve, factor), method)
+    plain, larger = kr.calibrate(curve, fit), kr.calibrate(scaled(curve, factor), fit)
     assert larger.floor == pytest.approx(factor * plain.floor, rel=1e-4)
     if plain.slope is not None and larger.slope is not None:
         assert larger.slope == pytest.approx(factor * plain.slope, rel=1e-3)
@@ -77,8 +77,8 @@ def test_scaling_errors_leaves_samples_and_scales_the_rest(method: str, factor: 
     assert larger.samples(factor * target) == pytest.approx(plain.samples(target), rel=1e-3)
 
 
-@pytest.mark.parametrize("method", kr.CURVE_METHODS)
-def test_names_and_order_of_seeds_play_no_part(method: str) -> None:
+@pytest.mark.parametrize("fit", kr.FITS)
+def test_names_and_order_of_seeds_play_no_part(fit: str) -> None:
     curve = power_pilot()
     renamed = {"0": "z", "1": "3", "2": "b", "3": "0", "4": "11"}
     order = np.random.default_rng(0).permutation(len(curve))
@@ -86,7 +86,7 @@ def test_names_and_order_of_seeds_play_no_part(method: str) -> None:
         curve.n[order], curve.error[order], [renamed[curve.seed[row]] for row in order]
     )
     n = [600, 5000]
-    mine, theirs = (kr.calibrate(c, method).predict(n) for c in (curve, other))
+    mine, theirs = (kr.calibrate(c, fit).predict(n) for c in (curve, other))
     assert np.array_equal(mine, theirs)
 
 
@@ -115,10 +115,9 @@ def test_parameters_are_those_of_the_formula() -> None:
     assert found == pytest.approx({"c": 0.02, "a": 0.5, "b": 0.5}, rel=1e-6)
     shifted = kr.calibrate(kr.Curve(n, 0.02 + 0.5 * (n + 40.0) ** -0.5), "shifted-power")
     assert shifted.parameters == pytest.approx({"c": 0.02, "a": 0.5, "b": 0.5, "s": 40}, rel=0.05)
-    for method in kr.CURVE_METHODS:
+    for fit in kr.FITS:
         assert all(
-            math.isfinite(value)
-            for value in kr.calibrate(power_pilot(), method).parameters.values()
+            math.isfinite(value) for value in kr.calibrate(power_pilot(), fit).parameters.values()
         )
 
 

@@ -58,12 +58,12 @@ def test_the_released_sweep_crosses_where_its_means_do(released: kr.Comparison) 
     assert found.measured
 
 
-@pytest.mark.parametrize("method", ["posterior", "power"])
-def test_exact_curves_cross_where_they_must(method: str) -> None:
+@pytest.mark.parametrize("fit", ["posterior", "power"])
+def test_exact_curves_cross_where_they_must(fit: str) -> None:
     first, second = kr.Curve(N, 0.5 * N**-0.25), kr.Curve(N, 4.0 * N**-0.5)  # cross at 8^4
-    found = kr.compare(first, second, 0.1, method=method).crossover
+    found = kr.compare(first, second, 0.1, fit=fit).crossover
     assert found is not None
-    if method == "power":
+    if fit == "power":
         assert found.n == pytest.approx(4096, rel=0.05)
     else:  # eight times the pilot, by one seed of unknown noise
         assert found.lower < 4096 < found.upper
@@ -93,7 +93,7 @@ def test_odds_are_even_for_a_curve_against_itself() -> None:
 def test_where_one_has_no_answer_the_other_still_has(released: kr.Comparison) -> None:
     assert released.ratio is None
     assert released.ratio_range is None
-    assert released.dense.samples is not None
+    assert released.second.samples is not None
     words = released.explain()
     assert "KO does not reach 0.042" in words
     assert "FC reaches 0.042 with about" in words
@@ -123,7 +123,7 @@ def test_a_model_that_meets_the_target_at_once_has_no_future_below_its_first_n()
     flat = kr.Curve(n, 0.001 * noise, [1, 2, 3] * 4, "flat")
     steep = kr.Curve(n, 0.08 / n**0.6 * noise, [1, 2, 3] * 4, "steep")
     made = kr.compare(flat, steep, 0.002)
-    assert made.known.samples == 4
+    assert made.first.samples == 4
     assert made.ratio is not None
     assert made.ratio_range is None  # fewer than 4 might be enough
     assert "or more" in made.explain()

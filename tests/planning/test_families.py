@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
 
-from korisk.planning.families import FAMILIES, Family, Fits, fit, nonnegative
+from korisk.planning.families import FAMILIES, Family, Fits, least_squares, nonnegative
 
 N = np.array([8.0, 16, 32, 64, 128, 256, 512])
 FAR = np.array([1024.0, 4096, 16384])
@@ -39,7 +39,7 @@ def exact(family: Family, floor: float, scale: float, shape: tuple[float, ...]) 
 def test_a_curve_of_the_family_is_found_again(family: Family, floor: float) -> None:
     truth = exact(family, floor, 0.1, SHAPES[family.name])
     errors = truth.predict(N)
-    found = fit(family, N, errors, 1 / errors[0] ** 2)
+    found = least_squares(family, N, errors, 1 / errors[0] ** 2)
     assert found.predict(FAR) == pytest.approx(truth.predict(FAR), rel=2e-3)
     if len(family.grids) < 2:  # two shape parameters can trade with each other a little
         assert found.predict(FAR) == pytest.approx(truth.predict(FAR), rel=1e-6)
@@ -53,7 +53,7 @@ def test_a_curve_of_the_family_is_found_again(family: Family, floor: float) -> N
 def test_power_laws_are_found_again(rate: float, floor: float, scale: float) -> None:
     truth = exact(FAMILIES["power"], floor, scale, (rate,))
     errors = truth.predict(N)
-    found = fit(FAMILIES["power"], N, errors, np.ones(len(N)))
+    found = least_squares(FAMILIES["power"], N, errors, np.ones(len(N)))
     assert found.predict(FAR) == pytest.approx(truth.predict(FAR), rel=1e-4)
 
 
@@ -95,7 +95,7 @@ def test_noisy_fits_are_no_worse_than_a_general_optimiser(name: str, draw: int) 
     weights = 1 / errors**2
     weights = weights / weights.max()
     family = FAMILIES[name]
-    found = fit(family, N, errors[None, :], weights)
+    found = least_squares(family, N, errors[None, :], weights)
     size = np.exp(np.log(errors).mean())  # losses are told for errors of unit size
     assert found.loss[0] <= loss_by_optimiser(family, errors / size, weights) * (1 + 1e-3) + 1e-12
 
@@ -105,9 +105,9 @@ def test_many_pilots_at_once_are_fitted_as_one_by_one(family: Family) -> None:
     rng = np.random.default_rng(1)
     errors = (0.05 + 0.8 * N**-0.6) * np.exp(0.1 * rng.standard_normal((300, len(N))))
     weights = np.linspace(1, 2, len(N))
-    together = fit(family, N, errors, weights).predict(FAR)
+    together = least_squares(family, N, errors, weights).predict(FAR)
     for row in (0, 17, 299):  # in the first chunk and in the last
-        alone = fit(family, N, errors[row : row + 1], weights).predict(FAR)
+        alone = least_squares(family, N, errors[row : row + 1], weights).predict(FAR)
         # Products of other shapes round otherwise, which a flat minimum magnifies.
         assert together[row] == pytest.approx(alone[0], rel=1e-6)
 
@@ -118,7 +118,7 @@ def test_scaling_errors_scales_the_fit(family: Family, factor: float) -> None:
     rng = np.random.default_rng(2)
     errors = (0.05 + 0.8 * N**-0.6) * np.exp(0.1 * rng.standard_normal((1, len(N))))
     weights = np.ones(len(N))
-    plain, scaled = (fit(family, N, errors * s, weights) for s in (1.0, factor))
+    plain, scaled = (least_squares(family, N, errors * s, weights) for s in (1.0, factor))
     assert scaled.predict(FAR) == pytest.approx(factor * plain.predict(FAR), rel=1e-6)
     assert scaled.floor == pytest.approx(factor * plain.floor, rel=1e-4, abs=1e-9 * factor)
 
@@ -127,7 +127,7 @@ def test_scaling_errors_scales_the_fit(family: Family, factor: float) -> None:
 def test_curves_fall_and_stay_above_their_floor(family: Family) -> None:
     rng = np.random.default_rng(3)
     errors = rng.uniform(0.1, 1.0, (50, len(N)))
-    found = fit(family, N, errors, np.ones(len(N)))
+    found = least_squares(family, N, errors, np.ones(len(N)))
     predicted = found.predict(np.geomspace(8, 1e9, 60))
     assert (np.diff(predicted, axis=1) <= 1e-12).all()
     assert (predicted >= found.floor[:, None] - 1e-12).all()

@@ -10,7 +10,7 @@ from scipy.special import softmax
 import korisk as kr
 from korisk.curves.noise import weights
 from korisk.planning.calibrate import AVERAGED, estimate
-from korisk.planning.families import FAMILIES, Family, Fits, fit
+from korisk.planning.families import FAMILIES, Family, Fits, least_squares
 from pilots import power_pilot
 
 LARGEST_N = 10**15
@@ -31,10 +31,10 @@ WRITTEN: dict[str, Callable[..., float]] = {
 }
 
 
-@pytest.mark.parametrize("method", WRITTEN)
-def test_the_letters_of_the_formula_give_the_curve(method: str) -> None:
-    found = kr.calibrate(power_pilot(draw=3), method)
-    expected = [WRITTEN[method](n, **found.parameters) for n in N]
+@pytest.mark.parametrize("fit", WRITTEN)
+def test_the_letters_of_the_formula_give_the_curve(fit: str) -> None:
+    found = kr.calibrate(power_pilot(draw=3), fit)
+    expected = [WRITTEN[fit](n, **found.parameters) for n in N]
     assert found.predict(N) == pytest.approx(expected, rel=1e-9)
     assert found.parameters["a"] == found.slope
     assert found.parameters["c"] == found.floor
@@ -60,30 +60,30 @@ def test_only_one_family_has_no_floor() -> None:
     }
 
 
-@pytest.mark.parametrize(("method", "names"), [("aic", AVERAGED), ("aic-all", tuple(FAMILIES))])
-def test_families_are_averaged_by_akaikes_weights(method: str, names: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("fit", "names"), [("aic", AVERAGED), ("aic-all", tuple(FAMILIES))])
+def test_families_are_averaged_by_akaikes_weights(fit: str, names: tuple[str, ...]) -> None:
     """exp(-AIC / 2), AIC = K log(loss) + 2 p, scaled to one; losses of errors in their own unit."""
     curve = power_pilot(draw=5)
     n, means, weight = curve.sizes.astype(float), curve.means[None, :], weights(curve)
-    parts = [fit(FAMILIES[name], n, means, weight) for name in names]
+    parts = [least_squares(FAMILIES[name], n, means, weight) for name in names]
     aic = [len(n) * math.log(part.loss[0]) + 2 * part.family.parameters for part in parts]
     shares = softmax(-0.5 * np.array(aic))
     assert np.sort(shares)[-2] > 0.01  # more than one has a say
-    found = estimate(method, n, means, weight)
+    found = estimate(fit, n, means, weight)
     expected = sum(share * part.predict(np.array(N)) for share, part in zip(shares, parts))  # noqa: B905
     assert found.predict(np.array(N)) == pytest.approx(expected, rel=1e-9)
     floor = sum(share * part.floor for share, part in zip(shares, parts))  # noqa: B905
     assert found.floor == pytest.approx(floor, rel=1e-9)
 
 
-@pytest.mark.parametrize("method", kr.CURVE_METHODS)
-def test_a_method_takes_as_few_sizes_as_it_says_and_no_fewer(method: str) -> None:
-    least = 2 if method in {"paper", "line", "inverse-log", "no-floor", "envelope"} else 3
+@pytest.mark.parametrize("fit", kr.FITS)
+def test_a_method_takes_as_few_sizes_as_it_says_and_no_fewer(fit: str) -> None:
+    least = 2 if fit in {"paper", "line", "inverse-log", "no-floor", "envelope"} else 3
     sizes = [4, 16, 64][:least]
     errors = [0.5, 0.3, 0.2][:least]
-    assert kr.calibrate(kr.Curve(sizes, errors), method).predict(16) > 0
+    assert kr.calibrate(kr.Curve(sizes, errors), fit).predict(16) > 0
     with pytest.raises(kr.KoriskError, match=r"at least (two|three) distinct N"):
-        kr.calibrate(kr.Curve(sizes[1:], errors[1:]), method)
+        kr.calibrate(kr.Curve(sizes[1:], errors[1:]), fit)
 
 
 def test_the_envelope_of_a_steep_pilot_has_no_floor_and_of_a_rising_one_no_slope() -> None:
@@ -110,20 +110,20 @@ def test_predict_takes_every_n_from_two_to_the_largest() -> None:
             found.predict(n)
 
 
-@pytest.mark.parametrize("method", ["paper", "envelope"])
-def test_the_loss_of_a_line_is_its_sum_of_squares(method: str) -> None:
+@pytest.mark.parametrize("fit", ["paper", "envelope"])
+def test_the_loss_of_a_line_is_its_sum_of_squares(fit: str) -> None:
     curve = power_pilot(draw=7)
     n, means = curve.sizes.astype(float), curve.means[None, :]
-    found = estimate(method, n, means, weights(curve))
+    found = estimate(fit, n, means, weights(curve))
     assert isinstance(found, Fits)
     assert found.loss == pytest.approx(np.square(found.predict(n) - means).sum(axis=1))
 
 
-@pytest.mark.parametrize(("method", "most"), [("power", 1.0), ("no-floor", 3.0)])
-def test_rates_end_where_the_family_says(method: str, most: float) -> None:
+@pytest.mark.parametrize(("fit", "most"), [("power", 1.0), ("no-floor", 3.0)])
+def test_rates_end_where_the_family_says(fit: str, most: float) -> None:
     n = np.array([16.0, 32.0, 64.0, 128.0])
     for rate in (0.5 * most, 0.99 * most):
-        found = kr.calibrate(kr.Curve(n, n**-rate), method)
+        found = kr.calibrate(kr.Curve(n, n**-rate), fit)
         assert found.parameters["b"] == pytest.approx(rate, rel=1e-3)
-    steep = kr.calibrate(kr.Curve(n, n ** -(1.5 * most)), method)
+    steep = kr.calibrate(kr.Curve(n, n ** -(1.5 * most)), fit)
     assert steep.parameters["b"] == pytest.approx(most)

@@ -15,7 +15,7 @@ from korisk.curves.noise import RESAMPLES
 from korisk.planning import plan as planning
 from korisk.planning.band import STRETCH, WIDENING, pooled_band
 from korisk.planning.calibrate import LEAST_SIZES, _Average, _exp, estimate, first_below
-from korisk.planning.families import FAMILIES, fit
+from korisk.planning.families import FAMILIES, least_squares
 from korisk.planning.forecast import Forecast
 from korisk.planning.posterior import HORIZON, MOST_SIZES, ROUGHEST
 from pilots import power_pilot
@@ -223,7 +223,9 @@ def test_grids_cover_what_shapes_may_be(name: str) -> None:
     if len(family.grids) == 1:
         for rate in (0.02, 0.3, 0.9):
             basis = np.log(N) / N if name == "log-power" else 1.0 / N
-            fitted = fit(family, N.astype(float), 2.0 * basis[None, :] ** rate, np.ones(len(N)))
+            fitted = least_squares(
+                family, N.astype(float), 2.0 * basis[None, :] ** rate, np.ones(len(N))
+            )
             assert fitted.shape[0] == pytest.approx(rate, rel=1e-3)
 
 
@@ -248,14 +250,14 @@ def test_averages_weigh_by_aic() -> None:
     assert [part.family.name for part in few.parts] == ["line", "no-floor"]
 
 
-@pytest.mark.parametrize("method", kr.CURVE_METHODS)
-def test_methods_ask_for_two_or_three_sizes(method: str) -> None:
-    least = 2 if method in ("paper", "line", "inverse-log", "no-floor", "envelope") else 3
-    assert LEAST_SIZES.get(method, 3) == least
+@pytest.mark.parametrize("fit", kr.FITS)
+def test_methods_ask_for_two_or_three_sizes(fit: str) -> None:
+    least = 2 if fit in ("paper", "line", "inverse-log", "no-floor", "envelope") else 3
+    assert LEAST_SIZES.get(fit, 3) == least
     with pytest.raises(kr.KoriskError, match=r"size|N"):
-        kr.calibrate(kr.Curve(N[: least - 1], 1.0 / N[: least - 1]), method)
-    if method != "posterior":
-        assert kr.calibrate(kr.Curve(N[:least], 1.0 / N[:least]), method).method == method
+        kr.calibrate(kr.Curve(N[: least - 1], 1.0 / N[: least - 1]), fit)
+    if fit != "posterior":
+        assert kr.calibrate(kr.Curve(N[:least], 1.0 / N[:least]), fit).fit == fit
 
 
 @pytest.mark.parametrize("first", [*range(3, 40), 1_000_003, LARGEST_N - 1, LARGEST_N])

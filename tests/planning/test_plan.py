@@ -23,16 +23,16 @@ def test_the_dense_pilot_at_h_128_has_an_answer_below_its_best_error() -> None:
     assert plan.samples is not None
     assert 1024 <= plan.samples <= 4096
     assert plan.lower <= 2048 <= plan.upper
-    assert kr.plan(DENSE, 0.0475, method="paper").samples is None
+    assert kr.plan(DENSE, 0.0475, fit="paper").samples is None
     assert plan.at(2048).error == pytest.approx(FC_128[-1], rel=0.2)
 
 
-@pytest.mark.parametrize("method", ["posterior", "power", "aic", "line"])
+@pytest.mark.parametrize("fit", ["posterior", "power", "aic", "line"])
 @pytest.mark.parametrize("factor", [1e-20, 0.37, 1e20])
-def test_scaling_errors_and_target_leaves_n(method: str, factor: float) -> None:
+def test_scaling_errors_and_target_leaves_n(fit: str, factor: float) -> None:
     curve = released_h8("FC")
-    plain = kr.plan(curve, 0.003, method=method)
-    other = kr.plan(scaled(curve, factor), 0.003 * factor, method=method)
+    plain = kr.plan(curve, 0.003, fit=fit)
+    other = kr.plan(scaled(curve, factor), 0.003 * factor, fit=fit)
     for mine, theirs in (
         (plain.samples, other.samples),
         (plain.lower, other.lower),
@@ -43,8 +43,8 @@ def test_scaling_errors_and_target_leaves_n(method: str, factor: float) -> None:
     assert other.reach == pytest.approx(plain.reach, abs=1e-4)
 
 
-@pytest.mark.parametrize("method", ["posterior", "power", "aic"])
-def test_permuting_seeds_changes_nothing(method: str) -> None:
+@pytest.mark.parametrize("fit", ["posterior", "power", "aic"])
+def test_permuting_seeds_changes_nothing(fit: str) -> None:
     curve = released_h8("FC")
     order = np.random.default_rng(0).permutation(len(curve))
     names = {"1": "5", "2": "1", "3": "4", "4": "2", "5": "3"}
@@ -55,7 +55,7 @@ def test_permuting_seeds_changes_nothing(method: str) -> None:
         "FC",
         "MSE",
     )
-    mine, theirs = (kr.plan(c, 0.003, method=method).to_dict() for c in (curve, other))
+    mine, theirs = (kr.plan(c, 0.003, fit=fit).to_dict() for c in (curve, other))
     for content in (mine, theirs):  # these name the outlying seed
         del content["findings"], content["explanation"]
     assert mine == theirs
@@ -76,12 +76,12 @@ def test_more_of_the_same_curve_narrows_the_answer() -> None:
     assert first > second > third
 
 
-@pytest.mark.parametrize("method", ["posterior", "power", "log-power", "shifted-power"])
-def test_a_clean_power_law_gives_its_own_sample_size(method: str) -> None:
+@pytest.mark.parametrize("fit", ["posterior", "power", "log-power", "shifted-power"])
+def test_a_clean_power_law_gives_its_own_sample_size(fit: str) -> None:
     n = np.array([16, 32, 64, 128, 256, 512])
     curve = kr.Curve(n, 0.02 + 0.5 * n**-0.5)
-    plan = kr.plan(curve, 0.02 + 0.5 * 1000**-0.5, method=method)
-    tolerance = {"posterior": 0.1, "power": 0.002, "shifted-power": 0.01}.get(method, 0.15)
+    plan = kr.plan(curve, 0.02 + 0.5 * 1000**-0.5, fit=fit)
+    tolerance = {"posterior": 0.1, "power": 0.002, "shifted-power": 0.01}.get(fit, 0.15)
     assert plan.samples == pytest.approx(1000, rel=tolerance)
 
 
@@ -95,12 +95,12 @@ def test_harder_targets_need_more() -> None:
     assert all(a >= b - 1e-9 for a, b in pairwise(reach))
 
 
-@pytest.mark.parametrize("method", ["posterior", "power", "paper", "aic-all", "envelope"])
+@pytest.mark.parametrize("fit", ["posterior", "power", "paper", "aic-all", "envelope"])
 @pytest.mark.parametrize("model", ["KO", "FC"])
-def test_the_parts_of_a_plan_are_in_order(method: str, model: str) -> None:
+def test_the_parts_of_a_plan_are_in_order(fit: str, model: str) -> None:
     curve = released_h8(model)
     for factor in (2.0, 0.97, 0.8, 0.4):  # within the pilot, just beyond, far, out of reach
-        plan = kr.plan(curve, factor * curve.means[-1], method=method)
+        plan = kr.plan(curve, factor * curve.means[-1], fit=fit)
         safe = [math.inf if n is None else n for n in map(plan.safe, (0.5, *LEVELS))]
         assert safe == sorted(safe)
         for level, n in zip((0.5, *LEVELS), safe, strict=True):
@@ -113,7 +113,7 @@ def test_the_parts_of_a_plan_are_in_order(method: str, model: str) -> None:
             continue
         assert plan.lower <= plan.samples <= plan.upper
         assert plan.chance == plan.probability(plan.samples)
-        if method == "posterior" and not plan.inside:
+        if fit == "posterior" and not plan.inside:
             assert safe[-1] == plan.upper
         reached = [plan.if_reached(level) or 0 for level in LEVELS]
         assert reached == sorted(reached)
@@ -159,9 +159,9 @@ def test_a_target_out_of_reach_is_said_so() -> None:
 
 
 def test_the_papers_refusal_is_explained() -> None:
-    words = kr.plan(DENSE, 0.0475, method="paper").explain()
+    words = kr.plan(DENSE, 0.0475, fit="paper").explain()
     assert "at the lowest error seen" in words
-    assert "By the default method the chance" in words
+    assert "By the default fit the chance" in words
 
 
 def test_a_target_met_within_the_pilot() -> None:
@@ -192,10 +192,10 @@ def test_rises_and_outliers_are_named() -> None:
     assert "Seed 3 is an outlier at N = 8" in words
 
 
-@pytest.mark.parametrize("method", ["posterior", "power"])
-def test_a_target_that_a_rise_undoes_is_not_met_before_it(method: str) -> None:
+@pytest.mark.parametrize("fit", ["posterior", "power"])
+def test_a_target_that_a_rise_undoes_is_not_met_before_it(fit: str) -> None:
     curve = kr.Curve([8, 16, 32, 64, 128], [0.5, 0.3, 0.45, 0.25, 0.2])
-    plan = kr.plan(curve, 0.35, method=method)
+    plan = kr.plan(curve, 0.35, fit=fit)
     assert plan.samples is not None
     assert plan.samples > 32
     assert plan.lower >= 32
@@ -244,7 +244,7 @@ def test_two_sizes_are_too_few_except_for_the_papers_line() -> None:
     two = kr.Curve([4, 16], [0.2, 0.1])
     with pytest.raises(kr.KoriskError, match="at least three distinct N"):
         kr.plan(two, 0.05)
-    assert kr.plan(two, 0.12, method="paper").samples == kr.calibrate(two, "paper").samples(0.12)
+    assert kr.plan(two, 0.12, fit="paper").samples == kr.calibrate(two, "paper").samples(0.12)
 
 
 @pytest.mark.parametrize("n", [2.5, 1, 10**9, math.inf, math.nan, [64], "64"])
@@ -304,11 +304,11 @@ def test_decibels_are_told_in_decibels() -> None:
     assert 24.8 < plan.at(128).error < 28
 
 
-@pytest.mark.parametrize("method", kr.CURVE_METHODS)
-def test_every_method_makes_a_whole_plan(method: str) -> None:
-    plan = kr.plan(released_h8("FC"), 0.0048, method=method)
+@pytest.mark.parametrize("fit", kr.FITS)
+def test_every_method_makes_a_whole_plan(fit: str) -> None:
+    plan = kr.plan(released_h8("FC"), 0.0048, fit=fit)
     content = json.loads(json.dumps(plan.to_dict(), allow_nan=True))
-    assert content["method"] == method
+    assert content["fit"] == fit
     assert content["explanation"] == plan.explain()
     assert plan.at(100).lower <= plan.at(100).error <= plan.at(100).upper
 
@@ -325,11 +325,11 @@ def test_every_method_makes_a_whole_plan(method: str) -> None:
     st.sampled_from(["posterior", "power", "no-floor", "paper", "aic"]),
 )
 def test_any_pilot_gives_a_plan_or_a_refusal(
-    rows: list[tuple[int, float, int]], target: float, method: str
+    rows: list[tuple[int, float, int]], target: float, fit: str
 ) -> None:
     n, errors, seeds = zip(*rows, strict=True)
     try:
-        plan = kr.plan(kr.Curve(n, errors, seeds), target, method=method)
+        plan = kr.plan(kr.Curve(n, errors, seeds), target, fit=fit)
     except kr.KoriskError:
         return
     assert plan.samples is None or plan.lower <= plan.samples <= plan.upper

@@ -38,7 +38,7 @@ PLAIN = Prediction(Theory(), "FC", 64)
 @pytest.mark.parametrize(("first", "second"), [(FLAT, STEEP), (STEEP, FLAT)])
 def test_fitted_curves_cross_without_odds(first: kr.Curve, second: kr.Curve) -> None:
     """The means of KO and FC cross between 128 and 256, whichever is named first."""
-    found = kr.compare(first, second, 0.08, method="power")
+    found = kr.compare(first, second, 0.08, fit="power")
     crossing = found.crossover
     assert crossing is not None
     assert 128 < crossing.n < 256

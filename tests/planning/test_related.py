@@ -111,19 +111,19 @@ def test_the_order_of_relatives_plays_no_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("related", "method", "said"),
+    ("related", "fit", "said"),
     [
         (kr.Curve(LONG, falling(LONG), unit="rmse"), "posterior", "in the pilot's unit, 'error'"),
         (GOOD.up_to(32), "posterior", "a related curve needs at least three distinct N"),
-        (GOOD, "power", "related curves need method 'posterior', got 'power'"),
+        (GOOD, "power", "related curves need fit 'posterior', got 'power'"),
         ("simulated.csv", "posterior", "must be a Curve"),
     ],
-    ids=["unit", "sizes", "method", "name"],
+    ids=["unit", "sizes", "fit", "name"],
 )
-def test_what_cannot_be_related_is_refused(related: kr.Curve, method: str, said: str) -> None:
+def test_what_cannot_be_related_is_refused(related: kr.Curve, fit: str, said: str) -> None:
     for ask in (
-        lambda: kr.plan(PILOT, TARGET, method=method, related=[related]),
-        lambda: kr.forecast(PILOT, method=method, related=[related]),
+        lambda: kr.plan(PILOT, TARGET, fit=fit, related=[related]),
+        lambda: kr.forecast(PILOT, fit=fit, related=[related]),
     ):
         with pytest.raises(kr.KoriskError, match=said):
             ask()

@@ -195,16 +195,16 @@ def test_every_percentage_is_one_of_the_plans(model: str, target: float) -> None
 
 
 def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
-    other = kr.plan(doubtful.curve, doubtful.target, method="power")
+    other = kr.plan(doubtful.curve, doubtful.target, fit="power")
     assert other.samples is not None
     said = words.explain(other)
     assert f"about {other.samples} samples" in said
-    assert "The chances are those of the default method." in said
+    assert "The chances are those of the default fit." in said
     assert "If the target is reachable by" not in said
     assert f"90% band of its fitted curve it takes {words.span(other.lower, other.upper)}" in said
-    within = kr.plan(doubtful.curve, 0.006, method="power")
+    within = kr.plan(doubtful.curve, 0.006, fit="power")
     assert (
-        f"By method 'power', KO meets the target 0.006 inside the pilot, at about N = "
+        f"By fit 'power', KO meets the target 0.006 inside the pilot, at about N = "
         f"{within.samples}" in words.explain(within)
     )
 
@@ -214,28 +214,28 @@ def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
 
 def test_a_method_that_levels_off_says_where() -> None:
     curve = power_pilot(floor=0.1)
-    for method in ("paper", "line"):
-        told = words.headline(kr.plan(curve, 0.05, method=method))
-        floor = kr.calibrate(curve, method).floor
+    for fit in ("paper", "line"):
+        told = words.headline(kr.plan(curve, 0.05, fit=fit))
+        floor = kr.calibrate(curve, fit).floor
         assert f"not reachable: its curve levels off at {floor:.4g}. " in told
-        assert ("lowest error seen" in told) == (method == "paper")
-        assert "By the default method the chance of meeting it by N = 5,120,000 is" in told
+        assert ("lowest error seen" in told) == (fit == "paper")
+        assert "By the default fit the chance of meeting it by N = 5,120,000 is" in told
 
 
 def test_a_slow_curve_is_not_said_to_level_off() -> None:
     curve = kr.Curve(N_128, KO_128, model="KO")
-    said = words.headline(kr.plan(curve, 0.03, method="no-floor"))
+    said = words.headline(kr.plan(curve, 0.03, fit="no-floor"))
     assert "does not get there by N = 20,480,000" in said
     assert "levels off" not in said
 
 
 def test_a_method_that_denies_what_was_measured_is_contradicted() -> None:
     curve = released_h8("KO")
-    made = kr.plan(curve, float(curve.means.min()), method="paper")
+    made = kr.plan(curve, float(curve.means.min()), fit="paper")
     assert made.samples is None
     said = words.explain(made)
     assert "measured means meet it inside the pilot" in said
-    assert "default method" in said
+    assert "default fit" in said
     assert "measure at" not in said
 
 
@@ -350,10 +350,10 @@ def test_a_doubt_is_not_removed_by_related_curves() -> None:
 def test_both_numbers_have_their_chances() -> None:
     both = kr.compare(released_h8("KO"), released_h8("FC"), 0.0015)
     said = words.comparison_headline(both)
-    for made in (both.known, both.dense):
+    for made in (both.first, both.second):
         assert made.chance is not None
         assert (
-            f"{made.samples:,}{' samples' if made is both.known else ''} "
+            f"{made.samples:,}{' samples' if made is both.first else ''} "
             f"(chance {words.chance(made.chance)}, at most {words.chance(made.reach)}"
         ) in said
 
@@ -387,8 +387,8 @@ def test_a_doubt_of_one_side_is_told() -> None:
     both = kr.compare(curve, STEP, 0.005)
     said = words.comparison_headline(both)
     assert "No sample size of step" in said
-    assert both.dense.doubt in said
-    assert f"KO reaches 0.005 with about {both.known.samples:,} samples" in said
+    assert both.second.doubt in said
+    assert f"KO reaches 0.005 with about {both.first.samples:,} samples" in said
 
 
 def test_a_ratio_is_told_with_its_range() -> None:

@@ -246,7 +246,7 @@ def test_errors_have_a_logarithmic_axis_and_scores_a_linear_one(figure: Figure) 
 def test_the_value_axis_names_metric_and_unit(metric: str, unit: str, expected: str) -> None:
     curve = Curve([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
     target = curve.unit.from_error(0.12).item()
-    assert plan_figure(plan(curve, target, method="power")).axes[0].get_ylabel() == expected
+    assert plan_figure(plan(curve, target, fit="power")).axes[0].get_ylabel() == expected
 
 
 # --- Words stay on the page ----------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_all_words_lie_within_the_page(model: str, target: float, tmp_path: Path
     n, errors = np.array([4, 16, 64, 256]) * 10**6, np.array([0.186, 0.138, 0.095, 0.07])
     seeds = ["1"] * 4 + ["2"] * 4
     curve = Curve([*n, *n], [*errors, *1.01 * errors], seeds, model, "long words " * 7)
-    figure = plan_figure(plan(curve, target, method="power"))
+    figure = plan_figure(plan(curve, target, fit="power"))
     save(figure, tmp_path / "figure.png")  # lays it out
     page = figure.bbox
     for text in texts(figure):
@@ -293,7 +293,7 @@ def test_names_are_drawn_as_they_are(name: str, tmp_path: Path) -> None:
 
 def test_a_comparison_draws_both_pilots_and_both_answers(compared: Comparison) -> None:
     figure = comparison_figure(compared)
-    for tag, made in (("-1", compared.known), ("-2", compared.dense)):
+    for tag, made in (("-1", compared.first), ("-2", compared.second)):
         assert len(points(line(figure, f"points{tag}"))) == len(made.curve)
         assert points(line(figure, f"answer{tag}")) == [(made.samples, made.target)]
         assert answer(made) in written(figure)
@@ -307,7 +307,7 @@ def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> No
     assert crossover is not None
     ((n, value),) = points(line(figure, "crossover"))
     assert n == crossover.n
-    for made in (compared.known, compared.dense):
+    for made in (compared.first, compared.second):
         assert value == pytest.approx(made.at(n).error, rel=0.1)
     assert f"cross at N ≈ {crossover.n:,}" in written(figure)
 
@@ -319,7 +319,7 @@ def test_curves_that_do_not_cross_have_no_cross() -> None:
 
 
 def test_a_comparison_with_an_unreachable_side_says_so(compared: Comparison) -> None:
-    figure = comparison_figure(Comparison(unreachable(compared.known), compared.dense))
+    figure = comparison_figure(Comparison(unreachable(compared.first), compared.second))
     assert f"known: {UNREACHABLE}" in written(figure)
     assert not drawn(figure, "answer-1")
     assert drawn(figure, "answer-2")

@@ -208,7 +208,7 @@ def test_the_first_target_is_answered_exactly_however_hard(page: "Page") -> None
 
 def test_only_the_default_method_is_packed() -> None:
     with pytest.raises(KoriskError, match="method must be 'posterior' for a page, got 'line'"):
-        planner_data(forecast(CURVES["clean"], method="line"))
+        planner_data(forecast(CURVES["clean"], fit="line"))
 
 
 def test_numbers_are_written_as_python_writes_them(page: "Page") -> None:

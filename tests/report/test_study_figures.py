@@ -41,7 +41,7 @@ from korisk.report.figures.study import file_stems, save_figures, study_figures
 from korisk.report.figures.style import ELL, FINE, LOOKS, REST, digits, looks_of, save, style
 from korisk.report.figures.weights import weights, weights_figure
 from korisk.theory import (
-    METHODS,
+    BOUNDS,
     Composition,
     Known,
     Learned,
@@ -498,12 +498,12 @@ def test_without_analytic_weights_the_learned_ones_are_shown() -> None:
 
 def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Figure]) -> None:
     net, figure = ko_net(), figures["layers"]
-    for method in METHODS:
-        assert data(line(figure, f"A-{method}"))[1] == pytest.approx(
-            net.amplification(method).tolist()
+    for form in BOUNDS:
+        assert data(line(figure, f"A-{form}"))[1] == pytest.approx(
+            net.amplification(form).tolist()
         )
-        parts = data(line(figure, f"contribution-{method}", axes=1))[1]
-        bound = barron_bound(net, 64, method=method)
+        parts = data(line(figure, f"contribution-{form}", axes=1))[1]
+        bound = barron_bound(net, 64, bound=form)
         assert np.nansum(parts) == pytest.approx(bound.total)
         assert digits(bound.total, 2) in written(figure)
 

@@ -26,7 +26,7 @@ from korisk.report.tables.theorem import (
 )
 from korisk.studies.result import Result, Row
 from korisk.studies.theorem.theorem import PointTheorem
-from korisk.theory import METHODS, Known, Learned, Network
+from korisk.theory import BOUNDS, Known, Learned, Network
 from korisk.theory.network_file import to_dict
 
 
@@ -72,7 +72,7 @@ def test_the_table_holds_every_model_and_n(both: list[PointTheorem]) -> None:
     loose = group.looseness("composed")
     assert loose is not None
     assert found["error"] == group.error
-    assert [found[method] for method in METHODS] == [group.bound(method) for method in METHODS]
+    assert [found[form] for form in BOUNDS] == [group.bound(form) for form in BOUNDS]
     assert (found["loose by, least"], found["loose by, most"]) == (loose.least, loose.worst)
     assert (found["seeds"], found["judged"], found["held"], found["holds"]) == (2, 2, 2, "yes")
 
@@ -89,17 +89,17 @@ def test_the_parts_of_the_layers_add_up_to_the_bounds(both: list[PointTheorem]) 
             ]
             if not own:
                 continue
-            for method in METHODS:
-                total = sum(each[f"part of {method}"] for each in own)
-                assert total == pytest.approx(group.bound(method))
+            for form in BOUNDS:
+                total = sum(each[f"part of {form}"] for each in own)
+                assert total == pytest.approx(group.bound(form))
             assert sum(each["share of composed"] for each in own) == pytest.approx(100)
     kinds = [(each["layer"], each["kind"]) for each in rows if each["point"] == "wrong"][:3]
     assert kinds == [("W", "learned"), ("K", "known"), ("C", "learned")]
 
 
-def test_the_order_has_a_row_for_each_method(both: list[PointTheorem]) -> None:
+def test_the_order_has_a_row_for_each_form(both: list[PointTheorem]) -> None:
     rows = records(order_table(both))
-    assert [each["method"] for each in rows] == [*METHODS, *METHODS]
+    assert [each["bound"] for each in rows] == [*BOUNDS, *BOUNDS]
     for each, order in zip(rows[::3], (both[0].orders[0], both[1].orders[0]), strict=True):
         assert each["A p, first"] == order.strengths["paper"][0]
         assert each["predicted"] == order.predicted("paper")
@@ -158,8 +158,8 @@ def test_the_figure_shows_errors_bounds_and_parts(both: list[PointTheorem]) -> N
     n, error = drawn(frames[0], "error")
     assert n.tolist() == list(SIZES)  # a logarithmic axis has no place for the untrained
     assert error.tolist() == [group.error for group in groups]
-    for method in METHODS:
-        assert drawn(frames[0], f"bound-{method}")[1].tolist() == [g.bound(method) for g in groups]
+    for form in BOUNDS:
+        assert drawn(frames[0], f"bound-{form}")[1].tolist() == [g.bound(form) for g in groups]
     parts = [drawn(frames[4], f"layer-{number}")[1] for number in (1, 2, 3)]
     assert np.sum(parts, axis=0) == pytest.approx(drawn(frames[4], "total")[1])
     low, high = frames[0].get_ylim()

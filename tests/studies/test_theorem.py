@@ -29,7 +29,7 @@ from korisk.studies.theorem.order import (
 )
 from korisk.studies.theorem.theorem import PointTheorem, Theorem, read_theorem
 from korisk.theory import (
-    METHODS,
+    BOUNDS,
     Composition,
     Known,
     Learned,
@@ -66,7 +66,7 @@ def one(folder: Path, told: Any, net: Network | None = NET) -> Check:
 
 
 def totals(check: Check) -> dict[str, float]:
-    return {method: bound.total for method, bound in check.bounds.items()}
+    return {form: bound.total for form, bound in check.bounds.items()}
 
 
 def known_by(check: Check) -> set[str]:
@@ -142,7 +142,7 @@ def test_constants_that_are_too_small_are_found_out(tmp_path: Path) -> None:
     )
     check = one(tmp_path, told, small)
     assert check.holds is False
-    assert check.exceeded == METHODS
+    assert check.exceeded == BOUNDS
     found = read_theorem(tmp_path)
     assert found.holds is False
     assert answer(found.checks).startswith("VIOLATED: in 1 of 1 network ")
@@ -166,8 +166,8 @@ def test_bounds_out_of_order_are_a_violation(tmp_path: Path) -> None:
     assert "out of order" in remarks([mixed])[0]
 
 
-def _without(check: Check, method: str) -> dict[Any, Any]:
-    return {key: bound for key, bound in check.bounds.items() if key != method}
+def _without(check: Check, form: str) -> dict[Any, Any]:
+    return {key: bound for key, bound in check.bounds.items() if key != form}
 
 
 # --- What is not known ---------------------------------------------------------------------------
@@ -269,7 +269,7 @@ def test_a_cell_without_a_readable_network_is_open(
 def test_an_infinite_error_lies_above_every_bound(tmp_path: Path) -> None:
     check = one(tmp_path, {"error": math.inf, "layers": LAYER_ERRORS})
     assert check.holds is False
-    assert check.exceeded == METHODS
+    assert check.exceeded == BOUNDS
 
 
 # --- Over seeds ----------------------------------------------------------------------------------
@@ -494,11 +494,11 @@ def test_the_prediction_in_ct_is_the_structural_factor() -> None:
     assert order.ratio("paper") == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_strength_is_the_bound_over_log_n_by_n(method: Any) -> None:
+@pytest.mark.parametrize("form", BOUNDS)
+def test_the_strength_is_the_bound_over_log_n_by_n(form: Any) -> None:
     n = 1000.0
-    assert strength(NET, method) == pytest.approx(
-        barron_bound(NET, n, method=method).total / (math.log(n) / n)
+    assert strength(NET, form) == pytest.approx(
+        barron_bound(NET, n, bound=form).total / (math.log(n) / n)
     )
     # Constants of someone's calibration and mismatches do not count: they are matched.
     fitted = Network(
@@ -509,7 +509,7 @@ def test_the_strength_is_the_bound_over_log_n_by_n(method: Any) -> None:
         ],
         compositions=NET.compositions,
     )
-    assert strength(fitted, method) == pytest.approx(strength(NET, method))
+    assert strength(fitted, form) == pytest.approx(strength(NET, form))
 
 
 def test_strengths_that_are_not_known_are_said() -> None:
@@ -524,10 +524,10 @@ def test_strengths_that_are_not_known_are_said() -> None:
     assert "By paper and minkowski nothing is predicted" in " ".join(order_sentences(order))
 
 
-def test_methods_that_disagree_are_told_apart() -> None:
+def test_forms_that_disagree_are_told_apart() -> None:
     # By products of constants the first layer of NET counts 36-fold, by the whole tail 25-fold.
     order = pair(power(1, 1), power(2, 1), (NET, dense(290)))
-    strengths = {method: found[0] for method, found in order.strengths.items()}
+    strengths = {form: found[0] for form, found in order.strengths.items()}
     expected = {"paper": 4 * 36 * 4 + 2 * 9, "minkowski": (12 + 3) ** 2, "composed": (10 + 3) ** 2}
     assert strengths == pytest.approx(expected)
     said = " ".join(order_sentences(order))
@@ -535,7 +535,7 @@ def test_methods_that_disagree_are_told_apart() -> None:
     assert "By minkowski and composed a should need fewer samples" in said
     assert "The order predicted by paper was reversed at all 12 targets." in said
     assert "The order predicted by minkowski and composed came out at all 12 targets." in said
-    assert [order.came_out(method) for method in METHODS] == [False, True, True]
+    assert [order.came_out(form) for form in BOUNDS] == [False, True, True]
 
 
 def test_one_model_has_no_order_and_three_have_three(tmp_path: Path) -> None:
@@ -603,8 +603,8 @@ def test_a_layer_that_holds_what_others_leave_out_does_not_change_the_prediction
     layers = [Learned("W", parameters=10), Known("K", lipschitz=3.0)]
     plain = Network(layers)
     with_rest = Network([*layers, Known(LEFT_OUT, lipschitz=1.0)])
-    for method in METHODS:
-        assert strength(with_rest, method) == strength(plain, method)
+    for form in BOUNDS:
+        assert strength(with_rest, form) == strength(plain, form)
 
 
 def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> None:

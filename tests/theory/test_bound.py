@@ -50,7 +50,7 @@ def test_amplification_follows_the_recursion_of_the_proof(lipschitz: list[float]
 
 def test_minkowski_and_composed_gain_on_ct() -> None:
     net = ct_network()
-    paper, minkowski, composed = (net.amplification(m)[0] for m in kr.METHODS)
+    paper, minkowski, composed = (net.amplification(m)[0] for m in kr.BOUNDS)
     assert paper / minkowski == pytest.approx(8)
     assert minkowski / composed == pytest.approx((K * AT / 0.317) ** 2)
 
@@ -76,7 +76,7 @@ def test_the_best_way_to_cut_a_tail_is_found() -> None:
 
 
 def test_layer_risk_is_the_barron_form() -> None:
-    layer = kr.Learned("W", parameters=100, C=0.3, n=9, kappa=0.5)
+    layer = kr.Learned("W", parameters=100, C=0.3, width=9, kappa=0.5)
     assert kr.layer_risk(layer, 50) == pytest.approx(0.01 + 0.5 * 100 * math.log(50) / 50)
 
 
@@ -84,30 +84,30 @@ def test_barron_bound_of_two_learned_layers() -> None:
     net = kr.Network(
         [
             kr.Learned("a", parameters=10, C=0.2, kappa=0.1),
-            kr.Learned("b", parameters=5, lipschitz=3, C=0.1, n=4, kappa=0.2),
+            kr.Learned("b", parameters=5, lipschitz=3, C=0.1, width=4, kappa=0.2),
         ]
     )
     rate = math.log(100) / 100
     a, b = 0.04 + 1.0 * rate, 0.0025 + 1.0 * rate
-    paper = kr.barron_bound(net, 100, method="paper")
+    paper = kr.barron_bound(net, 100, bound="paper")
     assert paper.contributions == pytest.approx([18 * a, 2 * b])
     assert paper.approximations == pytest.approx([18 * 0.04, 2 * 0.0025])
     assert paper.estimations == pytest.approx([18 * rate, 2 * rate])
     assert float(paper) == paper.total == pytest.approx(18 * a + 2 * b)
-    minkowski = kr.barron_bound(net, 100, method="minkowski")
+    minkowski = kr.barron_bound(net, 100, bound="minkowski")
     assert minkowski.total == pytest.approx((3 * math.sqrt(a) + math.sqrt(b)) ** 2)
     assert minkowski.floor == pytest.approx((3 * 0.2 + 0.05) ** 2)
 
 
 def test_known_layers_contribute_nothing_and_mismatch_stays() -> None:
     exact = ct_network(C=0.1)
-    bound = kr.barron_bound(exact, 10**9, method="paper")
+    bound = kr.barron_bound(exact, 10**9, bound="paper")
     assert bound.contributions[1:].tolist() == [0, 0, 0]
     wrong = exact.replace("A^T", kr.Known("A^T", lipschitz=AT, mismatch=0.25))
-    for method in kr.METHODS:
-        floor = kr.barron_bound(wrong, 10**15, method=method).floor
-        assert floor > kr.barron_bound(exact, 10**15, method=method).floor
-    assert kr.barron_bound(wrong, 64, method="paper").approximations[2] == pytest.approx(4 * 0.25)
+    for bound in kr.BOUNDS:
+        floor = kr.barron_bound(wrong, 10**15, bound=bound).floor
+        assert floor > kr.barron_bound(exact, 10**15, bound=bound).floor
+    assert kr.barron_bound(wrong, 64, bound="paper").approximations[2] == pytest.approx(4 * 0.25)
 
 
 def test_savings_are_the_layers_own_terms_in_the_papers_form() -> None:
@@ -117,7 +117,7 @@ def test_savings_are_the_layers_own_terms_in_the_papers_form() -> None:
             kr.Learned("b", parameters=5, lipschitz=3, C=0.1),
         ]
     )
-    saved = net.savings("a", method="paper")
+    saved = net.savings("a", bound="paper")
     assert saved.approximation == pytest.approx(18 * 0.04)
     assert saved.estimation(64) == pytest.approx(18 * 10 * math.log(64) / 64)
     before, after = saved.samples(1.0)
@@ -126,8 +126,8 @@ def test_savings_are_the_layers_own_terms_in_the_papers_form() -> None:
 
 def test_deep_risk_takes_risks_by_position_or_name() -> None:
     net = ct_network()
-    by_name = kr.deep_risk(net, {"W": 0.5}, method="paper")
-    assert by_name.total == kr.deep_risk(net, [0.5, 0, 0, 0], method="paper").total
+    by_name = kr.deep_risk(net, {"W": 0.5}, bound="paper")
+    assert by_name.total == kr.deep_risk(net, [0.5, 0, 0, 0], bound="paper").total
     assert by_name.layers == net.names
     assert by_name.total == pytest.approx(8 * K**2 * AT**2 * 0.5)
 
@@ -167,7 +167,7 @@ def test_a_lipschitz_constant_is_needed_only_behind_an_error() -> None:
     assert kr.barron_bound(free, 64).total > 0
     net = kr.Network([kr.Known("K", lipschitz=1), kr.Learned("W", parameters=3)])
     assert math.isinf(net.amplification("paper")[0])
-    assert kr.barron_bound(net, 64, method="paper").total > 0
+    assert kr.barron_bound(net, 64, bound="paper").total > 0
     blocked = kr.Network([kr.Learned("V", parameters=3), kr.Learned("W", parameters=3)])
     with pytest.raises(kr.KoriskError, match="layer 'W': lipschitz has no upper end"):
         kr.barron_bound(blocked, 64)
@@ -183,7 +183,7 @@ def test_constants_that_overflow_are_named() -> None:
 def test_a_constant_layer_forgets_what_came_before() -> None:
     net = kr.Network([kr.Learned("W"), kr.Known("zero", lipschitz=0), kr.Learned("V")])
     assert net.amplification("minkowski").tolist() == [0, math.inf, 1]
-    assert kr.deep_risk(net, {"W": 3.0, "V": 2.0}, method="paper").total == pytest.approx(4)
+    assert kr.deep_risk(net, {"W": 3.0, "V": 2.0}, bound="paper").total == pytest.approx(4)
 
 
 def test_deep_chains_of_contractions_stay_in_range() -> None:
@@ -195,7 +195,7 @@ def test_deep_chains_of_contractions_stay_in_range() -> None:
 
 def test_tiny_constants_and_large_risks_keep_their_order() -> None:
     net = kr.Network([kr.Learned("a"), kr.Known("b", lipschitz=1e-170)])
-    paper, minkowski, _ = (kr.deep_risk(net, {"a": 1e300}, method=m).total for m in kr.METHODS)
+    paper, minkowski, _ = (kr.deep_risk(net, {"a": 1e300}, bound=m).total for m in kr.BOUNDS)
     assert minkowski == pytest.approx(1e-40)
     assert paper == pytest.approx(2e-40)
 
@@ -209,12 +209,12 @@ def test_tiny_constants_and_large_risks_keep_their_order() -> None:
     ],
     ids=["C", "kappa", "lipschitz"],
 )
-@pytest.mark.parametrize("method", kr.METHODS)
-def test_bounds_beyond_doubles_are_refused(net: kr.Network, method: kr.Method) -> None:
+@pytest.mark.parametrize("bound", kr.BOUNDS)
+def test_bounds_beyond_doubles_are_refused(net: kr.Network, bound: kr.BoundForm) -> None:
     with pytest.raises(kr.KoriskError, match="larger than a double can hold"):
-        kr.barron_bound(net, 64, method=method)
+        kr.barron_bound(net, 64, bound=bound)
     with pytest.raises(kr.KoriskError, match="larger than a double can hold"):
-        kr.sample_size(net, 1.0, method=method)
+        kr.sample_size(net, 1.0, bound=bound)
 
 
 def test_bounds_compare_by_identity_and_print() -> None:

@@ -29,7 +29,7 @@ def runnables(draw: st.DrawFn) -> Runnable:
 @given(runnables())
 def test_true_error_below_composed_below_minkowski_below_paper(case: Runnable) -> None:
     paper, minkowski, composed = (
-        kr.deep_risk(case.net, case.layer_risks, method=method).total for method in kr.METHODS
+        kr.deep_risk(case.net, case.layer_risks, bound=bound).total for bound in kr.BOUNDS
     )
     event("composed strictly tighter" if composed < minkowski * (1 - 1e-6) else "composed equal")
     assert case.error <= composed * SLACK + 1e-300
@@ -66,12 +66,12 @@ def described(draw: st.DrawFn) -> kr.Network:
 
 
 samples = st.integers(2, 10**9)
-methods = st.sampled_from(kr.METHODS)
+bounds = st.sampled_from(kr.BOUNDS)
 
 
-@given(described(), samples, methods)
-def test_parts_add_up(net: kr.Network, n: int, method: kr.Method) -> None:
-    found = kr.barron_bound(net, n, method=method)
+@given(described(), samples, bounds)
+def test_parts_add_up(net: kr.Network, n: int, bound: kr.BoundForm) -> None:
+    found = kr.barron_bound(net, n, bound=bound)
     assert found.contributions.sum() == pytest.approx(found.total)
     assert found.approximations.sum() == pytest.approx(found.floor)
     assert found.floor + found.estimation == pytest.approx(found.total)
@@ -79,29 +79,29 @@ def test_parts_add_up(net: kr.Network, n: int, method: kr.Method) -> None:
     assert found.whole.shares.sum() == pytest.approx(1 if found.total else 0)
 
 
-@given(described(), samples, methods)
+@given(described(), samples, bounds)
 def test_replacing_a_layer_by_the_known_operator_never_raises_the_bound(
-    net: kr.Network, n: int, method: kr.Method
+    net: kr.Network, n: int, bound: kr.BoundForm
 ) -> None:
-    before = kr.barron_bound(net, n, method=method)
+    before = kr.barron_bound(net, n, bound=bound)
     for layer in net:
-        after = kr.barron_bound(net.replace(layer.name), n, method=method)
+        after = kr.barron_bound(net.replace(layer.name), n, bound=bound)
         named = net.replace(layer.name, kr.Known(layer.name, lipschitz=layer.lipschitz))
-        assert kr.barron_bound(named, n, method=method).total == after.total
+        assert kr.barron_bound(named, n, bound=bound).total == after.total
         assert after.total <= before.total * SLACK
         assert after.floor <= before.floor * SLACK
-        saved = net.savings(layer.name, method=method)
+        saved = net.savings(layer.name, bound=bound)
         assert saved.total(n) == pytest.approx(before.total - after.total)
         parts = saved.approximation + saved.estimation(n)
         assert parts == pytest.approx(saved.total(n), abs=1e-9 * before.total)
 
 
-@given(described(), samples, methods)
+@given(described(), samples, bounds)
 def test_more_samples_never_raise_the_bound_from_three_on(
-    net: kr.Network, n: int, method: kr.Method
+    net: kr.Network, n: int, bound: kr.BoundForm
 ) -> None:
-    fewer = kr.barron_bound(net, n + 1, method=method).total
-    assert kr.barron_bound(net, 2 * n + 2, method=method).total <= fewer * SLACK
+    fewer = kr.barron_bound(net, n + 1, bound=bound).total
+    assert kr.barron_bound(net, 2 * n + 2, bound=bound).total <= fewer * SLACK
 
 
 @given(st.integers(1, 40), st.floats(1e-3, 1e3))
@@ -114,18 +114,18 @@ def test_minkowski_meets_the_paper_where_cauchy_schwarz_is_an_equality(
     c = net.amplification("paper") / tails**2
     assert (1 / c).sum() == 1
     equalising = 1 / (c * tails) ** 2
-    assert kr.deep_risk(net, equalising, method="minkowski").total == pytest.approx(1)
-    assert kr.deep_risk(net, equalising, method="paper").total == pytest.approx(1)
+    assert kr.deep_risk(net, equalising, bound="minkowski").total == pytest.approx(1)
+    assert kr.deep_risk(net, equalising, bound="paper").total == pytest.approx(1)
 
 
-@given(described(), methods, st.floats(1e-3, 1e3))
+@given(described(), bounds, st.floats(1e-3, 1e3))
 def test_scaling_every_risk_scales_the_bound(
-    net: kr.Network, method: kr.Method, factor: float
+    net: kr.Network, bound: kr.BoundForm, factor: float
 ) -> None:
     learned = kr.Network(
         [kr.Learned(layer.name, lipschitz=layer.lipschitz) for layer in net],
         compositions=net.compositions,
     )
     base = np.linspace(0.1, 1, len(net))
-    once = kr.deep_risk(learned, base, method=method).total
-    assert kr.deep_risk(learned, factor * base, method=method).total == pytest.approx(factor * once)
+    once = kr.deep_risk(learned, base, bound=bound).total
+    assert kr.deep_risk(learned, factor * base, bound=bound).total == pytest.approx(factor * once)

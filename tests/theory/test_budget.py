@@ -138,7 +138,7 @@ def two_learned(scale: float, mismatch: float) -> kr.Network:
     )
 
 
-def exact_bound(net: kr.Network, n: int, method: kr.Method) -> Decimal:
+def exact_bound(net: kr.Network, n: int, bound: kr.BoundForm) -> Decimal:
     """The bound at n with 80 digits, from the doubles that describe the network."""
     with localcontext() as context:
         context.prec = 80
@@ -148,13 +148,13 @@ def exact_bound(net: kr.Network, n: int, method: kr.Method) -> Decimal:
             if isinstance(layer, kr.Learned):
                 assert layer.parameters is not None
                 slope = Decimal(layer.kappa * layer.parameters)
-                risks.append(Decimal(layer.C * layer.C / layer.n) + slope * rate)
+                risks.append(Decimal(layer.C * layer.C / layer.width) + slope * rate)
             else:
                 assert isinstance(layer, kr.Known)
                 risks.append(Decimal(layer.mismatch))
-        tails = [Decimal(tail) for tail in net.tails(method).tolist()]
+        tails = [Decimal(tail) for tail in net.tails(bound).tolist()]
         pairs = list(zip(tails, risks, strict=True))
-        if method == "paper":
+        if bound == "paper":
             last = len(net)
             powers = [last - 1, *range(last - 1, 0, -1)]
             return sum(
@@ -169,26 +169,26 @@ def exact_bound(net: kr.Network, n: int, method: kr.Method) -> Decimal:
     st.floats(1e-6, 10),
     st.floats(0, 1e-2),
     st.floats(-15, 0.5).map(lambda x: 10**x),
-    st.sampled_from(kr.METHODS),
+    st.sampled_from(kr.BOUNDS),
 )
 def test_network_sample_size_is_the_first_n_that_keeps_the_target(
-    scale: float, mismatch: float, excess: float, method: kr.Method
+    scale: float, mismatch: float, excess: float, bound: kr.BoundForm
 ) -> None:
     net = two_learned(scale, mismatch)
-    floor = kr.barron_bound(net, 2, method=method).floor
+    floor = kr.barron_bound(net, 2, bound=bound).floor
     target = max(floor * (1 + excess), math.nextafter(math.nextafter(floor, 1), 1))
-    n = kr.sample_size(net, target, method=method)
-    assert exact_bound(net, n, method) <= Decimal(target)
+    n = kr.sample_size(net, target, bound=bound)
+    assert exact_bound(net, n, bound) <= Decimal(target)
     if n > 2:  # an answer of 4 or more: the one before it must fail
-        assert exact_bound(net, n - 1, method) > Decimal(target)
+        assert exact_bound(net, n - 1, bound) > Decimal(target)
 
 
 def test_network_targets_below_the_floor_are_unreachable() -> None:
     net = two_learned(1.0, 0.1)
-    for method in kr.METHODS:
-        floor = kr.barron_bound(net, 2, method=method).floor
+    for bound in kr.BOUNDS:
+        floor = kr.barron_bound(net, 2, bound=bound).floor
         with pytest.raises(kr.UnreachableError):
-            kr.sample_size(net, floor * 0.99, method=method)
+            kr.sample_size(net, floor * 0.99, bound=bound)
 
 
 def test_a_network_without_error_needs_no_data() -> None:
@@ -202,11 +202,11 @@ def test_a_mismatch_alone_is_a_flat_bound() -> None:
 
 def test_risk_line_of_the_paper_and_of_single_layers() -> None:
     net = two_learned(0.1, 0.0)
-    line = kr.risk_line(net, method="paper")
+    line = kr.risk_line(net, bound="paper")
     for n in (2, 64, 10**6):
-        assert line.predict(n) == pytest.approx(kr.barron_bound(net, n, method="paper").total)
+        assert line.predict(n) == pytest.approx(kr.barron_bound(net, n, bound="paper").total)
     with pytest.raises(kr.KoriskError, match="is no line in log N / N"):
-        kr.risk_line(net, method="minkowski")
+        kr.risk_line(net, bound="minkowski")
     single = net.replace("c")
     line = kr.risk_line(single)
     assert line.predict(64) == pytest.approx(kr.barron_bound(single, 64).total)
@@ -258,6 +258,6 @@ def test_structural_factor_of_matched_constants(H: int) -> None:
         ]
     )
     dense = kr.Network([kr.Learned("M", parameters=size.dense_parameters), relu])
-    slopes = [kr.risk_line(net, method="paper").slope for net in (dense, known)]
+    slopes = [kr.risk_line(net, bound="paper").slope for net in (dense, known)]
     closed = kr.structural_factor(H=H, filter_norm=0.026, backprojection_norm=85.7)
     assert slopes[0] / slopes[1] == pytest.approx(closed)

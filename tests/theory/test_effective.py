@@ -12,7 +12,7 @@ import korisk as kr
 
 SLACK = 1 + 1e-9
 fractions = st.floats(1e-6, 1)
-methods = st.sampled_from(kr.METHODS)
+bounds = st.sampled_from(kr.BOUNDS)
 sizes = st.integers(2, 10**9)
 few = settings(max_examples=20)  # the laws are simple, and inversions are slow
 
@@ -50,41 +50,41 @@ def with_effective(net: kr.Network, **dimensions: float | None) -> kr.Network:
     return kr.Network(layers, compositions=net.compositions)
 
 
-def reachable(net: kr.Network, method: kr.Method) -> float:
-    return kr.barron_bound(net, 1000, method=method, effective=True).floor * 1.5 + 1e-3
+def reachable(net: kr.Network, bound: kr.BoundForm) -> float:
+    return kr.barron_bound(net, 1000, bound=bound, effective=True).floor * 1.5 + 1e-3
 
 
 @few
-@given(networks(), sizes, methods)
+@given(networks(), sizes, bounds)
 def test_the_default_is_with_p_whatever_is_stated(
-    net: kr.Network, n: int, method: kr.Method
+    net: kr.Network, n: int, bound: kr.BoundForm
 ) -> None:
     plain = with_effective(net)
-    found, expected = (kr.barron_bound(each, n, method=method) for each in (net, plain))
+    found, expected = (kr.barron_bound(each, n, bound=bound) for each in (net, plain))
     assert found.contributions.tolist() == expected.contributions.tolist()
     assert not found.effective
-    target = reachable(net, method)
-    needed = kr.sample_size(plain, target, method=method)
-    assert kr.sample_size(net, target, method=method) == needed
+    target = reachable(net, bound)
+    needed = kr.sample_size(plain, target, bound=bound)
+    assert kr.sample_size(net, target, bound=bound) == needed
 
 
 @few
-@given(networks(), sizes, methods)
-def test_an_effective_dimension_of_p_is_p(net: kr.Network, n: int, method: kr.Method) -> None:
+@given(networks(), sizes, bounds)
+def test_an_effective_dimension_of_p_is_p(net: kr.Network, n: int, bound: kr.BoundForm) -> None:
     full = with_effective(net, **{each.name: each.parameters for each in net.learned})
-    found = kr.barron_bound(full, n, method=method, effective=True)
-    expected = kr.barron_bound(net, n, method=method)
+    found = kr.barron_bound(full, n, bound=bound, effective=True)
+    expected = kr.barron_bound(net, n, bound=bound)
     assert found.effective
     assert found.contributions.tolist() == expected.contributions.tolist()
-    target = reachable(net, method)
-    needed = kr.sample_size(net, target, method=method)
-    assert kr.sample_size(full, target, method=method, effective=True) == needed
+    target = reachable(net, bound)
+    needed = kr.sample_size(net, target, bound=bound)
+    assert kr.sample_size(full, target, bound=bound, effective=True) == needed
 
 
 @few
-@given(networks(), sizes, methods, fractions)
+@given(networks(), sizes, bounds, fractions)
 def test_a_smaller_dimension_never_needs_more(
-    net: kr.Network, n: int, method: kr.Method, share: float
+    net: kr.Network, n: int, bound: kr.BoundForm, share: float
 ) -> None:
     stated = {each.name: each.effective or float(each.parameters or 0) for each in net.learned}
     nets = [
@@ -92,35 +92,37 @@ def test_a_smaller_dimension_never_needs_more(
         net,
         with_effective(net),
     ]
-    totals = [kr.barron_bound(each, n, method=method, effective=True).total for each in nets]
+    totals = [kr.barron_bound(each, n, bound=bound, effective=True).total for each in nets]
     assert totals[0] <= totals[1] * SLACK
     assert totals[1] <= totals[2] * SLACK
-    target = reachable(net, method)
-    needed = [kr.sample_size(each, target, method=method, effective=True) for each in nets]
+    target = reachable(net, bound)
+    needed = [kr.sample_size(each, target, bound=bound, effective=True) for each in nets]
     assert needed == sorted(needed)
 
 
 @few
-@given(networks(), sizes, methods)
-def test_layers_that_state_none_keep_their_p(net: kr.Network, n: int, method: kr.Method) -> None:
+@given(networks(), sizes, bounds)
+def test_layers_that_state_none_keep_their_p(net: kr.Network, n: int, bound: kr.BoundForm) -> None:
     rate = math.log(n) / n
     risks = {
-        each.name: each.C**2 / each.n
+        each.name: each.C**2 / each.width
         + each.kappa * rate * ((each.parameters or 0) if each.effective is None else each.effective)
         for each in net.learned
     }
-    expected = kr.deep_risk(net, risks, method=method)
-    found = kr.barron_bound(net, n, method=method, effective=True)
+    expected = kr.deep_risk(net, risks, bound=bound)
+    found = kr.barron_bound(net, n, bound=bound, effective=True)
     assert found.contributions == pytest.approx(expected.contributions)
     for each in net.learned:
         assert kr.layer_risk(each, n, effective=True) == pytest.approx(risks[each.name])
 
 
 @few
-@given(networks(), sizes, methods)
-def test_both_bounds_come_with_either_question(net: kr.Network, n: int, method: kr.Method) -> None:
-    with_p = kr.barron_bound(net, n, method=method)
-    estimate = kr.barron_bound(net, n, method=method, effective=True)
+@given(networks(), sizes, bounds)
+def test_both_bounds_come_with_either_question(
+    net: kr.Network, n: int, bound: kr.BoundForm
+) -> None:
+    with_p = kr.barron_bound(net, n, bound=bound)
+    estimate = kr.barron_bound(net, n, bound=bound, effective=True)
     assert with_p.by_parameters is with_p.whole
     assert estimate.by_parameters is not None
     assert estimate.by_parameters.total == with_p.total
@@ -137,19 +139,19 @@ def test_both_bounds_come_with_either_question(net: kr.Network, n: int, method: 
 
 
 @few
-@given(learned("a"), fractions, methods)
+@given(learned("a"), fractions, bounds)
 def test_the_slope_is_proportional_to_the_dimension(
-    layer: kr.Learned, share: float, method: kr.Method
+    layer: kr.Learned, share: float, bound: kr.BoundForm
 ) -> None:
     p = float(layer.parameters or 0)
     net = kr.Network([replace(layer, effective=share * p), kr.Known("b", lipschitz=3.0)])
-    with_p = kr.risk_line(net, method=method)
-    line = kr.risk_line(net, method=method, effective=True)
+    with_p = kr.risk_line(net, bound=bound)
+    line = kr.risk_line(net, bound=bound, effective=True)
     assert line.floor == with_p.floor
     assert line.slope == pytest.approx(share * with_p.slope)
     # kappa times the dimension is all that counts: a kappa read back through d_eff gives p's line.
     again = replace(layer, effective=share * p, kappa=layer.kappa / share)
-    same = kr.risk_line(net.replace("a", again), method=method, effective=True)
+    same = kr.risk_line(net.replace("a", again), bound=bound, effective=True)
     assert same.slope == pytest.approx(with_p.slope)
 
 
@@ -205,18 +207,18 @@ def test_replacing_a_layer_keeps_what_the_others_state() -> None:
     ]
 
 
-@pytest.mark.parametrize("method", kr.METHODS)
-def test_savings_with_effective_dimensions(method: kr.Method) -> None:
+@pytest.mark.parametrize("bound", kr.BOUNDS)
+def test_savings_with_effective_dimensions(bound: kr.BoundForm) -> None:
     net, n = tied(), 50
-    saved = net.savings("a", method=method, effective=True)
+    saved = net.savings("a", bound=bound, effective=True)
     totals = [
-        kr.barron_bound(each, n, method=method, effective=True).total
+        kr.barron_bound(each, n, bound=bound, effective=True).total
         for each in (net, net.replace("a"))
     ]
-    assert saved.total(n) == totals[0] - totals[1] < net.savings("a", method=method).total(n)
+    assert saved.total(n) == totals[0] - totals[1] < net.savings("a", bound=bound).total(n)
     assert saved.approximation + saved.estimation(n) == pytest.approx(saved.total(n))
     assert saved.samples(2.0) == tuple(
-        kr.sample_size(each, 2.0, method=method, effective=True) for each in (net, net.replace("a"))
+        kr.sample_size(each, 2.0, bound=bound, effective=True) for each in (net, net.replace("a"))
     )
     alone = kr.Network([kr.Learned("a", parameters=20, effective=5)]).savings("a", effective=True)
     assert alone.total(n) == pytest.approx(5 * math.log(n) / n)  # nothing is stated behind it

@@ -33,14 +33,14 @@ def test_defaults_are_the_composed_bound_of_the_parameters_themselves() -> None:
     for name, made in _callables():
         for each in inspect.signature(made).parameters.values():
             if each.default is not inspect.Parameter.empty:
-                assert each.name != "method" or each.default == "composed", name
+                assert each.name != "bound" or each.default == "composed", name
                 assert each.name != "effective" or not each.default, name
 
 
 def two_layers() -> kr.Network:
     return kr.Network(
         [
-            kr.Learned("W", parameters=100, effective=7.0, C=2.0, n=8, kappa=3.0),
+            kr.Learned("W", parameters=100, effective=7.0, C=2.0, width=8, kappa=3.0),
             kr.Learned("V", parameters=10, effective=2.0, lipschitz=2.0),
             kr.Known("K", lipschitz=5.0),
         ],
@@ -50,9 +50,9 @@ def two_layers() -> kr.Network:
 
 def test_without_a_word_the_bound_is_composed_and_counts_parameters() -> None:
     net = two_layers()
-    asked = {"method": "composed", "effective": False}
+    asked = {"bound": "composed", "effective": False}
     assert kr.barron_bound(net, 64).total == kr.barron_bound(net, 64, **asked).total  # type: ignore[arg-type]
-    assert kr.barron_bound(net, 64).total < kr.barron_bound(net, 64, method="minkowski").total
+    assert kr.barron_bound(net, 64).total < kr.barron_bound(net, 64, bound="minkowski").total
     assert kr.barron_bound(net, 64).total > kr.barron_bound(net, 64, effective=True).total
     assert kr.sample_size(net, 60.0) == kr.sample_size(net, 60.0, **asked)  # type: ignore[arg-type]
     assert kr.sample_size(net, 60.0) > kr.sample_size(net, 60.0, effective=True)
@@ -64,7 +64,7 @@ def test_without_a_word_the_bound_is_composed_and_counts_parameters() -> None:
     assert net.tails().tolist() == net.tails("composed").tolist() == [4.0, 5.0, 1.0]
     assert net.tails("minkowski").tolist() == [10.0, 5.0, 1.0]
     assert net.amplification().tolist() == [16.0, 25.0, 1.0]
-    assert net.savings("V").method == "composed"
+    assert net.savings("V").bound == "composed"
     assert net.savings("V").effective is False
 
 
@@ -92,14 +92,14 @@ def test_another_map_drops_the_compositions_that_run_over_it(name: str, kept: bo
 
 def test_the_minkowski_bound_of_two_erring_layers_is_no_line() -> None:
     """Also where each layer's floor is its slope, or only one of the two is there."""
-    equal = kr.Learned("W", parameters=1, C=1.0, n=1, lipschitz=1.0)
+    equal = kr.Learned("W", parameters=1, C=1.0, width=1, lipschitz=1.0)
     floor = kr.Known("K", lipschitz=1.0, mismatch=0.5)
     slope = kr.Learned("V", parameters=3, lipschitz=1.0)
     for layers in ([equal, slope], [equal, floor], [floor, slope]):
         net = kr.Network(layers)
         with pytest.raises(kr.KoriskError, match="no line"):
             kr.risk_line(net)
-        assert kr.risk_line(net, method="paper").samples(1e3) >= 2
+        assert kr.risk_line(net, bound="paper").samples(1e3) >= 2
     for layer, line in ((equal, (1, 1)), (floor, (0.5, 0)), (slope, (0, 3))):
         found = kr.risk_line(kr.Network([layer]))
         assert (found.floor, found.slope) == pytest.approx(line)

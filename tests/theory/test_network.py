@@ -51,7 +51,7 @@ def networks(draw: st.DrawFn) -> kr.Network:
                     parameters=parameters,
                     effective=draw(st.none() | st.floats(1e-9, float(parameters or 1e15))),
                     C=draw(st.floats(0, 10)),
-                    n=draw(st.floats(1, 1e6)),
+                    width=draw(st.floats(1, 1e6)),
                     kappa=draw(positive),
                 )
             )
@@ -113,7 +113,7 @@ def test_write_leaves_the_old_file_where_it_cannot_write(tmp_path: Path) -> None
         (lambda: kr.Learned("W", parameters=0), "parameters must be a whole number >= 1"),
         (lambda: kr.Learned("W", parameters=1.5), "parameters must be a whole number"),  # type: ignore[arg-type]
         (lambda: kr.Learned("W", C=-1), "C must be a finite number >= 0"),
-        (lambda: kr.Learned("W", n=0), "n must be a finite number >= 1"),
+        (lambda: kr.Learned("W", width=0), "width must be a finite number >= 1"),
         (lambda: kr.Learned("W", kappa=0), "kappa must be a finite number > 0"),
         (lambda: kr.Known("K", lipschitz=np.eye(3)), "a number >= 0, a NormBracket or an operator"),  # type: ignore[arg-type]
         (lambda: kr.Learned("W", parameters=10**400), "parameters must be a whole number"),

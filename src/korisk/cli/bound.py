@@ -15,7 +15,7 @@ from korisk.cli.bound_text import show
 from korisk.cli.module_source import chosen_network
 from korisk.cli.output import print_json
 from korisk.errors import KoriskError, UnreachableError
-from korisk.theory import METHODS, Method
+from korisk.theory import BOUNDS, BoundForm
 
 
 def bound(
@@ -46,9 +46,9 @@ def bound(
         str | None,
         typer.Option(metavar="NAME", help="Show what making this layer known would save."),
     ] = None,
-    method: Annotated[
+    bound_form: Annotated[
         str,
-        typer.Option("--method", metavar="METHOD", help="composed (tightest), minkowski or paper."),
+        typer.Option("--bound", metavar="BOUND", help="composed (tightest), minkowski or paper."),
     ] = "composed",
     effective: Annotated[
         bool,
@@ -70,7 +70,7 @@ def bound(
     can grow on its way to the output. Where a layer states its effective dimension, the bound is
     shown with it too.
     """
-    form = _method(method)
+    form = _form(bound_form)
     net = chosen_network(network, module, write)
     with _completable(described=module is not None):
         question = asked(net, form, n, target, effective=effective)
@@ -101,6 +101,6 @@ def _completable(*, described: bool) -> Iterator[None]:
         ) from None
 
 
-def _method(word: str) -> Method:
-    one_of("--method", word, METHODS)
-    return next(method for method in METHODS if method == word)
+def _form(word: str) -> BoundForm:
+    one_of("--bound", word, BOUNDS)
+    return next(form for form in BOUNDS if form == word)

@@ -4,24 +4,26 @@ from dataclasses import dataclass
 
 from korisk._checks import target_error
 from korisk.errors import KoriskError, UnreachableError
-from korisk.theory import METHODS, BarronBound, Bound, Method, Network, barron_bound, sample_size
+from korisk.theory import BOUNDS, BarronBound, Bound, BoundForm, Network, barron_bound, sample_size
 from korisk.theory.bound import states_effective
 
 DEFAULT_N = 1000
-LARGEST_N = 10**300  # beyond it log N / N is zero for every purpose, and N no longer a double
+_LARGEST_N_OF_BOUND = (
+    10**300
+)  # beyond it log N / N is zero for every purpose, and N no longer a double
 
-Samples = dict[Method, int | None]
+Samples = dict[BoundForm, int | None]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What was asked: a method, the N or the target, and which dimension decides.
+    """What was asked: a bound, the N or the target, and which dimension decides.
 
     `both` is whether the network as given states an effective dimension, so that both are shown;
     one whose layer was replaced is shown like the one it came from.
     """
 
-    method: Method
+    bound: BoundForm
     n: float | None
     target: float | None
     effective: bool
@@ -32,7 +34,7 @@ class Question:
 class Answer:
     """Everything that the command says of one network.
 
-    The asked method is always there; another is None where the file does not give what it needs.
+    The asked bound is always there; another is None where the file does not give what it needs.
     `samples` are with p and `estimates` with effective dimensions, None for a target that cannot
     be reached.
     """
@@ -40,14 +42,14 @@ class Answer:
     net: Network
     question: Question
     chosen: BarronBound
-    bounds: dict[Method, BarronBound | None]
+    bounds: dict[BoundForm, BarronBound | None]
     samples: Samples
     estimates: Samples
 
     @property
-    def method(self) -> Method:
+    def bound(self) -> BoundForm:
         """The asked form of the bound."""
-        return self.question.method
+        return self.question.bound
 
     @property
     def target(self) -> float | None:
@@ -56,9 +58,9 @@ class Answer:
 
     @property
     def needed(self) -> int | None:
-        """The N that the target asks for, by the asked method and dimension."""
+        """The N that the target asks for, by the asked bound and dimension."""
         found = self.estimates if self.question.effective else self.samples
-        return found.get(self.method)
+        return found.get(self.bound)
 
     @property
     def reached(self) -> bool:
@@ -67,7 +69,7 @@ class Answer:
 
 
 def asked(
-    net: Network, method: Method, n: float | None, target: float | None, *, effective: bool
+    net: Network, bound: BoundForm, n: float | None, target: float | None, *, effective: bool
 ) -> Question:
     """The question, if the network can be asked it."""
     both = states_effective(net)
@@ -76,19 +78,19 @@ def asked(
             "--effective needs a learned layer that states its effective dimension, and this "
             "network has none; add `effective:` to a layer of the file, or leave --effective out"
         )
-    return Question(method, n, None if target is None else target_error(target), effective, both)
+    return Question(bound, n, None if target is None else target_error(target), effective, both)
 
 
 def answer(net: Network, question: Question) -> Answer:
     """The bounds of the network at the asked N, and the N for the target."""
     samples = _samples(net, question, effective=False)
     estimates = _samples(net, question, effective=True) if question.both else {}
-    needed = (estimates if question.effective else samples).get(question.method)
-    at = question.n if question.n is not None else min(needed or DEFAULT_N, LARGEST_N)
-    chosen = barron_bound(net, at, method=question.method, effective=question.effective)
+    needed = (estimates if question.effective else samples).get(question.bound)
+    at = question.n if question.n is not None else min(needed or DEFAULT_N, _LARGEST_N_OF_BOUND)
+    chosen = barron_bound(net, at, bound=question.bound, effective=question.effective)
     bounds = {
-        m: chosen if m == question.method else _bound_or_none(net, at, m, question.effective)
-        for m in METHODS
+        m: chosen if m == question.bound else _bound_or_none(net, at, m, question.effective)
+        for m in BOUNDS
     }
     return Answer(net, question, chosen, bounds, samples, estimates)
 
@@ -116,20 +118,20 @@ def _samples(net: Network, question: Question, *, effective: bool) -> Samples:
     if question.target is None:
         return {}
     found: Samples = {}
-    for method in METHODS:
+    for bound in BOUNDS:
         try:
-            found[method] = sample_size(net, question.target, method=method, effective=effective)
+            found[bound] = sample_size(net, question.target, bound=bound, effective=effective)
         except UnreachableError:
-            found[method] = None
+            found[bound] = None
         except KoriskError:
-            if (method, effective) == (question.method, question.effective):
+            if (bound, effective) == (question.bound, question.effective):
                 raise
-            found[method] = None
+            found[bound] = None
     return found
 
 
-def _bound_or_none(net: Network, n: float, method: Method, effective: bool) -> BarronBound | None:
+def _bound_or_none(net: Network, n: float, bound: BoundForm, effective: bool) -> BarronBound | None:
     try:
-        return barron_bound(net, n, method=method, effective=effective)
+        return barron_bound(net, n, bound=bound, effective=effective)
     except KoriskError:
         return None

@@ -8,7 +8,7 @@ Keys without a prefix are with the parameters p, the theorem's statement; those 
 from typing import Any
 
 from korisk.cli.bound_answer import Answer, parts, with_dimension
-from korisk.theory import METHODS, BarronBound, Learned
+from korisk.theory import BOUNDS, BarronBound, Learned
 from korisk.theory.network_file import to_dict
 
 
@@ -37,7 +37,7 @@ def _saved(before: BarronBound, after: BarronBound, *, effective: bool) -> float
 def _numbers(answer: Answer) -> dict[str, Any]:
     chosen, question = answer.chosen, answer.question
     content: dict[str, Any] = {
-        "method": answer.method,
+        "bound": answer.bound,
         "dimension": "effective" if question.effective else "parameters",
         "n": int(chosen.n) if float(chosen.n).is_integer() else chosen.n,
         "layers": _layer_numbers(answer),
@@ -57,7 +57,7 @@ def _numbers(answer: Answer) -> dict[str, Any]:
 
 
 def _layer_numbers(answer: Answer) -> list[dict[str, Any]]:
-    factors = {m: answer.net.amplification(m) for m in METHODS}
+    factors = {m: answer.net.amplification(m) for m in BOUNDS}
     return [
         {
             "name": layer.name,
@@ -67,7 +67,7 @@ def _layer_numbers(answer: Answer) -> list[dict[str, Any]]:
                 "upper": layer.bracket.upper,
                 "how": layer.bracket.how,
             },
-            "amplification": {m: float(factors[m][index]) for m in METHODS},
+            "amplification": {m: float(factors[m][index]) for m in BOUNDS},
             "parameters": layer.parameters if isinstance(layer, Learned) else 0,
             "shared": layer.shared if isinstance(layer, Learned) else 0,
             "effective": layer.effective if isinstance(layer, Learned) else None,

@@ -5,7 +5,7 @@ from rich.table import Table
 from korisk.cli.bound_answer import Answer, parts, with_dimension
 from korisk.cli.bound_words import n_text, saved, words
 from korisk.cli.output import cells, console, number, short, table, whole
-from korisk.theory import METHODS, BarronBound, Layer, Learned
+from korisk.theory import BOUNDS, BarronBound, Layer, Learned
 
 
 def show(answer: Answer, replaced: tuple[str, Answer] | None) -> None:
@@ -26,20 +26,20 @@ def _layer_table(answer: Answer) -> Table:
         "layer",
         "",
         "Lip-\nschitz",
-        *(f"A_l,\n{m}" for m in METHODS),
+        *(f"A_l,\n{m}" for m in BOUNDS),
         "param-\neters",
         f"bound at\nN = {n_text(chosen.n)}" + ",\neffective" * answer.question.effective,
         "share",
         text=2,
     )
-    factors = {m: answer.net.amplification(m) for m in METHODS}
+    factors = {m: answer.net.amplification(m) for m in BOUNDS}
     for index, layer in enumerate(answer.net):
         shown.add_row(
             *cells(
                 layer.name,
                 layer.kind,
                 _constant(layer),
-                *(number(float(factors[m][index])) for m in METHODS),
+                *(number(float(factors[m][index])) for m in BOUNDS),
                 _parameters(layer),
                 number(float(chosen.contributions[index])),
                 f"{chosen.whole.shares[index]:.0%}",
@@ -84,12 +84,12 @@ def _totals_table(answer: Answer) -> Table:
     if answer.target is not None:
         columns.append(f"N for\n{number(answer.target)}")
     shown = table("", *columns)
-    for method, found in answer.bounds.items():
+    for bound, found in answer.bounds.items():
         for effective in (False, True) if answer.question.both else (False,):
-            label = f"{method}, effective" if effective else method
+            label = f"{bound}, effective" if effective else bound
             row = _totals(answer, found, effective=effective)
             if row and answer.target is not None:
-                samples = (answer.estimates if effective else answer.samples)[method]
+                samples = (answer.estimates if effective else answer.samples)[bound]
                 row.append("unreachable" if samples is None else whole(samples))
             shown.add_row(*cells(label, *(row or ["-" for _ in columns[1:]])))
     return shown

@@ -80,7 +80,7 @@ def _meaning(answer: Answer) -> str:
         condition += f" and the effective dimension of {_stating(answer.net)} may stand for p"
     return (
         f"Meaning: if {condition}, a network trained on N = {n_text(chosen.n)} samples has an "
-        f"expected squared error of at most {number(chosen.total)} ({answer.method} bound), "
+        f"expected squared error of at most {number(chosen.total)} ({answer.bound} bound), "
         f"of which {number(chosen.floor)} stays however much data there is."
     )
 
@@ -122,7 +122,7 @@ def _about_target(answer: Answer) -> list[str]:
     )
     if answer.question.both:
         effective = answer.question.effective
-        other = (answer.samples if effective else answer.estimates)[answer.method]
+        other = (answer.samples if effective else answer.estimates)[answer.bound]
         if other is not None:
             said += (
                 f"; with {'p' if effective else 'effective dimensions'}, from N = {whole(other)} on"

@@ -17,7 +17,7 @@ from korisk.studies.theorem.explain import (
 )
 from korisk.studies.theorem.order import Needed, Order
 from korisk.studies.theorem.theorem import PointTheorem, Theorem, read_theorem
-from korisk.theory import METHODS, Method
+from korisk.theory import BOUNDS, BoundForm
 
 VIOLATED = 1
 NOT_KNOWN = 3
@@ -75,14 +75,14 @@ def _table(point: PointTheorem) -> Table:
     per = "" if point.pixels is None else f", sums of {point.pixels:,} entries"
     made = table(
         f"{point.name}: squared errors and bounds{per}",
-        *("model", "N", "error", *METHODS, "loose by", "at most", "holds"),
+        *("model", "N", "error", *BOUNDS, "loose by", "at most", "holds"),
     )
     for group in point.groups:
         loose = group.looseness("composed")
         made.add_row(
             *cells(
                 *(group.model, whole(group.n), number(group.error)),
-                *(_number(group.bound(method)) for method in METHODS),
+                *(_number(group.bound(form)) for form in BOUNDS),
                 *((number(loose.mean, 3), number(loose.worst, 3)) if loose else ("-", "-")),
                 _holds(group),
             )
@@ -143,7 +143,7 @@ def _point_json(point: PointTheorem) -> dict[str, Any]:
 
 
 def _group_json(group: Group) -> dict[str, Any]:
-    loose = {method: group.looseness(method) for method in METHODS}
+    loose = {form: group.looseness(form) for form in BOUNDS}
     return {
         "model": group.model,
         "n": group.n,
@@ -153,9 +153,9 @@ def _group_json(group: Group) -> dict[str, Any]:
         "holds": group.holds,
         "error": group.error,
         "layers": group.layer_errors,
-        "bounds": {method: group.bound(method) for method in METHODS},
-        "looseness": {method: each and vars(each) for method, each in loose.items()},
-        "contributions": {method: group.contributions(method) for method in METHODS},
+        "bounds": {form: group.bound(form) for form in BOUNDS},
+        "looseness": {form: each and vars(each) for form, each in loose.items()},
+        "contributions": {form: group.contributions(form) for form in BOUNDS},
     }
 
 
@@ -167,22 +167,22 @@ def _check_json(each: Check) -> dict[str, Any]:
         "holds": each.holds,
         "error": each.error,
         "layers": dict(each.layers),
-        "bounds": {method: _total(each, method) for method in METHODS},
-        "looseness": {method: each.looseness(method) for method in METHODS},
+        "bounds": {form: _total(each, form) for form in BOUNDS},
+        "looseness": {form: each.looseness(form) for form in BOUNDS},
         "reason": each.reason or None,
     }
 
 
-def _total(each: Check, method: Method) -> float | None:
-    return each.bounds[method].total if method in each.bounds else None
+def _total(each: Check, form: BoundForm) -> float | None:
+    return each.bounds[form].total if form in each.bounds else None
 
 
 def _order_json(order: Order) -> dict[str, Any]:
     return {
         "models": list(order.models),
-        "predicted": {method: order.predicted(method) for method in METHODS},
-        "came_out": {method: order.came_out(method) for method in METHODS},
-        "strengths": {method: list(order.strengths.get(method, ())) for method in METHODS},
+        "predicted": {form: order.predicted(form) for form in BOUNDS},
+        "came_out": {form: order.came_out(form) for form in BOUNDS},
+        "strengths": {form: list(order.strengths.get(form, ())) for form in BOUNDS},
         "reasons": dict(order.reasons),
         "leaves_out": [list(pair) for pair in order.erring],
         "targets": [

@@ -49,7 +49,7 @@ def pooled_band(
     return PooledBand(calibration, float(curve.sizes[-1]), _pooled(curve, resamples, seed))
 
 
-@lru_cache(maxsize=32)  # some 250 kB each; all methods and targets of a pilot share one
+@lru_cache(maxsize=32)  # some 250 kB each; all fits and targets of a pilot share one
 def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Estimates, ...]:
     rng = np.random.default_rng(seed)
     n, weight = curve.sizes.astype(float), weights(curve)

@@ -12,7 +12,7 @@ from korisk._checks import one_of, real
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.noise import weights
 from korisk.errors import KoriskError, UnreachableError, shown
-from korisk.planning.families import FAMILIES, Fits, fit
+from korisk.planning.families import FAMILIES, Fits, least_squares
 from korisk.planning.posterior import Posterior, posterior
 from korisk.theory import RiskLine
 
@@ -30,13 +30,13 @@ FORMULAS: dict[str, str] = {
     "aic-all": "average of all eight families by AIC",
     "envelope": f"smallest c + a log N / N above all means; {ENVELOPE_NOTE}",
 }
-CURVE_METHODS = tuple(FORMULAS)
+FITS = tuple(FORMULAS)
 
 LEAST_SIZES = {"paper": 2, "line": 2, "inverse-log": 2, "no-floor": 2, "envelope": 2}
 
 
 class Estimates(Protocol):
-    """Fits of one method to B pilots that share their N."""
+    """Fits of one fit to B pilots that share their N."""
 
     @property
     def floor(self) -> Array:
@@ -62,17 +62,17 @@ class _Average:
         return np.asarray(sum(share[:, None] * part.predict(n) for share, part in pairs))
 
 
-def estimate(method: str, n: Array, errors: Array, weight: Array) -> Estimates:
+def estimate(fit: str, n: Array, errors: Array, weight: Array) -> Estimates:
     """Fit B pilots at once: n (K,), errors (B, K), weight (K,) of the means."""
-    if method == "paper":
+    if fit == "paper":
         return paper_fit(n, errors)
-    if method == "envelope":
+    if fit == "envelope":
         return envelope(n, errors)
-    if method == "aic":
+    if fit == "aic":
         return _averaged(AVERAGED, n, errors, weight)
-    if method == "aic-all":
+    if fit == "aic-all":
         return _averaged(tuple(FAMILIES), n, errors, weight)
-    return fit(FAMILIES[method], n, errors, weight)
+    return least_squares(FAMILIES[fit], n, errors, weight)
 
 
 def paper_fit(n: Array, errors: Array) -> Fits:
@@ -120,7 +120,7 @@ def _line(n: Array, errors: Array, floor: Array, slope: Array) -> Fits:
 
 def _averaged(names: tuple[str, ...], n: Array, errors: Array, weight: Array) -> _Average:
     fitting = [FAMILIES[name] for name in names if FAMILIES[name].parameters < len(n)]
-    parts = tuple(fit(family, n, errors, weight) for family in fitting)
+    parts = tuple(least_squares(family, n, errors, weight) for family in fitting)
     loss = np.array([part.loss for part in parts])
     smallest = 1e-20 * len(n)  # a perfect fit is one to rounding; losses are of unit errors
     parameters = np.array([family.parameters for family in fitting])
@@ -133,7 +133,7 @@ def _averaged(names: tuple[str, ...], n: Array, errors: Array, weight: Array) ->
 class Calibration:
     """A curve through a pilot, in the unit of errors.
 
-    `slope` is the factor a of the formula, None for methods that have no single one. The note says
+    `slope` is the factor a of the formula, None for fits that have no single one. The note says
     what the curve must not be taken for.
 
     `parameters` holds the letters of `formula` and their values, N counted in samples; `floor` is
@@ -148,7 +148,7 @@ class Calibration:
     True
     """
 
-    method: str
+    fit: str
     formula: str
     curve: Curve = field(repr=False)
     floor: float
@@ -178,17 +178,17 @@ class Calibration:
         A target that the curve never comes down to raises `UnreachableError`.
         """
         wanted = real("target", target, above=0, remedy="give the error that you want to reach")
-        if self.method in {"paper", "line", "envelope"} and self.slope is not None:
+        if self.fit in {"paper", "line", "envelope"} and self.slope is not None:
             if wanted <= self.floor:
                 raise _unreachable(wanted, self.floor)
             return RiskLine(self.floor, self.slope).samples(wanted)
         return first_below(self._predict, wanted, self.floor)
 
 
-def calibrate(curve: Curve, method: str = "power") -> Calibration:
-    """Fit a learning curve to a pilot by one of `CURVE_METHODS`.
+def calibrate(curve: Curve, fit: str = "power") -> Calibration:
+    """Fit a learning curve to a pilot by one of `FITS`.
 
-    The curve needs two sizes for methods with two numbers to fit, and three for the others, or
+    The curve needs two sizes for fits with two numbers to fit, and three for the others, or
     `KoriskError` is raised. Of several seeds the means are fitted.
 
     >>> import korisk as kr
@@ -198,22 +198,22 @@ def calibrate(curve: Curve, method: str = "power") -> Calibration:
     >>> kr.calibrate(pilot, "paper").floor
     0.035
     """
-    one_of("method", method, CURVE_METHODS)
+    one_of("fit", fit, FITS)
     check_curve(curve)
-    curve.require(LEAST_SIZES.get(method, 3), _what(method))
-    if method == "posterior":
+    curve.require(LEAST_SIZES.get(fit, 3), _what(fit))
+    if fit == "posterior":
         return _of_posterior(curve, posterior(curve))
-    made = estimate(method, curve.sizes.astype(float), curve.means[None, :], weights(curve))
+    made = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
     parameters = _parameters(made) if isinstance(made, Fits) else {}
     floor = made.floor.item()
     return Calibration(
-        method,
-        FORMULAS[method],
+        fit,
+        FORMULAS[fit],
         curve,
         floor,
         parameters.get("a"),
         parameters or {"c": floor},
-        ENVELOPE_NOTE if method == "envelope" else "",
+        ENVELOPE_NOTE if fit == "envelope" else "",
         lambda n: made.predict(n)[0],
     )
 
@@ -289,12 +289,12 @@ def first_below(predict: Callable[[Array], Array], target: float, floor: float) 
 
 def _unreachable(target: float, floor: float) -> UnreachableError:
     return UnreachableError(
-        target=target, floor=floor, what="the fitted curve", remedy="take another method"
+        target=target, floor=floor, what="the fitted curve", remedy="take another fit"
     )
 
 
-def _what(method: str) -> str:
-    return "the paper's calibration" if method == "paper" else f"method {method!r}"
+def _what(fit: str) -> str:
+    return "the paper's calibration" if fit == "paper" else f"fit {fit!r}"
 
 
 def sample_counts(n: object) -> Array:

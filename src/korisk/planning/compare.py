@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.calibrate import calibrate, check_curve, sample_counts
-from korisk.planning.forecast import DEFAULT_METHOD, Forecast
+from korisk.planning.forecast import DEFAULT_FIT, Forecast
 from korisk.planning.plan import Plan, plan
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
@@ -29,7 +29,7 @@ class Crossover:
     """Where the curve that is better at first comes to be the worse one.
 
     `lower` and `upper` are where the odds of the other pass 5% and 95%; `upper` is infinite where
-    they never do. Both are nan for methods that give no odds.
+    they never do. Both are nan for fits that give no odds.
 
     >>> import korisk as kr
     >>> n = [16, 32, 64, 128, 256]
@@ -51,7 +51,7 @@ class Crossover:
 class Comparison:
     """The known-operator network's pilot against the dense one's, or any two, at one target.
 
-    Made by `compare`. `known` and `dense` are the plans of the first and the second curve.
+    Made by `compare`. `first` and `second` are the plans of the two curves.
 
     >>> import korisk as kr
     >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
@@ -63,18 +63,18 @@ class Comparison:
     4.0
     """
 
-    known: Plan
-    dense: Plan
+    first: Plan
+    second: Plan
 
     @property
     def target(self) -> float:
         """The target, in the user's unit."""
-        return self.known.target
+        return self.first.target
 
     @property
     def names(self) -> tuple[str, str]:
         """The models of the two curves; "first" and "second" where these do not tell them apart."""
-        names = self.known.curve.model, self.dense.curve.model
+        names = self.first.curve.model, self.second.curve.model
         return names if all(names) and names[0] != names[1] else ("first", "second")
 
     @property
@@ -83,44 +83,44 @@ class Comparison:
 
         It cannot where one has no answer, or where both meet the target at their smallest N.
         """
-        if self.known.samples is None or self.dense.samples is None:
+        if self.first.samples is None or self.second.samples is None:
             return None
-        if all(made.samples <= made.curve.sizes[0] for made in (self.known, self.dense)):
+        if all(made.samples <= made.curve.sizes[0] for made in (self.first, self.second)):
             return None
-        return self.dense.samples / self.known.samples
+        return self.second.samples / self.first.samples
 
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
         """The 90% range of that ratio among the futures in which both meet the target.
 
-        None without a ratio, for methods that know no futures, and where one of the two meets the
+        None without a ratio, for fits that know no futures, and where one of the two meets the
         target at its smallest N: then fewer might be enough.
         """
-        for made in (self.known, self.dense):
+        for made in (self.first, self.second):
             if made.samples is not None and made.samples <= made.curve.sizes[0]:
                 return None
-        first, second = _spread(self.known), _spread(self.dense)
+        first, second = _spread(self.first), _spread(self.second)
         if first is None or second is None:
             return None
         low, high = np.quantile(np.subtract.outer(np.log(second), np.log(first)), [0.05, 0.95])
         return float(np.exp(low)), float(np.exp(high))
 
-    def factors(self, method: str = "line") -> TwoFactors:
+    def factors(self, fit: str = "line") -> TwoFactors:
         """Both factors of Proposition (prop:ct-proxy) from lines fitted to both pilots.
 
-        `method` is "line" or "paper", the calibrations of the form floor + slope log N / N.
+        `fit` is "line" or "paper", the calibrations of the form floor + slope log N / N.
 
         A floor at or above the target raises `UnreachableError`.
         """
-        if method not in ("line", "paper"):
+        if fit not in ("line", "paper"):
             raise KoriskError(
-                f"method must be 'line' or 'paper', got {method!r}; the two factors need lines"
+                f"fit must be 'line' or 'paper', got {fit!r}; the two factors need lines"
             )
         lines = []
-        for made in (self.known, self.dense):
-            fitted = calibrate(made.curve, method)
+        for made in (self.first, self.second):
+            fitted = calibrate(made.curve, fit)
             lines.append(RiskLine(fitted.floor, fitted.slope or 0.0))
-        return two_factors(lines[0], lines[1], self.known.goal)
+        return two_factors(lines[0], lines[1], self.first.goal)
 
     @cached_property
     def crossover(self) -> Crossover | None:
@@ -146,16 +146,16 @@ class Comparison:
         begin = int(unlikely[-1]) if unlikely.size else 0
         low = first_above(n[begin:], odds[begin:], 0.05)
         n, odds = n[start:], odds[start:]
-        if self.known.method == DEFAULT_METHOD:
+        if self.first.fit == DEFAULT_FIT:
             where = first_above(n, odds, 0.5)
             ends = [low, first_above(n, odds, 0.95)]
         else:
-            fitted = np.log(self.known.forecast.middle(n) / self.dense.forecast.middle(n))
+            fitted = np.log(self.first.forecast.middle(n) / self.second.forecast.middle(n))
             where = first_above(n, -fitted if falls else fitted, 0.0)
             ends = [math.nan, math.nan]
         if math.isinf(where):
             return None
-        measured = where <= min(self.known.last, self.dense.last)
+        measured = where <= min(self.first.last, self.second.last)
         return Crossover(round(where), ends[0], ends[1], self.names[0 if falls else 1], measured)
 
     def odds(self, n: ArrayLike) -> Array:
@@ -173,12 +173,12 @@ class Comparison:
         [0.0, 1.0]
         """
         sizes = np.atleast_1d(sample_counts(n))
-        return _odds(self.known.forecast, self.dense.forecast, tuple(sizes.tolist())).copy()
+        return _odds(self.first.forecast, self.second.forecast, tuple(sizes.tolist())).copy()
 
     @property
     def _range(self) -> Array:
         """N at which odds are computed: the measured ones, and three to a doubling."""
-        made = self.known, self.dense
+        made = self.first, self.second
         start = max(int(each.curve.sizes[0]) for each in made)
         end = min(FARTHEST * max(each.last for each in made), *(e.forecast.horizon for e in made))
         doublings = math.log2(max(end / start, 1.0))
@@ -200,8 +200,8 @@ class Comparison:
         cross = self.crossover
         return {
             "target": self.target,
-            "known": {"name": first, **self.known.to_dict()},
-            "dense": {"name": second, **self.dense.to_dict()},
+            "first": {"name": first, **self.first.to_dict()},
+            "second": {"name": second, **self.second.to_dict()},
             "ratio": self.ratio,
             "ratio_range": self.ratio_range,
             "two_factors": {name: self._factors_or_reason(name) for name in ("line", "paper")},
@@ -217,9 +217,9 @@ class Comparison:
             "explanation": self.explain(),
         }
 
-    def _factors_or_reason(self, method: str) -> dict[str, Any]:
+    def _factors_or_reason(self, fit: str) -> dict[str, Any]:
         try:
-            found = self.factors(method)
+            found = self.factors(fit)
         except KoriskError as error:
             return {"unknown": str(error)}
         return {
@@ -229,13 +229,11 @@ class Comparison:
         }
 
 
-def compare(
-    known: Curve, dense: Curve, target: float, *, method: str = DEFAULT_METHOD
-) -> Comparison:
+def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FIT) -> Comparison:
     """Compare two pilots, such as those of a known-operator and a dense network, at a target.
 
     Both must be in the same metric and unit, or `KoriskError` is raised; `target` is in that unit.
-    `method` is one of `CURVE_METHODS`.
+    `fit` is one of `FITS`.
 
     >>> import korisk as kr
     >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
@@ -243,22 +241,22 @@ def compare(
     >>> round(kr.compare(ko, fc, target=0.02).ratio)
     4
     """
-    check_curve(known)
-    check_curve(dense)
-    if known.unit.law != dense.unit.law:
+    check_curve(first)
+    check_curve(second)
+    if first.unit.law != second.unit.law:
         raise KoriskError(
-            f"compared curves must have the same unit, got {known.unit.name!r} and "
-            f"{dense.unit.name!r}; read both in one unit"
+            f"compared curves must have the same unit, got {first.unit.name!r} and "
+            f"{second.unit.name!r}; read both in one unit"
         )
-    if known.metric != dense.metric:
+    if first.metric != second.metric:
         raise KoriskError(
-            f"compared curves must have the same metric, got {known.metric!r} and "
-            f"{dense.metric!r}; compare like with like"
+            f"compared curves must have the same metric, got {first.metric!r} and "
+            f"{second.metric!r}; compare like with like"
         )
-    return Comparison(plan(known, target, method=method), plan(dense, target, method=method))
+    return Comparison(plan(first, target, fit=fit), plan(second, target, fit=fit))
 
 
-@lru_cache(maxsize=32)  # half a second each; all targets and methods of two pilots share one
+@lru_cache(maxsize=32)  # half a second each; all targets and fits of two pilots share one
 def _odds(known: Forecast, dense: Forecast, at: tuple[float, ...]) -> Array:
     n = np.array(at)
     pair = [made.law(n) for made in (known, dense)]
@@ -274,7 +272,7 @@ def _odds(known: Forecast, dense: Forecast, at: tuple[float, ...]) -> Array:
 
 def _spread(made: Plan) -> Array | None:
     """Quantiles of N among the futures that meet the target before long; None without such."""
-    if made.samples is None or made.method != DEFAULT_METHOD:
+    if made.samples is None or made.fit != DEFAULT_FIT:
         return None
     counted = made.chances.at(made.before_long)
     return np.array([made.chances.first(share * counted) for share in _SHARES])

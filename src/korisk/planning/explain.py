@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.planning.forecast import DEFAULT_METHOD
+from korisk.planning.forecast import DEFAULT_FIT
 from korisk.planning.target import other_unit
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def enough(plan: "Plan", p: float = _LEVEL) -> str:
         f"{quantity(plan.curve)} levels off {side} the target; {most}."
     )
     reached = plan.if_reached(p)
-    if reached is None or plan.method != DEFAULT_METHOD:
+    if reached is None or plan.fit != DEFAULT_FIT:
         return said
     by = plan.before_long
     return (
@@ -167,9 +167,9 @@ def _answer(plan: "Plan") -> list[str]:
 def _inside(plan: "Plan", samples: int) -> str:
     target = value(plan.target)
     passed = plan.forecast.measured.crossing(plan.goal)
-    if plan.method != DEFAULT_METHOD or passed is None:
+    if plan.fit != DEFAULT_FIT or passed is None:
         return (
-            f"By method {plan.method!r}, {_name(plan)} meets the target {target} inside the pilot, "
+            f"By fit {plan.fit!r}, {_name(plan)} meets the target {target} inside the pilot, "
             f"at about N = {samples:,} (chance {_odds(plan)})."
         )
     whose = f" of {plan.curve.model}" if plan.curve.model else ""
@@ -185,7 +185,7 @@ def _no_answer(plan: "Plan") -> list[str]:
     above = float(plan.curve.unit.to_error(plan.floor)) >= plan.goal
     if plan.doubt:
         said = [f"No sample size for the target {target} can be given.", plan.doubt]
-    elif plan.method == DEFAULT_METHOD:
+    elif plan.fit == DEFAULT_FIT:
         why = f"levels off at about {value(plan.floor)}" if above else "improves too slowly"
         said = [
             f"The target {target} is not reachable according to this pilot: the "
@@ -193,15 +193,15 @@ def _no_answer(plan: "Plan") -> list[str]:
         ]
     else:
         why = f"levels off at {value(plan.floor)}" if above else f"does not get there by {far}"
-        said = [f"By method {plan.method!r} the target {target} is not reachable: its curve {why}."]
-        if plan.method == "paper":
+        said = [f"By fit {plan.fit!r} the target {target} is not reachable: its curve {why}."]
+        if plan.fit == "paper":
             said.append(
-                "This method always levels off at the lowest error seen, so that it has no answer "
+                "This fit always levels off at the lowest error seen, so that it has no answer "
                 "for any target below that."
             )
         if plan.inside:
-            return [*said, "The measured means meet it inside the pilot: use the default method."]
-        return [*said, f"By the default method {odds}."]
+            return [*said, "The measured means meet it inside the pilot: use the default fit."]
+        return [*said, f"By the default fit {odds}."]
     hint = other_unit(plan.curve, plan.target)
     return [*said, f"{hint[0].upper()}{hint[1:]}."] if hint else said
 
@@ -247,15 +247,15 @@ def _certainty(plan: "Plan") -> list[str]:
     said = []
     if plan.samples > plan.last and math.isfinite(plan.lower):
         interval = f"{span(plan.lower, plan.upper)} samples"
-        if plan.method != DEFAULT_METHOD:
+        if plan.fit != DEFAULT_FIT:
             said.append(f"By the 90% band of its fitted curve it takes {interval}.")
         else:
             level = "90%" if math.isfinite(plan.upper) else "95%"
             said.append(f"With {level} probability it takes {interval}.")
     if plan.chance < _LEVEL:
         said.append(enough(plan))
-    if plan.method != DEFAULT_METHOD:
-        said.append("The chances are those of the default method.")
+    if plan.fit != DEFAULT_FIT:
+        said.append("The chances are those of the default fit.")
     return said
 
 
@@ -292,7 +292,7 @@ def explain_comparison(comparison: "Comparison") -> str:
 def _needs(comparison: "Comparison") -> list[str]:
     first, second = comparison.names
     target = value(comparison.target)
-    known, dense = comparison.known, comparison.dense
+    known, dense = comparison.first, comparison.second
     if known.samples is not None and dense.samples is not None:
         said = f"To reach {target}, {first} needs {_about(known, ' samples')} and {second} "
         said += _about(dense)
@@ -317,10 +317,10 @@ def _needs(comparison: "Comparison") -> list[str]:
             said_of_each.append(
                 f"No sample size of {name} for the target {target} can be given. {plan.doubt}"
             )
-        elif plan.method != DEFAULT_METHOD:
+        elif plan.fit != DEFAULT_FIT:
             said_of_each.append(
-                f"By method {plan.method!r} {name} does not reach {target} (chance by the default "
-                f"method: {chance(plan.reach)})."
+                f"By fit {plan.fit!r} {name} does not reach {target} (chance by the default "
+                f"fit: {chance(plan.reach)})."
             )
         else:
             said_of_each.append(
@@ -356,7 +356,7 @@ def _why(comparison: "Comparison") -> list[str]:
 
 
 def _oddities(comparison: "Comparison") -> list[str]:
-    pairs = zip(comparison.names, (comparison.known, comparison.dense), strict=True)
+    pairs = zip(comparison.names, (comparison.first, comparison.second), strict=True)
     return [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
 
 
@@ -442,7 +442,7 @@ def _order(comparison: "Comparison") -> tuple[tuple[int, int] | None, str, int]:
     At a size that one of them lacks, its mean is interpolated. Of several changes of order, `means`
     is the one at the crossover, or else the last. Curves that agree have no better one.
     """
-    made = comparison.known.forecast, comparison.dense.forecast
+    made = comparison.first.forecast, comparison.second.forecast
     start, end = max(int(each.curve.sizes[0]) for each in made), min(each.last for each in made)
     sizes = np.unique(np.concatenate([each.curve.sizes for each in made]))
     sizes = sizes[(sizes >= start) & (sizes <= end)]

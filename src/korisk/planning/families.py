@@ -64,7 +64,7 @@ class Fits:
         return np.asarray(self.floor[:, None] + self.scale[:, None] * basis)
 
 
-def fit(family: Family, n: Array, errors: Array, weights: Array) -> Fits:
+def least_squares(family: Family, n: Array, errors: Array, weights: Array) -> Fits:
     """Least squares of the family to B pilots: n (K,), errors (B, K), weights (K,) >= 0.
 
     Errors are divided by their size first, so that scaling them scales the fit and nothing else.

@@ -13,7 +13,7 @@ from korisk.curves.curve import LARGEST_N, Curve
 from korisk.errors import KoriskError
 from korisk.planning.band import PooledBand, pooled_band
 from korisk.planning.calibrate import (
-    CURVE_METHODS,
+    FITS,
     LEAST_SIZES,
     Calibration,
     calibrate,
@@ -28,7 +28,7 @@ from korisk.planning.related import Relatives, relatives
 
 Array = NDArray[np.float64]
 
-DEFAULT_METHOD = "posterior"
+DEFAULT_FIT = "posterior"
 _SETTLING = 4.0  # halvings a doubling of what the last mean alone says
 
 
@@ -67,12 +67,12 @@ class Forecast:
     """
 
     curve: Curve
-    method: str
+    fit: str
     related: tuple[Curve, ...] = ()
 
     @cached_property
     def posterior(self) -> Posterior:
-        """The grid posterior; probabilities come from it whatever the method."""
+        """The grid posterior; probabilities come from it whatever the fit."""
         return posterior(self.curve)
 
     @cached_property
@@ -94,7 +94,7 @@ class Forecast:
     @cached_property
     def calibration(self) -> Calibration:
         """The fitted curve."""
-        return calibrate(self.curve, self.method)
+        return calibrate(self.curve, self.fit)
 
     @cached_property
     def _band(self) -> PooledBand:
@@ -160,14 +160,12 @@ class Forecast:
     def middle(self, n: ArrayLike) -> Array:
         """(M,) the expected error at each of M sizes N: as likely too large as too small."""
         n = np.atleast_1d(sample_counts(n))
-        return (
-            self.quantile(n, 0.5) if self.method == DEFAULT_METHOD else self.calibration.predict(n)
-        )
+        return self.quantile(n, 0.5) if self.fit == DEFAULT_FIT else self.calibration.predict(n)
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
         """(M,) the lower and upper end of the 90% band at each of M sizes N."""
         n = np.atleast_1d(sample_counts(n))
-        if self.method == DEFAULT_METHOD:
+        if self.fit == DEFAULT_FIT:
             law = self.law(n)
             return np.exp(law.quantile(0.05)), np.exp(law.quantile(0.95))
         return self._band.at(n)
@@ -189,18 +187,16 @@ class Forecast:
         return count("n", n, at_least=2, at_most=self.horizon, remedy=remedy)
 
 
-def forecast(
-    curve: Curve, *, method: str = DEFAULT_METHOD, related: Iterable[Curve] = ()
-) -> Forecast:
+def forecast(curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] = ()) -> Forecast:
     """Extrapolate a pilot beyond its largest N.
 
     Parameters
     ----------
     curve
         The pilot, of at least two or three sizes, or `KoriskError` is raised.
-    method
-        One of `CURVE_METHODS`. The default is a posterior over many curves, which tells what is
-        likely; other methods extrapolate one fitted curve.
+    fit
+        One of `FITS`. The default is a posterior over many curves, which tells what is
+        likely; other fits extrapolate one fitted curve.
     related
         Curves of the same network on other data, such as simulated ones, whose shape the pilot's
         may have. They count by how well they explain the pilot; see `kr.plan`.
@@ -211,22 +207,22 @@ def forecast(
     >>> round(made.at(512).error, 4)
     0.0063
     """
-    one_of("method", method, CURVE_METHODS)
+    one_of("fit", fit, FITS)
     check_curve(curve)
-    curve.require(LEAST_SIZES.get(method, 3), "a forecast")
+    curve.require(LEAST_SIZES.get(fit, 3), "a forecast")
     listed = tuple(dict.fromkeys(related))  # the same curve twice says no more than once
     for each in listed:
-        check_related(curve, each, method)
-    return Forecast(curve, method, listed)
+        check_related(curve, each, fit)
+    return Forecast(curve, fit, listed)
 
 
-def check_related(curve: Curve, other: object, method: str) -> None:
+def check_related(curve: Curve, other: object, fit: str) -> None:
     """Refuse what cannot be related to a pilot."""
     check_curve(other)
     assert isinstance(other, Curve)
-    if method != DEFAULT_METHOD:
+    if fit != DEFAULT_FIT:
         raise KoriskError(
-            f"related curves need method {DEFAULT_METHOD!r}, got {method!r}; leave one of them out"
+            f"related curves need fit {DEFAULT_FIT!r}, got {fit!r}; leave one of them out"
         )
     if other.unit.law != curve.unit.law:
         raise KoriskError(

@@ -19,7 +19,7 @@ from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError, OutOfReachError
 from korisk.planning.findings import findings
-from korisk.planning.forecast import DEFAULT_METHOD, Expectation, Forecast, forecast
+from korisk.planning.forecast import DEFAULT_FIT, Expectation, Forecast, forecast
 from korisk.planning.target import target_error
 
 Array = NDArray[np.float64]
@@ -154,9 +154,9 @@ class Plan:
         return self.forecast.curve
 
     @property
-    def method(self) -> str:
+    def fit(self) -> str:
         """How the curve was extrapolated."""
-        return self.forecast.method
+        return self.forecast.fit
 
     @property
     def last(self) -> int:
@@ -260,7 +260,7 @@ class Plan:
     def _floor_error(self) -> float:
         if self.related and not self.forecast.doubt:
             return float(self.forecast.quantile(self.forecast.horizon, 0.5)[0])
-        if self.method == DEFAULT_METHOD:
+        if self.fit == DEFAULT_FIT:
             return self.forecast.posterior.floor_quantile(0.5)
         return self.forecast.calibration.floor
 
@@ -284,7 +284,7 @@ class Plan:
     @cached_property
     def alone(self) -> "Plan":
         """The plan without related curves."""
-        return plan(self.curve, self.target, method=self.method) if self.related else self
+        return plan(self.curve, self.target, fit=self.fit) if self.related else self
 
     @property
     def related(self) -> tuple[Curve, ...]:
@@ -315,7 +315,7 @@ class Plan:
                 )
             raise OutOfReachError(
                 f"target {self.target:.6g} is not reachable by {name} according to this pilot "
-                f"and method {self.method}, which levels off at about {self.floor:.4g}; "
+                f"and fit {self.fit}, which levels off at about {self.floor:.4g}; "
                 f"measure at N = {self.rounds[0]:,} before giving up, or ask for an easier target"
             )
         return self.samples
@@ -339,7 +339,7 @@ class Plan:
             "model": self.curve.model,
             "metric": self.curve.metric,
             "unit": self.curve.unit.name,
-            "method": self.method,
+            "fit": self.fit,
             "target": self.target,
             "samples": self.samples,
             "chance": self.chance,
@@ -363,7 +363,7 @@ def plan(
     curve: Curve,
     target: float,
     *,
-    method: str = DEFAULT_METHOD,
+    fit: str = DEFAULT_FIT,
     related: Iterable[Curve] = (),
 ) -> Plan:
     """How many samples a target asks for, according to a pilot of at least three sizes.
@@ -375,8 +375,8 @@ def plan(
     target
         The error to reach, in the curve's unit. Where the pilot speaks against it, the plan says so
         and has no `samples`; a target that the unit does not allow raises `KoriskError`.
-    method
-        One of `CURVE_METHODS`.
+    fit
+        One of `FITS`.
     related
         Curves of the same network on other data: simulated with the known operator, from another
         scanner, of a public data set. They give the shape, the pilot gives level and stretch; how
@@ -389,7 +389,7 @@ def plan(
     (660, True)
     """
     target_error(curve, target)  # refused first, in its own words
-    return plan_from(forecast(curve, method=method, related=related), target)
+    return plan_from(forecast(curve, fit=fit, related=related), target)
 
 
 def plan_from(made: Forecast, target: float) -> Plan:
@@ -408,7 +408,7 @@ def plan_from(made: Forecast, target: float) -> Plan:
 
 def _answer(made: Forecast, goal: float, odds: Chances) -> tuple[int | None, float, float]:
     """The point answer, and the ends of its interval."""
-    if made.method != DEFAULT_METHOD:
+    if made.fit != DEFAULT_FIT:
         return _by_fit(made, goal)
     lower, upper = odds.first(TAIL), odds.first(1 - TAIL)
     if math.isfinite(lower):

@@ -1,6 +1,6 @@
 """The deep risk estimator: networks as data, bounds, and sample sizes from them."""
 
-from korisk.theory.amplification import METHODS, Method
+from korisk.theory.amplification import BOUNDS, BoundForm
 from korisk.theory.bound import BarronBound, Bound, barron_bound, deep_risk, layer_risk
 from korisk.theory.bracket import HasNorm, NormBracket
 from korisk.theory.budget import (
@@ -17,16 +17,16 @@ from korisk.theory.network import Composition, Network
 from korisk.theory.savings import Savings
 
 __all__ = [
-    "METHODS",
+    "BOUNDS",
     "BarronBound",
     "Bound",
+    "BoundForm",
     "Composition",
     "Footprint",
     "HasNorm",
     "Known",
     "Layer",
     "Learned",
-    "Method",
     "Network",
     "NormBracket",
     "RiskLine",

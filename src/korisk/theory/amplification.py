@@ -10,8 +10,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-Method = Literal["paper", "minkowski", "composed"]
-METHODS: tuple[Method, ...] = get_args(Method)
+BoundForm = Literal["paper", "minkowski", "composed"]
+BOUNDS: tuple[BoundForm, ...] = get_args(BoundForm)
 
 FloatArray = NDArray[np.float64]
 Segments = Mapping[tuple[int, int], float]

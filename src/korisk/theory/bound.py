@@ -8,8 +8,8 @@ import numpy as np
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.theory.amplification import (
+    BoundForm,
     FloatArray,
-    Method,
     paper_exponents,
     times_power_of_two,
 )
@@ -30,12 +30,12 @@ class Bound:
     >>> import korisk as kr
     >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Learned("B", lipschitz=2)]
     >>> net = kr.Network(layers)
-    >>> bound = kr.deep_risk(net, {"W": 0.01, "B": 0.04}, method="paper")
+    >>> bound = kr.deep_risk(net, {"W": 0.01, "B": 0.04}, bound="paper")
     >>> bound.contributions.round(2).tolist(), round(bound.total, 2)
     ([1.44, 0.0, 0.08], 1.52)
     """
 
-    method: Method
+    form: BoundForm
     layers: tuple[str, ...]
     contributions: FloatArray
 
@@ -64,7 +64,7 @@ class BarronBound:
     `floors`.
 
     >>> import korisk as kr
-    >>> net = kr.Network([kr.Learned("W", parameters=100, C=1, n=50), kr.Known("K", lipschitz=2)])
+    >>> net = kr.Network([kr.Learned("W", parameters=100, C=1, width=50), kr.Known("K", lipschitz=2)])
     >>> bound = kr.barron_bound(net, 1000)
     >>> round(bound.floor, 4), round(bound.estimation, 4), round(bound.total, 4)
     (0.08, 2.7631, 2.8431)
@@ -130,7 +130,7 @@ def layer_risk(layer: Learned, n: float, *, effective: bool = False) -> float:
 
 def approximation_risk(layer: Learned) -> float:
     """C^2 / n_l, the part of (eq:layer-risk) that data does not remove."""
-    return layer.C * layer.C / layer.n
+    return layer.C * layer.C / layer.width
 
 
 def estimation_slope(layer: Learned, *, effective: bool = False) -> float:
@@ -180,13 +180,13 @@ def _roots(tails: FloatArray, risks: FloatArray) -> FloatArray:
     return roots
 
 
-def deep_risk(net: Network, layer_risks: Risks, *, method: Method = "composed") -> Bound:
+def deep_risk(net: Network, layer_risks: Risks, *, bound: BoundForm = "composed") -> Bound:
     """Theorem (thm:deep-risk) from the expected squared error of each layer.
 
     `layer_risks` holds E||e_l||^2 for every layer in order, or by name; an exact known layer has
     none, and one with a mismatch keeps the mismatch that it states.
 
-    `method` is one of `METHODS`; the result is a `Bound`. A missing risk, one of an exact known
+    `bound` is one of `BOUNDS`; the result is a `Bound`. A missing risk, one of an exact known
     layer, or an error that passes through a layer without a Lipschitz constant raises
     `KoriskError`.
 
@@ -194,31 +194,31 @@ def deep_risk(net: Network, layer_risks: Risks, *, method: Method = "composed") 
     >>> net = kr.Network([kr.Learned("W"), kr.Known("K", lipschitz=3)])
     >>> round(kr.deep_risk(net, [0.01, 0]).total, 4)
     0.09
-    >>> round(kr.deep_risk(net, {"W": 0.01}, method="paper").total, 4)
+    >>> round(kr.deep_risk(net, {"W": 0.01}, bound="paper").total, 4)
     0.18
     """
-    return evaluate(net, _risks(net, layer_risks), method)
+    return evaluate(net, _risks(net, layer_risks), bound)
 
 
-def evaluate(net: Network, risks: FloatArray, method: Method) -> Bound:
+def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
     """The bound of a network whose layers err by `risks` (L,), which are taken as they are."""
-    tails = net.tails(method)
+    tails = net.tails(bound)
     unbounded = np.flatnonzero(np.isinf(tails) & (risks > 0))
     if unbounded.size:
         raise KoriskError(_missing_constant(net, int(unbounded[-1])))
-    contributions = (paper_risk if method == "paper" else minkowski_risk)(tails, risks)
+    contributions = (paper_risk if bound == "paper" else minkowski_risk)(tails, risks)
     with np.errstate(over="ignore"):
         finite = np.isfinite(contributions.sum())
     if not finite:
         raise KoriskError(
-            f"the {method} bound is larger than a double can hold; check the units of the "
+            f"the {bound} bound is larger than a double can hold; check the units of the "
             f"constants, the layer that errs most being {net.names[int(np.argmax(risks))]!r}"
         )
-    return Bound(method=method, layers=net.names, contributions=contributions)
+    return Bound(form=bound, layers=net.names, contributions=contributions)
 
 
 def barron_bound(
-    net: Network, n: float, *, method: Method = "composed", effective: bool = False
+    net: Network, n: float, *, bound: BoundForm = "composed", effective: bool = False
 ) -> BarronBound:
     """Eq. (eq:deep-risk-barron): every learned layer's risk from its constants at N samples.
 
@@ -232,16 +232,16 @@ def barron_bound(
     >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
     >>> round(kr.barron_bound(net, 1000).total, 4)
     2.7631
-    >>> round(kr.barron_bound(net, 1000, method="paper").total, 4)
+    >>> round(kr.barron_bound(net, 1000, bound="paper").total, 4)
     5.5262
     """
     asked = effective and states_effective(net)
-    whole = _at_samples(net, n, method, effective=asked)
-    other = _other(net, n, method, effective=not asked) if states_effective(net) else None
+    whole = _at_samples(net, n, bound, effective=asked)
+    other = _other(net, n, bound, effective=not asked) if states_effective(net) else None
     return BarronBound(
         n=n,
         whole=whole,
-        floors=evaluate(net, approximation_risks(net), method),
+        floors=evaluate(net, approximation_risks(net), bound),
         by_parameters=other if asked else whole,
         by_effective=whole if asked else other,
     )
@@ -252,15 +252,15 @@ def states_effective(net: Network) -> bool:
     return any(layer.effective is not None for layer in net.learned)
 
 
-def _at_samples(net: Network, n: float, method: Method, *, effective: bool) -> Bound:
+def _at_samples(net: Network, n: float, bound: BoundForm, *, effective: bool) -> Bound:
     slopes = estimation_slopes(net, effective=effective)
-    return evaluate(net, approximation_risks(net) + rate(n) * slopes, method)
+    return evaluate(net, approximation_risks(net) + rate(n) * slopes, bound)
 
 
-def _other(net: Network, n: float, method: Method, *, effective: bool) -> Bound | None:
+def _other(net: Network, n: float, bound: BoundForm, *, effective: bool) -> Bound | None:
     """The bound that was not asked for; nothing where it cannot be had, as without a p."""
     try:
-        return _at_samples(net, n, method, effective=effective)
+        return _at_samples(net, n, bound, effective=effective)
     except KoriskError:
         return None
 

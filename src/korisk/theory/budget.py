@@ -7,7 +7,7 @@ import numpy as np
 
 from korisk import _checks
 from korisk.errors import KoriskError, UnreachableError
-from korisk.theory.amplification import Method, paper_exponents
+from korisk.theory.amplification import BoundForm, paper_exponents
 from korisk.theory.bound import approximation_risks, estimation_slopes, evaluate, rate
 from korisk.theory.inversion import line_samples, paper_samples, root_sum_samples
 from korisk.theory.network import Network
@@ -47,12 +47,12 @@ class RiskLine:
         return line_samples(self.floor, self.slope, _checks.target_error(target))
 
 
-def floor_of(net: Network, *, method: Method = "composed") -> float:
+def floor_of(net: Network, *, bound: BoundForm = "composed") -> float:
     """The bound with unlimited data: approximation and mismatch alone."""
-    return evaluate(net, approximation_risks(net), method).total
+    return evaluate(net, approximation_risks(net), bound).total
 
 
-def risk_line(net: Network, *, method: Method = "composed", effective: bool = False) -> RiskLine:
+def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = False) -> RiskLine:
     """The bound as floor + slope log N / N, where it is one, Eq. (eq:calibrated-bound).
 
     The paper's form always is. The Minkowski forms are while a single layer errs. `effective=True`
@@ -66,18 +66,18 @@ def risk_line(net: Network, *, method: Method = "composed", effective: bool = Fa
     RiskLine(floor=0.0, slope=400.0)
     """
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
-    if method != "paper" and np.count_nonzero(floors + slopes) > 1:
+    if bound != "paper" and np.count_nonzero(floors + slopes) > 1:
         raise KoriskError(
-            f"the {method} bound of several erring layers is no line in log N / N; "
-            "use barron_bound and sample_size, or method='paper'"
+            f"the {bound} bound of several erring layers is no line in log N / N; "
+            "use barron_bound and sample_size, or bound='paper'"
         )
     return RiskLine(
-        floor=evaluate(net, floors, method).total, slope=evaluate(net, slopes, method).total
+        floor=evaluate(net, floors, bound).total, slope=evaluate(net, slopes, bound).total
     )
 
 
 def sample_size(
-    net: Network, target: float, *, method: Method = "composed", effective: bool = False
+    net: Network, target: float, *, bound: BoundForm = "composed", effective: bool = False
 ) -> int:
     """The smallest N >= 2 from which on the bound stays at or below the target.
 
@@ -96,13 +96,13 @@ def sample_size(
     """
     target = _checks.target_error(target)
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
-    evaluate(net, floors + slopes, method)  # refuses what cannot be evaluated at all
+    evaluate(net, floors + slopes, bound)  # refuses what cannot be evaluated at all
     terms = [
         (float(tail), float(floor), float(slope))
-        for tail, floor, slope in zip(net.tails(method), floors, slopes, strict=True)
+        for tail, floor, slope in zip(net.tails(bound), floors, slopes, strict=True)
         if floor + slope > 0
     ]
-    if method != "paper":
+    if bound != "paper":
         return root_sum_samples(terms, target)
     exponents = paper_exponents(len(net))[floors + slopes > 0]
     return paper_samples([int(exponent) for exponent in exponents], terms, target)

@@ -90,7 +90,7 @@ class Known(Layer):
 class Learned(Layer):
     """A trained layer whose risk follows Assumption (ass:barron): C^2/n + kappa p log N / N.
 
-    `parameters` is the paper's p_l, `C` its complexity, `n` its width n_l (not a sample size) and
+    `parameters` is the paper's p_l, `C` its complexity, `width` its n_l and
     `kappa` the constant of the estimation term. C = 0 and kappa = 1 give the matched-constant
     reference; a pilot study gives numbers with absolute units. `shared` is how many of the
     parameters are an earlier layer's: the layer errs by all of its p, and a network counts them
@@ -101,10 +101,10 @@ class Learned(Layer):
     docs/explanation/theory.md.
 
     >>> import korisk as kr
-    >>> layer = kr.Learned("W", parameters=7680, C=2.0, n=100)
+    >>> layer = kr.Learned("W", parameters=7680, C=2.0, width=100)
     >>> layer
-    Learned('W', parameters=7680, C=2.0, n=100.0)
-    >>> kr.layer_risk(layer, 10**9) > layer.C**2 / layer.n
+    Learned('W', parameters=7680, C=2.0, width=100.0)
+    >>> kr.layer_risk(layer, 10**9) > layer.C**2 / layer.width
     True
     """
 
@@ -112,7 +112,7 @@ class Learned(Layer):
     shared: int = 0
     effective: float | None = None
     C: float = 0.0
-    n: float = 1.0
+    width: float = 1.0
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
@@ -130,10 +130,10 @@ class Learned(Layer):
         object.__setattr__(self, "shared", shared)
         if self.effective is not None:
             object.__setattr__(self, "effective", self._checked_effective())
-        remedy = "see Assumption (ass:barron): C >= 0, n >= 1, kappa > 0"
+        remedy = "see Assumption (ass:barron): C >= 0, width >= 1, kappa > 0"
         checked = {
             "C": _checks.real(self._field("C"), self.C, at_least=0, remedy=remedy),
-            "n": _checks.real(self._field("n"), self.n, at_least=1, remedy=remedy),
+            "width": _checks.real(self._field("width"), self.width, at_least=1, remedy=remedy),
             "kappa": _checks.real(self._field("kappa"), self.kappa, above=0, remedy=remedy),
         }
         for field, value in checked.items():

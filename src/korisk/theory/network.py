@@ -16,9 +16,9 @@ from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.theory._repr import terse_repr
 from korisk.theory.amplification import (
-    METHODS,
+    BOUNDS,
+    BoundForm,
     FloatArray,
-    Method,
     Segments,
     composed_tails,
     minkowski_amplification,
@@ -182,7 +182,7 @@ class Network:
             raise KoriskError(f"there is no layer {shown(name)} in this network{hint}")
         return self.names.index(name)
 
-    def tails(self, method: Method = "composed") -> FloatArray:
+    def tails(self, bound: BoundForm = "composed") -> FloatArray:
         """P_l for every layer l: infinite where a Lipschitz constant further on is not known.
 
         Shape (L,). P_l is a Lipschitz constant of everything behind layer l, and 1 for the last
@@ -194,13 +194,13 @@ class Network:
         >>> net.tails().tolist()
         [6.0, 2.0, 1.0]
         """
-        _checks.one_of("method", method, METHODS)
+        _checks.one_of("bound", bound, BOUNDS)
         singles = [layer.bracket.upper for layer in self.layers]
-        if method == "composed":
+        if bound == "composed":
             return composed_tails(singles, self._segments)
         return tail_products(singles)
 
-    def amplification(self, method: Method = "composed") -> FloatArray:
+    def amplification(self, bound: BoundForm = "composed") -> FloatArray:
         """A_l, shape (L,): what one unit of squared error at layer l can become at the output.
 
         `paper` is Eq. (eq:Al); `minkowski` is P_l^2 with products of constants, Eq. (eq:minkowski);
@@ -213,10 +213,10 @@ class Network:
         >>> net.amplification("paper").tolist(), net.amplification("minkowski").tolist()
         ([144.0, 16.0, 2.0], [36.0, 4.0, 1.0])
         """
-        tails = self.tails(method)
-        return paper_amplification(tails) if method == "paper" else minkowski_amplification(tails)
+        tails = self.tails(bound)
+        return paper_amplification(tails) if bound == "paper" else minkowski_amplification(tails)
 
-    def lipschitz(self, method: Method = "composed") -> float:
+    def lipschitz(self, bound: BoundForm = "composed") -> float:
         """An upper bound of the network's own Lipschitz constant, Lemma (lem:lip).
 
         Infinite where a layer's constant is not known.
@@ -226,8 +226,8 @@ class Network:
         6.0
         """
         # A layer put in front makes the whole network a tail.
-        _checks.one_of("method", method, METHODS)
-        segments = self._segments if method == "composed" else {}
+        _checks.one_of("bound", bound, BOUNDS)
+        segments = self._segments if bound == "composed" else {}
         shifted = {(first + 1, last + 1): value for (first, last), value in segments.items()}
         singles = [1.0, *(layer.bracket.upper for layer in self.layers)]
         return float(composed_tails(singles, shifted)[0])
@@ -267,21 +267,21 @@ class Network:
         return Network((*self.layers[:at], *new, *later), compositions=kept, name=self.name)
 
     def savings(
-        self, name: str, *, method: Method = "composed", effective: bool = False
+        self, name: str, *, bound: BoundForm = "composed", effective: bool = False
     ) -> Savings:
         """What the bound loses when layer `name` becomes a known operator.
 
         >>> import korisk as kr
         >>> net = kr.Network([kr.Learned("W", parameters=10),
         ...                   kr.Learned("B", parameters=1000, lipschitz=2)])
-        >>> saved = net.savings("B", method="paper")
+        >>> saved = net.savings("B", bound="paper")
         >>> round(saved.total(1000), 3), saved.approximation
         (13.816, 0.0)
         """
         from korisk.theory.savings import Savings
 
         after = self.replace(name)
-        return Savings(before=self, after=after, method=method, effective=effective)
+        return Savings(before=self, after=after, bound=bound, effective=effective)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Network:

@@ -32,7 +32,7 @@ class LayerEntry(Spec):
     shared: int | float | None = None
     effective: float | None = None
     C: float | None = None
-    n: float | None = None
+    width: float | None = None
     kappa: float | None = None
 
 
@@ -130,7 +130,7 @@ def _layer_entry(layer: Layer) -> dict[str, Any]:
             entry["shared"] = layer.shared
         if layer.effective is not None:
             entry["effective"] = layer.effective
-        entry |= {"C": layer.C, "n": layer.n, "kappa": layer.kappa}
+        entry |= {"C": layer.C, "width": layer.width, "kappa": layer.kappa}
     if isinstance(layer, Known) and layer.mismatch:
         entry["mismatch"] = layer.mismatch
     return entry

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from korisk.theory.amplification import Method
+from korisk.theory.amplification import BoundForm
 from korisk.theory.bound import BarronBound, barron_bound
 from korisk.theory.budget import floor_of, sample_size
 from korisk.theory.network import Network
@@ -19,7 +19,7 @@ class Savings:
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W", parameters=10),
     ...                   kr.Learned("B", parameters=1000, lipschitz=2)])
-    >>> saved = net.savings("B", method="paper")
+    >>> saved = net.savings("B", bound="paper")
     >>> round(saved.estimation(1000), 3)
     13.816
     >>> saved.samples(target=1.0)
@@ -28,13 +28,13 @@ class Savings:
 
     before: Network
     after: Network
-    method: Method
+    bound: BoundForm
     effective: bool = False
 
     @property
     def approximation(self) -> float:
         """By how much the floor falls; it does not depend on N."""
-        return floor_of(self.before, method=self.method) - floor_of(self.after, method=self.method)
+        return floor_of(self.before, bound=self.bound) - floor_of(self.after, bound=self.bound)
 
     def estimation(self, n: float) -> float:
         """By how much the part falls that data removes, at N samples."""
@@ -51,10 +51,10 @@ class Savings:
         return self._samples(self.before, target), self._samples(self.after, target)
 
     def _samples(self, net: Network, target: float) -> int:
-        return sample_size(net, target, method=self.method, effective=self.effective)
+        return sample_size(net, target, bound=self.bound, effective=self.effective)
 
     def _at(self, n: float) -> tuple[BarronBound, BarronBound]:
         return self._bound(self.before, n), self._bound(self.after, n)
 
     def _bound(self, net: Network, n: float) -> BarronBound:
-        return barron_bound(net, n, method=self.method, effective=self.effective)
+        return barron_bound(net, n, bound=self.bound, effective=self.effective)

@@ -186,7 +186,7 @@ def _planned(
             both = Comparison(*(plan_from(each, _in_unit(each, target)) for each in made))
         except KoriskError:
             continue  # far worse than all that was measured
-        chances = [plan.chance for plan in (both.known, both.dense) if plan.chance is not None]
+        chances = [plan.chance for plan in (both.first, both.second) if plan.chance is not None]
         if both.ratio is not None:
             found.append((target, both.ratio, min(chances)))
     return found

@@ -38,7 +38,7 @@ from korisk.report.figures.style import (
     tick,
 )
 from korisk.report.figures.ticks import log_ticks
-from korisk.theory import METHODS, Learned, Method, Network, barron_bound, sample_size
+from korisk.theory import BOUNDS, Learned, BoundForm, Network, barron_bound, sample_size
 
 Array = NDArray[np.float64]
 
@@ -58,13 +58,13 @@ _HATCH = {True: "////", False: "...."}  # by whether a layer is learned
 
 @dataclass(frozen=True, kw_only=True)
 class Layers:
-    """One network by the three methods; what cannot be told is in `reason`, in words."""
+    """One network by the three forms; what cannot be told is in `reason`, in words."""
 
     title: str
     network: Network
-    amplification: dict[Method, Array]  # (L,) A_l; infinite where a constant is not known
+    amplification: dict[BoundForm, Array]  # (L,) A_l; infinite where a constant is not known
     n: float | None  # the N of the contributions
-    contributions: dict[Method, Array]  # (L,) adding up to the bound; empty if it has none
+    contributions: dict[BoundForm, Array]  # (L,) adding up to the bound; empty if it has none
     reason: str
 
 
@@ -75,15 +75,15 @@ def layers(
     title: str, network: Network, *, n: float | None = None, target: float | None = None
 ) -> Layers:
     """Amplification and contributions at N, or at the N at which the composed bound is `target`."""
-    amplification = {method: network.amplification(method) for method in METHODS}
-    contributions: dict[Method, Array] = {}
+    amplification = {form: network.amplification(form) for form in BOUNDS}
+    contributions: dict[BoundForm, Array] = {}
     reason = ""
     try:
         if target is not None:
             n = sample_size(network, target)
         if n is not None:
-            for method in METHODS:
-                contributions[method] = barron_bound(network, n, method=method).contributions
+            for form in BOUNDS:
+                contributions[form] = barron_bound(network, n, bound=form).contributions
     except UnreachableError:
         reason = f"the target {digits(target or 0.0)}\nis at or below the bound's floor"
     except KoriskError:
@@ -140,34 +140,34 @@ def layers_figure(
 def _draw_amplification(axes: Axes, each: Layers) -> None:
     title = fitted(each.title, PAGE - 0.8, SMALL, bold=True)
     axes.set_title(title, loc="left", pad=15, fontsize=SMALL, fontweight="bold", parse_math=False)
-    series = {method: np.where(found > 0, found, np.nan) for method, found in _finite(each).items()}
+    series = {form: np.where(found > 0, found, np.nan) for form, found in _finite(each).items()}
     _frame(axes, each, list(series.values()), "amplification")
-    for method, found in series.items():
-        places = np.arange(len(found)) + _SHIFT[method]
-        axes.plot(places, found, gid=f"A-{method}", **_mark(method))
+    for form, found in series.items():
+        places = np.arange(len(found)) + _SHIFT[form]
+        axes.plot(places, found, gid=f"A-{form}", **_mark(form))
     for place in np.flatnonzero(np.isinf(each.amplification["composed"])).tolist():
         _above(axes, place, "?")
     for place in np.flatnonzero(each.amplification["composed"] == 0).tolist():
         _above(axes, place, "0")
 
 
-def _finite(each: Layers) -> dict[Method, Array]:
+def _finite(each: Layers) -> dict[BoundForm, Array]:
     return {
-        method: np.where(np.isfinite(found), found, np.nan)
-        for method, found in each.amplification.items()
+        form: np.where(np.isfinite(found), found, np.nan)
+        for form, found in each.amplification.items()
     }
 
 
 def _draw_contributions(axes: Axes, each: Layers) -> None:
     series = {
-        method: np.where((found > 0) & np.isfinite(found), found, np.nan)
-        for method, found in each.contributions.items()
+        form: np.where((found > 0) & np.isfinite(found), found, np.nan)
+        for form, found in each.contributions.items()
     }
     _frame(axes, each, list(series.values()), "part of the bound")
     if each.n is not None and series:
         words = ", ".join(
-            f"{_WORDS[method]} {digits(float(found.sum()), 2)}"
-            for method, found in each.contributions.items()
+            f"{_WORDS[form]} {digits(float(found.sum()), 2)}"
+            for form, found in each.contributions.items()
         )
         axes.annotate(
             f"N = {each.n:,.0f}. Bound: {words}",
@@ -191,22 +191,22 @@ def _draw_contributions(axes: Axes, each: Layers) -> None:
         )
         return
     low = axes.get_ylim()[0]
-    for method, found in series.items():
+    for form, found in series.items():
         for place, value in enumerate(found):
             if math.isfinite(value):
-                _bar(axes, each, method, place, float(value), low)
-        places = np.arange(len(found)) + _SHIFT[method]
-        axes.plot(places, found, gid=f"contribution-{method}", **_mark(method))
+                _bar(axes, each, form, place, float(value), low)
+        places = np.arange(len(found)) + _SHIFT[form]
+        axes.plot(places, found, gid=f"contribution-{form}", **_mark(form))
     if series:
         nothing = np.all([np.isnan(found) for found in series.values()], axis=0)
         for place in np.flatnonzero(nothing).tolist():
             _above(axes, place, "0")
 
 
-def _bar(axes: Axes, each: Layers, method: Method, place: int, value: float, low: float) -> None:
+def _bar(axes: Axes, each: Layers, form: BoundForm, place: int, value: float, low: float) -> None:
     learned = isinstance(each.network.layers[place], Learned)
     axes.bar(
-        [place + _SHIFT[method]],
+        [place + _SHIFT[form]],
         [value - low],
         bottom=low,
         width=0.24,
@@ -225,9 +225,9 @@ def _box(*, learned: bool) -> dict[str, Any]:
     }
 
 
-def _mark(method: Method) -> dict[str, Any]:
+def _mark(form: BoundForm) -> dict[str, Any]:
     shared = {"markersize": 4.2, "linestyle": "none", "markeredgewidth": 0.9, "zorder": 3}
-    return {**shared, **_MARKS[method]}
+    return {**shared, **_MARKS[form]}
 
 
 def _frame(axes: Axes, each: Layers, series: Sequence[Array], label: str) -> None:
@@ -274,7 +274,7 @@ def _above(axes: Axes, place: float, text: str) -> None:
 
 
 def _entries(drawn: Sequence[Layers]) -> list[Entry]:
-    entries: list[Entry] = [(Line2D([], [], **_mark(method)), _WORDS[method]) for method in METHODS]
+    entries: list[Entry] = [(Line2D([], [], **_mark(form)), _WORDS[form]) for form in BOUNDS]
     if any(each.contributions for each in drawn):
         entries.append((Patch(**_box(learned=True)), "learned layer"))
         entries.append((Patch(**_box(learned=False)), "known layer (adds its mismatch alone)"))

@@ -77,7 +77,7 @@ def plan_figure(plan: Plan) -> Figure:
             _mark_answer(axes, plan, frame, _ANSWER)
             _label_answer(axes, plan, frame)
             safe = _mark_safe(axes, plan, frame)
-        how = f"{plan.method} forecast from {_counted(plan.curve)}"
+        how = f"{plan.fit} forecast from {_counted(plan.curve)}"
         if plan.trust is not None:
             how += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
         _head(axes, _name(plan.curve), how)
@@ -88,7 +88,7 @@ def plan_figure(plan: Plan) -> Figure:
 
 def comparison_figure(comparison: Comparison) -> Figure:
     """Two pilots, their forecasts, both answers at the target, and where the curves cross."""
-    plans, looks = (comparison.known, comparison.dense), (_FIRST, _SECOND)
+    plans, looks = (comparison.first, comparison.second), (_FIRST, _SECOND)
     with style():
         frame = Frame(plans, comparison.crossover)
         figure, axes = _canvas(frame)
@@ -105,7 +105,7 @@ def comparison_figure(comparison: Comparison) -> Figure:
         if comparison.crossover is not None:
             entries.append(_mark_crossover(axes, comparison.crossover, frame))
         counted = _counted(*(plan.curve for plan in plans))
-        how = f"{comparison.known.method} forecasts from {counted}; diamonds: N for the target"
+        how = f"{comparison.first.fit} forecasts from {counted}; diamonds: N for the target"
         _head(axes, " against ".join(comparison.names), how)
         doubts = [
             f"{shortened(name)}: {said}"

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from korisk._checks import one_of
-from korisk.figure_file import KINDS
-from korisk.files import make_folder
+from korisk.files import FIGURE_KINDS, make_folder
 from korisk.report.contents import Contents, Point
 from korisk.report.figures.architecture import architecture_figure
 from korisk.report.figures.ct_networks import CtNetwork, ct_networks
@@ -110,13 +109,13 @@ def file_stems(names: Sequence[str]) -> list[str]:
 def save_figures(
     figures: Iterable[tuple[str, Figure]],
     folder: str | PathLike[str],
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = FIGURE_KINDS,
     *,
     watch: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Write figures into a folder, which is made, in each of the kinds."""
     for kind in kinds:
-        one_of("kinds", kind, KINDS)
+        one_of("kinds", kind, FIGURE_KINDS)
     target = make_folder(folder)
     written = []
     for stem, figure in figures:

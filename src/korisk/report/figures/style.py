@@ -14,7 +14,7 @@ from os import PathLike
 from typing import Any
 
 from korisk.errors import KoriskError
-from korisk.figure_file import figure_kind, write_figure
+from korisk.files import figure_kind, write_bytes
 from korisk.report.figures.ticks import MINUS, Ticks
 
 try:
@@ -210,7 +210,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     content = io.BytesIO()
     with style():
         figure.savefig(content, format=kind, dpi=DPI, metadata=_METADATA[kind])
-    write_figure(path, content.getvalue())
+    write_bytes(path, content.getvalue())
 
 
 # --- Pages of panels -----------------------------------------------------------------------------

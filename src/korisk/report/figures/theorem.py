@@ -38,7 +38,7 @@ from korisk.report.figures.style import (
 from korisk.report.figures.ticks import Ticks, doubling_ticks, log_ticks
 from korisk.studies.theorem.check import Check, Group
 from korisk.studies.theorem.theorem import PointTheorem
-from korisk.theory import METHODS, Method
+from korisk.theory import BOUNDS, BoundForm
 
 Array = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 _MARGINS = (0.56, 0.14, 0.40, 0.34)
 _GAP = "#ececec"  # between the error and the tightest bound
 _VIOLATED = "#b00000"
-_BOUNDS: Mapping[Method, tuple[str, dict[str, Any]]] = {  # colours and marks as in `layers`
+_BOUNDS: Mapping[BoundForm, tuple[str, dict[str, Any]]] = {  # colours and marks as in `layers`
     "paper": ("bound: paper", {"color": LOOKS[1].colour, "marker": "s", "linestyle": "-."}),
     "minkowski": ("bound: Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
     "composed": ("bound: composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
@@ -63,7 +63,7 @@ class Bounds:
     model: str
     n: Array
     error: Array
-    bounds: Mapping[Method, Array]
+    bounds: Mapping[BoundForm, Array]
     single: tuple[tuple[int, float], ...]  # N and error of every seed
     violated: tuple[tuple[int, float], ...]  # those of them that lie above a bound
     note: str  # in how many it holds
@@ -110,7 +110,7 @@ def _bounds(point: str, model: str, groups: Sequence[Group]) -> Bounds:
         model=model,
         n=np.array([float(group.n) for group in groups]),
         error=_drawable(group.error for group in groups),
-        bounds={method: _drawable(g.bound(method) for g in groups) for method in METHODS},
+        bounds={form: _drawable(g.bound(form) for g in groups) for form in BOUNDS},
         single=tuple(_places(checks)),
         violated=tuple(_places(check for check in judged if not check.holds)),
         note=_note(judged),
@@ -199,8 +199,8 @@ def _draw_bounds(axes: Axes, each: Bounds) -> None:
         linewidth=0,
         zorder=1.5,
     )
-    for method, values in each.bounds.items():
-        axes.plot(each.n, values, gid=f"bound-{method}", zorder=2.5, **_line(_BOUNDS[method][1]))
+    for form, values in each.bounds.items():
+        axes.plot(each.n, values, gid=f"bound-{form}", zorder=2.5, **_line(_BOUNDS[form][1]))
     if len(each.single) > np.count_nonzero(np.isfinite(each.error)):
         dots: dict[str, Any] = {
             "marker": "D",
@@ -315,8 +315,8 @@ def _entries(drawn: Sequence[Panel], looks: Mapping[str, Look]) -> list[Entry]:
     bounds = [each for each in drawn if isinstance(each, Bounds)]
     entries: list[Entry] = [
         (Line2D([], [], **_line(look)), words)
-        for method, (words, look) in _BOUNDS.items()
-        if any(np.isfinite(each.bounds[method]).any() for each in bounds)
+        for form, (words, look) in _BOUNDS.items()
+        if any(np.isfinite(each.bounds[form]).any() for each in bounds)
     ]
     entries.append((Line2D([], [], **_line(_ERROR, filled=True)), "measured error, mean of seeds"))
     if entries[:-1]:

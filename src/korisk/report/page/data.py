@@ -87,7 +87,7 @@ def _model(each: Extrapolated, target: float) -> dict[str, Any]:
         "planner": planner_data(each.forecast, target),
         "track": {n: _rounded(getattr(track, n)) for n in ("n", "middle", "better", "worse")},
         "measured": _measured(each.curve),
-        "lines": {method: _line(each.line(method)) for method in _LINES},
+        "lines": {fit: _line(each.line(fit)) for fit in _LINES},
     }
 
 

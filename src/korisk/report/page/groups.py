@@ -53,10 +53,10 @@ class Extrapolated:
         inside = inside[:: math.ceil(len(inside) / _INSIDE)]
         return track(self.forecast, np.unique([*inside, last, *beyond[::_EVERY], n[-1]]))
 
-    def line(self, method: str) -> RiskLine | None:
+    def line(self, fit: str) -> RiskLine | None:
         """The calibration of the form floor + slope log N / N; None where it cannot be made."""
         try:
-            fitted = calibrate(self.curve, method)
+            fitted = calibrate(self.curve, fit)
             return RiskLine(fitted.floor, fitted.slope or 0.0)
         except KoriskError:
             return None
@@ -145,7 +145,7 @@ class Group:
         known = self.crossing if len(self.extrapolated) == len(self.curves) == 2 else None
         for first, second in self.pairs():
             both = Comparison(self.plans[first], self.plans[second])
-            found = known or crossing(both.known.curve, both.dense.curve)
+            found = known or crossing(both.first.curve, both.second.curve)
             if found is None:  # no N in common
                 yield first, second, both, words.crossing(both.crossover)
             else:

@@ -19,7 +19,7 @@ from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError, shown
 from korisk.planning.explain import chance, count, value
 from korisk.planning.findings import findings
-from korisk.planning.forecast import DEFAULT_METHOD, Forecast
+from korisk.planning.forecast import DEFAULT_FIT, Forecast
 from korisk.planning.law import Law
 from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
 
@@ -92,14 +92,14 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
     Parameters
     ----------
     made
-        The pilot's forecast by the default method; another raises `KoriskError`.
+        The pilot's forecast by the default fit; another raises `KoriskError`.
     first
         A target that is answered exactly, besides those that are chosen here.
     """
-    if made.method != DEFAULT_METHOD:
+    if made.fit != DEFAULT_FIT:
         raise KoriskError(
-            f"method must be {DEFAULT_METHOD!r} for a page, got {shown(made.method)}; "
-            "a page shows the default method's answers"
+            f"fit must be {DEFAULT_FIT!r} for a page, got {shown(made.fit)}; "
+            "a page shows the default fit's answers"
         )
     curve = made.curve
     stops, others = _targets(made)
@@ -187,7 +187,7 @@ class _AskedOften(Forecast):
 
 def _plans(made: Forecast, targets: Iterable[float]) -> list[Plan]:
     """The answers from the easiest target to the hardest; targets that are refused are left out."""
-    often = _AskedOften(made.curve, made.method, made.related)
+    often = _AskedOften(made.curve, made.fit, made.related)
     plans = []
     for target in sorted(set(targets)):
         try:

@@ -177,7 +177,7 @@ def _how(contents: Contents) -> Section:
     facts = [
         ("Store", contents.store.name),
         ("Begun", f"{contents.created[:16].replace('T', ' ')} UTC"),
-        ("Cells", f"{len(cells):,} finished, {_seconds(sum(c.account.seconds for c in cells))}"),
+        ("Cells", f"{len(cells):,} finished, {_seconds(sum(c.usage.seconds for c in cells))}"),
         ("Made with", f"korisk {contents.korisk}"),
         *(
             (name, ", ".join(sorted(found)))
@@ -199,7 +199,7 @@ def _seconds(total: float) -> str:
 def _versions(cells: Sequence[Any], part: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for cell in cells:
-        for name, value in getattr(cell.account, part).items():
+        for name, value in getattr(cell.usage, part).items():
             found.setdefault(str(name), set()).add(str(value))
     return found
 

@@ -351,12 +351,12 @@ def _weights(size: Footprint | None) -> Row:
 
 
 def _costs(point: Point) -> Row:
-    accounts = [cell.account for cell in point.cells]
-    memory = [each.peak_memory for each in accounts if each.peak_memory is not None]
-    device = [each.device_memory for each in accounts if each.device_memory is not None]
-    times = [each.seconds for each in accounts]
+    usages = [cell.usage for cell in point.cells]
+    memory = [each.peak_memory for each in usages if each.peak_memory is not None]
+    device = [each.device_memory for each in usages if each.device_memory is not None]
+    times = [each.seconds for each in usages]
     return (
-        len(accounts),
+        len(usages),
         max(memory, default=None),
         max(device, default=None),
         sum(times) / len(times) if times else None,

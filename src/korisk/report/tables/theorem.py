@@ -17,7 +17,7 @@ from korisk.studies.theorem.explain import (
 )
 from korisk.studies.theorem.order import Order
 from korisk.studies.theorem.theorem import PointTheorem, point_theorem
-from korisk.theory import METHODS, Known
+from korisk.theory import BOUNDS, Known
 
 NAMES = ("theorem", "theorem_layers", "theorem_order")
 
@@ -64,7 +64,7 @@ def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
         f"error <= composed <= minkowski <= paper up to a relative {MEASURED:g} of rounding.",
         columns=(
             *(Column("point"), Column("model"), Column("N", "integer"), Column("holds")),
-            *(Column("error", "number"), *(Column(method, "number") for method in METHODS)),
+            *(Column("error", "number"), *(Column(form, "number") for form in BOUNDS)),
             *(Column(f"loose by, {which}", "number") for which in ("least", "mean", "most")),
             *(Column("seeds", "integer"), Column("judged", "integer"), Column("held", "integer")),
         ),
@@ -78,7 +78,7 @@ def _bounds_row(point: PointTheorem, group: Group) -> Row:
         *(point.name, group.model, group.n),
         {True: "yes", False: "VIOLATED", None: "not known"}[group.holds],
         None if math.isnan(group.error) else group.error,
-        *(group.bound(method) for method in METHODS),
+        *(group.bound(form) for form in BOUNDS),
         *((loose.least, loose.mean, loose.worst) if loose else (None, None, None)),
         *(len(group.checks), len(group.judged), group.held),
     )
@@ -98,7 +98,7 @@ def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
         columns=(
             *(Column("point"), Column("model"), Column("N", "integer")),
             *(Column("layer"), Column("kind"), Column("layer error", "number")),
-            *(Column(f"part of {method}", "number") for method in METHODS),
+            *(Column(f"part of {form}", "number") for form in BOUNDS),
             Column("share of composed", "number", "%"),
         ),
         rows=tuple(
@@ -111,12 +111,12 @@ def _layer_rows(point: PointTheorem, group: Group) -> list[Row]:
     errors, net = group.layer_errors, group.network
     if net is None or len(errors) < 2:
         return []
-    parts = {method: group.contributions(method) for method in METHODS}
+    parts = {form: group.contributions(form) for form in BOUNDS}
     total = group.bound("composed")
     rows: list[Row] = []
     for name, error in errors.items():
         kind = "known" if isinstance(net[name], Known) else "learned"
-        own = [parts[method].get(name, 0.0) if parts[method] else None for method in METHODS]
+        own = [parts[form].get(name, 0.0) if parts[form] else None for form in BOUNDS]
         share = 100 * parts["composed"].get(name, 0.0) / total if total else None
         rows.append((point.name, group.model, group.n, name, kind, error, *own, share))
     return rows
@@ -126,7 +126,7 @@ def _layer_rows(point: PointTheorem, group: Group) -> list[Row]:
 
 
 def order_table(points: Iterable[PointTheorem]) -> ReportTable:
-    """For each pair of models and each method, the predicted order and what came out."""
+    """For each pair of models and each form, the predicted order and what came out."""
     return ReportTable(
         name="theorem_order",
         title="The order of sample sizes",
@@ -135,7 +135,7 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
         "to the lowest that either model stays below: at how many the predicted one needed fewer, "
         "the other did, or it is open, and where the order turns.",
         columns=(
-            *(Column("point"), Column("models"), Column("method")),
+            *(Column("point"), Column("models"), Column("bound")),
             *(Column("A p, first", "number"), Column("A p, second", "number")),
             Column("predicted"),
             *(Column(title, "integer") for title in ("came out", "reversed", "open")),
@@ -152,17 +152,17 @@ def _order_rows(point: PointTheorem, order: Order) -> list[Row]:
         f"error {number(each.target)}, N = {each.n:,.0f}: {each.model}" for each in order.crossovers
     )
     rows: list[Row] = []
-    for method in METHODS:
-        model = order.predicted(method)
-        strengths = order.strengths.get(method, (None, None))
+    for form in BOUNDS:
+        model = order.predicted(form)
+        strengths = order.strengths.get(form, (None, None))
         came = reverse = None
         if model is not None:
             came = len(order.targets(model))
             reverse = len(order.targets(order.other(model)))
         rows.append(
             (
-                *(point.name, " against ".join(order.models), method, *strengths),
-                model or ("neither" if method in order.strengths else "not known"),
+                *(point.name, " against ".join(order.models), form, *strengths),
+                model or ("neither" if form in order.strengths else "not known"),
                 *(came, reverse, len(order.targets(None)), turns or None, order.lowest),
             )
         )

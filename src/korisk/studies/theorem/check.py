@@ -12,7 +12,7 @@ from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.studies.result import Row
 from korisk.studies.store.store import Cell
-from korisk.theory import METHODS, Bound, Known, Method, Network, deep_risk
+from korisk.theory import BOUNDS, Bound, Known, BoundForm, Network, deep_risk
 from korisk.theory.network_file import from_dict
 
 # Errors are measured in single precision, as differences of numbers that may be a thousand times
@@ -39,7 +39,7 @@ class Check:
     """One network: its error, and the bounds that follow from the errors of its layers.
 
     `error` is E||y - f̂(x)||^2, the sum over an output's entries, nan where it cannot be read.
-    A method whose bound cannot be told is not in `bounds`, and `reason` says why in words.
+    A bound that cannot be computed is not in `bounds`, and `reason` says why in words.
     """
 
     point: str
@@ -49,7 +49,7 @@ class Check:
     error: float
     layers: Mapping[str, float]  # E||e_l||^2 of the layers that err
     network: Network | None
-    bounds: Mapping[Method, Bound]
+    bounds: Mapping[BoundForm, Bound]
     reason: str = ""
 
     @property
@@ -68,20 +68,18 @@ class Check:
         return not (self.exceeded or self.disordered) if self.judged else None
 
     @property
-    def exceeded(self) -> tuple[Method, ...]:
+    def exceeded(self) -> tuple[BoundForm, ...]:
         """The bounds above which the error lies."""
         return tuple(
-            method
-            for method, bound in self.bounds.items()
+            form
+            for form, bound in self.bounds.items()
             if not _within(self.error, bound.total, MEASURED)
         )
 
     @property
     def disordered(self) -> bool:
         """Whether a bound that must be the tighter one is the looser one."""
-        totals = [
-            self.bounds[method].total for method in reversed(METHODS) if method in self.bounds
-        ]
+        totals = [self.bounds[form].total for form in reversed(BOUNDS) if form in self.bounds]
         return not all(_within(a, b, COMPUTED) for a, b in pairwise(totals))
 
     @property
@@ -90,11 +88,11 @@ class Check:
         erring = [name for name, error in self.layers.items() if error > 0]
         return self.network is not None and erring == [self.network.names[-1]]
 
-    def looseness(self, method: Method) -> float | None:
+    def looseness(self, form: BoundForm) -> float | None:
         """Bound / error: infinite where the error is 0; None where both are, or there is none."""
-        if method not in self.bounds:
+        if form not in self.bounds:
             return None
-        bound = self.bounds[method].total
+        bound = self.bounds[form].total
         if self.error > 0:
             return bound / self.error
         return math.inf if bound > 0 else None
@@ -133,21 +131,21 @@ class Group:
         counted = self.judged or self.checks
         return _mean(check.error for check in counted if not math.isnan(check.error))
 
-    def bound(self, method: Method) -> float | None:
+    def bound(self, form: BoundForm) -> float | None:
         """The mean bound, None where it is known of none."""
-        found = [check.bounds[method].total for check in self.judged if method in check.bounds]
+        found = [check.bounds[form].total for check in self.judged if form in check.bounds]
         return _mean(found) if found else None
 
-    def looseness(self, method: Method) -> Spread | None:
+    def looseness(self, form: BoundForm) -> Spread | None:
         """How loose the bound is; networks without error are left out."""
-        return spread(check.looseness(method) for check in self.checks)
+        return spread(check.looseness(form) for check in self.checks)
 
-    def contributions(self, method: Method) -> dict[str, float]:
+    def contributions(self, form: BoundForm) -> dict[str, float]:
         """The mean part of the bound that comes from each layer that errs somewhere."""
         found: dict[str, list[float]] = {}
         for check in self.judged:
-            if method in check.bounds:
-                bound = check.bounds[method]
+            if form in check.bounds:
+                bound = check.bounds[form]
                 for name, part in zip(bound.layers, bound.contributions.tolist(), strict=True):
                     found.setdefault(name, []).append(part)
         return {name: _mean(parts) for name, parts in found.items() if any(parts)}
@@ -202,7 +200,7 @@ def checks_of(cell: Cell) -> Iterator[Check]:
 def _check(cell: Cell, row: Row, network: Network | str) -> Check:
     told = row.detail[DETAIL]
     net = network if isinstance(network, Network) else None
-    error, layers, bounds, reason = math.nan, dict[str, float](), dict[Method, Bound](), ""
+    error, layers, bounds, reason = math.nan, dict[str, float](), dict[BoundForm, Bound](), ""
     try:
         error = _error(told)
         if isinstance(network, str):
@@ -249,18 +247,18 @@ def _layer_errors(told: Mapping[str, Any], net: Network) -> dict[str, float]:
     }
 
 
-def _bounds(net: Network, layers: Mapping[str, float]) -> tuple[dict[Method, Bound], str]:
+def _bounds(net: Network, layers: Mapping[str, float]) -> tuple[dict[BoundForm, Bound], str]:
     """The bounds that can be told, and why others cannot."""
     measured = net
     for layer in net:
         if isinstance(layer, Known) and layer.name in layers:
             known = Known(layer.name, lipschitz=layer.lipschitz, mismatch=layers[layer.name])
             measured = measured.replace(layer.name, known)
-    found: dict[Method, Bound] = {}
+    found: dict[BoundForm, Bound] = {}
     reason = ""
-    for method in METHODS:
+    for form in BOUNDS:
         try:
-            found[method] = deep_risk(measured, layers, method=method)
+            found[form] = deep_risk(measured, layers, bound=form)
         except KoriskError as problem:
             reason = str(problem)
     return found, reason

@@ -9,7 +9,7 @@ from itertools import groupby
 from korisk.studies.theorem.check import Check, Group, spread
 from korisk.studies.theorem.order import Order
 from korisk.studies.theorem.theorem import PointTheorem
-from korisk.theory import METHODS, Method
+from korisk.theory import BOUNDS, BoundForm
 
 _MOST = 3  # networks that are named one by one
 _BEFORE = "before training"
@@ -35,7 +35,7 @@ def answer(checks: Sequence[Check]) -> str:
             f"VIOLATED: in {len(broken)} of {_networks(len(judged), checks)} the error lies above "
             f"a bound, or the bounds are out of order.{_unjudged(checks, judged)}"
         )
-    every = all(len(check.bounds) == len(METHODS) for check in judged)
+    every = all(len(check.bounds) == len(BOUNDS) for check in judged)
     bounds = "all three bounds" if every else "every bound that is known"
     return (
         f"In {_all(len(judged), checks)} the error stays within {bounds}"
@@ -80,7 +80,7 @@ def remarks(checks: Sequence[Check]) -> list[str]:
 def _violations(checks: Sequence[Check]) -> Iterator[str]:
     broken = [check for check in checks if check.holds is False]
     for check in broken[:_MOST]:
-        above = [f"{method} {number(check.bounds[method].total)}" for method in check.exceeded]
+        above = [f"{form} {number(check.bounds[form].total)}" for form in check.exceeded]
         said = f"error {number(check.error)} above {', '.join(above)}" if above else "bounds are "
         yield f"{check.where}: {said}{'' if above else 'out of order'}."
     if len(broken) > _MOST:
@@ -97,9 +97,9 @@ def _gaps(checks: Sequence[Check]) -> Iterator[str]:
     found: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
         if check.reason:
-            lacking = [method for method in METHODS if method not in check.bounds]
+            lacking = [form for form in BOUNDS if form not in check.bounds]
             which = (
-                "No bound" if len(lacking) == len(METHODS) else f"No {' or '.join(lacking)} bound"
+                "No bound" if len(lacking) == len(BOUNDS) else f"No {' or '.join(lacking)} bound"
             )
             found.setdefault((which, check.reason), []).append(check)
     for (which, reason), own in found.items():
@@ -150,33 +150,33 @@ def order_sentences(order: Order) -> list[str]:
     return said
 
 
-def _by_model(order: Order) -> dict[str | None, list[Method]]:
-    """The methods that predict the same, by the model that should need fewer samples."""
-    found: dict[str | None, list[Method]] = {}
-    for method in METHODS:
-        if method in order.strengths:
-            found.setdefault(order.predicted(method), []).append(method)
+def _by_model(order: Order) -> dict[str | None, list[BoundForm]]:
+    """The forms that predict the same, by the model that should need fewer samples."""
+    found: dict[str | None, list[BoundForm]] = {}
+    for form in BOUNDS:
+        if form in order.strengths:
+            found.setdefault(order.predicted(form), []).append(form)
     return found
 
 
 def _predictions(order: Order) -> Iterator[str]:
     found = _by_model(order)
-    for model, methods in found.items():
+    for model, forms in found.items():
         if model is None:
-            yield f"By {_listed(methods)} neither should need fewer samples: A p is the same."
+            yield f"By {_listed(forms)} neither should need fewer samples: A p is the same."
             continue
-        factors = groupby(methods, key=lambda method: _factor(order, model, method))
+        factors = groupby(forms, key=lambda form: _factor(order, model, form))
         said = [f"{factor} times ({', '.join(own)})" for factor, own in factors]
-        by = "" if len(found) == 1 else f"By {_listed(methods)} "
+        by = "" if len(found) == 1 else f"By {_listed(forms)} "
         yield f"{by}{model} should need fewer samples: its A p is smaller by {_listed(said)}."
     for reason in dict.fromkeys(order.reasons.values()):
-        methods = [method for method in METHODS if order.reasons.get(method) == reason]
-        yield f"By {_listed(methods)} nothing is predicted: {reason}."
+        forms = [form for form in BOUNDS if order.reasons.get(form) == reason]
+        yield f"By {_listed(forms)} nothing is predicted: {reason}."
 
 
 def _verdicts(order: Order) -> Iterator[str]:
     """At how many targets the predicted order came out; one sentence for each prediction."""
-    for model, methods in _by_model(order).items():
+    for model, forms in _by_model(order).items():
         decided = len(order.rungs) - len(order.targets(None))
         if model is None or not decided:
             continue
@@ -186,11 +186,11 @@ def _verdicts(order: Order) -> Iterator[str]:
             said = f"came out at all {decided} targets" if decided > 1 else "came out"
         elif not right:
             said = f"was reversed at all {decided} targets" if decided > 1 else "was reversed"
-        yield f"The order predicted by {_listed(methods)} {said}."
+        yield f"The order predicted by {_listed(forms)} {said}."
 
 
-def _factor(order: Order, model: str, method: Method) -> str:
-    ratio = order.ratio(method) or 0.0
+def _factor(order: Order, model: str, form: BoundForm) -> str:
+    ratio = order.ratio(form) or 0.0
     factor = ratio if model == order.models[0] else (1 / ratio if ratio else math.inf)
     return number(factor)
 

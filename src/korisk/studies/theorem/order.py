@@ -19,7 +19,7 @@ import numpy as np
 
 from korisk.errors import KoriskError
 from korisk.studies.result import LEFT_OUT
-from korisk.theory import METHODS, Learned, Method, Network
+from korisk.theory import BOUNDS, Learned, BoundForm, Network
 from korisk.theory.bound import evaluate
 
 RUNGS = 12  # targets of a ladder
@@ -115,31 +115,31 @@ class Crossover:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Two models: strengths s by method, and a ladder of targets from easy to hard.
+    """Two models: strengths s by form, and a ladder of targets from easy to hard.
 
-    `reasons` says of a method why a strength is not known. Below `lowest` neither model got.
+    `reasons` says of a form why a strength is not known. Below `lowest` neither model got.
     """
 
     models: tuple[str, str]
-    strengths: Mapping[Method, tuple[float, float]]
-    reasons: Mapping[Method, str]
+    strengths: Mapping[BoundForm, tuple[float, float]]
+    reasons: Mapping[BoundForm, str]
     erring: tuple[tuple[str, str], ...]  # model and known layer that errs, which s leaves out
     rungs: tuple[Rung, ...]
     crossovers: tuple[Crossover, ...]
     lowest: float
 
-    def ratio(self, method: Method) -> float | None:
+    def ratio(self, form: BoundForm) -> float | None:
         """s of the second model over s of the first: the structural factor of (prop:ct-proxy)."""
-        if method not in self.strengths:
+        if form not in self.strengths:
             return None
-        first, second = self.strengths[method]
+        first, second = self.strengths[form]
         if first == 0:
             return math.inf if second > 0 else 1.0
         return second / first
 
-    def predicted(self, method: Method) -> str | None:
+    def predicted(self, form: BoundForm) -> str | None:
         """The model that should need fewer samples; None where no order is predicted."""
-        ratio = self.ratio(method)
+        ratio = self.ratio(form)
         if ratio is None or abs(ratio - 1) <= _SAME:
             return None
         return self.models[0 if ratio > 1 else 1]
@@ -149,9 +149,9 @@ class Order:
         at = None if model is None else self.models.index(model)
         return tuple(rung.target for rung in self.rungs if rung.smaller == at)
 
-    def came_out(self, method: Method) -> bool | None:
+    def came_out(self, form: BoundForm) -> bool | None:
         """Whether the predicted order is that of every decided target; None if none is decided."""
-        model = self.predicted(method)
+        model = self.predicted(form)
         if model is None or len(self.targets(None)) == len(self.rungs):
             return None
         return not self.targets(self.other(model))
@@ -182,7 +182,7 @@ def orders(
     )
 
 
-def strength(net: Network, method: Method) -> float:
+def strength(net: Network, form: BoundForm) -> float:
     """s of a network: its bound is s log N / N with matched constants.
 
     A last layer that only holds what the others leave out takes no part: the paper's factors grow
@@ -195,7 +195,7 @@ def strength(net: Network, method: Method) -> float:
     if missing:
         raise KoriskError(f"layer {missing[0]!r}: parameters is missing; count its weights")
     counts = [float(layer.parameters or 0) if isinstance(layer, Learned) else 0.0 for layer in net]
-    return evaluate(net, np.array(counts), method).total
+    return evaluate(net, np.array(counts), form).total
 
 
 def _order(
@@ -203,14 +203,14 @@ def _order(
     networks: tuple[Network, Network],
     curves: tuple[MeanCurve, MeanCurve],
 ) -> Order:
-    strengths: dict[Method, tuple[float, float]] = {}
-    reasons: dict[Method, str] = {}
-    for method in METHODS:
+    strengths: dict[BoundForm, tuple[float, float]] = {}
+    reasons: dict[BoundForm, str] = {}
+    for form in BOUNDS:
         try:
-            first, second = (strength(net, method) for net in networks)
-            strengths[method] = first, second
+            first, second = (strength(net, form) for net in networks)
+            strengths[form] = first, second
         except KoriskError as problem:
-            reasons[method] = str(problem)
+            reasons[form] = str(problem)
     lowest = min(curve.errors[-1] for curve in curves)
     rungs = tuple(_rung(curves, target) for target in _ladder(curves, lowest))
     return Order(
