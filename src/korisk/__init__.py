@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS, Unit
-from korisk.errors import KoriskError, OutOfReachError, UnreachableError
+from korisk.errors import KoriskError, MissingExtraError, OutOfReachError, UnreachableError
 from korisk.planning.calibrate import FITS, Calibration, calibrate
 from korisk.planning.compare import Comparison, Crossover, compare
 from korisk.planning.forecast import Expectation, Forecast, forecast
@@ -15,13 +15,13 @@ from korisk.theory import (
     BOUNDS,
     BarronBound,
     Bound,
+    BoundForm,
     Composition,
     Footprint,
     HasNorm,
     Known,
     Layer,
     Learned,
-    BoundForm,
     Network,
     NormBracket,
     RiskLine,
@@ -38,8 +38,11 @@ from korisk.theory import (
 
 if TYPE_CHECKING:
     from korisk import fitting as fitting
+    from korisk import images as images
     from korisk import networks as networks
     from korisk import operators as operators
+    from korisk import pilots as pilots
+    from korisk import prediction as prediction
     from korisk import problems as problems
     from korisk import studies as studies
     from korisk.networks.describe.describe import describe as describe
@@ -56,7 +59,9 @@ if TYPE_CHECKING:
     from korisk.prediction.prediction import Prediction as Prediction
     from korisk.prediction.study import predict_study as predict_study
 
-_ROOMS = ("fitting", "networks", "operators", "problems", "studies")
+_PACKAGES = (
+    *("fitting", "images", "networks", "operators", "pilots", "prediction", "problems", "studies"),
+)
 _NAMES = {
     "NextSize": "planning.next_size",
     "Pilot": "pilots.run",
@@ -75,22 +80,35 @@ _NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs more than the core, loaded when it is first asked for."""
-    if name in _ROOMS:
+    """What needs more than the core is loaded at its first use."""
+    if name in _PACKAGES:
         return import_module(f"korisk.{name}")
-    if name in _NAMES:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'korisk' has no attribute {name!r}")
+    try:
         return getattr(import_module(f"korisk.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'korisk' has no attribute {name!r}")
+    except MissingExtraError as missing:
+        message = str(missing)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MissingExtraError(message)
+
+    return refuse  # so that `from korisk import *` works with the core alone
 
 
-# `describe`, `known` and `learned` need PyTorch; what is named here is imported with the core
-# alone (`pilot_sklearn` and `pilot_torch` ask for their library when they are called).
+def __dir__() -> list[str]:
+    """Public names and packages, and nothing else."""
+    return sorted({*__all__, *_PACKAGES})
+
+
+# Names of `_NAMES` are loaded when they are first used; some of them need PyTorch.
 __all__ = [
-    "FITS",
     "BOUNDS",
+    "FITS",
     "UNITS",
     "BarronBound",
     "Bound",
+    "BoundForm",
     "Calibration",
     "Comparison",
     "Composition",
@@ -104,7 +122,6 @@ __all__ = [
     "KoriskError",
     "Layer",
     "Learned",
-    "BoundForm",
     "Network",
     "NextSize",
     "NormBracket",
@@ -122,12 +139,18 @@ __all__ = [
     "calibrate",
     "compare",
     "deep_risk",
+    "describe",
     "forecast",
+    "known",
     "layer_risk",
+    "learned",
     "next_size",
     "pilot_sklearn",
     "pilot_torch",
     "plan",
+    "predict_dense",
+    "predict_structured",
+    "predict_study",
     "risk_line",
     "run_pilot",
     "sample_size",

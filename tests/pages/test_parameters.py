@@ -1,0 +1,68 @@
+"""Every public function, class and method documents its parameters and what it returns."""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import korisk
+
+validate = pytest.importorskip("numpydoc.validate").validate
+
+PACKAGES = ("korisk", *(f"korisk.{name}" for name in dir(korisk) if name not in korisk.__all__))
+# No parameter section, one that names others, no type, no description; no or empty Returns;
+# sections in another order, or unknown ones.
+RULES = {"PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "RT03", "GL06", "GL07"}
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    """The dotted name of each public function, class and method, where it is defined."""
+    seen = set()
+    for package in PACKAGES:
+        module = import_module(package)
+        for name in module.__all__:
+            value = getattr(module, name)
+            if not inspect.isclass(value) and not inspect.isfunction(value):
+                continue
+            home = f"{value.__module__}.{value.__qualname__}"
+            if home in seen or not value.__module__.startswith("korisk"):
+                continue
+            seen.add(home)
+            yield home, value
+            if inspect.isclass(value):
+                for member, method in vars(value).items():
+                    plain = inspect.unwrap(getattr(method, "__func__", method))
+                    if not member.startswith("_") and inspect.isfunction(plain):
+                        yield f"{home}.{member}", plain
+
+
+def faults(name: str, value: Any) -> list[str]:
+    found = [f"{code} {text}" for code, text in validate(name)["errors"] if code in RULES]
+    if (
+        inspect.isclass(value)
+        and not dataclasses.is_dataclass(value)
+        and "__init__" not in vars(value)
+    ):
+        found = [each for each in found if not each.startswith("PR")]
+    return found
+
+
+def test_every_parameter_is_documented() -> None:
+    found = {name: told for name, value in public() if (told := faults(name, value))}
+    assert not found, "\n".join(f"{name}: {'; '.join(told)}" for name, told in found.items())
+
+
+def test_the_check_finds_what_is_missing() -> None:
+    def fault(x: int) -> int:
+        """Return x."""
+        return x
+
+    assert validate.__module__ == "numpydoc.validate"
+    fault.__module__ = __name__
+    globals()["fault"] = fault
+    fault.__qualname__ = "fault"
+    told = {code for code, _ in validate(f"{__name__}.fault")["errors"]}
+    assert {"PR01", "RT01"} <= told
