@@ -59,7 +59,7 @@ coverage: $(READY) ## what the tests reach, child processes included (a quarter 
 release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
 	@$(BIN)/python benchmarks/release.py
 
-mutation: $(READY) ## how many small faults in theory/ and curves/ the tests notice (an hour on two cores)
+mutation: $(READY) ## how many small faults in theory/, curves/ and planning/ the tests notice (an hour on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/mutation-requirements.txt
 	@$(BIN)/python benchmarks/mutation.py
 

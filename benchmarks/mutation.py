@@ -1,4 +1,4 @@
-"""How many small faults in `theory/` and `curves/` the tests notice.
+"""How many small faults in `theory/`, `curves/` and `planning/` the tests notice.
 
     pip install -r benchmarks/mutation-requirements.txt
     python benchmarks/mutation.py --sample 400 --seed 1 --workers 2
@@ -6,7 +6,7 @@
 All faults of benchmarks/mutants.py are found, and a sample is drawn, from every file in proportion.
 Each is put into a copy of the tree, where the tests that run the faulty statement are run, fastest
 first, until one fails. A fault that makes them take three times as long is noticed too, and told
-apart. Only the rooms' own tests are asked unless `--tests` names others, and not for longer than
+apart. Only the packages' own tests are asked unless `--tests` names others, and not for longer than
 `--each`, so that the true score is no lower. Faults that are not reached within `--seconds` are
 left out. Those that change nothing that anyone could notice are listed with a reason each in
 benchmarks/equivalent_mutants.yaml; the score is told with and without them. The kept output is
@@ -35,14 +35,18 @@ from mutation_runs import KILLED, SURVIVED, TIMEOUT, UNTESTED, copies, covered, 
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = ROOT / "benchmarks/equivalent_mutants.yaml"
-TESTS = ["tests/theory", "tests/curves"]
+TESTS = ["tests/theory", "tests/curves", "tests/planning"]
 ANY = ""  # in the list of equivalent faults: every fault of that line
 LATE = "late"  # not run, because the time was over
 
 
-def all_mutants(rooms: list[str], workers: int) -> list[Mutant]:
-    """Every fault of the rooms' files."""
-    files = [path for room in rooms for path in sorted((ROOT / "src/korisk" / room).rglob("*.py"))]
+def all_mutants(packages: list[str], workers: int) -> list[Mutant]:
+    """Every fault of the packages' files."""
+    files = [
+        path
+        for package in packages
+        for path in sorted((ROOT / "src/korisk" / package).rglob("*.py"))
+    ]
     with ProcessPoolExecutor(workers) as pool:
         return [each for part in pool.map(partial(mutants, ROOT), files) for each in part]
 
@@ -217,7 +221,9 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=400, help="how many faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--modules", default="theory,curves", help="rooms of src/korisk")
+    parser.add_argument(
+        "--modules", default="theory,curves,planning", help="packages of src/korisk"
+    )
     parser.add_argument("--tests", nargs="+", default=TESTS)
     parser.add_argument("--each", type=float, default=60.0, help="seconds of tests for a fault")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no fault after")

@@ -44,8 +44,8 @@ def main() -> int:
     """Write the lines and seconds of every test; the exit status is pytest's."""
     tests, out = sys.argv[1:]
     root = Path.cwd()
-    rooms = [str(root / "src/korisk" / room) for room in ("theory", "curves")]
-    measured = coverage.Coverage(data_file=None, source=rooms, config_file=False)
+    packages = [str(root / "src/korisk" / package) for package in ("theory", "curves", "planning")]
+    measured = coverage.Coverage(data_file=None, source=packages, config_file=False)
     recorder = Recorder(measured)
     measured.start()
     status = pytest.main(["-q", "-p", "no:cacheprovider", tests], plugins=[recorder])

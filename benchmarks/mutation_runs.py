@@ -130,16 +130,16 @@ def _file(test: str) -> str:
     return test.split("::")[0]
 
 
-def covered(root: Path, rooms: list[str], made: Copies, workers: int) -> Coverage:
+def covered(root: Path, packages: list[str], made: Copies, workers: int) -> Coverage:
     """The coverage of all tests of some folders; kept until a source or a test changes."""
-    kept = root / "benchmarks/.cache" / f"mutation-{_state(root, rooms)}.json"
+    kept = root / "benchmarks/.cache" / f"mutation-{_state(root, packages)}.json"
     if kept.exists():
         found = json.loads(kept.read_text())
     else:
         files = [
             path.relative_to(root).as_posix()
-            for room in rooms
-            for path in sorted((root / room).rglob("test_*.py"))
+            for package in packages
+            for path in sorted((root / package).rglob("test_*.py"))
         ]
         with ThreadPoolExecutor(workers) as pool:
             found = list(pool.map(lambda tests: _cover(tests, made), files))
@@ -178,8 +178,8 @@ def _merged(found: list[dict[str, dict[str, dict[str, list[str]]]]]) -> Coverage
     )
 
 
-def _state(root: Path, rooms: list[str]) -> str:
-    digest = hashlib.sha256(f"{sys.version} {rooms}".encode())
+def _state(root: Path, packages: list[str]) -> str:
+    digest = hashlib.sha256(f"{sys.version} {packages}".encode())
     for part in ("src", "tests"):
         for path in sorted((root / part).rglob("*.py")):
             digest.update(path.read_bytes())
