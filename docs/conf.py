@@ -35,6 +35,7 @@ extensions = [
     "labels",
     "mathml",
     "outside",
+    "packages",
     "resources",
     "titles",
 ]

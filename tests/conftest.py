@@ -4,12 +4,14 @@ import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import typer.main
 from hypothesis import settings
 
-from korisk.studies.store.store import Store
+if TYPE_CHECKING:
+    from korisk.studies.store.store import Store
 
 # The same examples on every CI run, so that a landing does not hang on a draw; new ones elsewhere.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
@@ -39,9 +41,11 @@ def commands_made_once() -> Iterator[None]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> "Iterator[Store]":
     """A store of the study of tests/studies/dummy_work.py, open for writing."""
     from dummy_work import STUDY
+
+    from korisk.studies.store.store import Store
 
     with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
         yield opened

@@ -1,16 +1,15 @@
 """The benchmark of studies: what korisk is compared with is right, and so is the comparison."""
 
-import importlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+import study as benchmark
+import study_reference
 from korisk.studies.run.cells import run_cell
 from korisk.studies.spec.study import Study
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SEED = 3
 # (test MSE, lambda) at H = 8 by N, from the authors' released results of seed 3.
 RELEASED = {
@@ -31,19 +30,13 @@ RELEASED = {
 }
 
 
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("study")
-
-
-def test_reference_and_korisk_both_give_the_released_results(benchmark: Any) -> None:
+def test_reference_and_korisk_both_give_the_released_results() -> None:
     released = [
         [8, model, n, SEED, *chosen]
         for model, by_size in RELEASED.items()
         for n, chosen in by_size.items()
     ]
-    reference = importlib.import_module("study_reference").run([8], [SEED])
+    reference = study_reference.run([8], [SEED])
     points = [{"side": 8}]
     study = Study({"name": "test", "protocol": "released", "points": points, "seeds": [SEED]})
     ours = [
@@ -58,7 +51,7 @@ def test_reference_and_korisk_both_give_the_released_results(benchmark: Any) -> 
         assert agreement["largest_difference"] < 1e-9
 
 
-def test_differences_are_told(benchmark: Any) -> None:
+def test_differences_are_told() -> None:
     one, other = [[8, "KO", 4, 1, 0.5, 1.0]], [[8, "KO", 4, 1, 0.6, 100.0]]
     agreement = benchmark.agreement_of(one, other)
     assert agreement["largest_difference"] == pytest.approx(0.2)
@@ -67,7 +60,7 @@ def test_differences_are_told(benchmark: Any) -> None:
         benchmark.agreement_of(one, [])
 
 
-def test_kept_figures_make_room_for_their_own_kind_alone(benchmark: Any, tmp_path: Path) -> None:
+def test_kept_figures_make_room_for_their_own_kind_alone(tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     first = {"side": 128, "protocol": "rigorous", "where": "cpu", "seconds": 2}
     benchmark._keep(path, {"memory": {"side": 256}, "sweeps": [first]})
@@ -77,7 +70,7 @@ def test_kept_figures_make_room_for_their_own_kind_alone(benchmark: Any, tmp_pat
     assert [(each["side"], each["seconds"]) for each in kept["sweeps"]] == [(128, 1), (256, 2)]
 
 
-def test_ratios_are_of_medians(benchmark: Any) -> None:
+def test_ratios_are_of_medians() -> None:
     rounds = [
         {
             "reference": {"import": 0.1, "cpu": {"8": 4.0 * times, "16": 8.0 * times}},

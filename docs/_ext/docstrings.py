@@ -2,7 +2,8 @@
 
 A docstring is written to be read in a terminal, so that `A^T K`, |x| and * are formulas and no
 markup. What is in backticks is code, and a link where it is a public name; labels of the paper and
-paths of pages are links; `>>>` examples, lists and titles of parts stay what they are.
+paths of pages are links; `>>>` examples, lists and titles of parts stay what they are. Sections of
+parameters, returns and errors (numpydoc's) become definition lists.
 """
 
 import re
@@ -22,6 +23,8 @@ _TOKEN = re.compile(
 )
 _DEFINED = re.compile(r"\$\$ \(([\w:-]+)\)|^\(([\w:-]+)\)=", re.MULTILINE)
 _ITEM = re.compile(r"\s*[-*] ")
+_TITLE = re.compile(r"(?m)^(?=\w[\w ]*\n-{3,}$)")
+_LISTS = ("Parameters", "Other Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns")
 
 
 @cache
@@ -44,8 +47,26 @@ def labels() -> frozenset[str]:
 def to_rst(lines: Iterable[str]) -> list[str]:
     """A docstring in the markup of Sphinx."""
     made: list[str] = []
-    for block in "\n".join(lines).strip("\n").split("\n\n"):
-        made += [*_block(block), ""]
+    for section in _TITLE.split("\n".join(lines).strip("\n")):
+        title, _, rest = section.partition("\n")
+        if title in _LISTS:
+            made += [f".. rubric:: {title}", "", *_definitions(rest.partition("\n")[2]), ""]
+            continue
+        for block in section.split("\n\n"):
+            made += [*_block(block), ""]
+    return made
+
+
+def _definitions(text: str) -> list[str]:
+    """Entries `name : type` with indented words below, as a definition list."""
+    made: list[str] = []
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            name, mark, kind = line.partition(" : ")
+            term = f"``{name}``" if mark or re.fullmatch(r"[\w*, .]+", name) else _prose(name)
+            made += ["", term + (f" : {_prose(kind)}" if mark else "")]
+        else:
+            made.append("    " + _prose(line.strip()) if line.strip() else "")
     return made
 
 

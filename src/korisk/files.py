@@ -43,23 +43,27 @@ def read_yaml(path: str | PathLike[str]) -> Any:
     text = read_text(path, max_bytes=MAX_YAML_BYTES)
     if not text.strip():
         raise KoriskError(f"{path}: the file is empty; see examples/ for complete ones")
-    if _is_table(text):
+    lines = (line.strip() for line in text[:2000].splitlines())
+    header = next((line for line in lines if line and not line.startswith("#")), "")
+    if "n" in re.split(r"[\s,;\"]+", header.casefold()) and ":" not in header:
         raise KoriskError(f"{path}: is a table and not YAML; {_OF_TABLES}")
     try:
-        return yaml.load(text, Loader=_StrictLoader)
+        return yaml.load(text, Loader=StrictLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}, line {mark.line + 1}, column {mark.column + 1}" if mark else f"{path}"
-        raise KoriskError(f"{where}: not valid YAML: {_with_remedy(error.problem)}") from None
+        line = _one_line(error.problem)
+        remedy = "" if ";" in line else "; correct it"
+        raise KoriskError(f"{where}: not valid YAML: {line}{remedy}") from None
     except yaml.reader.ReaderError as error:
+        number = text.count("\n", 0, error.position) + 1
         raise KoriskError(
-            f"{path}: not valid YAML: {_odd_character(text, error.position)}; remove it"
+            f"{path}: not valid YAML: line {number} contains the control character "
+            f"U+{ord(text[error.position]):04X}; remove it"
         ) from None
-    except yaml.YAMLError as error:
-        raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}; correct it") from None
     except RecursionError:
         raise KoriskError(f"{path}: nested too deeply; flatten the file") from None
-    except (ValueError, OverflowError) as error:  # e.g. a date that does not exist
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # e.g. a date that does not exist
         if "integer string conversion" in str(error):
             raise KoriskError(f"{path}: a number has too many digits; shorten it") from None
         raise KoriskError(f"{path}: not valid YAML: {_one_line(str(error))}; correct it") from None
@@ -74,7 +78,11 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
     """A text file's content, never reading more than `max_bytes` of it."""
     try:
         with _opened(path) as file:
-            content = _at_most(file, max_bytes + 1)
+            pieces, left = [], max_bytes + 1  # in pieces: read(n) allocates n bytes at once
+            while left > 0 and (piece := file.read(min(left, _PIECE))):
+                pieces.append(piece)
+                left -= len(piece)
+            content = b"".join(pieces)
     except FileNotFoundError:
         raise KoriskError(f"{path}: no such file; check the path") from None
     except IsADirectoryError:
@@ -85,7 +93,7 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
         ) from None
     if content.startswith(_DATABASE):
         raise KoriskError(
-            f"{path}: is a database and no text; korisk report, check and export take the stores "
+            f"{path}: is a database, not text; korisk report, check and export take the stores "
             "of studies"
         )
     if len(content) > max_bytes:
@@ -101,17 +109,8 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
         ) from None
 
 
-def _at_most(file: BinaryIO, count: int) -> bytes:
-    """What there is, up to so many bytes; `read(count)` sets room aside for all of them."""
-    pieces = []
-    while count > 0 and (piece := file.read(min(count, _PIECE))):
-        pieces.append(piece)
-        count -= len(piece)
-    return b"".join(pieces)
-
-
 def _opened(path: str | PathLike[str]) -> BinaryIO:
-    """The file, open for reading; a pipe is not waited for without end."""
+    """The file, open for reading; a pipe that brings nothing is given up after PATIENCE seconds."""
 
     def at_once(name: str, flags: int) -> int:
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
@@ -130,33 +129,34 @@ def _opened(path: str | PathLike[str]) -> BinaryIO:
 
 
 def make_folder(path: str | PathLike[str]) -> Path:
-    """The folder, made with all above it if there is none."""
+    """The folder, created with its parents where it does not exist."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a null byte in the path
         raise KoriskError(
-            f"{_named(folder)}: cannot be made: {_reason(error)}; name another folder"
+            f"{_named(folder)}: cannot be created: {_reason(error)}; name another folder"
         ) from None
     return folder
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
-    """Write a text file whole or not at all; halves of characters are written out as escapes."""
+    """Write a text file whole or not at all; lone surrogates are written as escapes."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: str | PathLike[str], content: bytes) -> None:
-    """Write a file whole or not at all: an interrupted write leaves what was there before.
+    """Write a file whole or not at all: an interrupted write leaves the old content.
 
-    A link is replaced and not followed, so that nothing is written elsewhere than it was asked
-    for. A device or a pipe is written to, and stays what it is.
+    A link is replaced, not followed. A device or a pipe is written to.
     """
     target = Path(path)
     try:
-        if _is_special(target):
-            target.write_bytes(content)
-            return
+        if target.exists() and not target.is_dir():
+            device = target.absolute().parts[1:2] in (("dev",), ("proc",))
+            if device or not target.is_file():
+                target.write_bytes(content)
+                return
         temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
         try:
             with temporary.open("xb") as file:
@@ -188,33 +188,31 @@ def figure_kind(path: str | PathLike[str]) -> str:
     return kind
 
 
-def _is_special(target: Path) -> bool:
-    """Whether it is a device, a pipe or the like, which no file may take the place of."""
-    if not target.exists() or target.is_dir():
-        return False
-    return not target.is_file() or target.absolute().parts[1:2] in (("dev",), ("proc",))
-
-
 def parse(model: type[Model], content: Any, *, source: object) -> Model:
     """`content` as a `model`, or one line that names the first thing wrong with it."""
     if (other := _other_kind(model, content)) is not None:
         raise KoriskError(f"{source}: {other}")
     if not isinstance(content, dict):
         raise KoriskError(
-            f"{source}: must be a mapping of keys to values, got {_kind(content)}; "
+            f"{source}: must be a mapping of keys to values, got {shown(content)}; "
             f"known keys: {', '.join(_fields(model))}"
         )
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise KoriskError(f"{source}: {_problem(model, _most_telling(error))}") from None
+        # An unknown key explains a missing one (it is often the same, misspelt), so it goes first;
+        # where a value may take several forms, the form that was followed furthest was meant.
+        telling = min(
+            error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"]))
+        )
+        raise KoriskError(f"{source}: {_problem(model, telling)}") from None
 
 
 _OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
 # Files that are mistaken for each other, by a key that only one of them has.
 _OTHER_KINDS = {
     "layers": "describes a network, which korisk bound takes",
-    "points": "describes a study, which korisk run, predict, cost and train take",
+    "points": "describes a study, which korisk run and korisk predict take",
     "walltime": "is a profile of jobs, which --slurm takes",
 }
 
@@ -224,27 +222,11 @@ def _other_kind(model: type[BaseModel], content: Any) -> str | None:
     first = content[0] if isinstance(content, list) and content else None
     if isinstance(first, dict) and {"n", "error"} <= first.keys():
         return f"is a list of records; {_OF_TABLES}"
-    if not isinstance(content, dict) or any(key in content for key in _own_keys(model)):
+    own = _OTHER_KINDS.keys() & _fields(model).keys()
+    if not isinstance(content, dict) or any(key in content for key in own):
         return None
     words = next((words for key, words in _OTHER_KINDS.items() if key in content), None)
     return words and f"{words}; give a file with the keys {', '.join(_fields(model))}"
-
-
-def _own_keys(model: type[BaseModel]) -> set[str]:
-    return _OTHER_KINDS.keys() & _fields(model).keys()
-
-
-def _is_table(text: str) -> bool:
-    """Whether the first line that is no comment names columns, as in a pilot."""
-    lines = (line.strip() for line in text[:2000].splitlines())
-    header = next((line for line in lines if line and not line.startswith("#")), "")
-    return "n" in re.split(r"[\s,;\"]+", header.casefold()) and ":" not in header
-
-
-def _most_telling(error: ValidationError) -> ErrorDetails:
-    # An unknown key explains a missing one (it is often the same, misspelt), so it goes first;
-    # where a value may take several forms, the form that was followed furthest was meant.
-    return min(error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
 
 
 def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
@@ -299,13 +281,6 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
     return next((found for found in candidates if found), None)
 
 
-def _kind(value: object) -> str:
-    names = {list: "a list", str: "a text", type(None): "nothing", bool: "a truth value"}
-    return names.get(
-        type(value), "a number" if isinstance(value, int | float) else "something else"
-    )
-
-
 def _named(path: str | PathLike[str]) -> str:
     """A path as it may stand in a message, whatever it is made of."""
     text = str(path)
@@ -321,20 +296,11 @@ def _one_line(text: str | None) -> str:
     return line if len(line) <= 200 else line[:197] + "..."
 
 
-def _with_remedy(problem: str | None) -> str:
-    line = _one_line(problem)
-    return line if ";" in line else f"{line}; correct it"
-
-
-def _odd_character(text: str, position: int) -> str:
-    line = text.count("\n", 0, position) + 1
-    return f"the character U+{ord(text[position]):04X} in line {line} is none that a text has"
-
-
-class _StrictLoader(yaml.SafeLoader):
+class StrictLoader(yaml.SafeLoader):
     """Plain values alone; no aliases, no key twice; 1e-3 is a number, as in YAML 1.2."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Refuse tags, aliases and overlong values."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         problem = None
         if getattr(event, "tag", None) is not None:
@@ -348,6 +314,7 @@ class _StrictLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Refuse a key that is given twice."""
         seen: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
@@ -364,5 +331,5 @@ class _Dumper(yaml.SafeDumper):
 
 
 _EXPONENT = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
-for _side in (_StrictLoader, _Dumper):
+for _side in (StrictLoader, _Dumper):
     _side.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))

@@ -1,12 +1,14 @@
 """Small files that claim to be large, or that lead elsewhere: refused before they can do harm."""
 
 import json
+import os
 import sqlite3
 import struct
+import threading
 import tracemalloc
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ import korisk as kr
 from korisk import files
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.images.api import read_images
+from korisk.files import read_text
+from korisk.images import read_images
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Account
+from korisk.studies.run.usage import Usage
 from korisk.studies.store.store import Store
 from korisk.theory import Network
 
@@ -248,8 +251,6 @@ def test_yaml_that_grows_without_limit(tmp_path: Path, text: str) -> None:
 
 
 def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path, monkeypatch: Any) -> None:
-    import os
-
     path = tmp_path / "pipe"
     os.mkfifo(path)
     monkeypatch.setattr(files, "PATIENCE", 0.05)
@@ -259,9 +260,6 @@ def test_a_pipe_without_a_writer_is_not_waited_for(tmp_path: Path, monkeypatch: 
 
 
 def test_a_pipe_with_a_writer_is_read(tmp_path: Path) -> None:
-    import os
-    import threading
-
     path = tmp_path / "pipe"
     os.mkfifo(path)
     text = "layers:\n- {known: K, lipschitz: 2}\n"
@@ -287,7 +285,7 @@ def study(tmp_path: Path) -> Path:
     with Store.create_or_open(path, {"name": "s"}) as store:
         rows = (Row(model="KO", n=4, metrics={"mse": 0.1}),)
         result = Result(rows=rows, arrays={"x": np.zeros(10)})
-        store.record(task, result, Account(started="2026-01-01T00:00:00+00:00", seconds=1.0))
+        store.record(task, result, Usage(started="2026-01-01T00:00:00+00:00", seconds=1.0))
     return path
 
 
@@ -342,3 +340,76 @@ def test_hostile_stores_are_refused(study: Path, script: str, value: object) -> 
     assert str(caught.value).startswith(str(study))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
+
+
+# --- Lengths that a file claims -------------------------------------------------------------------
+
+
+def peak_of(act: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        act()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_small_text_takes_little_room_whatever_is_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("small")
+    assert peak_of(lambda: read_text(path, max_bytes=10**9)) < 2**24
+
+
+def test_texts_are_read_up_to_the_limit_and_no_further(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("x" * 3_000_000)
+    assert read_text(path, max_bytes=3_000_000) == "x" * 3_000_000
+    with pytest.raises(KoriskError, match=r"a\.txt: is larger than"):
+        read_text(path, max_bytes=2_999_999)
+
+
+def refused_as_cut(path: Path) -> None:
+    with pytest.raises(KoriskError, match=rf"{path.name}: says that .*; is it whole\?"):
+        read_images(path, side=8)
+
+
+def test_a_small_picture_is_not_large(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "a.png"
+    image.new("1", (10, 10)).save(path)
+    content = path.read_bytes()
+    header = b"IHDR" + struct.pack(">II", 10, 800_000) + content[24:29]
+    total = struct.pack(">I", zlib.crc32(header))
+    path.write_bytes(content[:12] + header + total + content[33:])
+    assert peak_of(lambda: refused_as_cut(path)) < 2**24
+
+
+def test_a_picture_of_one_colour_is_read_however_well_it_packs(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    picture = image.new("L", (4096, 4096))
+    picture.putpixel((0, 0), 255)
+    picture.save(tmp_path / "a.png", compress_level=9)
+    assert len(read_images(tmp_path / "a.png", side=8)) == 1
+
+
+def test_a_length_in_a_tiff_asks_for_nothing(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.arange(1024, dtype="uint8").reshape(32, 32), compression="zlib")
+    with tifffile.TiffFile(path, mode="r+b") as file:
+        file.pages[0].tags["StripByteCounts"].overwrite(2**31 - 1, dtype="I")
+    refused_as_cut(path)  # imports
+    assert peak_of(lambda: refused_as_cut(path)) < 2**24
+
+
+def test_a_length_in_a_dicom_header_asks_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a.dcm"
+    length = b"\x02\x00\x01\x00OB\x00\x00\xff\xff\xff\x7f"  # two bytes that claim to be 2 GiB
+    path.write_bytes(bytes(128) + b"DICM" + length + b"\x00\x01")
+
+    def read() -> None:
+        with pytest.raises(KoriskError, match=r"a\.dcm"):
+            read_images(path, side=8)
+
+    read()  # imports
+    assert peak_of(read) < 2**26

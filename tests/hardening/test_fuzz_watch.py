@@ -1,29 +1,23 @@
 """The fuzzer is as hard to please as a user: neither a hang nor a lack of memory is a refusal."""
 
-import importlib
 import random
 import resource
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
+import fuzz_images
+import fuzz_packed
+import fuzz_readers
+import fuzz_watch
 from korisk.errors import KoriskError
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module")
-def modules() -> Iterator[Callable[[str], Any]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        yield importlib.import_module
 
 
 def refuse(path: Path) -> NoReturn:
@@ -77,27 +71,25 @@ def breaks(path: Path) -> None:
     ],
 )
 def test_an_end_counts_as_what_it_is(
-    modules: Callable[[str], Any],
     tmp_path: Path,
     read: Callable[[Path], object],
     outcome: str,
 ) -> None:
-    watch = modules("fuzz_watch")
-    reader = modules("fuzz_readers").Reader("fake", "a.txt", list, read, ())
+    reader = fuzz_readers.Reader("fake", "a.txt", list, read, ())
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    watch.limit_memory(2**28)
+    fuzz_watch.limit_memory(2**28)
     try:
-        trial = watch.tried(reader, tmp_path / "a.txt", seconds=0.2, memory=2**26)
+        trial = fuzz_watch.tried(reader, tmp_path / "a.txt", seconds=0.2, memory=2**26)
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)
     assert trial.outcome == outcome, trial.fault
     assert bool(trial.fault) == (outcome in ("hang", "memory", "crash"))
 
 
-def test_changed_pictures_add_up(modules: Callable[[str], Any]) -> None:
-    packed, sound = modules("fuzz_packed"), modules("fuzz_images").png()
+def test_changed_pictures_add_up() -> None:
+    sound = fuzz_images.png()
     for seed in range(100):
-        made = packed.png_mended(random.Random(seed), sound[seed % len(sound)])
+        made = fuzz_packed.png_mended(random.Random(seed), sound[seed % len(sound)])
         at = 8
         while at < len(made):
             (size,) = struct.unpack_from(">I", made, at)
@@ -108,9 +100,9 @@ def test_changed_pictures_add_up(modules: Callable[[str], Any]) -> None:
 
 
 @pytest.mark.parametrize("way", ["zip_packed_again", "zip_mended"])
-def test_changed_archives_add_up(modules: Callable[[str], Any], way: str) -> None:
-    change = getattr(modules("fuzz_packed"), way)
-    stored, _ = modules("fuzz_images").npz()
+def test_changed_archives_add_up(way: str) -> None:
+    change = getattr(fuzz_packed, way)
+    stored, _ = fuzz_images.npz()
     others = 0
     for seed in range(50):
         made = change(random.Random(seed), stored)
@@ -120,12 +112,12 @@ def test_changed_archives_add_up(modules: Callable[[str], Any], way: str) -> Non
     assert others > 25
 
 
-def test_changes_reach_the_pixels(modules: Callable[[str], Any], tmp_path: Path) -> None:
-    readers = modules("fuzz_readers").READERS
+def test_changes_reach_the_pixels(tmp_path: Path) -> None:
+    readers = fuzz_readers.READERS
     sound = np.load(BytesIO(readers["npz"].seeds()[0]))["arr_0"]
     found = set()
     for seed in range(200):
-        made = modules("fuzz_packed").zip_mended(random.Random(seed), readers["npz"].seeds()[0])
+        made = fuzz_packed.zip_mended(random.Random(seed), readers["npz"].seeds()[0])
         try:
             values = np.asarray(np.load(BytesIO(made), allow_pickle=False)["arr_0"])
         except Exception:  # of a header that was hit NumPy says anything

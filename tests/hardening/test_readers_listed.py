@@ -1,16 +1,15 @@
 """Whatever in the package reads a file is fuzzed, or it is said why no user's file comes there."""
 
 import ast
-import importlib
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pytest
+
+import fuzz_readers
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "korisk"
@@ -31,7 +30,7 @@ FUZZED = {  # module: the readers that come there
     "images/patients.py": ("patients",),
     "images/formats/pictures.py": ("png", "tiff"),
     "studies/run/job_profile.py": ("profile",),
-    "studies/store/packing.py": ("store",),
+    "studies/result.py": ("store",),
     "prediction/study.py": ("geometry",),
     "prediction/file.py": ("prediction",),
     "studies/run/sharded_job.py": ("result",),
@@ -47,8 +46,6 @@ NO_FILE = {  # module: why
     "report/page/page.py": "a part of the package",
     "report/page/pictures.py": "a picture that it drew",
     "studies/run/usage.py": "the kernel's account of this machine",
-    "studies/store/file_system.py": "the kernel's list of mounts",
-    "studies/store/lock.py": "who holds a lock, and anything odd is 'another process'",
     "pilots/fit.py": "the kernel's account of its own children",
     "pilots/request.py": "a copy of what it was given",
     "studies/store/store.py": "a copy of what it was given",
@@ -64,13 +61,6 @@ def dotted(node: ast.expr) -> str:
 def reads(tree: ast.AST) -> Iterator[str]:
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     return (name for name in (dotted(call.func) for call in calls) if READS.fullmatch(name))
-
-
-@cache
-def readers() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        return importlib.import_module("fuzz_readers")
 
 
 def test_every_module_that_reads_is_listed() -> None:
@@ -91,12 +81,12 @@ def test_the_search_finds_what_reads(code: str) -> None:
 
 
 def test_every_reader_comes_somewhere() -> None:
-    assert {name for names in FUZZED.values() for name in names} == set(readers().READERS)
+    assert {name for names in FUZZED.values() for name in names} == set(fuzz_readers.READERS)
 
 
 @pytest.mark.parametrize("name", sorted({name for names in FUZZED.values() for name in names}))
 def test_a_reader_comes_where_the_list_says(name: str, tmp_path: Path) -> None:
-    reader = readers().READERS[name]
+    reader = fuzz_readers.READERS[name]
     entered: set[str] = set()
 
     def note(frame: FrameType, event: str, value: object) -> None:
@@ -108,7 +98,7 @@ def test_a_reader_comes_where_the_list_says(name: str, tmp_path: Path) -> None:
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        readers().refusal(reader, path)
+        fuzz_readers.refusal(reader, path)
     finally:
         sys.setprofile(before)
     asked = {str(SOURCE / place) for place, names in FUZZED.items() if name in names}

@@ -1,31 +1,18 @@
 """Files that trainings go on from, and lists of patients: refused in words where they are wrong."""
 
-import importlib
 import json
 import logging
 import pickle
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fuzz_readers
+import fuzz_trainings
 from korisk.errors import KoriskError
 from korisk.images.patients import read_table
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def trainings() -> Any:
-    return module("fuzz_trainings")
-
-
-@cache
-def module(name: str) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        return importlib.import_module(name)
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -50,7 +37,7 @@ def test_tables_of_patients_have_any_ends_of_lines(end: bytes, tmp_path: Path) -
 
 @pytest.mark.parametrize("patient", ["²", "9" * 5000, "-1", "x"])
 def test_odd_patients_of_lodopab_are_refused_by_name(patient: str, tmp_path: Path) -> None:
-    read = module("fuzz_readers").READERS["lodopab"].read
+    read = fuzz_readers.READERS["lodopab"].read
     path = write(tmp_path / "patient_ids_rand_train.csv", f"1\n{patient}\n2\n".encode())
     with pytest.raises(KoriskError, match=r"patient_ids_rand_train\.csv must have one whole"):
         read(path)
@@ -61,17 +48,17 @@ def test_a_pickle_that_asks_for_memory_is_refused(
 ) -> None:
     bomb = b"\x80\x04Nr\xff\xff\xff\x7f."  # keeps None under 2^31 - 1: 32 GiB of room
     with caplog.at_level(logging.DEBUG), pytest.raises(KoriskError, match="keeps something under"):
-        trainings().read_metadata(write(tmp_path / "iteration-00000300", bomb))
+        fuzz_trainings.read_metadata(write(tmp_path / "iteration-00000300", bomb))
     assert "Traceback" not in caplog.text
 
 
 def test_a_pickle_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KoriskError, match="does not belong there"):
-        trainings().read_metadata(write(tmp_path / "iteration-00000300", pickle.dumps(print)))
+        fuzz_trainings.read_metadata(write(tmp_path / "iteration-00000300", pickle.dumps(print)))
 
 
 def changed_result(change: Callable[[dict[str, Any]], object]) -> bytes:
-    content = json.loads(trainings().results()[0])
+    content = json.loads(fuzz_trainings.results()[0])
     change(content)
     return json.dumps(content).encode()
 
@@ -89,12 +76,12 @@ def test_results_that_cannot_be_printed_are_refused(
     change: Callable[[dict[str, Any]], object], tmp_path: Path
 ) -> None:
     with pytest.raises(KoriskError, match=r"train\.json: cannot be read; run again"):
-        trainings().read_result(write(tmp_path / "train.json", changed_result(change)))
+        fuzz_trainings.read_result(write(tmp_path / "train.json", changed_result(change)))
 
 
 def test_deep_results_are_refused(tmp_path: Path) -> None:
     with pytest.raises(KoriskError, match=r"train\.json: cannot be read"):
-        trainings().read_result(write(tmp_path / "train.json", b"[" * 100_000))
+        fuzz_trainings.read_result(write(tmp_path / "train.json", b"[" * 100_000))
 
 
 @pytest.mark.parametrize(
@@ -110,9 +97,9 @@ def test_checkpoints_that_lack_something_are_refused(
 ) -> None:
     import torch
 
-    path = write(tmp_path / "training.pt", trainings().checkpoints()[0])
+    path = write(tmp_path / "training.pt", fuzz_trainings.checkpoints()[0])
     content = torch.load(path, weights_only=True)
     (content["validation"] if name in content["validation"] else content)[name] = value
     torch.save(content, path)
     with pytest.raises(KoriskError, match=r"training\.pt: the checkpoint is damaged"):
-        trainings().read_checkpoint(path)
+        fuzz_trainings.read_checkpoint(path)

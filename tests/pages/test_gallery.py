@@ -16,8 +16,6 @@ SITE = GALLERY.parents[1] / "docs" / "_ext"
 SCRIPTS = sorted(GALLERY.glob("[0-9][0-9]_*.py"))
 DRAWS = {"rand", "randn", "randint", "randperm", "normal", "nn"}  # of torch, from its global state
 
-each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-
 
 def tree(script: Path) -> ast.Module:
     return ast.parse(script.read_text(encoding="utf-8"))
@@ -63,58 +61,35 @@ def test_the_site_shows_thumbnails_in_place_of_the_list() -> None:
         scripts.without_list("Gallery\n=======\n")
 
 
-@each
-def test_a_script_begins_with_a_title_and_a_story(script: Path) -> None:
-    title, line, blank, *story = (ast.get_docstring(tree(script)) or "").splitlines()
-    assert line == "=" * len(title)
-    assert not blank
-    assert len(" ".join(story).split()) > 20
+def test_scripts_are_alike() -> None:
+    for script in SCRIPTS:
+        text = script.read_text(encoding="utf-8")
+        title, line, blank, *story = (ast.get_docstring(tree(script)) or "").splitlines()
+        assert (line, blank) == ("=" * len(title), ""), script.name
+        assert len(" ".join(story).split()) > 20, script.name
+        blocks = re.findall(r"^# %%\n# (.+)\n# (-+)\n# [\w`]", text, flags=re.MULTILINE)
+        assert len(blocks) == text.count("# %%") >= 2, script.name
+        assert all(len(title) == len(line) for title, line in blocks), script.name
+        made = [ast.literal_eval(call.args[0]) for name, call in calls(script) if "savefig" in name]
+        assert made == [f"{script.stem}.png"]
+        assert ast.unparse(tree(script).body[-1]).startswith(
+            (f"print(f'wrote {script.stem}.png: ", f'print(f"wrote {script.stem}.png: ')
+        )
+        # The site collects what pyplot knows, so nothing is shown, closed or drawn beside it.
+        names = [name for name, _ in calls(script)]
+        assert sum(name in {"plt.subplots", "plt.figure"} for name in names) == 1, script.name
+        assert not {"plt.show", "plt.close"} & set(names), script.name
 
 
-@each
-def test_code_stands_in_blocks_with_titles(script: Path) -> None:
-    text = script.read_text(encoding="utf-8")
-    blocks = re.findall(r"^# %%\n# (.+)\n# (-+)\n# [\w`]", text, flags=re.MULTILINE)
-    assert len(blocks) == text.count("# %%") >= 2
-    assert all(len(title) == len(line) for title, line in blocks)
-
-
-@each
-def test_a_script_saves_one_figure_and_says_so_at_last(script: Path) -> None:
-    made = [ast.literal_eval(call.args[0]) for name, call in calls(script) if "savefig" in name]
-    assert made == [f"{script.stem}.png"]
-    assert ast.unparse(tree(script).body[-1]).startswith(
-        (f"print(f'wrote {script.stem}.png: ", f'print(f"wrote {script.stem}.png: ')
-    )
-
-
-@each
-def test_one_figure_stays_open(script: Path) -> None:
-    # The site collects what pyplot knows, so nothing is shown, closed or drawn beside it.
-    names = [name for name, _ in calls(script)]
-    assert sum(name in {"plt.subplots", "plt.figure"} for name in names) == 1
-    assert not {"plt.show", "plt.close"} & set(names)
-
-
-@each
-def test_nothing_is_drawn_from_an_unseeded_generator(script: Path) -> None:
-    made = dict(calls(script))
-    assert not [name for name in made if name.startswith(("random.", "np.random."))]
-    if any(name.startswith(tuple(f"torch.{word}" for word in DRAWS)) for name in made) or any(
-        name.startswith("nn.") for name in made
-    ):
-        assert made["torch.manual_seed"].args
-
-
-@each
-def test_no_path_or_address_of_one_machine(script: Path) -> None:
-    strings = [
-        node.value
-        for node in ast.walk(tree(script))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    assert not [text for text in strings if re.match(r"[/~\\]|[A-Za-z]:[\\/]", text)]
-    assert not [text for text in strings if "://" in text]
+def test_scripts_are_seeded_and_name_no_place_of_one_machine() -> None:
+    for script in SCRIPTS:
+        made = dict(calls(script))
+        assert not [name for name in made if name.startswith(("random.", "np.random."))]
+        if any(name.startswith((*(f"torch.{word}" for word in DRAWS), "nn.")) for name in made):
+            assert made["torch.manual_seed"].args, script.name
+        for node in ast.walk(tree(script)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not re.match(r"[/~\\]|[A-Za-z]:[\\/]|.*://", node.value), script.name
 
 
 # --- What runs them ------------------------------------------------------------------------------
