@@ -32,8 +32,8 @@ from korisk.studies.run.usage import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
-    *("korisk.images.api", "korisk.report.contents", "korisk.studies.theorem.theorem"),
-    *("korisk.studies.spec.problem_of", "korisk.fitting", "korisk.costs.rates"),
+    *("korisk.images", "korisk.report.contents", "korisk.studies.theorem.theorem"),
+    *("korisk.studies.spec.study", "korisk.fitting", "korisk.costs.rates"),
     *(
         "korisk.fitting.gradient.sharded_store",
         "korisk.cli.train",

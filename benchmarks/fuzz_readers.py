@@ -213,7 +213,7 @@ def _read_store(path: Path) -> None:
 
 
 def _read_images(path: Path) -> None:
-    from korisk.images.api import read_images, relative
+    from korisk.images import read_images, relative
 
     images = read_images(path, side=8)
     assert relative(images).shape == (len(images), 8, 8)
@@ -231,7 +231,7 @@ def _read_patients(path: Path) -> None:
 
 def _read_list(path: Path) -> None:
     """The list of patients that lies beside a file of LoDoPaB-CT."""
-    from korisk.images.api import read_images
+    from korisk.images import read_images
 
     beside = path.with_name("ground_truth_train_000.hdf5")
     if not beside.exists():

@@ -151,7 +151,7 @@ def images() -> list[str]:
     """Writes the same 8 x 8 image in each format, and reads it back."""
     import numpy as np
 
-    from korisk.images.api import read_images, relative
+    from korisk.images import read_images, relative
 
     values = np.arange(64, dtype=np.uint16).reshape(8, 8)
     writers: dict[str, Callable[[Path, Any], None]] = {

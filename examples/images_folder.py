@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.images.api import ImageSet, image_pools, read_images, relative
+from korisk.images import ImageSet, image_pools, read_images, relative
 from korisk.problems import random_ellipses
 
 PATIENTS = 12

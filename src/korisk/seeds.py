@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from korisk import _checks
 
+TEST_SEED = 10001  # of every test set, whatever the seed of the training set is
+
 
 def stream_key(seed: int, stream: str) -> NDArray[np.uint64]:
     """The key of a Philox generator for one stream: 128 bits of SHA-256 of "korisk/seed/stream".

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from korisk.errors import KoriskError
-from korisk.images.api import ImagePools, ImageSet, image_pools, read_images, split_patients
+from korisk.images import ImagePools, ImageSet, image_pools, read_images, split_patients
 
 patient_lists = st.lists(st.sampled_from([f"p{i}" for i in range(8)]), min_size=12, max_size=60)
 seeds = st.integers(0, 2**40)
@@ -87,9 +87,9 @@ def test_training_images_are_mixed_or_of_one_patient_after_the_other() -> None:
 
 def test_too_few_are_refused_with_the_numbers_there_are() -> None:
     patients = ["a"] * 5 + ["b"] * 5 + ["c"] * 5
-    with pytest.raises(KoriskError, match=r"15 images of 3 patients.* 5 are left for training"):
+    with pytest.raises(KoriskError, match=r"15 images of 3 patients.* 5 are left for train"):
         split_patients(patients, test=2, validation=2, train=6, seed=0)
-    with pytest.raises(KoriskError, match=r"11 for test, 9 for validation were asked"):
+    with pytest.raises(KoriskError, match=r"11 for test, 9 for validation were requested"):
         split_patients(patients, test=11, validation=9, seed=0)
     with pytest.raises(KoriskError, match=r"all 5 images are of one patient, 'a'.*patients='file'"):
         split_patients(["a"] * 5, test=1, validation=0, seed=0)
@@ -153,13 +153,13 @@ def test_a_given_split_is_followed(images: ImageSet) -> None:
 
 def test_a_patient_on_both_sides_of_a_given_split_is_named(images: ImageSet) -> None:
     asked: dict[str, Any] = {"seed": 1, "train": 1, "validation": 0, "test": 1}
-    with pytest.raises(KoriskError, match=r"patient 'b' stands on both sides.*b/x.npy.*b/y.npy"):
+    with pytest.raises(KoriskError, match=r"patient 'b' is in two parts.*b/x.npy.*b/y.npy"):
         image_pools(images, **asked, split={"b/x.npy": "train", "b/y.npy": "test"})
-    with pytest.raises(KoriskError, match=r"a/x.npy stands on both sides of the split, in train"):
+    with pytest.raises(KoriskError, match=r"a/x.npy is in two parts of the split, train"):
         image_pools(images, **asked, split={"train": ["a/x.npy"], "test": ["a/x.npy"]})
     with pytest.raises(KoriskError, match=r"names 1 files that were not read, the first is z.npy"):
         image_pools(images, **asked, split={"z.npy": "train"})
-    with pytest.raises(KoriskError, match=r"must say train, validation, test or nothing.*'exam'"):
+    with pytest.raises(KoriskError, match=r"must give train, validation, test or None.*'exam'"):
         image_pools(images, **asked, split={"a/x.npy": "exam"})
     with pytest.raises(KoriskError, match=r"must be a list of files, got 'a/x.npy'"):
         image_pools(images, **asked, split={"train": "a/x.npy"})

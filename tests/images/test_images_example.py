@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from korisk.images.api import read_images
+from korisk.images import read_images
 
 PATH = Path(__file__).parents[2] / "examples" / "images_folder.py"
 
@@ -43,5 +43,5 @@ def test_the_example_makes_reads_and_splits_a_folder(
     assert capsys.readouterr().out == made
     images = read_images(tmp_path, side=32, unit="HU")
     assert images.fingerprint in made
-    with pytest.raises(SystemExit, match=r"error: .*say unit='HU'"):
+    with pytest.raises(SystemExit, match=r"error: .*unit='HU'"):
         run(example, monkeypatch, str(tmp_path))

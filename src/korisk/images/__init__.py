@@ -1,1 +1,22 @@
-"""The user's images: several file formats, one size and value scale, split by patient."""
+"""The user's own images: files of several formats, one size and value scale, split by patient.
+
+Start with `read.read_images`. It finds the files, lets `formats` read their pages, brings each to
+one unit and size (`pixels`), and returns an `image_set.ImageSet`. `patients` says whose image each
+is and splits a set into pools that share no patient.
+"""
+
+from korisk.images.image_set import ImageSet, Skipped, relative
+from korisk.images.patients import ImagePools, image_pools, split_patients
+from korisk.images.pixels import MU_WATER
+from korisk.images.read import read_images
+
+__all__ = [
+    "MU_WATER",
+    "ImagePools",
+    "ImageSet",
+    "Skipped",
+    "image_pools",
+    "read_images",
+    "relative",
+    "split_patients",
+]

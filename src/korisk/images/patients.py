@@ -1,4 +1,4 @@
-"""Whose image it is: as the file says, by folder, by file, or as its user says."""
+"""Whose image each is, and splits into pools that share no patient."""
 
 from __future__ import annotations
 
@@ -6,44 +6,50 @@ import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.files import read_text
+from korisk.images.image_set import ImageSet
+from korisk.seeds import TEST_SEED, stream_key
 
-Patients = (
-    Literal["auto", "folder", "file", "image"]
-    | str
-    | PathLike[str]
-    | Callable[[str], object]
-    | Mapping[str, object]
-)
+Patients = str | PathLike[str] | Callable[[str], object] | Mapping[str, object]
 RULES = ("auto", "folder", "file", "image")
-_LARGEST = 64_000_000  # bytes of a table
+Indices = NDArray[np.int64]
+Order = Literal["mixed", "patients"]
+ORDERS: tuple[Order, ...] = ("mixed", "patients")
+Parts = Mapping[str, object] | Callable[[str], object]
+_LARGEST_TABLE = 64_000_000  # bytes
+_SHARE = 10  # a pool is drawn from one patient in so many, unless they have too few images
 
 
-def name_patients(
-    rule: Patients, names: Sequence[str], stated: Sequence[str | None]
-) -> tuple[str, ...]:
-    """The patient of each image, from its name ("folder/file#page") and what its file states.
+class ImagePools(NamedTuple):
+    """Which images to train on, to choose settings with, and to measure errors on.
 
-    `rule` is one that `checked_rule` gave back.
+    Parameters
+    ----------
+    train, validation, test : ndarray of int64, shape (count,)
+        Indices into an `ImageSet`; no patient is in two of them.
+
+    Examples
+    --------
+    >>> from korisk.images import split_patients
+    >>> pools = split_patients(["a", "a", "b", "c", "d"], test=1, validation=1, seed=0)
+    >>> [len(pool) for pool in (pools.validation, pools.test)]
+    [1, 1]
     """
-    if isinstance(rule, Mapping):
-        return _looked_up(rule, names)
-    if not isinstance(rule, str | PathLike):
-        return tuple(_label(rule(name), name) for name in names)
-    if rule == "auto":  # what a file states goes first
-        return tuple(
-            _folder(name) if said is None else said
-            for name, said in zip(names, stated, strict=True)
-        )
-    by: dict[str, Callable[[str], str]] = {"folder": _folder, "file": file_of, "image": str}
-    return tuple(by[str(rule)](name) for name in names)
+
+    train: Indices
+    validation: Indices
+    test: Indices
 
 
 def checked_rule(rule: object) -> Patients:
-    """`rule`, if patients can be named by it; so that nothing is read in vain."""
+    """`rule` if it can name patients, checked before anything is read; a .csv file is read."""
     if callable(rule) or isinstance(rule, Mapping) or (isinstance(rule, str) and rule in RULES):
         return rule
     if isinstance(rule, PathLike) or (isinstance(rule, str) and rule.lower().endswith(".csv")):
@@ -54,17 +60,11 @@ def checked_rule(rule: object) -> Patients:
     )
 
 
-def file_of(name: str) -> str:
-    """The file of an image: its name without the page."""
-    before, mark, page = name.rpartition("#")
-    return before if mark and page.isdigit() else name
-
-
 def read_table(path: str | PathLike[str]) -> dict[str, str]:
     """File to patient, from a table with these two columns."""
-    text = read_text(path, max_bytes=_LARGEST)
+    text = read_text(path, max_bytes=_LARGEST_TABLE)
     try:
-        rows = list(csv.DictReader(io.StringIO(text, newline=None)))  # any ends of lines
+        rows = list(csv.DictReader(io.StringIO(text, newline=None)))  # any line ends
     except csv.Error as error:
         raise KoriskError(f"{path}: is not a table: {error}; save it as CSV again") from None
     table: dict[str, str] = {}
@@ -83,30 +83,268 @@ def read_table(path: str | PathLike[str]) -> dict[str, str]:
     return table
 
 
-def _folder(name: str) -> str:
-    """The first folder below what was searched: a patient's series never come apart."""
-    return name.split("/", 1)[0] if "/" in name else "."
+def name_patients(
+    rule: Patients, names: Sequence[str], stated: Sequence[str | None]
+) -> tuple[str, ...]:
+    """The patient of each image, from its name ("folder/file#page") and what its file states.
 
-
-def _looked_up(table: Mapping[str, object], names: Sequence[str]) -> tuple[str, ...]:
-    labels = []
-    missing = []
-    for name in names:
-        key = name if name in table else file_of(name)
-        if key in table:
-            labels.append(_label(table[key], name))
-        else:
-            missing.append(name)
-    if missing:
+    `rule` comes from `checked_rule`.
+    """
+    if rule == "image":
+        return tuple(names)
+    if rule == "file":
+        return tuple(_file_of(name) for name in names)
+    if isinstance(rule, str | PathLike):
+        # The first folder, so that all series of a patient stay together; with "auto" what the
+        # file states goes first.
+        folders = [name.split("/", 1)[0] if "/" in name else "." for name in names]
+        pairs = zip(folders, stated, strict=True)
+        return tuple(folder if rule == "folder" or own is None else own for folder, own in pairs)
+    if isinstance(rule, Mapping):
+        keys = [name if name in rule else _file_of(name) for name in names]
+        missing = [name for name, key in zip(names, keys, strict=True) if key not in rule]
+        if missing:
+            raise KoriskError(
+                f"patients has no entry for {len(missing):,} of {len(names):,} images, the first "
+                f"is {missing[0]}; name files as in ImageSet.files"
+            )
+        found = [rule[key] for key in keys]
+    else:
+        found = [rule(name) for name in names]
+    labels = tuple("" if value is None else str(value).strip() for value in found)
+    if "" in labels:
+        index = labels.index("")
         raise KoriskError(
-            f"patients says nothing of {len(missing):,} of {len(names):,} images, the first is "
-            f"{missing[0]}; name files as ImageSet.files does"
+            f"{names[index]}: must have a patient, got {shown(found[index])}; name one"
         )
-    return tuple(labels)
+    return labels
 
 
-def _label(value: object, name: str) -> str:
-    text = "" if value is None else str(value).strip()
-    if not text:
-        raise KoriskError(f"{name}: must have a patient, got {shown(value)}; name one")
-    return text
+def _file_of(name: str) -> str:
+    """The file of an image: its name without the page."""
+    before, mark, page = name.rpartition("#")
+    return before if mark and page.isdigit() else name
+
+
+def image_pools(
+    images: ImageSet,
+    *,
+    seed: int,
+    train: int,
+    validation: int,
+    test: int,
+    split: Parts | None = None,
+    order: Order = "mixed",
+) -> ImagePools:
+    """Split a set of images into three pools that share no patient.
+
+    Parameters
+    ----------
+    images : ImageSet
+        What `read_images` returned.
+    seed : int
+        Random seed of the training and validation pools. The test pool is the same for all seeds.
+    train, validation, test : int
+        Images in each pool.
+    split : mapping or callable, optional
+        A split of your own: a mapping of files to "train", "validation" or "test", a mapping of
+        these words to lists of files, or a function of a file's name. Default: as
+        `split_patients` does it.
+    order : {"mixed", "patients"}, default "mixed"
+        Whether training images are mixed over all patients, or follow patient by patient.
+
+    Returns
+    -------
+    ImagePools
+        Indices into `images`.
+
+    Raises
+    ------
+    KoriskError
+        If there are too few images or patients, or a patient is in two parts of `split`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from korisk.images import image_pools, read_images
+    >>> np.save("pools.npy", np.random.default_rng(0).random((10, 8, 8)))
+    >>> images = read_images("pools.npy", patients="image")
+    >>> pools = image_pools(images, seed=1, train=4, validation=2, test=2)
+    >>> images[pools.train].images.shape
+    (4, 8, 8)
+    """
+    if not isinstance(images, ImageSet):
+        raise KoriskError(
+            f"images must be an ImageSet, got {type(images).__name__}; read_images returns one"
+        )
+    if split is None:
+        return split_patients(
+            images.patients, test=test, validation=validation, train=train, seed=seed, order=order
+        )
+    _check_request(train, validation, test, seed, order)
+    parts = _user_parts(images, split)
+    labels = np.asarray(images.patients)
+    pools = {}
+    for part, wanted in (("train", train), ("validation", validation), ("test", test)):
+        inside = np.flatnonzero(parts == part)
+        if len(inside) < wanted:
+            raise KoriskError(
+                f"{part} must be at most {len(inside):,}, the images that split= has there, got "
+                f"{wanted:,}; ask for fewer, or add images"
+            )
+        mixed = len(labels) if part != "train" or order == "mixed" else 1
+        pools[part] = _queue(part, inside, labels, seed=seed, mixed=mixed)[:wanted]
+    return ImagePools(**pools)
+
+
+def split_patients(
+    patients: Sequence[str],
+    *,
+    test: int,
+    validation: int,
+    train: int | None = None,
+    seed: int,
+    order: Order = "mixed",
+) -> ImagePools:
+    """Split images into three pools that share no patient.
+
+    The test pool is drawn from one patient in ten, mixed, and from more, one after the other, if
+    these have too few images; this order is the same for all seeds. The validation pool is drawn
+    likewise from the remaining patients, in the seed's order. All images of a patient with an
+    image in one of these two pools are kept out of training; all others are for training. The
+    first n images of a pool are the same however large it is, and `train` changes neither of the
+    other pools.
+
+    Parameters
+    ----------
+    patients : sequence of str
+        The patient of each image.
+    test, validation : int
+        Images in these pools.
+    train : int, optional
+        Images in the training pool. Default: all that are left.
+    seed : int
+        Random seed of the training and validation pools.
+    order : {"mixed", "patients"}, default "mixed"
+        Whether training images are mixed over all patients, or follow patient by patient.
+
+    Returns
+    -------
+    ImagePools
+        Indices into `patients`.
+
+    Raises
+    ------
+    KoriskError
+        If there are too few images or patients.
+
+    Examples
+    --------
+    >>> from korisk.images import split_patients
+    >>> patients = ["ann", "ann", "bob", "bob", "eve", "eve"]
+    >>> pools = split_patients(patients, test=2, validation=1, seed=0)
+    >>> len({patients[i] for i in pools.train} & {patients[i] for i in pools.test})
+    0
+    """
+    _check_request(train, validation, test, seed, order)
+    labels = np.asarray([str(each) for each in patients], dtype=str)
+    names = sorted(set(labels.tolist()))
+    if not names:
+        raise KoriskError("patients must name the patient of each image, got none; read images")
+    if len(names) == 1 and (test or validation):
+        raise KoriskError(
+            f"all {len(labels):,} images are of one patient, {shown(names[0])}, and cannot be "
+            "split; read them with patients='file' if every file is a patient of its own, "
+            "'image' if every image is, or say whose they are (a mapping, a .csv)"
+        )
+    free = np.ones(len(labels), dtype=bool)
+    pools = {}
+    for part, wanted in (("test", test), ("validation", validation), ("train", train)):
+        mixed = -(-len(names) // _SHARE)
+        if part == "train":
+            mixed = len(names) if order == "mixed" else 1
+        left = _queue(part, np.flatnonzero(free), labels, seed=seed, mixed=mixed)
+        pools[part] = left[:wanted]
+        if wanted is not None and len(left) < wanted:
+            asked = f"{test:,} for test, {validation:,} for validation"
+            if train is not None:
+                asked += f" and {train:,} for training"
+            raise KoriskError(
+                f"there are {len(labels):,} images of {len(names):,} patients, and no patient may "
+                f"be in two pools: {asked} were requested, but only {len(left):,} are left for "
+                f"{part} with seed {seed}; ask for fewer, or add patients"
+            )
+        free &= ~np.isin(labels, labels[pools[part]])
+    return ImagePools(**pools)
+
+
+def _check_request(train: int | None, validation: int, test: int, seed: int, order: Order) -> None:
+    _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
+    _checks.one_of("order", order, ORDERS)
+    for name, number in (("train", train), ("validation", validation), ("test", test)):
+        if number is not None or name != "train":
+            remedy = "count the pool's images"
+            _checks.count(name, number, at_least=0, at_most=2**31, remedy=remedy)
+
+
+def _queue(
+    part: str, inside: Indices, labels: NDArray[np.str_], *, seed: int, mixed: int
+) -> Indices:
+    """Images in the order in which a part takes them: of `mixed` patients, then of each."""
+
+    def keys(what: str, count: int) -> NDArray[np.float64]:
+        # Sorted by keys, not shuffled: those who are left keep their order when others go.
+        key = stream_key(TEST_SEED if part == "test" else seed, f"order of {part} {what}")
+        return np.random.Generator(np.random.Philox(key=key)).random(count)
+
+    names, whose = np.unique(labels, return_inverse=True)
+    wait = np.empty(len(names), dtype=np.int64)
+    present = np.unique(whose[inside])
+    order = np.argsort(keys("patients", len(names))[present])
+    wait[present[order]] = np.maximum(np.arange(len(present)) - mixed + 1, 0)
+    return inside[np.lexsort((keys("images", len(labels))[inside], wait[whose[inside]]))]
+
+
+def _user_parts(images: ImageSet, split: Parts) -> NDArray[np.str_]:
+    """The part of each image in a user's split ("" for none); no patient may be in two."""
+    part_of = split if callable(split) else _by_file(split, images.files).get
+    words = [part_of(name) for name in images.files]
+    parts = ["" if word is None else str(word) for word in words]
+    first: dict[str, tuple[str, str]] = {}
+    for patient, name, part in zip(images.patients, images.files, parts, strict=True):
+        if part not in ("", *ImagePools._fields):
+            raise KoriskError(
+                f"split must give {', '.join(ImagePools._fields)} or None for a file, got "
+                f"{shown(part)} for {name}"
+            )
+        other, where = first.setdefault(patient, (name, part)) if part else (name, part)
+        if where != part:
+            raise KoriskError(
+                f"patient {shown(patient)} is in two parts of the split: {other} is for "
+                f"{where}, {name} for {part}; put a patient's images into one part"
+            )
+    return np.asarray(parts, dtype=str)
+
+
+def _by_file(split: Mapping[str, object], files: Sequence[str]) -> dict[str, object]:
+    """Image to part, from a mapping of files to parts or of parts to lists of files."""
+    parts: dict[str, object] = {}
+    if set(split) <= set(ImagePools._fields):
+        for part, names in split.items():
+            if isinstance(names, str) or not isinstance(names, Sequence):
+                raise KoriskError(f"split[{part!r}] must be a list of files, got {shown(names)}")
+            for name in names:
+                if parts.setdefault(str(name), part) != part:
+                    raise KoriskError(
+                        f"{name} is in two parts of the split, {parts[str(name)]} and {part}; "
+                        "keep one"
+                    )
+    else:
+        parts.update(split)
+    known = {key for name in files for key in (name, _file_of(name))}
+    if unknown := [name for name in parts if name not in known]:
+        raise KoriskError(
+            f"split names {len(unknown):,} files that were not read, the first is {unknown[0]}; "
+            "name files as in ImageSet.files"
+        )
+    return {name: parts.get(name, parts.get(_file_of(name))) for name in files}

@@ -1,66 +1,271 @@
-"""Files read one after the other into one set of images, or told apart in words."""
+"""read_images: find image files, read their pages, and put them together as one set."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from korisk.errors import KoriskError, KoriskWarning, MissingExtraError
-from korisk.images.files import ImageFile, Search
+from korisk import _checks
+from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
+from korisk.images.formats.arrays import read_npy, read_npz
+from korisk.images.formats.dicom import is_dicom, read_dicom
+from korisk.images.formats.hdf5 import read_hdf5
 from korisk.images.formats.page import NotAnImageError, Page, memory_without
+from korisk.images.formats.pictures import read_png, read_tiff
 from korisk.images.image_set import ImageSet, Skipped, counted, digest, in_words
-from korisk.images.patients import Patients, name_patients
-from korisk.images.resample import Crop, Resample, cut, cut_shape, resampled
-from korisk.images.values import Values
+from korisk.images.patients import Patients, checked_rule, name_patients
+from korisk.images.pixels import MU_WATER, Conversion, Crop, Pixels, PixelUnit, Resample
 
+Source = str | PathLike[str]
 OnError = Literal["stop", "skip"]
+Reader = Callable[..., Iterator[Page]]
+READERS: dict[str, Reader] = {
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".png": read_png,
+    **dict.fromkeys((".tif", ".tiff"), read_tiff),
+    **dict.fromkeys((".dcm", ".dicom", ".ima"), read_dicom),
+    **dict.fromkeys((".h5", ".hdf5"), read_hdf5),
+}
+KINDS = ".npy, .npz, .png, .tif, .h5, .hdf5, and DICOM under any name"
+_DIRECTORY = "DICOMDIR"  # a table of contents
 _LONGEST = 160  # characters of another package's message
-_MOST_UNUSABLE = 1000  # images of one file; more are no accident
+_MOST_UNUSABLE = 1000  # images of one file
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How images are cut and resampled."""
+def read_images(
+    source: Source | Sequence[Source],
+    *,
+    side: int | None = None,
+    pattern: str | None = None,
+    crop: Crop = "square",
+    resample: Resample = "area",
+    on_error: OnError = "stop",
+    patients: Patients = "auto",
+    unit: PixelUnit | None = None,
+    mu_water: float = MU_WATER,
+    scale: float | None = None,
+    limit: int | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> ImageSet:
+    """Read the images of a folder and all folders below it, of one file, or of a list of both.
 
-    side: int | None
-    crop: Crop
-    resample: Resample
+    Formats, units and rules are in docs/reference/images.md.
 
-    def of(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
-        """The image as it is kept."""
-        rows, columns = cut_shape((values.shape[0], values.shape[1]), self.crop)
-        if (rows, columns) != values.shape:
-            values = cut(values, rows, columns)
-        if self.side is not None:
-            if rows != columns:
-                raise KoriskError(
-                    f"is {rows} x {columns} and would be squeezed to {self.side} x {self.side}; "
-                    "use crop='square' or crop='pad'"
-                )
-            values = resampled(values, self.side, self.side, method=self.resample)
-            values = np.maximum(values, 0)  # a spline swings below what it joins
-        return values.astype(np.float32)
+    Parameters
+    ----------
+    source : path or sequence of paths
+        Folders and files. An array in an archive is named behind a colon: "file.h5:/path".
+    side : int, optional
+        Bring every image to side x side pixels. Default: sizes stay, and must be equal.
+    pattern : str, optional
+        Read only files of a folder whose names match, such as "*.dcm"; with a slash, whose paths
+        match, such as "series1/*".
+    crop : {"square", "pad", "none"} or (int, int), default "square"
+        Keep the middle square, add zeros to a square, keep all, or cut to (rows, columns).
+    resample : {"area", "spline"}, default "area"
+        How images are enlarged: linearly, or by a cubic spline. Shrinking averages areas.
+    on_error : {"stop", "skip"}, default "stop"
+        Raise at the first file that cannot be used, or leave such files out and warn.
+    patients : str, path, callable or mapping, default "auto"
+        Whose image it is: what the file states or else its first folder ("auto"), "folder",
+        "file", "image", a function of a name, a mapping of names, or a .csv file.
+    unit : {"HU", "1/mm", "1/cm", "1/m", "plain"}, optional
+        Unit of files that do not state theirs. Default: plain.
+    mu_water : float, default 0.0192
+        Attenuation of water in 1/mm.
+    scale : float, optional
+        The plain value that becomes 1. Default: the largest value of a file's number type.
+    limit : int, optional
+        Stop after so many images.
+    progress : callable, optional
+        Called as progress(files done, files in all) after each file.
 
-    def words(self) -> str:
-        """What a fingerprint keeps of it."""
-        return f"side={self.side} crop={self.crop} resample={self.resample}"
+    Returns
+    -------
+    ImageSet
+        The images in the order of their names.
 
-    def spacing(self, page: Page) -> tuple[float, float] | None:
-        """Size of a pixel afterwards: the field of view is that of what was cut out."""
-        if page.spacing is None or self.side is None:
-            return page.spacing
-        rows, columns = cut_shape((page.values.shape[0], page.values.shape[1]), self.crop)
-        return page.spacing[0] * rows / self.side, page.spacing[1] * columns / self.side
+    Raises
+    ------
+    KoriskError
+        If an option is wrong, no image is found, sizes or units differ, the images do not fit
+        into memory, or (`on_error="stop"`) a file cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from korisk.images import read_images
+    >>> np.save("scans.npy", np.random.default_rng(0).random((4, 20, 16)))
+    >>> images = read_images("scans.npy", side=8, patients="image")
+    >>> images.images.shape, images.patients[0]
+    ((4, 8, 8), 'scans.npy#0')
+    """
+    _checks.one_of("on_error", on_error, ("stop", "skip"))
+    convert = Conversion(
+        side=side, crop=crop, resample=resample, unit=unit, mu_water=mu_water, scale=scale
+    )
+    rule = checked_rule(patients)
+    if limit is not None:
+        limit = _checks.count("limit", limit, at_least=1, remedy="count the images to read")
+    files, closed = find_images(source, pattern)
+    reading = _Reading(convert, on_error, limit)
+    for name, reason in closed:
+        reading.fail(name, reason)
+    for done, file in enumerate(files, start=1):
+        reading.take(file)
+        if progress is not None:
+            progress(done, len(files))
+        if reading.full:
+            break
+    images, skipped = reading.images, (*reading.failed, *reading.skipped)
+    if not images:
+        raise KoriskError(
+            f"no image is left of {len(files):,} files; left out: {in_words(skipped)}"
+        )
+    _refuse_mixture(images)
+    names = [image.name for image in images]
+    labels = name_patients(rule, names, [image.stated for image in images])
+    for text in _warnings(reading, labels):
+        warnings.warn(text, KoriskWarning, stacklevel=2)
+    stack = np.empty((len(images), *images[0].pixels.values.shape), dtype=np.float32)
+    for place, image in zip(stack, images, strict=True):
+        place[:] = image.pixels.values
+    return ImageSet(
+        images=stack,
+        patients=labels,
+        files=tuple(names),
+        unit=images[0].pixels.unit,
+        spacings=tuple(image.pixels.spacing for image in images),
+        mu_water=convert.mu_water,
+        scaling=tuple(sorted({image.pixels.scaling for image in images})),
+        digests=tuple(image.digest for image in images),
+        settings=convert.key(),
+        skipped=skipped,
+        shapes=tuple(sorted({image.pixels.shape for image in images})),
+    )
+
+
+class ImageFile(NamedTuple):
+    """A file to read, under the name that messages and `ImageSet.files` use."""
+
+    path: Path
+    name: str  # relative to what was searched
+    read: Callable[[], Iterator[Page]]
+    by_name: bool  # named by the user, not found in a folder
+
+
+def find_images(
+    source: Source | Sequence[Source], pattern: str | None
+) -> tuple[list[ImageFile], list[tuple[str, str]]]:
+    """Image files in one order on every machine, and folders that cannot be opened, with reasons.
+
+    All files in folders are found that are not hidden, in linked folders too; each file once.
+    """
+    sources = [source] if isinstance(source, str | PathLike) else list(source)
+    if not sources:
+        raise KoriskError("source must name a folder or files, got an empty list; name one")
+    places = [_place(each) for each in sources]
+    folders = [path if path.is_dir() else path.parent for path, _ in places]
+    root = Path(os.path.commonpath(folders))  # names relative to it stay when all is moved
+    files: list[ImageFile] = []
+    closed: list[tuple[str, str]] = []
+    others: Counter[str] = Counter()
+    seen: set[str] = set()
+    for start, member in places:
+        for path in _below(start, root, closed) if start.is_dir() else [start]:
+            by_name = path == start
+            if not by_name and pattern is not None:
+                relative = path.relative_to(start).as_posix() if "/" in pattern else path.name
+                if not fnmatchcase(relative, pattern):
+                    continue
+            key = f"{path.resolve()}:{member}"
+            if key in seen:
+                continue
+            seen.add(key)
+            name = _name(path, root)
+            reader = READERS.get(path.suffix.lower())
+            listed = by_name or path.name != _DIRECTORY
+            if reader is None and listed and path.is_file() and is_dicom(path):
+                reader = read_dicom
+            if reader is None and by_name:
+                raise KoriskError(f"{name}: is not of a supported format: {KINDS}; convert it")
+            if member is not None and reader not in (read_npz, read_hdf5):
+                raise KoriskError(f"{name}: has no members such as {member!r}; name the file alone")
+            if reader is None:
+                others[path.suffix.lower() or "no ending"] += 1
+            else:
+                read = partial(reader, path, *([] if member is None else [member]))
+                files.append(ImageFile(path, name, read, by_name))
+    if not files and not closed:
+        found = ", ".join(f"{count:,} {kind}" for kind, count in others.most_common(4))
+        matching = f" that match {pattern!r}" if pattern is not None else ""
+        raise KoriskError(
+            f"no images{matching} were found (other files: {found or 'none'}); supported formats: "
+            f"{KINDS}"
+        )
+    return files, closed
+
+
+def _place(source: Source) -> tuple[Path, str | None]:
+    """A path that exists, and the member behind its colon: "file.h5:/path"."""
+    given: object = source
+    if not isinstance(given, str | PathLike) or not os.fspath(source):
+        raise KoriskError(f"source must be a path or a list of paths, got {shown(source)}")
+    text = os.fspath(source)
+    path = Path(os.path.abspath(text))  # noqa: PTH100 (links keep their names)
+    member = None
+    try:
+        if not path.exists() and ":" in text:
+            before, _, member = text.rpartition(":")
+            path = Path(os.path.abspath(before))  # noqa: PTH100
+        exists = path.is_dir() or path.is_file()
+    except (OSError, ValueError):  # too long a name, a null byte
+        exists = False
+    if not exists:
+        raise KoriskError(f"{shown(text, limit=200)}: does not exist; check the path")
+    return path, member
+
+
+def _below(folder: Path, root: Path, closed: list[tuple[str, str]]) -> list[Path]:
+    """All files that are not hidden; linked folders too, each once, so that loops end."""
+
+    def cannot_open(error: OSError) -> None:
+        name = _name(Path(error.filename or folder), root)
+        closed.append((name, f"cannot be opened: {(error.strerror or 'error').lower()}"))
+
+    found = []
+    visited: set[tuple[int, int]] = set()
+    for here, folders, names in os.walk(folder, followlinks=True, onerror=cannot_open):
+        status = Path(here).stat()
+        if (status.st_dev, status.st_ino) in visited:
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(here, name) for name in names if not name.startswith(".")]
+    return sorted(found, key=lambda path: path.relative_to(folder).parts)
+
+
+def _name(path: Path, root: Path) -> str:
+    """One line of plain text, whatever bytes the name has."""
+    text = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+    clean = text.encode("utf-8", "backslashreplace").decode()
+    return clean if clean.isprintable() else clean.encode("unicode_escape").decode()
 
 
 class TooLargeError(KoriskError):
-    """All images together are more than the machine holds: no file's fault."""
+    """All images together do not fit into memory; no single file is to blame."""
 
 
 class UnreadableError(KoriskError):
@@ -70,23 +275,18 @@ class UnreadableError(KoriskError):
 class _Image(NamedTuple):
     """One image that was read."""
 
-    values: NDArray[np.float32]
     name: str
-    unit: str
-    scaling: str
-    spacing: tuple[float, float] | None
-    shape: tuple[int, int]  # in the file
+    pixels: Pixels
     stated: str | None  # its patient, as the file says
     note: str | None
     digest: str
 
 
 @dataclass
-class Reading:
+class _Reading:
     """What was read so far."""
 
-    shape: Shape
-    values: Values
+    convert: Conversion
     on_error: OnError
     limit: int | None
     images: list[_Image] = field(default_factory=list)
@@ -95,47 +295,57 @@ class Reading:
 
     @property
     def full(self) -> bool:
-        """Whether there are as many as were asked for."""
+        """Whether there are as many images as requested."""
         return self.limit is not None and len(self.images) >= self.limit
 
-    def closed(self, search: Search) -> None:
-        """Folders that could not be opened."""
-        for name, reason in search.closed:
-            self._fail(name, reason)
+    def fail(self, name: str, reason: str) -> None:
+        """Stop at what cannot be used, or leave it out."""
+        reason = " ".join(reason.split())  # another package's message may take several lines
+        if self.on_error == "stop":
+            raise UnreadableError(
+                f"{name}: {reason} (or leave out such files with on_error='skip')"
+            )
+        self.failed.append(Skipped(name, reason))
 
     def take(self, file: ImageFile) -> None:
-        """Read a file whole or not at all; pages that say nothing are left out by themselves."""
+        """Read a file whole or not at all; pages that show nothing are left out alone."""
         before = len(self.images)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of other packages, about odd headers
                 self._read(file)
+            return
         except (MissingExtraError, TooLargeError, UnreadableError):
             raise
         except NotAnImageError as error:
-            del self.images[before:]
-            if file.given:
-                self._fail(file.name, str(error))
-            else:
-                self.skipped.append(Skipped(file.name, str(error)))
+            reason = str(error)
+            if not file.by_name:
+                del self.images[before:]
+                self.skipped.append(Skipped(file.name, reason))
+                return
         except KoriskError as error:
-            del self.images[before:]
-            self._fail(file.name, str(error))
+            reason = str(error)
         except Exception as error:  # a broken file makes a reader raise anything
-            del self.images[before:]
-            self._fail(file.name, f"cannot be read: {_short(error)}")
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+            reason = f"cannot be read: {text}"
+        del self.images[before:]
+        self.fail(file.name, reason)
 
     def _read(self, file: ImageFile) -> None:
-        _refuse_odd_file(file)
+        if not file.path.is_file():
+            raise KoriskError("is a broken link, or not a regular file; repair or remove it")
+        if file.path.stat().st_size == 0:
+            raise KoriskError("is empty; remove it")
         unusable = 0
-        for number, page in enumerate(file.read(file.path, file.member)):
+        for number, page in enumerate(file.read()):
             if self.full:
                 return
             name = file.name if page.count == 1 else f"{file.name}#{number}"
             try:
-                image = self._image(page, name)
+                pixels = self.convert(page)
             except KoriskError as error:
-                self._fail(name, str(error))
+                self.fail(name, str(error))
                 unusable += 1
                 if unusable > _MOST_UNUSABLE:
                     del self.failed[-unusable:]
@@ -144,119 +354,31 @@ class Reading:
                         f"({error}); remove it"
                     ) from None
                 continue
-            self._refuse_too_much(image, page.count if number == 0 else 1)
-            self.images.append(image)
-
-    def _image(self, page: Page, name: str) -> _Image:
-        if min(page.values.shape) < 2:
-            rows, columns = page.values.shape
-            raise KoriskError(f"is {rows} x {columns}, too small for an image; remove it")
-        values, scaling, unit = self.values.of(page)
-        image = self.shape.of(values)
-        if float(image.min()) == float(image.max()):
-            raise KoriskError(f"is {image.flat[0]:g} everywhere and shows nothing; remove it")
-        if not np.isfinite(image.max()):
-            raise KoriskError("has values beyond 3e38, which float32 does not hold; scale them")
-        mark = digest(page.values, page.unit, page.full)
-        spacing = self.shape.spacing(page)
-        rows, columns = page.values.shape
-        kept = (image, name, unit, scaling, spacing, (rows, columns))
-        return _Image(*kept, page.patient, page.note, mark)
-
-    def _refuse_too_much(self, image: _Image, coming: int) -> None:
-        if self.limit is not None:
-            coming = min(coming, self.limit - len(self.images))
-        # What was read is copied once, into one array; so it must fit again.
-        needed = (len(self.images) + 2 * coming) * image.values.nbytes
-        if (free := memory_without(needed, 0.9)) is not None:
-            raise TooLargeError(
-                f"{image.name}: with it, {len(self.images) + coming:,} images take "
-                f"{needed / 2**30:.3g} GiB, of {free / 2**30:.3g} GiB free; give side= for smaller "
-                "ones, or limit= for fewer"
-            )
-
-    def _fail(self, name: str, reason: str) -> None:
-        reason = " ".join(reason.split())  # another package's words may take several lines
-        if self.on_error == "stop":
-            raise UnreadableError(
-                f"{name}: {reason} (or leave out such files with on_error='skip', in a study with "
-                "images: {on_error: skip}, in korisk predict with --on-error skip)"
-            )
-        self.failed.append(Skipped(name, reason))
-
-    def finished(self, rule: Patients, files: int) -> ImageSet:
-        """All of it as one set, if it fits together."""
-        skipped = (*self.failed, *self.skipped)
-        if not self.images:
-            raise KoriskError(f"no image is left of {files:,} files; left out: {in_words(skipped)}")
-        _refuse_mixture(self.images)
-        names = [image.name for image in self.images]
-        labels = name_patients(rule, names, [image.stated for image in self.images])
-        self._warn(labels)
-        return ImageSet(
-            images=self._stacked(),
-            patients=labels,
-            files=tuple(names),
-            unit=self.images[0].unit,
-            spacings=tuple(image.spacing for image in self.images),
-            mu_water=self.values.mu_water,
-            scaling=tuple(sorted({image.scaling for image in self.images})),
-            digests=tuple(image.digest for image in self.images),
-            settings=f"{self.shape.words()} {self.values.words()}",
-            skipped=skipped,
-            shapes=tuple(sorted({image.shape for image in self.images})),
-        )
-
-    def _stacked(self) -> NDArray[np.float32]:
-        first = self.images[0].values
-        stack = np.empty((len(self.images), *first.shape), dtype=np.float32)
-        for place, image in zip(stack, self.images, strict=True):
-            place[:] = image.values
-        return stack
-
-    def _warn(self, labels: Sequence[str]) -> None:
-        if self.failed:
-            _tell(f"left out what cannot be read: {in_words(tuple(self.failed))}")
-        noted = [image for image in self.images if image.note is not None]
-        if noted and self.values.unit is None:
-            kinds = ", ".join(sorted({str(image.note) for image in noted}))
-            _tell(
-                f"DICOM without Hounsfield units ({kinds}) in {counted(len(noted), 'image')}, the "
-                f"first is {noted[0].name}; their values are no attenuation and are taken as plain "
-                "ones; unit='plain' says that this is meant"
-            )
-        seen: dict[str, tuple[str, str]] = {}
-        for image, label in zip(self.images, labels, strict=True):
-            name, other = seen.setdefault(image.digest, (image.name, label))
-            if other != label:
-                _tell(
-                    f"{image.name} and {name} are the same image, under two patients; one may be "
-                    "tested on what was learned from the other: remove one, or name one patient"
+            coming = page.count if number == 0 else 1
+            if self.limit is not None:
+                coming = min(coming, self.limit - len(self.images))
+            # What was read is copied once, into one array; so it must fit again.
+            needed = (len(self.images) + 2 * coming) * pixels.values.nbytes
+            if (free := memory_without(needed, 0.9)) is not None:
+                raise TooLargeError(
+                    f"{name}: with it, {len(self.images) + coming:,} images take "
+                    f"{needed / 2**30:.3g} GiB, of {free / 2**30:.3g} GiB free; give side= for "
+                    "smaller ones, or limit= for fewer"
                 )
-                return
-
-
-def _tell(text: str) -> None:
-    warnings.warn(text, KoriskWarning, stacklevel=5)
-
-
-def _refuse_odd_file(file: ImageFile) -> None:
-    if not file.path.is_file():
-        raise KoriskError("is a link that leads nowhere, or no file; mend or remove it")
-    if file.path.stat().st_size == 0:
-        raise KoriskError("is empty; remove it")
+            mark = digest(page.values, page.unit, page.full)
+            self.images.append(_Image(name, pixels, page.patient, page.note, mark))
 
 
 def _refuse_mixture(images: list[_Image]) -> None:
-    units = {image.unit: image.name for image in images}
+    units = {image.pixels.unit: image.name for image in images}
     if len(units) > 1:
         named = ", ".join(f"{unit} in {name}" for unit, name in sorted(units.items()))
         raise KoriskError(
-            f"images must be of one unit, got {named}; read one kind with pattern=, or say unit="
+            f"images must be of one unit, got {named}; read one kind with pattern=, or give unit="
         )
-    sizes = Counter(image.values.shape for image in images)
+    sizes = Counter(image.pixels.values.shape for image in images)
     if len(sizes) > 1:
-        names = {image.values.shape: image.name for image in reversed(images)}
+        names = {image.pixels.values.shape: image.name for image in reversed(images)}
         listed = "; ".join(
             f"{rows} x {columns} in {count:,} images such as {names[rows, columns]}"
             for (rows, columns), count in sizes.most_common(3)
@@ -267,6 +389,24 @@ def _refuse_mixture(images: list[_Image]) -> None:
         )
 
 
-def _short(error: Exception) -> str:
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+def _warnings(reading: _Reading, labels: Sequence[str]) -> Iterator[str]:
+    """What a user should know about the images."""
+    if reading.failed:
+        yield f"left out what cannot be read: {in_words(tuple(reading.failed))}"
+    noted = [image for image in reading.images if image.note is not None]
+    if noted and reading.convert.unit is None:
+        kinds = ", ".join(sorted({str(image.note) for image in noted}))
+        yield (
+            f"DICOM without Hounsfield units ({kinds}) in {counted(len(noted), 'image')}, the "
+            f"first is {noted[0].name}; their values are not attenuation and are read as plain "
+            "values; confirm this with unit='plain'"
+        )
+    seen: dict[str, tuple[str, str]] = {}
+    for image, label in zip(reading.images, labels, strict=True):
+        name, other = seen.setdefault(image.digest, (image.name, label))
+        if other != label:
+            yield (
+                f"{image.name} and {name} are the same image, under two patients; one may be "
+                "tested on what was learned from the other: remove one, or name one patient"
+            )
+            return

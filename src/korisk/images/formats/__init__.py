@@ -1,1 +1,1 @@
-"""Readers, one for each kind of image file."""
+"""Readers, one file for each family of formats; `page` has what they share."""

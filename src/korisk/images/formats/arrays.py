@@ -15,60 +15,49 @@ from numpy.typing import NDArray
 from korisk.errors import KoriskError, did_you_mean
 from korisk.images.formats.page import Page, full_scale, refuse_large, stack_of
 
-# NumPy's words speak of its own arguments.
+# NumPy's own messages speak of its arguments.
 _BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)
 _LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
 
 
-def read_npy(path: Path, member: str | None) -> Iterator[Page]:
+def read_npy(path: Path) -> Iterator[Page]:
     """The slices of one array, which is mapped and not loaded."""
-    if member is not None:
-        raise KoriskError(
-            f"is one array, without members such as {member!r}; leave out ':{member}'"
-        )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except _BROKEN:
         raise KoriskError(
-            "is not a whole .npy file of numbers: its header is damaged, it ends too soon, or it "
-            "holds objects; save it again with numpy.save"
+            "is not a complete .npy file of numbers: its header is damaged, it ends too soon, or "
+            "it holds objects; save it again with numpy.save"
         ) from None
     yield from _slices(array)
 
 
-def read_npz(path: Path, member: str | None) -> Iterator[Page]:
-    """The slices of the archive's only array, or of the one that is named."""
+def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
+    """The slices of the archive's only array, or of the named one."""
     with zipfile.ZipFile(path) as archive:
         inside = [name.removesuffix(".npy") for name in archive.namelist()]
-        chosen = _chosen(inside, member)
+        if member is None and len(inside) != 1:
+            names = ", ".join(inside[:5]) or "none"
+            raise KoriskError(
+                f"must hold one array, got {len(inside)} ({names}); name one, as in FILE.npz:NAME"
+            )
+        chosen = inside[0] if member is None else member.strip("/")
+        if chosen not in inside:
+            raise KoriskError(f"has no array {member!r}{did_you_mean(chosen, inside)}")
         with archive.open(f"{chosen}.npy") as member_file:
             file = io.BytesIO(member_file.read(_LONGEST_HEADER))
-            version = np.lib.format.read_magic(file)
-            reader = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }.get(version)
-            if reader is None:
-                raise KoriskError(f"{chosen} is in version {version} of NumPy's format; save again")
-            shape, _, dtype = reader(file)
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+        else:
+            raise KoriskError(f"{chosen} is in version {version} of NumPy's format; save it again")
     # The header decides before anything is unpacked: a few bytes can hold gigabytes of zeros.
     count, rows, columns = stack_of(shape, f"the array {chosen!r}")
     refuse_large(rows, columns, dtype.itemsize, at_once=count)
     with np.load(path, allow_pickle=False) as arrays:
         yield from _slices(arrays[chosen])
-
-
-def _chosen(inside: list[str], member: str | None) -> str:
-    if member is not None:
-        if member.strip("/") not in inside:
-            raise KoriskError(f"has no array {member!r}{did_you_mean(member, inside)}")
-        return member.strip("/")
-    if len(inside) != 1:
-        names = ", ".join(inside[:5]) or "none"
-        raise KoriskError(
-            f"must hold one array, got {len(inside)} ({names}); name one, as in FILE.npz:NAME"
-        )
-    return inside[0]
 
 
 def _slices(array: NDArray[Any]) -> Iterator[Page]:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, shown
 from korisk.images.formats.page import (
+    FITS,
     NotAnImageError,
     Page,
+    full_scale,
+    memory_without,
     package,
-    positive,
     refuse_large,
-    refuse_large_file,
 )
 
 AIR = -1000.0  # Hounsfield units
-_GREYS = ("MONOCHROME1", "MONOCHROME2")
 _MARK_AT, _MARK = 128, b"DICM"
-_ABOUT = 2  # the group of what is said about the file itself
+_META = 2  # the group of what is said about the file itself
+_PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
+_INSTALL = "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg"
+_RAW = "decompress the files, e.g. with gdcmconv --raw"
 
 
 def is_dicom(path: Path) -> bool:
@@ -36,24 +40,41 @@ def is_dicom(path: Path) -> bool:
         return False
 
 
-def read_dicom(path: Path, member: str | None) -> Iterator[Page]:
+def read_dicom(path: Path) -> Iterator[Page]:
     """The frames of one file."""
-    if member is not None:
-        raise KoriskError(f"has no members such as {member!r}; leave out ':{member}'")
     pydicom = package("pydicom", "reading DICOM")
     if not is_dicom(path):
-        raise KoriskError("has no DICOM header; is it whole, and named rightly?")
-    refuse_large_file(path)
+        raise KoriskError("has no DICOM header; rename it, or replace it with a complete copy")
+    size = path.stat().st_size
+    if (free := memory_without(size, FITS)) is not None:
+        raise KoriskError(
+            f"is a file of {size / 2**30:.3g} GiB, which is read whole, of {free / 2**30:.3g} GiB "
+            "free; split it"
+        )
     content = path.read_bytes()  # whole, so that no length in it can ask for more than there is
     _refuse_deflated(content)
     dataset = pydicom.dcmread(io.BytesIO(content))
-    _refuse_what_is_no_slice(dataset)
-    frames = _frame_count(dataset)
+    modality = str(dataset.get("Modality") or "unknown")
+    if "Rows" not in dataset or "Columns" not in dataset:
+        raise NotAnImageError(f"is a DICOM file without an image (modality {modality})")
+    if "LOCALIZER" in str(dataset.get("ImageType") or ""):
+        raise NotAnImageError("is a localizer, a view for planning and not a slice")
+    if not any(name in dataset for name in _PIXELS):
+        raise KoriskError("has a header and no pixels; replace it with a complete copy")
+    colours = dataset.PhotometricInterpretation
+    if dataset.get("SamplesPerPixel", 1) != 1 or colours not in ("MONOCHROME1", "MONOCHROME2"):
+        raise KoriskError(f"holds colours ({colours}); save it in grey")
+    stated = dataset.get("NumberOfFrames") or 1
+    try:
+        frames = int(stated)
+    except ValueError:
+        frames = 0
+    if frames < 1:
+        raise KoriskError(f"NumberOfFrames must be a whole number >= 1, got {shown(stated)}")
     rows, columns = int(dataset.Rows), int(dataset.Columns)
     refuse_large(rows, columns, 4, at_once=frames)
-    stored = _decoded(dataset).reshape(frames, rows, columns)
-    for number, values in enumerate(stored):
-        yield _page(dataset, values, number, frames)
+    for number, values in enumerate(_decoded(dataset).reshape(frames, rows, columns)):
+        yield _page(dataset, modality, values, number, frames)
 
 
 def _refuse_deflated(content: bytes) -> None:
@@ -64,97 +85,64 @@ def _refuse_deflated(content: bytes) -> None:
     with contextlib.suppress(AttributeError, NotImplementedError):  # it says nothing of it
         header = io.BytesIO(content)
         header.seek(_MARK_AT + len(_MARK))
-        about = read_dataset(header, False, True, stop_when=lambda tag, *_: tag.group != _ABOUT)
-        if about.TransferSyntaxUID == DeflatedExplicitVRLittleEndian:
+        meta = read_dataset(header, False, True, stop_when=lambda tag, *_: tag.group != _META)
+        if meta.TransferSyntaxUID == DeflatedExplicitVRLittleEndian:
             raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
 
 
-def _refuse_what_is_no_slice(dataset: Any) -> None:
-    modality = dataset.get("Modality") or "no modality"
-    if "Rows" not in dataset or "Columns" not in dataset:
-        raise NotAnImageError(f"is a DICOM file without an image ({modality})")
-    if "LOCALIZER" in _texts(dataset.get("ImageType")):
-        raise NotAnImageError("is a localizer, a view for planning and no slice")
-    if not any(name in dataset for name in ("PixelData", "FloatPixelData", "DoubleFloatPixelData")):
-        raise KoriskError("has a header and no pixels; is it whole?")
-    if dataset.get("SamplesPerPixel", 1) != 1 or dataset.PhotometricInterpretation not in _GREYS:
-        raise KoriskError(f"holds colours ({dataset.PhotometricInterpretation}); save it in grey")
-
-
 def _decoded(dataset: Any) -> NDArray[Any]:
+    """The stored pixels, or the remedy where no installed decoder reads them."""
     syntax = dataset.file_meta.get("TransferSyntaxUID")
     if syntax is None:
-        raise KoriskError("does not say its transfer syntax; save it again with a whole header")
-    name = f"{syntax.name} ({syntax})"
+        raise KoriskError("has no transfer syntax; save it again with a complete header")
     try:
-        decoder = package("pydicom.pixels", "reading DICOM").get_decoder(syntax)
-    except NotImplementedError:
-        raise KoriskError(f"is compressed as {name}, which nothing here decodes; {_RAW}") from None
-    if not decoder.is_available:
-        raise KoriskError(
-            f"is compressed as {name}, and no decoder for it is installed; {_INSTALL}, or {_RAW}"
-        )
-    try:
-        return np.asarray(dataset.pixel_array)
-    except RuntimeError:
+        if package("pydicom.pixels", "reading DICOM").get_decoder(syntax).is_available:
+            return np.asarray(dataset.pixel_array)
+    except (NotImplementedError, RuntimeError):
         if not syntax.is_compressed:
             raise
-        raise KoriskError(
-            f"is compressed as {name}, and the decoders that are installed fail on it; {_INSTALL}, "
-            f"or {_RAW}, if it is whole"
-        ) from None
+    raise KoriskError(
+        f"is compressed as {syntax.name} ({syntax}), which no installed decoder reads; if it is "
+        f"not damaged, {_INSTALL}, or {_RAW}"
+    )
 
 
-_INSTALL = "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg"
-_RAW = "decompress the files, e.g. with gdcmconv --raw"
-
-
-def _frame_count(dataset: Any) -> int:
-    given = dataset.get("NumberOfFrames") or 1
-    try:
-        count = int(given)
-    except ValueError:
-        count = 0
-    if count < 1:
-        raise KoriskError(f"NumberOfFrames must be a whole number >= 1, got {shown(given)}")
-    return count
-
-
-def _page(dataset: Any, stored: NDArray[Any], number: int, count: int) -> Page:
-    spacing = positive(_of_frame(dataset, number, "PixelSpacing") or (), count=2)
-    patient = str(dataset.get("PatientID") or "").strip() or None
-    unit, note = _unit(dataset, number)
-    slope, intercept = _rescaling(dataset, number, required=unit == "HU")
-    full: float | None = None
+def _page(dataset: Any, modality: str, stored: NDArray[Any], number: int, count: int) -> Page:
+    """One frame in Hounsfield units, or in plain values with a note that says why."""
+    kind = str(_of_frame(dataset, number, "RescaleType") or "").strip().upper()
+    # A CT image need not state RescaleType where its values are HU (PS3.3, C.8.2.1).
+    hounsfield = kind == "HU" or (modality == "CT" and not kind)
+    slope, intercept = _rescaling(dataset, number, required=hounsfield)
+    bits = int(dataset.get("BitsStored") or 0)
+    full = None
     if (slope, intercept) == (1.0, 0.0):
-        full = _largest(dataset, stored)
+        full = full_scale(stored.dtype, "the file", bits=bits or None)
     values = stored.astype(np.float64)
-    if unit is None and dataset.PhotometricInterpretation == "MONOCHROME1":
-        values = _mirrored(dataset, values)
+    if not hounsfield and dataset.PhotometricInterpretation == "MONOCHROME1":
+        # The smallest stored value is white: reversed within its bits.
+        values = (-1.0 if dataset.get("PixelRepresentation") else 2.0 ** (bits or 16) - 1) - values
     values = values * slope + intercept
-    values[_padding(dataset, stored)] = AIR if unit == "HU" else 0.0
+    # Pixels outside of the scan have one stored value, or all values up to a limit.
+    first = _stored_value(dataset, stored, "PixelPaddingValue")
+    if first is not None:
+        last = _stored_value(dataset, stored, "PixelPaddingRangeLimit")
+        low, high = sorted((first, first if last is None else last))
+        values[(stored >= low) & (stored <= high)] = AIR if hounsfield else 0.0
+    try:
+        down, across = (float(each) for each in _of_frame(dataset, number, "PixelSpacing") or ())
+        spacing = (down, across) if 0 < down < math.inf and 0 < across < math.inf else None
+    except (TypeError, ValueError):  # a header may hold anything
+        spacing = None
+    note = f"modality {modality}, values in {kind}" if kind else f"modality {modality}"
     return Page(
         values,
         count=count,
         full=full,
-        unit=unit,
-        spacing=cast(tuple[float, float] | None, spacing),
-        patient=patient,
-        note=note,
+        unit="HU" if hounsfield else None,
+        spacing=spacing,
+        patient=str(dataset.get("PatientID") or "").strip() or None,
+        note=None if hounsfield else note,
     )
-
-
-def _unit(dataset: Any, number: int) -> tuple[str | None, str | None]:
-    """ "HU", or None with the reason why not.
-
-    A CT image need not say RescaleType where its values are Hounsfield units (PS3.3, C.8.2.1).
-    """
-    modality = str(dataset.get("Modality") or "unknown")
-    kind = str(_of_frame(dataset, number, "RescaleType") or "").strip().upper()
-    if kind == "HU" or (modality == "CT" and not kind):
-        return "HU", None
-    stated = f", values in {kind}" if kind else ""
-    return None, f"modality {modality}{stated}"
 
 
 def _rescaling(dataset: Any, number: int, *, required: bool) -> tuple[float, float]:
@@ -164,7 +152,7 @@ def _rescaling(dataset: Any, number: int, *, required: bool) -> tuple[float, flo
         if required:
             raise KoriskError(
                 "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
-                "units are not known; complete the header, or give the values as .npy with unit="
+                "units are not known; complete the header, or save the values as .npy and use unit="
             )
         return 1.0, 0.0
     try:
@@ -181,42 +169,14 @@ def _rescaling(dataset: Any, number: int, *, required: bool) -> tuple[float, flo
 
 def _of_frame(dataset: Any, number: int, name: str) -> Any:
     """A value as the frame has it, as all frames share it, or as the file has it."""
-    places: list[Any] = []
     for groups, index in (("PerFrameFunctionalGroups", number), ("SharedFunctionalGroups", 0)):
         sequence: Any = dataset.get(f"{groups}Sequence") or ()
         if index < len(sequence):
-            places += [sequence[index].get(f"{part}Sequence") or () for part in _PARTS]
-    for inner in places:
-        if len(inner) and inner[0].get(name) is not None:
-            return inner[0].get(name)
+            for part in ("PixelMeasures", "PixelValueTransformation"):
+                inner: Any = sequence[index].get(f"{part}Sequence") or ()
+                if len(inner) and inner[0].get(name) is not None:
+                    return inner[0].get(name)
     return dataset.get(name)
-
-
-_PARTS = ("PixelMeasures", "PixelValueTransformation")
-
-
-def _largest(dataset: Any, stored: NDArray[Any]) -> float | None:
-    """The largest value that its bits can hold."""
-    if stored.dtype.kind == "f":
-        return 1.0
-    bits = int(dataset.get("BitsStored") or 8 * stored.dtype.itemsize)
-    return float(2 ** (bits - (stored.dtype.kind == "i")) - 1) if bits <= 16 else None
-
-
-def _mirrored(dataset: Any, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Stored values whose smallest is white, turned round within their bits."""
-    bits = int(dataset.get("BitsStored") or 16)
-    return (-1.0 if dataset.get("PixelRepresentation") else 2.0**bits - 1) - values
-
-
-def _padding(dataset: Any, stored: NDArray[Any]) -> NDArray[np.bool_]:
-    """Pixels outside of what was scanned: one stored value, or all up to a limit."""
-    first = _stored_value(dataset, stored, "PixelPaddingValue")
-    if first is None:
-        return np.zeros(stored.shape, dtype=bool)
-    last = _stored_value(dataset, stored, "PixelPaddingRangeLimit")
-    low, high = sorted((first, first if last is None else last))
-    return (stored >= low) & (stored <= high)
 
 
 def _stored_value(dataset: Any, stored: NDArray[Any], name: str) -> int | None:
@@ -226,7 +186,3 @@ def _stored_value(dataset: Any, stored: NDArray[Any], name: str) -> int | None:
     if stored.dtype.kind == "i" and value >= 2**15:  # written as unsigned by mistake
         return int(value) - 2**16
     return int(value)
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(str(each) for each in value or ())

@@ -1,0 +1,237 @@
+"""From a page of a file to an image: values in one unit, cut and resampled to one size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import make_interp_spline
+from scipy.sparse import csr_array
+
+from korisk import _checks
+from korisk.errors import KoriskError, shown
+from korisk.images.formats.page import Page
+
+Array = NDArray[np.float64]
+PixelUnit = Literal["HU", "1/mm", "1/cm", "1/m", "plain"]
+PIXEL_UNITS: tuple[PixelUnit, ...] = ("HU", "1/mm", "1/cm", "1/m", "plain")
+MU_WATER = 0.0192  # 1/mm, at 70 keV
+_PER_MM = {"1/mm": 1.0, "1/cm": 0.1, "1/m": 0.001}
+Resample = Literal["area", "spline"]
+RESAMPLE: tuple[Resample, ...] = ("area", "spline")
+Crop = Literal["square", "pad", "none"] | tuple[int, int]
+CROP = ("square", "pad", "none")
+_LARGEST_SIDE = 65536
+
+
+class Pixels(NamedTuple):
+    """An image as it is kept, and how it was made."""
+
+    values: NDArray[np.float32]
+    unit: str  # "1/mm" or "plain"
+    scaling: str  # how values were made, in words
+    spacing: tuple[float, float] | None  # mm from row to row, from column to column
+    shape: tuple[int, int]  # in the file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """How every page becomes an image: the options of `read_images`, checked here."""
+
+    side: int | None = None
+    crop: Crop = "square"
+    resample: Resample = "area"
+    unit: PixelUnit | None = None  # of files that do not say theirs
+    mu_water: float = MU_WATER
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        _checks.one_of("resample", self.resample, RESAMPLE)
+        if self.side is not None:
+            self._set("side", _pixel_count("side", self.side))
+        if not isinstance(self.crop, str) or self.crop not in CROP:
+            self._set("crop", self._window())
+        if self.unit is not None:
+            _checks.one_of("unit", self.unit, PIXEL_UNITS)
+        water = _checks.real("mu_water", self.mu_water, above=0, remedy="0.0192 is water in 1/mm")
+        self._set("mu_water", water)
+        if self.scale is not None:
+            remedy = "give the value that becomes 1"
+            self._set("scale", _checks.real("scale", self.scale, above=0, remedy=remedy))
+            if self.unit not in (None, "plain"):
+                raise KoriskError(
+                    f"scale= is for plain values, got {self.scale:g} with unit={self.unit!r}; "
+                    "leave one of them out"
+                )
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _window(self) -> tuple[int, int]:
+        given: object = self.crop
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise KoriskError(
+                f"crop must be one of {', '.join(CROP)}, or (rows, columns), got {shown(given)}; "
+                "'square' keeps the middle, 'pad' keeps all"
+            )
+        rows, columns = (_pixel_count("crop", each) for each in given)
+        if self.side is not None and rows != columns:
+            raise KoriskError(
+                f"crop must be square if side= is used, got {rows} x {columns}; images of "
+                f"{self.side} x {self.side} would be distorted"
+            )
+        return rows, columns
+
+    def key(self) -> str:
+        """The options as a fingerprint has them."""
+        return (
+            f"side={self.side} crop={self.crop} resample={self.resample} "
+            f"unit={self.unit} mu_water={self.mu_water!r} scale={self.scale!r}"
+        )
+
+    def __call__(self, page: Page) -> Pixels:
+        """The image of a page."""
+        high, wide = page.values.shape
+        if min(high, wide) < 2:
+            raise KoriskError(f"is {high} x {wide}, too small for an image; remove it")
+        values, unit, scaling = self._in_unit(page)
+        rows, columns = cut_shape((high, wide), self.crop)
+        if (rows, columns) != (high, wide):
+            values = cut(values, rows, columns)
+        spacing = page.spacing
+        if self.side is not None:
+            if rows != columns:
+                raise KoriskError(
+                    f"is {rows} x {columns} and would be distorted to {self.side} x {self.side}; "
+                    "use crop='square' or crop='pad'"
+                )
+            values = resampled(values, self.side, self.side, method=self.resample)
+            values = np.maximum(values, 0)  # a spline may go below 0
+            if spacing is not None:  # the field of view is that of what was cut out
+                spacing = spacing[0] * rows / self.side, spacing[1] * columns / self.side
+        image = values.astype(np.float32)
+        if float(image.min()) == float(image.max()):
+            raise KoriskError(f"is {image.flat[0]:g} everywhere and shows nothing; remove it")
+        if not np.isfinite(image.max()):
+            raise KoriskError("has values beyond 3e38, the limit of float32; scale them")
+        return Pixels(image, unit, scaling, spacing, (high, wide))
+
+    def _in_unit(self, page: Page) -> tuple[Array, str, str]:
+        """The values in float64, their unit ("1/mm" or "plain"), and what was done in words."""
+        values = np.asarray(page.values, dtype=np.float64)
+        if bad := values.size - int(np.isfinite(values).sum()):
+            raise KoriskError(f"has {bad:,} values that are NaN or infinite; replace them")
+        if page.unit is not None and self.unit not in (None, "plain", page.unit):
+            raise KoriskError(
+                f"has its values in {page.unit}, which contradicts unit={self.unit!r}; leave out "
+                "unit=, or read the two kinds of files separately with pattern="
+            )
+        unit = self.unit or page.unit or "plain"
+        if unit != "plain":
+            if self.scale is not None:
+                raise KoriskError(
+                    f"holds attenuation, and scale={self.scale:g} is for plain values; leave it out"
+                )
+            if unit == "HU":
+                attenuation = self.mu_water * (1 + values / 1000)
+                words = f"from Hounsfield units with water at {self.mu_water:g} 1/mm"
+            else:
+                attenuation = values * _PER_MM[unit]
+                words = f"as attenuation in {unit}"
+            return np.maximum(attenuation, 0), "1/mm", words
+        if (lowest := float(values.min())) < 0:
+            raise KoriskError(
+                f"has values below 0 (the lowest is {lowest:g}), which plain images must not have; "
+                "use unit='HU' if they are Hounsfield units, or shift or clip them"
+            )
+        if self.scale is not None:
+            return values / self.scale, "plain", f"divided by scale = {self.scale:g}"
+        if page.full is None:
+            raise KoriskError(
+                "holds whole numbers beyond 16 bits or rescaled ones, whose full scale is not "
+                "known; give scale=, the value that becomes 1"
+            )
+        if page.full == 1:
+            return values, "plain", "as they are"
+        return values / page.full, "plain", f"divided by {page.full:g}, the largest of their type"
+
+
+def _pixel_count(field: str, value: object) -> int:
+    remedy = "count the pixels along an edge"
+    return _checks.count(field, value, at_least=2, at_most=_LARGEST_SIDE, remedy=remedy)
+
+
+def cut_shape(shape: tuple[int, int], crop: Crop) -> tuple[int, int]:
+    """Rows and columns of what is cut out of an image."""
+    if crop == "square":
+        return (min(shape),) * 2
+    if crop == "pad":
+        return (max(shape),) * 2
+    return shape if isinstance(crop, str) else crop
+
+
+def cut(image: Array, rows: int, columns: int) -> Array:
+    """The middle of an image, with zeros around it where it is smaller."""
+    result = np.zeros((rows, columns))
+    inside, outside = [], []
+    for have, want in zip(image.shape, (rows, columns), strict=True):
+        kept = min(have, want)
+        inside.append(slice((have - kept) // 2, (have - kept) // 2 + kept))
+        outside.append(slice((want - kept) // 2, (want - kept) // 2 + kept))
+    result[tuple(outside)] = image[tuple(inside)]
+    return result
+
+
+def resampled(image: Array, rows: int, columns: int, *, method: Resample = "area") -> Array:
+    """The image with other numbers of rows and columns, over the same field of view.
+
+    An axis that shrinks is averaged over areas, y_i = (m / n) sum_j |I_i ∩ J_j| x_j, where pixel j
+    covers J_j = [j, j + 1] and the new pixel i covers I_i = [i n / m, (i + 1) n / m]; so the mean
+    stays. An axis that grows is interpolated between pixel centres, linearly ("area") or by a
+    cubic spline ("spline"), and continued by its outermost value.
+    """
+    return _along_rows(_along_rows(image, rows, method).T, columns, method).T
+
+
+def _along_rows(image: Array, want: int, method: Resample) -> Array:
+    have = image.shape[0]
+    if want == have:
+        return image
+    if want > have > 1 and method == "spline":
+        curve = make_interp_spline(np.arange(have), image, k=min(3, have - 1))
+        return np.asarray(curve(_centres(have, want)), dtype=np.float64)
+    weights = _overlaps(have, want) if want < have else _linear(have, want)
+    return np.asarray(weights @ image, dtype=np.float64)
+
+
+@lru_cache(maxsize=64)
+def _overlaps(have: int, want: int) -> Any:
+    """The sparse matrix (want, have) of areas; its rows add up to 1."""
+    # In units of 1 / want of a pixel all edges are whole numbers, so nothing is rounded before
+    # the division. Between two edges lies a piece of one new pixel and of one old.
+    edges = np.union1d(
+        np.arange(want + 1, dtype=np.int64) * have, np.arange(have + 1, dtype=np.int64) * want
+    )
+    start = edges[:-1]
+    return csr_array((np.diff(edges) / have, (start // have, start // want)), shape=(want, have))
+
+
+@lru_cache(maxsize=64)
+def _linear(have: int, want: int) -> Any:
+    """The sparse matrix (want, have) of linear interpolation; its rows add up to 1."""
+    centres = _centres(have, want)
+    left = np.minimum(centres.astype(np.int64), max(have - 2, 0))
+    right = np.minimum(left + 1, have - 1)
+    part = centres - left
+    new = np.arange(want)
+    entries = np.concatenate([1 - part, part])
+    places = np.concatenate([new, new]), np.concatenate([left, right])
+    return csr_array((entries, places), shape=(want, have))
+
+
+def _centres(have: int, want: int) -> Array:
+    """Where the centres of the new pixels lie among the old ones."""
+    return np.clip((np.arange(want) + 0.5) * have / want - 0.5, 0, have - 1)
