@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeWarning, curve_fit
 
 from korisk.curves.curve import Curve
-from korisk.planning.families import FAMILIES, fit
+from korisk.planning.fit import FAMILIES, least_squares
 from korisk.planning.plan import plan
 
 Array = NDArray[np.float64]
@@ -59,7 +59,10 @@ def main() -> None:
         "free": lambda: by_scipy(errors, bounded=False),
         "bounded": lambda: by_scipy(errors, bounded=True),
     }
-    ours = {name: partial(fit, family, N, errors, weights) for name, family in FAMILIES.items()}
+    ours = {
+        name: partial(least_squares, family, N, errors, weights)
+        for name, family in FAMILIES.items()
+    }
     times = {name: median(seconds(work) for _ in range(3)) for name, work in rivals.items()}
     for name, taken in times.items():
         print(f"curve_fit of c + a N^-b in a loop, {name}: {taken:.2f} s for {RESAMPLES:,}")

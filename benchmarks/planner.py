@@ -43,18 +43,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 import planner_curves as curves
 import planner_rivals as rivals
 from korisk.curves.noise import resampled_means, weights
-from korisk.planning.band import pooled_band
-from korisk.planning.calibrate import FITS, calibrate, estimate
-from korisk.planning.forecast import DEFAULT_FIT, forecast
+from korisk.planning.fit import DEFAULT_FIT, calibrate, pooled_band
+from korisk.planning.forecast import forecast
 from korisk.planning.plan import LEVELS, plan
 from planner_curves import Case
+from planner_fits import FITS, estimate
 
 Array = NDArray[np.float64]
 
 FARTHEST = 1e4  # times the pilot; an answer beyond is a refusal
 RESAMPLES = 200
 FACTORS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)  # of the pilot's last error: targets met or not
-POOLED = "power with pooled band"  # korisk's band for all methods but the default
+POOLED = "power with pooled band"  # korisk's band for all fits but the default
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,7 @@ def _met(case: Case, n: float, error: float) -> bool:
 
 def _ask_pooled(case: Case) -> Asked:
     fitted = calibrate(case.curve, "power")
-    band = pooled_band(fitted, resamples=RESAMPLES)
-    return _with_band(case, fitted.predict, lambda n: band.at(n))
+    return _with_band(case, fitted.predict, lambda n: pooled_band(fitted, n, resamples=RESAMPLES))
 
 
 def _ask_fit(name: str, case: Case) -> Asked:

@@ -34,8 +34,8 @@ import planner
 import planner_curves as curves
 import planner_rivals as rivals
 from korisk.curves.curve import LARGEST_N
-from korisk.planning.calibrate import FITS, calibrate
-from korisk.planning.forecast import DEFAULT_FIT, forecast
+from korisk.planning.fit import DEFAULT_FIT, FITS, calibrate
+from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from
 from planner import Asked
 from planner_curves import Case, NeuralCurve

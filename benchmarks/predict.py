@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 import torch
 
+sys.path.insert(0, str(Path(__file__).parent))
+import planner_fits
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import FITS
 from korisk.planning.plan import plan
 from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
 from korisk.studies.run.usage import machine
-from korisk.studies.spec.problem_of import problem_of
-from korisk.studies.spec.study import Study
+from korisk.studies.spec.study import Study, problem_of
 
 STUDIES = Path(__file__).parent / "predict"
 EXAMPLE_SEED = 900  # of images that no measured fit has seen
@@ -227,7 +227,7 @@ def judged_sizes(
         planned = plan(pilot, target)
         covers = planned.lower <= truth <= planned.upper
         found["posterior"] = {"samples": planned.samples, "covers": covers}
-        for fit in FITS:
+        for fit in planner_fits.FITS:
             if fit != "posterior":
                 found[fit] = {"samples": fitted(pilot, target, fit), "covers": None}
         yield {
@@ -245,7 +245,7 @@ def judged_sizes(
 def fitted(pilot: Curve, target: float, fit: str) -> int | None:
     """The N at which a fitted curve meets the target."""
     try:
-        return plan(pilot, target, fit=fit).samples
+        return planner_fits.samples(pilot, target, fit)
     except KoriskError:
         return None
 
@@ -399,7 +399,7 @@ def best_fit(rows: list[dict[str, Any]]) -> str:
     def score(way: str) -> int:
         return sum(close(row, way) for row in rows)
 
-    return max(FITS, key=score)
+    return max(planner_fits.FITS, key=score)
 
 
 def close(row: dict[str, Any], way: str) -> bool:

@@ -7,8 +7,8 @@ from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS, Unit
 from korisk.errors import KoriskError, MissingExtraError, OutOfReachError, UnreachableError
-from korisk.planning.calibrate import FITS, Calibration, calibrate
 from korisk.planning.compare import Comparison, Crossover, compare
+from korisk.planning.fit import FITS, Calibration, calibrate
 from korisk.planning.forecast import Expectation, Forecast, forecast
 from korisk.planning.plan import Plan, plan
 from korisk.theory import (

@@ -5,7 +5,7 @@ import pytest
 
 import korisk as kr
 from korisk.curves.noise import relative_variance, resampled_means, weights
-from korisk.planning.band import _pooled, pooled_band
+from korisk.planning.fit import _pooled, pooled_band
 from pilots import FC_128, N_128, power_pilot
 
 FAR = np.array([700.0, 2000.0, 16000.0])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import korisk as kr
 from korisk import published
-from korisk.planning.calibrate import ENVELOPE_NOTE
+from korisk.planning.fit import ENVELOPE_NOTE
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8, scaled
 
 # The summary that the authors released with their CPU runs at H = 8.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
 
-from korisk.planning.families import FAMILIES, Family, Fits, least_squares, nonnegative
+from korisk.planning.fit import FAMILIES, Family, Fits, least_squares, nonnegative
 
 N = np.array([8.0, 16, 32, 64, 128, 256, 512])
 FAR = np.array([1024.0, 4096, 16384])

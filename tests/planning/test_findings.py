@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import korisk as kr
-from korisk.planning.findings import findings, outliers, rises
+from korisk.planning.explain import findings, outliers, rises
 
 
 def _repeated(errors: dict[int, list[float]]) -> kr.Curve:

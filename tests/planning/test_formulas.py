@@ -9,8 +9,8 @@ from scipy.special import softmax
 
 import korisk as kr
 from korisk.curves.noise import weights
-from korisk.planning.calibrate import AVERAGED, estimate
-from korisk.planning.families import FAMILIES, Family, Fits, least_squares
+from korisk.planning.fit import AVERAGED, estimate
+from korisk.planning.fit import FAMILIES, Family, Fits, least_squares
 from pilots import power_pilot
 
 LARGEST_N = 10**15

@@ -13,9 +13,9 @@ import korisk as kr
 from korisk.curves.curve import LARGEST_N
 from korisk.curves.noise import RESAMPLES
 from korisk.planning import plan as planning
-from korisk.planning.band import STRETCH, WIDENING, pooled_band
-from korisk.planning.calibrate import LEAST_SIZES, _Average, _exp, estimate, first_below
-from korisk.planning.families import FAMILIES, least_squares
+from korisk.planning.fit import STRETCH, WIDENING, pooled_band
+from korisk.planning.fit import LEAST_SIZES, _Average, _exp, estimate, first_below
+from korisk.planning.fit import FAMILIES, least_squares
 from korisk.planning.forecast import Forecast
 from korisk.planning.posterior import HORIZON, MOST_SIZES, ROUGHEST
 from pilots import power_pilot

@@ -4,7 +4,7 @@ import pytest
 
 import korisk as kr
 from korisk.curves.unit import UNITS
-from korisk.planning.target import other_unit, target_error
+from korisk.planning.fit import other_unit, target_error
 
 N = [16, 32, 64]
 

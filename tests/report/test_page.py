@@ -14,7 +14,7 @@ from commands import korisk
 from made_studies import content, made_study
 
 from korisk.curves.curve import Curve
-from korisk.planning.calibrate import calibrate
+from korisk.planning.fit import calibrate
 from korisk.planning.explain import chance, times
 from korisk.report.contents import read_contents, relative_error
 

@@ -27,7 +27,7 @@ from matplotlib.text import Text
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import calibrate
+from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan
 from korisk.report.contents import Contents, Pictures, Point

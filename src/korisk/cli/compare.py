@@ -12,7 +12,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning.compare import Comparison
 from korisk.planning.compare import compare as make_comparison
-from korisk.planning.forecast import DEFAULT_FIT
+from korisk.planning.fit import DEFAULT_FIT
 
 
 def compare(

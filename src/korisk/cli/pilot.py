@@ -12,8 +12,8 @@ from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError, shown
 from korisk.files import figure_kind
-from korisk.planning.calibrate import FITS
 from korisk.planning.explain import chance, count
+from korisk.planning.fit import FITS
 from korisk.planning.plan import Plan
 
 if TYPE_CHECKING:

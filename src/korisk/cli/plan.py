@@ -20,8 +20,9 @@ from korisk.cli.output import (
 )
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.errors import KoriskError, OutOfReachError
-from korisk.planning.explain import chance, enough, quantity
-from korisk.planning.forecast import DEFAULT_FIT, Expectation, Forecast, forecast
+from korisk.planning.explain import chance, enough
+from korisk.planning.fit import DEFAULT_FIT
+from korisk.planning.forecast import Expectation, Forecast, forecast
 from korisk.planning.plan import LEVELS, Plan
 from korisk.planning.plan import plan as make_plan
 
@@ -238,7 +239,7 @@ class _Answer:
             if found is None:
                 doubt = self.forecast.doubt
                 raise OutOfReachError(
-                    f"the {quantity(self.curve)} at N = {n:,} is not known; "
+                    f"the {self.curve.unit.noun} at N = {n:,} is not known; "
                     f"{doubt[0].lower()}{doubt[1:].rstrip('.')}; ask for N up to "
                     f"{self.forecast.last:,}, or measure there"
                 )
@@ -285,8 +286,6 @@ class _Answer:
         elif self.forecast.relatives is not None:
             names = ", ".join(each.model for each in self.related)
             said.append(f"Related: {names} (trust {chance(self.forecast.relatives.trust)}).")
-        if self.forecast.calibration.note:
-            said.append(f"The {self.forecast.fit} {self.forecast.calibration.note}.")
         return said
 
 
@@ -311,7 +310,7 @@ def _show(answers: list[_Answer]) -> None:
             shown.add_row(*cells(plan.curve.model or "-", *pilot.answer(plan, LEVELS), following))
         out.print(shown)
     if any(answer.expected for answer in answers):
-        noun = quantity(answers[0].curve)
+        noun = answers[0].curve.unit.noun
         columns = ["model", "N", noun, "90% from", "to"]
         columns += ["chance of\nthe target"] if plans else []
         shown = table(f"Expected {noun}", *columns)

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import calibrate, check_curve, sample_counts
-from korisk.planning.forecast import DEFAULT_FIT, Forecast
+from korisk.planning.explain import explain_comparison
+from korisk.planning.fit import DEFAULT_FIT, check_curve, fitted_line, sample_counts
+from korisk.planning.forecast import Forecast
 from korisk.planning.plan import Plan, plan
-from korisk.theory import RiskLine, TwoFactors, two_factors
+from korisk.theory import TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
@@ -116,11 +117,8 @@ class Comparison:
             raise KoriskError(
                 f"fit must be 'line' or 'paper', got {fit!r}; the two factors need lines"
             )
-        lines = []
-        for made in (self.first, self.second):
-            fitted = calibrate(made.curve, fit)
-            lines.append(RiskLine(fitted.floor, fitted.slope or 0.0))
-        return two_factors(lines[0], lines[1], self.first.goal)
+        first, second = (fitted_line(made.curve, fit) for made in (self.first, self.second))
+        return two_factors(first, second, self.first.goal)
 
     @cached_property
     def crossover(self) -> Crossover | None:
@@ -190,8 +188,6 @@ class Comparison:
 
     def explain(self) -> str:
         """The comparison as a paragraph of plain words."""
-        from korisk.planning.explain import explain_comparison
-
         return explain_comparison(self)
 
     def to_dict(self) -> dict[str, Any]:

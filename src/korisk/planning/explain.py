@@ -1,43 +1,33 @@
-"""Plans and comparisons in plain words.
+"""Pilots, plans and comparisons in plain words; each sentence is written once, here.
 
 Every probability in a sentence is one of the plan's own: `chance`, `reach`, `probability(n)`, or
-the level of `safe` and `if_reached`.
+the level of `safe` and `if_reached`. Plans and comparisons use this module for their `explain()`,
+so it does not import them: they are typed `Any` here.
 """
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from korisk.curves.curve import Curve
+from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
 from korisk.errors import KoriskError
-from korisk.planning.forecast import DEFAULT_FIT
-from korisk.planning.target import other_unit
-
-if TYPE_CHECKING:
-    from korisk.curves.curve import Curve
-    from korisk.planning.compare import Comparison, Crossover
-    from korisk.planning.plan import Plan
+from korisk.planning.fit import DEFAULT_FIT, other_unit
+from korisk.planning.posterior import ROUGHEST, Posterior
 
 _LEVEL = 0.9  # of the safe number that an explanation names
 _FAR = 64  # times the pilot, beyond which a number is a rough one
 _SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out
 _DISAGREES = 0.01  # trust below which related curves count for nothing
-
-
-def explain(plan: "Plan") -> str:
-    """The answer first, then how sure it is, what to do next, and what is odd about the pilot."""
-    parts = _answer(plan), _related(plan), _certainty(plan), _rounds(plan), plan.findings
-    return " ".join(sentence for part in parts for sentence in part)
-
-
-def headline(plan: "Plan") -> str:
-    """The answer alone, in a sentence or two."""
-    return " ".join(_answer(plan))
-
-
-def comparison_headline(comparison: "Comparison") -> str:
-    """Who needs how many samples, in a sentence or two."""
-    return " ".join(_needs(comparison))
+_ERRORS_OF_A_RISE = 2.0  # standard errors by which a rise must exceed noise
+_RISE_WITHOUT_SEEDS = 0.02
+_RISING = math.log(1.25)  # from the first mean to the last: no such curve is extrapolated
+_MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth would be right
+_OUTLYING = 4.0  # robust deviations from the median of its N
+_OUTLYING_AT_LEAST = math.log(1.5)
+_LISTED = 3  # findings of one kind that are told in full
 
 
 # --- Numbers -------------------------------------------------------------------------------------
@@ -48,9 +38,9 @@ def value(number: float) -> str:
     return f"{number:.4g}"
 
 
-def chance(p: float) -> str:
+def chance(p: float | None) -> str:
     """A probability, without claiming certainty."""
-    if math.isnan(p):
+    if p is None or math.isnan(p):
         return "not known"
     if p < 0.01:
         return "below 1%"
@@ -69,189 +59,254 @@ def count(n: float) -> str:
 
 def span(lower: float, upper: float) -> str:
     """An interval of numbers of samples, as it stands in a sentence."""
+    if math.isinf(upper):
+        return f"at least {count(lower)}"
+    return f"{count(lower)} to {count(upper)}"
+
+
+# --- A pilot -------------------------------------------------------------------------------------
+
+
+def rises(curve: Curve) -> list[int]:
+    """Indices of the sizes at which the mean rises, by more than the noise of the seeds."""
+    variance = relative_variance(curve)
+    steps = np.diff(np.log(curve.means))
+    if variance is None:
+        least = np.full(len(steps), _RISE_WITHOUT_SEEDS)
+    else:
+        least = _ERRORS_OF_A_RISE * np.sqrt(variance[1:] + variance[:-1])
+    found: list[int] = (1 + np.flatnonzero(steps > np.maximum(least, 1e-9))).tolist()
+    return found
+
+
+def outliers(curve: Curve) -> dict[int, float]:
+    """Rows of seeds far from the median of their N, and their factor of it; at least four a N.
+
+    Far is measured by the spread of all seeds.
+    """
+    away, judged = np.zeros(len(curve)), []
+    for n in curve.sizes:
+        rows = np.flatnonzero(curve.n == n)
+        logs = np.log(curve.error[rows])
+        away[rows] = logs - np.median(logs)
+        judged += rows.tolist() if len(rows) >= 4 else []
+    if not judged:
+        return {}
+    least = max(_OUTLYING * 1.4826 * np.median(np.abs(away[judged])), _OUTLYING_AT_LEAST)
+    return {row: float(np.exp(away[row])) for row in judged if abs(away[row]) > least}
+
+
+def findings(curve: Curve) -> tuple[str, ...]:
+    """Sentences on what a reader of the plan should know of its pilot."""
+    sizes, listed, odd = curve.sizes, rises(curve), outliers(curve)
+    said = [
+        f"This curve is not monotone at N = {sizes[at]}: the mean there, {_mean(curve, at)}, is "
+        f"worse than {_mean(curve, at - 1)} at N = {sizes[at - 1]}."
+        for at in listed[:_LISTED]
+    ]
+    if len(listed) > _LISTED:
+        said.append(f"It rises at {len(listed) - _LISTED} more N.")
+    said += [
+        f"Seed {curve.seed[row]} is an outlier at N = {curve.n[row]}: its error is {factor:.2g} "
+        "times the median of the seeds."
+        for row, factor in list(odd.items())[:_LISTED]
+    ]
+    if len(odd) > _LISTED:
+        said.append(f"{len(odd) - _LISTED} more measurements are outliers.")
+    if curve.means[-1] >= curve.means[0]:
+        said.append(
+            "The pilot shows no learning: its last mean is no better than its first. If larger "
+            "values are better in this metric, say so with unit=."
+        )
+    if relative_variance(curve) is None:
+        said.append("With one seed at every N, the noise is guessed: repeat with other seeds.")
+    elif int(curve.counts.min()) < 3:
+        said.append("Fewer than three seeds at some N say little of the noise: add seeds.")
+    if sizes[-1] < 4 * sizes[0]:
+        said.append(
+            f"The pilot spans a factor of {sizes[-1] / sizes[0]:.2g} in N only; "
+            "its trend is a guess: measure smaller sizes too, they are cheap."
+        )
+    return tuple(said)
+
+
+def doubt(curve: Curve, made: Posterior) -> str:
+    """Why a pilot cannot be extrapolated, as a sentence; empty where it can."""
+    why = _reason_against(curve, made)
+    return why and f"The curve cannot be extrapolated: {why}."
+
+
+def _reason_against(curve: Curve, made: Posterior) -> str:
+    sizes, last = curve.sizes, f"N = {curve.sizes[-1]:,}"
+    gone = int((collapsed(curve) & (curve.n == sizes[-1])).sum())
+    if gone:
+        every = gone == curve.counts[-1]
+        seeds = "every seed" if every else f"{gone} of {curve.counts[-1]} seeds"
+        have = "has" if every or gone == 1 else "have"
+        return f"at {last}, {seeds} {have} fallen to rounding, where no learning curve continues"
+    lost = collapsed_sizes(curve)
+    if lost.any():
+        return (
+            f"at N = {sizes[lost][0]:,} every seed has fallen to rounding, and at {last} none has"
+        )
+    noise = relative_variance(curve)
+    least = _RISE_WITHOUT_SEEDS
+    if noise is not None:
+        least = _ERRORS_OF_A_RISE * math.sqrt(noise[0] + noise[-1])
+    if math.log(curve.means[-1] / curve.means[0]) > max(least, _RISING):
+        return (
+            f"with more data it gets worse, from {_mean(curve, 0)} at N = {sizes[0]:,} to "
+            f"{_mean(curve, -1)} at {last}"
+        )
+    if noise is not None and _seeds_outside(curve, made, noise) > _MOST_OUTSIDE:
+        return (
+            "most single seeds lie outside what the fitted curves and the spread of the seeds "
+            "explain, so that their means are not typical"
+        )
+    if made.roughness <= ROUGHEST:
+        return ""
+    steps = np.diff(np.log(curve.means))
+    at = int(np.argmax(np.abs(steps - np.median(steps))))
     return (
-        f"{count(lower)} to {count(upper)}" if math.isfinite(upper) else f"at least {count(lower)}"
+        f"from N = {sizes[at]:,} to {sizes[at + 1]:,} the mean goes from {_mean(curve, at)} to "
+        f"{_mean(curve, at + 1)}, which neither a smooth curve nor the noise of the seeds "
+        "explains; what follows such a step is not known"
     )
 
 
-def quantity(curve: "Curve") -> str:
-    """What the pilot measures, in the user's word: error, accuracy, PSNR ..."""
-    return curve.unit.noun
+def _seeds_outside(curve: Curve, made: Posterior, noise: NDArray[np.float64]) -> float:
+    """The share of single seeds outside the 90% range that the posterior has for one seed.
+
+    A seed's error is log-normal around the curve, with the relative variance of its N.
+    """
+    mean, variance = made.moments(curve.sizes.astype(float))
+    centre = made.weight @ mean
+    seed = np.log1p(noise * curve.counts)
+    spread = np.sqrt(made.weight @ (variance + (mean - centre) ** 2) + seed)
+    at = np.searchsorted(curve.sizes, curve.n)
+    away = np.abs(np.log(curve.error) - (centre - 0.5 * seed)[at])
+    return float(np.mean(away > 1.645 * np.maximum(spread, 1e-5)[at]))
+
+
+def _mean(curve: Curve, at: int) -> str:
+    """The mean at the size of an index, in the user's unit."""
+    return value(float(curve.unit.from_error(curve.means[at])))
 
 
 # --- A plan --------------------------------------------------------------------------------------
 
 
-def enough(plan: "Plan", p: float = _LEVEL) -> str:
-    """The number of samples that is enough with probability p, or why no number is.
-
-    Where none is, the number under the condition that the target is reachable follows, with the
-    probability of that condition.
-    """
-    if plan.doubt:
-        return f"No number of samples can be given for {_percent(p)} probability."
-    found = plan.safe(p)
-    if found is not None:
-        return f"{found:,} samples are enough with {_percent(p)} probability."
-    most = f"at most {chance(plan.reach)}"
-    if chance(plan.reach) == _percent(p):
-        most = f"just below {_percent(p)}"
-    if plan.forecast.doubt:
-        return f"No N inside the pilot gives {_percent(p)}; {most}. {plan.forecast.doubt}"
-    side = "below" if plan.curve.unit.larger_is_better else "above"
-    said = (
-        f"No amount of data gives {_percent(p)}: the pilot cannot rule out that the "
-        f"{quantity(plan.curve)} levels off {side} the target; {most}."
-    )
-    reached = plan.if_reached(p)
-    if reached is None or plan.fit != DEFAULT_FIT:
-        return said
-    by = plan.before_long
-    return (
-        f"{said} If the target is reachable by N = {by:,} (chance {chance(plan.probability(by))}), "
-        f"{reached:,} samples are enough with {_percent(p)} probability."
-    )
+def explain(plan: Any) -> str:
+    """The answer first, then how sure it is, what to do next, and what is odd about the pilot."""
+    said = [headline(plan), *_related(plan), *_certainty(plan), _next_round(plan), *plan.findings]
+    return " ".join(filter(None, said))
 
 
-def _percent(p: float) -> str:
-    return f"{100 * p:.4g}%"
-
-
-def _name(plan: "Plan") -> str:
-    return plan.curve.model or "the model"
-
-
-def _start(plan: "Plan") -> str:
-    return plan.curve.model or "The model"
-
-
-def _odds(plan: "Plan") -> str:
-    return "not known" if plan.chance is None else chance(plan.chance)
-
-
-def _answer(plan: "Plan") -> list[str]:
-    target, samples = value(plan.target), plan.samples
+def headline(plan: Any) -> str:
+    """The answer alone, in a sentence or two."""
+    name, target, samples = plan.curve.model, value(plan.target), plan.samples
+    model, odds = name or "the model", f"(chance {chance(plan.chance)})"
     if samples is None:
         return _no_answer(plan)
     if samples <= plan.curve.sizes[0]:
-        return [
-            f"{_start(plan)} meets the target {target} already at the pilot's smallest "
-            f"N = {samples:,} (chance {_odds(plan)}); ask for a harder target, or measure "
-            "smaller N."
-        ]
+        return (
+            f"{name or 'The model'} meets the target {target} already at the pilot's smallest "
+            f"N = {samples:,} {odds}; ask for a harder target, or measure smaller N."
+        )
     if samples <= plan.last:
-        return [_inside(plan, samples)]
+        passed = plan.forecast.measured.crossing(plan.goal)
+        if plan.fit != DEFAULT_FIT or passed is None:
+            return (
+                f"By fit {plan.fit!r}, {model} meets the target {target} inside the pilot, "
+                f"at about N = {samples:,} {odds}."
+            )
+        whose = f" of {name}" if name else ""
+        return (
+            f"The measured means{whose} meet the target {target} between N = {passed[1]:,} and "
+            f"{passed[2]:,}, at about {samples:,} {odds}."
+        )
     ratio = samples / plan.last
     far = f"{times(ratio)} times" if ratio >= 1.1 else "little more than"
     far += f" the pilot's largest N of {plan.last:,}"
     if plan.reach < 0.5:
-        said = [
-            f"{_start(plan)} probably does not reach {target}: the chance is at most "
-            f"{chance(plan.reach)} at any N.",
-            f"If it does, it needs about {samples:,} samples, {far}; the overall chance that they "
-            f"are enough is {_odds(plan)}.",
-        ]
+        said = (
+            f"{name or 'The model'} probably does not reach {target}: the chance is at most "
+            f"{chance(plan.reach)} at any N. If it does, it needs about {samples:,} samples, "
+            f"{far}; the overall chance that they are enough is {chance(plan.chance)}."
+        )
     else:
         condition = ""
         if plan.reach < _SURE:
             condition = f", if the target is reachable (chance at most {chance(plan.reach)})"
-        said = [
-            f"To reach {target}, {_name(plan)} needs about {samples:,} samples "
-            f"(chance {_odds(plan)}), {far}{condition}."
-        ]
+        said = f"To reach {target}, {model} needs about {samples:,} samples {odds}, {far}"
+        said += f"{condition}."
     if samples > _FAR * plan.last:
-        said.append("So far beyond the pilot, only the order of magnitude is meaningful.")
+        said += " So far beyond the pilot, only the order of magnitude is meaningful."
     return said
 
 
-def _inside(plan: "Plan", samples: int) -> str:
-    target = value(plan.target)
-    passed = plan.forecast.measured.crossing(plan.goal)
-    if plan.fit != DEFAULT_FIT or passed is None:
-        return (
-            f"By fit {plan.fit!r}, {_name(plan)} meets the target {target} inside the pilot, "
-            f"at about N = {samples:,} (chance {_odds(plan)})."
-        )
-    whose = f" of {plan.curve.model}" if plan.curve.model else ""
-    return (
-        f"The measured means{whose} meet the target {target} between N = {passed[1]:,} and "
-        f"{passed[2]:,}, at about {samples:,} (chance {_odds(plan)})."
-    )
-
-
-def _no_answer(plan: "Plan") -> list[str]:
+def _no_answer(plan: Any) -> str:
     target, far = value(plan.target), f"N = {plan.forecast.horizon:,}"
     odds = f"the chance of meeting it by {far} is {chance(plan.reach)}"
     above = float(plan.curve.unit.to_error(plan.floor)) >= plan.goal
     if plan.doubt:
-        said = [f"No sample size for the target {target} can be given.", plan.doubt]
+        said = f"No sample size for the target {target} can be given. {plan.doubt}"
     elif plan.fit == DEFAULT_FIT:
         why = f"levels off at about {value(plan.floor)}" if above else "improves too slowly"
-        said = [
+        said = (
             f"The target {target} is not reachable according to this pilot: the "
-            f"{quantity(plan.curve)} of {_name(plan)} {why}, and {odds}."
-        ]
+            f"{plan.curve.unit.noun} of {plan.curve.model or 'the model'} {why}, and {odds}."
+        )
     else:
         why = f"levels off at {value(plan.floor)}" if above else f"does not get there by {far}"
-        said = [f"By fit {plan.fit!r} the target {target} is not reachable: its curve {why}."]
+        said = f"By fit {plan.fit!r} the target {target} is not reachable: its curve {why}."
         if plan.fit == "paper":
-            said.append(
-                "This fit always levels off at the lowest error seen, so that it has no answer "
+            said += (
+                " This fit always levels off at the lowest error seen, so that it has no answer "
                 "for any target below that."
             )
         if plan.inside:
-            return [*said, "The measured means meet it inside the pilot: use the default fit."]
-        return [*said, f"By the default fit {odds}."]
+            return f"{said} The measured means meet it inside the pilot: use the default fit."
+        return f"{said} By the default fit {odds}."
     hint = other_unit(plan.curve, plan.target)
-    return [*said, f"{hint[0].upper()}{hint[1:]}."] if hint else said
+    return f"{said} {hint[0].upper()}{hint[1:]}." if hint else said
 
 
-def _related(plan: "Plan") -> list[str]:
+def _related(plan: Any) -> list[str]:
     """What related curves changed, and how far they are trusted."""
     if not plan.related or plan.trust is None:
         return []
     several = len(plan.related) > 1
     names = ", ".join(f'"{each.model}"' for each in plan.related if each.model)
     who = f"The related curve{'s' if several else ''} {names}".rstrip()
-    are, do, them = ("are", "do", "them") if several else ("is", "does", "it")
+    are, do, them, s = ("are", "do", "them", "") if several else ("is", "does", "it", "s")
     if plan.doubt:
         return [f"{who} {are} not used."]
     if plan.forecast.relatives is None:
         return [f"{who} cannot be extrapolated and {are} not used."]
+    trusted = f"(trust {chance(plan.trust)})"
     if plan.trust < _DISAGREES:
-        verb = "disagree" if several else "disagrees"
-        return [
-            f"{who} {verb} with the pilot (trust {chance(plan.trust)}) and {do} not change the "
-            "answer."
-        ]
-    verb = "explain" if several else "explains"
-    how = f"{who} {verb} the pilot{'' if plan.trust >= 0.5 else ' poorly'}"
-    how += f" (trust {chance(plan.trust)})"
+        return [f"{who} disagree{s} with the pilot {trusted} and {do} not change the answer."]
+    how = f"{who} explain{s} the pilot{'' if plan.trust >= 0.5 else ' poorly'} {trusted}"
     alone = plan.alone
-    if alone.samples == plan.samples and _odds(alone) == _odds(plan):
+    if alone.samples == plan.samples and chance(alone.chance) == chance(plan.chance):
         return [f"{how} and {do} not change the answer."]
     if alone.samples is None:
-        return [
-            f"{how}: without {them} the target would be called not reachable "
-            f"(chance {chance(alone.reach)})."
-        ]
-    return [
-        f"{how}: without {them} the answer would be about {alone.samples:,} "
-        f"(chance {_odds(alone)})."
-    ]
+        other = f"the target would be called not reachable (chance {chance(alone.reach)})"
+    else:
+        other = f"the answer would be about {alone.samples:,} (chance {chance(alone.chance)})"
+    return [f"{how}: without {them} {other}."]
 
 
-def _certainty(plan: "Plan") -> list[str]:
+def _certainty(plan: Any) -> list[str]:
     if plan.samples is None or plan.chance is None:
         return []
     said = []
     if plan.samples > plan.last and math.isfinite(plan.lower):
-        interval = f"{span(plan.lower, plan.upper)} samples"
+        how = f"With {'90%' if math.isfinite(plan.upper) else '95%'} probability"
         if plan.fit != DEFAULT_FIT:
-            said.append(f"By the 90% band of its fitted curve it takes {interval}.")
-        else:
-            level = "90%" if math.isfinite(plan.upper) else "95%"
-            said.append(f"With {level} probability it takes {interval}.")
+            how = "By the 90% band of its fitted curve"
+        said.append(f"{how} it takes {span(plan.lower, plan.upper)} samples.")
     if plan.chance < _LEVEL:
         said.append(enough(plan))
     if plan.fit != DEFAULT_FIT:
@@ -259,105 +314,123 @@ def _certainty(plan: "Plan") -> list[str]:
     return said
 
 
-def _rounds(plan: "Plan") -> list[str]:
-    if plan.doubt and plan.doubt != plan.forecast.doubt:
-        return ["Ask for an easier target."]  # below rounding no measurement would say more
-    if plan.next_round is None or (plan.inside and not plan.doubt):
-        return []
+def enough(plan: Any, p: float = _LEVEL) -> str:
+    """The number of samples that is enough with probability p, or why no number is.
+
+    Where none is, the number under the condition that the target is reachable follows, with the
+    probability of that condition.
+    """
+    level = f"{100 * p:.4g}%"
     if plan.doubt:
-        return [f"Measure at N = {plan.next_round:,} and plan again."]
+        return f"No number of samples can be given for {level} probability."
+    found = plan.safe(p)
+    if found is not None:
+        return f"{found:,} samples are enough with {level} probability."
+    most = chance(plan.reach)
+    most = f"just below {level}" if most == level else f"at most {most}"
+    if plan.forecast.doubt:
+        return f"No N inside the pilot gives {level}; {most}. {plan.forecast.doubt}"
+    side = "below" if plan.curve.unit.larger_is_better else "above"
+    said = (
+        f"No amount of data gives {level}: the pilot cannot rule out that the "
+        f"{plan.curve.unit.noun} levels off {side} the target; {most}."
+    )
+    reached, by = plan.if_reached(p), plan.before_long
+    if reached is not None and plan.fit == DEFAULT_FIT:
+        said += (
+            f" If the target is reachable by N = {by:,} (chance {chance(plan.probability(by))}), "
+            f"{reached:,} samples are enough with {level} probability."
+        )
+    return said
+
+
+def _next_round(plan: Any) -> str:
+    if plan.doubt and plan.doubt != plan.forecast.doubt:
+        return "Ask for an easier target."  # below rounding no measurement would say more
+    if plan.next_round is None or (plan.inside and not plan.doubt):
+        return ""
+    if plan.doubt:
+        return f"Measure at N = {plan.next_round:,} and plan again."
     if plan.samples is None:
-        return [
+        return (
             f"Before giving up, measure at N = {plan.next_round:,}: "
             "one more doubling tells a floor from a slow decline."
-        ]
+        )
     if len(plan.rounds) == 1:
-        return [f"Collect up to N = {plan.next_round:,}, then plan again."]
-    return [
+        return f"Collect up to N = {plan.next_round:,}, then plan again."
+    return (
         f"Do not collect it all at once: go to N = {plan.next_round:,} first, four times the "
         "pilot, and plan again; farther out the answer is often off by more than a factor of two."
-    ]
+    )
 
 
 # --- A comparison --------------------------------------------------------------------------------
 
 
-def explain_comparison(comparison: "Comparison") -> str:
+def explain_comparison(comparison: Any) -> str:
     """Who needs more, by how much, why, and where the curves cross."""
-    crossed = crossing(comparison.crossover, *_order(comparison))
-    parts = (_needs(comparison), _why(comparison), [crossed], _oddities(comparison))
-    return " ".join(sentence for part in parts for sentence in part)
+    said = [comparison_headline(comparison)]
+    try:
+        found = comparison.factors()
+        said.append(
+            "By lines floor + sigma log N / N, the ratio of N / log N is "
+            f"{times(found.structural)} (sigmas) times {times(found.approximation_budget)} "
+            "(distances of the floors from the target)."
+        )
+    except KoriskError:
+        said.append(
+            "The two factors of Proposition 2 are not defined at this target: it lies at or below "
+            "the floor of a fitted line, or a line is flat."
+        )
+    said.append(crossing(comparison.crossover, *_order_of_means(comparison)))
+    pairs = zip(comparison.names, (comparison.first, comparison.second), strict=True)
+    said += [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
+    return " ".join(said)
 
 
-def _needs(comparison: "Comparison") -> list[str]:
-    first, second = comparison.names
-    target = value(comparison.target)
-    known, dense = comparison.first, comparison.second
-    if known.samples is not None and dense.samples is not None:
-        said = f"To reach {target}, {first} needs {_about(known, ' samples')} and {second} "
-        said += _about(dense)
+def comparison_headline(comparison: Any) -> str:
+    """Who needs how many samples, in a sentence or two."""
+    names, target = comparison.names, value(comparison.target)
+    plans = comparison.first, comparison.second
+    if all(plan.samples is not None for plan in plans):
+        said = f"To reach {target}, {names[0]} needs {_about(plans[0], ' samples')} and "
+        said += f"{names[1]} {_about(plans[1])}"
         if comparison.ratio is None:
-            return [f"{said}; what they need in relation to each other is not known."]
-        ratio, ends = comparison.ratio, comparison.ratio_range
-        between = ""
-        if ends is not None:
-            between = f" (90%: {times(ends[0])} to {times(ends[1])}, if both reach it)"
-        more = " or more" if _at_once(known) else " or less" if _at_once(dense) else ""
-        return [f"{said}, a ratio of {times(ratio)}{more}{between}."]
+            return f"{said}; what they need in relation to each other is not known."
+        more = " or more" if _at_once(plans[0]) else " or less" if _at_once(plans[1]) else ""
+        said += f", a ratio of {times(comparison.ratio)}{more}"
+        if comparison.ratio_range is not None:
+            low, high = map(times, comparison.ratio_range)
+            said += f" (90%: {low} to {high}, if both reach it)"
+        return f"{said}."
     said_of_each = []
-    for name, plan in ((first, known), (second, dense)):
+    for name, plan in zip(names, plans, strict=True):
         if plan.samples is not None and plan.reach < 0.5:
-            said_of_each.append(
-                f"{name} probably does not reach {target}; if it does, it needs "
-                f"{_about(plan, ' samples')}."
-            )
+            said = f"{name} probably does not reach {target}; if it does, it needs "
+            said += f"{_about(plan, ' samples')}."
         elif plan.samples is not None:
-            said_of_each.append(f"{name} reaches {target} with {_about(plan, ' samples')}.")
+            said = f"{name} reaches {target} with {_about(plan, ' samples')}."
         elif plan.doubt:
-            said_of_each.append(
-                f"No sample size of {name} for the target {target} can be given. {plan.doubt}"
-            )
+            said = f"No sample size of {name} for the target {target} can be given. {plan.doubt}"
         elif plan.fit != DEFAULT_FIT:
-            said_of_each.append(
-                f"By fit {plan.fit!r} {name} does not reach {target} (chance by the default "
-                f"fit: {chance(plan.reach)})."
-            )
+            said = f"By fit {plan.fit!r} {name} does not reach {target} (chance by the default "
+            said += f"fit: {chance(plan.reach)})."
         else:
-            said_of_each.append(
-                f"{name} does not reach {target} according to its pilot "
-                f"(chance {chance(plan.reach)})."
-            )
-    return said_of_each
+            said = f"{name} does not reach {target} according to its pilot "
+            said += f"(chance {chance(plan.reach)})."
+        said_of_each.append(said)
+    return " ".join(said_of_each)
 
 
-def _at_once(plan: "Plan") -> bool:
-    return plan.samples is not None and plan.samples <= int(plan.curve.sizes[0])
+def _at_once(plan: Any) -> bool:
+    return bool(plan.samples <= plan.curve.sizes[0])
 
 
-def _about(plan: "Plan", noun: str = "") -> str:
+def _about(plan: Any, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
     most = "" if plan.reach >= _SURE else f", at most {chance(plan.reach)} at any N"
     number = f"{'at most' if _at_once(plan) else 'about'} {plan.samples:,}{noun}"
-    return f"{number} (chance {_odds(plan)}{most})"
-
-
-def _why(comparison: "Comparison") -> list[str]:
-    try:
-        found = comparison.factors()
-    except KoriskError:
-        return [
-            "The two factors of Proposition 2 are not defined at this target: it lies at or below "
-            "the floor of a fitted line, or a line is flat."
-        ]
-    return [
-        f"By lines floor + sigma log N / N, the ratio of N / log N is {times(found.structural)} "
-        f"(sigmas) times {times(found.approximation_budget)} (room above the floors)."
-    ]
-
-
-def _oddities(comparison: "Comparison") -> list[str]:
-    pairs = zip(comparison.names, (comparison.first, comparison.second), strict=True)
-    return [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
+    return f"{number} (chance {chance(plan.chance)}{most})"
 
 
 # --- Crossovers ----------------------------------------------------------------------------------
@@ -395,21 +468,17 @@ def crossover(found: Crosses, where: str = "") -> str:
 
 
 def crossing(
-    found: "Crossover | None",
-    means: tuple[int, int] | None = None,
-    better: str = "",
-    last: int = 0,
+    found: Any, means: tuple[int, int] | None = None, better: str = "", last: int = 0
 ) -> str:
     """Where two measured curves cross, in a sentence that the measured means do not contradict.
 
-    `means` are the N between which the means first change their order, `better` the model with the
-    lower mean at `last`, the largest N of both; "" where no N is common to both.
+    `found` is a `Crossover` or None, `means` the N between which the means first change their
+    order, `better` the model with the lower mean at `last`, the largest N of both; "" where no N is
+    common to both.
     """
     if found is not None and agrees(found, means, better):
-        return crossover(
-            found,
-            "within the pilots" if found.measured else "beyond the pilots, by extrapolation",
-        )
+        where = "within the pilots" if found.measured else "beyond the pilots, by extrapolation"
+        return crossover(found, where)
     if not better:
         return "The curves do not clearly cross as far as the pilots tell."
     if means is None:
@@ -423,7 +492,7 @@ def crossing(
     )
 
 
-def agrees(found: "Crossover", means: tuple[int, int] | None, better: str) -> bool:
+def agrees(found: Any, means: tuple[int, int] | None, better: str) -> bool:
     """Whether a crossover agrees with the measured means.
 
     Inside the pilots the means must change their order there; beyond, the model that is to become
@@ -433,10 +502,10 @@ def agrees(found: "Crossover", means: tuple[int, int] | None, better: str) -> bo
         return True
     if found.measured:
         return means is not None and means[0] <= found.n <= means[1]
-    return better != found.better_after
+    return bool(better != found.better_after)
 
 
-def _order(comparison: "Comparison") -> tuple[tuple[int, int] | None, str, int]:
+def _order_of_means(comparison: Any) -> tuple[tuple[int, int] | None, str, int]:
     """`means`, `better` and `last` of `crossing` for two pilots.
 
     At a size that one of them lacks, its mean is interpolated. Of several changes of order, `means`
@@ -453,6 +522,5 @@ def _order(comparison: "Comparison") -> tuple[tuple[int, int] | None, str, int]:
     turns = [(at[i - 1], at[i]) for i in range(1, len(at)) if ahead[i] != ahead[i - 1]]
     found = comparison.crossover
     there = [turn for turn in turns if found is not None and turn[0] <= found.n <= turn[1]]
-    alike = bool(np.allclose(first, second))
-    better = "" if alike else comparison.names[int(ahead[-1])]
+    better = "" if np.allclose(first, second) else comparison.names[int(ahead[-1])]
     return next(iter(there + turns[::-1]), None), better, at[-1]

@@ -22,10 +22,10 @@ from korisk._checks import count, real
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, shown
+from korisk.planning.fit import target_error
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import NEAR, ROUND, TAIL, plan_from
 from korisk.planning.posterior import Posterior, log_shape
-from korisk.planning.target import target_error
 
 Array = NDArray[np.float64]
 Cost = Callable[[int], float]

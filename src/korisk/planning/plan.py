@@ -18,9 +18,9 @@ from korisk._checks import real
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError, OutOfReachError
-from korisk.planning.findings import findings
-from korisk.planning.forecast import DEFAULT_FIT, Expectation, Forecast, forecast
-from korisk.planning.target import target_error
+from korisk.planning.explain import explain, findings
+from korisk.planning.fit import DEFAULT_FIT, target_error
+from korisk.planning.forecast import Expectation, Forecast, forecast
 
 Array = NDArray[np.float64]
 
@@ -322,8 +322,6 @@ class Plan:
 
     def explain(self) -> str:
         """The plan as a paragraph of plain words."""
-        from korisk.planning.explain import explain
-
         return explain(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -440,23 +438,24 @@ def _by_fit(made: Forecast, goal: float) -> tuple[int | None, float, float]:
     grid = table_sizes(made)
     grid = grid[grid > made.curve.sizes[missed[-1]]] if rises else grid
 
-    def first(errors: Callable[[Array], Array]) -> int | None:
-        reached = np.flatnonzero(errors(grid) <= goal)
-        if not len(reached):
-            return None
-        at = int(reached[0])
-        high = math.ceil(float(grid[at]))
-        low = math.ceil(float(grid[at - 1])) if at else high - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            met = bool(errors(np.array([float(middle)]))[0] <= goal)
-            low, high = (low, middle) if met else (middle, high)
-        return high
+    lower = first_met(lambda n: made.band(n)[0], grid, goal)
+    upper = first_met(lambda n: made.band(n)[1], grid, goal)
+    return first_met(made.middle, grid, goal), float(lower or math.inf), float(upper or math.inf)
 
-    samples = first(made.middle)
-    ends = [first(lambda n, end=end: made.band(n)[end]) for end in (0, 1)]  # type: ignore[misc]
-    lower, upper = (math.inf if end is None else float(end) for end in ends)
-    return samples, lower, upper
+
+def first_met(errors: Callable[[Array], Array], grid: Array, goal: float) -> int | None:
+    """The smallest whole N at which a curve is at or below an error, from a grid of N on."""
+    reached = np.flatnonzero(errors(grid) <= goal)
+    if not len(reached):
+        return None
+    at = int(reached[0])
+    high = math.ceil(float(grid[at]))
+    low = math.ceil(float(grid[at - 1])) if at else high - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        met = bool(errors(np.array([float(middle)]))[0] <= goal)
+        low, high = (low, middle) if met else (middle, high)
+    return high
 
 
 def _level(p: float) -> float:

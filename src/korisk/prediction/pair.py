@@ -1,4 +1,4 @@
-"""Predicted curves as they are shown, and two of them against each other."""
+"""Predicted curves at many N, and two of them compared."""
 
 import math
 from dataclasses import dataclass
@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import calibrate
 from korisk.planning.compare import first_above
+from korisk.planning.explain import crossover
+from korisk.planning.fit import fitted_line
 from korisk.prediction.prediction import FARTHEST_N, FIT_SIZES, Prediction
 from korisk.theory import RiskLine, TwoFactors, two_factors
 
 Array = NDArray[np.float64]
 
-SMALLEST = 4  # N from which on curves are shown and compared
-BEYOND = 16  # times the examples: how far they are shown
-_FARTHER = 16  # times that: where a crossover is still looked for
+_SMALLEST = 4  # N from which on curves are shown and compared
+_BEYOND = 16  # times the examples: how far they are shown
+_FARTHER = 16  # times that: up to where a crossover is searched
 _PER_DOUBLING = 2
-_CLEAR = 0.75  # odds from which on one curve is clearly the better
+_CLEAR = 0.75  # probability from which on one curve is clearly the better
 _FLAT = 1e-6  # relative fall of a curve over all N that are shown, below which it is level
 _TO_THE_END = 1.6449  # deviations from the middle of a normal law to the end of its 90% band
 
@@ -37,31 +38,27 @@ class PredictedTrack:
     upper: Array  # (M,)
 
 
-@lru_cache(maxsize=16)  # predictions are looked up by what they are, not by what they say
+@lru_cache(maxsize=16)  # by identity: predictions do not compare equal
 def track(made: Prediction) -> PredictedTrack:
-    """A prediction at N = 4, 5.7, 8 ... as far as a crossover is looked for."""
-    n = sizes(SMALLEST, min(_FARTHER * last_shown(made), FARTHEST_N), _PER_DOUBLING)
+    """A prediction at N = 4, 5.7, 8 ... as far as a crossover is searched."""
+    last = min(_FARTHER * last_shown(made), FARTHEST_N)
+    steps = math.floor(_PER_DOUBLING * math.log2(last / _SMALLEST) + 1e-9)
+    n = np.asarray(_SMALLEST * 2.0 ** (np.arange(steps + 1) / _PER_DOUBLING))
     lower, upper = made.band(n)
     return PredictedTrack(n, made.computed(n), lower, made.errors(n), upper)
 
 
 def last_shown(made: Prediction) -> int:
     """The N up to which a curve is shown."""
-    return BEYOND * made.examples
-
-
-def sizes(first: float, last: float, per_doubling: int = 1) -> Array:
-    """N from `first` on, so many for a doubling, as far as `last`."""
-    steps = math.floor(per_doubling * math.log2(last / first) + 1e-9)
-    return np.asarray(first * 2.0 ** (np.arange(steps + 1) / per_doubling))
+    return _BEYOND * made.examples
 
 
 @dataclass(frozen=True)
 class PredictedCrossover:
-    """Where the curve that is better at first comes to be the worse one.
+    """Where the curve that is better at first becomes the worse one.
 
-    `lower` and `upper` are where the odds of the other pass 5% and 95%; `upper` is infinite where
-    they never do.
+    `lower` and `upper` are where the probability that the other is better passes 5% and 95%;
+    `upper` is infinite where it never does.
     """
 
     n: int
@@ -71,13 +68,7 @@ class PredictedCrossover:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON; an infinite end is None."""
-        upper = None if math.isinf(self.upper) else self.upper
-        return {
-            "n": self.n,
-            "lower": self.lower,
-            "upper": upper,
-            "better_after": self.better_after,
-        }
+        return vars(self) | {"upper": None if math.isinf(self.upper) else self.upper}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,19 +89,18 @@ class PredictedPair:
     def odds(self) -> Array:
         """(M,) the probability that the dense curve lies below the other, at the tracks' N.
 
-        Each error is taken for log-normal, with the half of its 90% band that faces the other
-        curve, and independent of the other's. Beyond the N up to which a theory has a meaning, it
-        makes no curve the clear winner that was not one before.
+        Each error is taken as log-normal, with the half of its 90% band that faces the other curve,
+        and independent of the other's. Beyond the end of a theory, it makes no curve the clear
+        winner that was not one before.
         """
         from scipy.special import ndtr
 
         first, second = track(self.known), track(self.dense)
-        apart = np.log(first.middle / second.middle)
-        down, up = np.log(first.middle / first.lower), np.log(first.upper / first.middle)
-        other_down, other_up = (
-            np.log(second.middle / second.lower),
-            np.log(second.upper / second.middle),
+        (down, up), (other_down, other_up) = (
+            (np.log(each.middle / each.lower), np.log(each.upper / each.middle))
+            for each in (first, second)
         )
+        apart = np.log(first.middle / second.middle)
         facing = np.where(apart > 0, np.hypot(down, other_up), np.hypot(up, other_down))
         found = ndtr(_TO_THE_END * apart / np.maximum(facing, 1e-9))
         found = _held(self.dense, first.n, found)
@@ -120,7 +110,7 @@ class PredictedPair:
     def crossover(self) -> PredictedCrossover | None:
         """The first N at which the better of the two changes, clearly before and after.
 
-        Clear are odds of three to one; None where there is no such change.
+        Clear is a probability of 75% or more; None where there is no such change.
         """
         n, ahead = track(self.known).n, self.odds
         clear = np.flatnonzero(np.abs(ahead - 0.5) >= _CLEAR - 0.5)
@@ -132,13 +122,12 @@ class PredictedPair:
         if rising.max() < _CLEAR:
             return None
         where, lower, upper = (first_above(n, rising, p) for p in (0.5, 0.05, 0.95))
-        return PredictedCrossover(
-            round(where), lower, upper, (self.known if falls else self.dense).model
-        )
+        better = self.known if falls else self.dense
+        return PredictedCrossover(round(where), lower, upper, better.model)
 
     @property
     def ahead(self) -> str | None:
-        """Which one is clearly the better at the last N that is shown; None if neither."""
+        """The model that is clearly better at the last N that is shown; None if neither is."""
         shown = track(self.known).n <= last_shown(self.known)
         odds = float(self.odds[shown][-1])
         if abs(odds - 0.5) < _CLEAR - 0.5:
@@ -162,7 +151,7 @@ class PredictedPair:
     def factors(self, target: float) -> TwoFactors:
         """Both factors of Proposition (prop:ct-proxy) at a target, from the lines.
 
-        A computed curve is no such line, so that the factors explain it roughly. Sample sizes are
+        A computed curve is no such line, so the factors explain it only roughly. Sample sizes are
         better read off the curves themselves.
         """
         return two_factors(self.lines[0], self.lines[1], target)
@@ -173,16 +162,32 @@ class PredictedPair:
             found = self.factors(target)
         except KoriskError as error:
             return {"target": target, "unknown": str(error)}
-        parts = {
-            "structural": found.structural,
-            "approximation_budget": found.approximation_budget,
-            "product": found.product,
-        }
-        return {"target": target} | {n: v if math.isfinite(v) else None for n, v in parts.items()}
+        told: dict[str, Any] = {"target": target}
+        for name in ("structural", "approximation_budget", "product"):
+            factor = float(getattr(found, name))
+            told[name] = factor if math.isfinite(factor) else None
+        return told
+
+    def explain(self) -> str:
+        """Where the curves cross, or which one is ahead, in a sentence."""
+        if self.crossover is not None:
+            return crossover(self.crossover)
+        last = last_shown(self.known)
+        if self.ahead is not None:
+            return (
+                f"{self.ahead} is better at N = {last:,}, and the curves do not clearly cross "
+                "before or after."
+            )
+        if self.limit < last:
+            return (
+                f"Beyond N = {self.limit:,.0f} a computed curve is only the best case: which one "
+                f"is better at N = {last:,} is not known."
+            )
+        return f"The curves are too close to tell which one is better at N = {last:,}."
 
 
 def _limit(made: Prediction) -> float:
-    """The N up to which a curve has a meaning; a pilot speaks where its theory does not."""
+    """The N up to which a curve holds; with a pilot of enough sizes, everywhere."""
     fitted = made.pilot is not None and len(made.pilot.sizes) >= FIT_SIZES
     return math.inf if fitted else made.valid_to
 
@@ -197,7 +202,7 @@ def _held(made: Prediction, n: Array, odds: Array) -> Array:
 def _line(made: Prediction) -> RiskLine:
     shown = track(made)
     kept = (shown.n <= last_shown(made)) & (shown.n == np.round(shown.n))
-    fitted = calibrate(Curve(shown.n[kept], shown.middle[kept], model=made.model), "line")
-    # What rounding leaves of a flat curve is no slope.
-    flat = np.ptp(shown.middle[kept]) <= _FLAT * float(shown.middle[kept].max())
-    return RiskLine(fitted.floor, 0.0 if flat else fitted.slope or 0.0)
+    errors = shown.middle[kept]
+    fitted = fitted_line(Curve(shown.n[kept], errors, model=made.model))
+    flat = np.ptp(errors) <= _FLAT * float(errors.max())  # rounding of a flat curve is no slope
+    return RiskLine(fitted.floor, 0.0 if flat else fitted.slope)

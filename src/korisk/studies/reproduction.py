@@ -9,7 +9,7 @@ from typing import Any, Literal
 from korisk import published
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import calibrate
+from korisk.planning.fit import calibrate
 from korisk.studies.results import Crossing, by_point, crossing, curve_of, mean_at
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
 from korisk.studies.store.store import FlatRow

@@ -13,7 +13,7 @@ from typing import Any
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import calibrate
+from korisk.planning.fit import calibrate
 from korisk.report.contents import Contents, Point
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
 

@@ -17,8 +17,8 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError
 from korisk.planning import explain as words
-from korisk.planning.calibrate import calibrate
 from korisk.planning.compare import Comparison
+from korisk.planning.fit import fitted_line
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from, table_sizes
 from korisk.report.figures.frame import Track, track
@@ -56,8 +56,7 @@ class Extrapolated:
     def line(self, fit: str) -> RiskLine | None:
         """The calibration of the form floor + slope log N / N; None where it cannot be made."""
         try:
-            fitted = calibrate(self.curve, fit)
-            return RiskLine(fitted.floor, fitted.slope or 0.0)
+            return fitted_line(self.curve, fit)
         except KoriskError:
             return None
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError, shown
-from korisk.planning.explain import chance, count, value
-from korisk.planning.findings import findings
-from korisk.planning.forecast import DEFAULT_FIT, Forecast
+from korisk.planning.explain import chance, count, findings, value
+from korisk.planning.fit import DEFAULT_FIT
+from korisk.planning.forecast import Forecast
 from korisk.planning.law import Law
 from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
 

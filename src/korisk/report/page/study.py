@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from korisk.errors import KoriskError
-from korisk.planning.target import target_error
+from korisk.planning.fit import target_error
 from korisk.report.contents import Contents, Point, refuse_an_empty_one
 from korisk.report.figures.study import STILL, THEOREM, study_figures
 from korisk.report.page.data import Watch, groups_data
@@ -30,7 +30,7 @@ from korisk.report.tables.text import html as table_html
 from korisk.report.tables.theorem import NAMES as THEOREM_TABLES
 from korisk.report.tables.theorem import theorem_sentences, theorems_of
 from korisk.studies.results import LEAST_SIZES
-from korisk.studies.theorem.theorem import PointTheorem
+from korisk.studies.theorem.check import PointTheorem
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page

@@ -14,7 +14,7 @@ from typing import Literal
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.calibrate import calibrate
+from korisk.planning.fit import calibrate
 from korisk.report.contents import Contents, Point
 from korisk.studies.export import Value
 from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, verdicts

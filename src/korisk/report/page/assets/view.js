@@ -284,7 +284,7 @@
     const structural = dense.slope / known.slope;
     const budget = (goal - known.floor) / (goal - dense.floor);
     return (
-      `${times(structural)} (sigmas) × ${times(budget)} (room above the floors) = ` +
+      `${times(structural)} (sigmas) × ${times(budget)} (distances of the floors from the target) = ` +
       `${times(structural * budget)} in N / log N`
     );
   }

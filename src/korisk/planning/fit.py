@@ -1,0 +1,569 @@
+"""From a pilot's errors to one curve through them: the paper's calibration, and better ones.
+
+All curves are floor + scale * basis(N). Only the basis has parameters that least squares cannot
+solve for. They go on a grid; at each grid point floor and scale follow in closed form, both kept at
+or above zero; then the grid closes in on the best point. So a fit needs no starting values, never
+fails to converge, gives the same answer every time, and runs for thousands of resamples at once.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from korisk._checks import one_of, real
+from korisk.curves.curve import LARGEST_N, Curve
+from korisk.curves.noise import RESAMPLES, resampled_means, weights
+from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
+from korisk.errors import KoriskError, UnreachableError, shown
+from korisk.planning.posterior import posterior
+from korisk.theory import RiskLine
+
+Array = NDArray[np.float64]
+
+# basis(log N / N_last, log N_last, shape): the shape parameters have the axes in front
+Basis = Callable[[Array, float, tuple[Array, ...]], Array]
+
+DEFAULT_FIT = "posterior"
+FORMULAS: dict[str, str] = {
+    "posterior": "median over curves with a rate, a floor, a shift or an upper end, and drift",
+    "power": "c + a N^-b, b <= 1",
+    "shifted-power": "c + a (N + s)^-b",
+    "paper": "c + a log N / N, c = lowest mean error",
+}
+FITS = tuple(FORMULAS)
+
+WIDENING = 0.02  # of the logarithm, for every doubling beyond the pilot
+STRETCH = 2.1  # chosen on the tuning part of benchmarks/planner.py to hold nine in ten
+_POOLED = ("line", "power", "no-floor", "log-power")  # families of the band
+_POINTS = {1: 7, 2: 5}  # of the closing grid, along each axis
+_ROUNDS = {1: 16, 2: 10}
+_STEPS = 24  # of the descent that follows where two shape parameters trade with each other
+_NUDGE = 1e-6
+_TINY = np.finfo(float).tiny
+_CHUNK = 250  # pilots at a time: their grids then stay in the processor's cache
+_EASY = 3.0  # times the largest pilot error: nobody asks for that
+_HARD = 0.1  # times the smallest one: few do
+
+
+def least_sizes(fit: str) -> int:
+    """How many sizes a pilot needs for a fit."""
+    return 2 if fit in ("paper", "line") else 3
+
+
+# --- Families of curves and their least squares --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of curves: its basis, and the grids and limits of the shape parameters.
+
+    The basis is 1 at the last pilot N and falls with N; the scale is therefore that part of the
+    last error which more data can remove.
+    """
+
+    name: str
+    basis: Basis
+    grids: tuple[Array, ...] = ()
+    limits: tuple[tuple[float, float], ...] = ()
+    has_floor: bool = True
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers a fit determines."""
+        return 1 + self.has_floor + len(self.grids)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """One fit for each of B pilots that share their N."""
+
+    family: Family
+    last: float  # the largest pilot N
+    floor: Array  # (B,)
+    scale: Array  # (B,)
+    shape: tuple[Array, ...]  # of (B,) each
+    loss: Array  # (B,) weighted sum of squares
+
+    def predict(self, n: Array) -> Array:
+        """(B, M) the error at each of M values of N."""
+        shape = tuple(parameter[:, None] for parameter in self.shape)
+        basis = _basis(self.family, np.log(n / self.last)[None, :], np.log(self.last), shape)
+        return np.asarray(self.floor[:, None] + self.scale[:, None] * basis)
+
+
+def least_squares(family: Family, n: Array, errors: Array, weights: Array) -> Fits:
+    """Least squares of the family to B pilots: n (K,), errors (B, K), weights (K,) >= 0.
+
+    Errors are divided by their size first, so that scaling them scales the fit and nothing else.
+    """
+    last, weights = float(n[-1]), weights / weights.max()
+    chunks = []
+    for start in range(0, len(errors), _CHUNK):
+        part = errors[start : start + _CHUNK]
+        unit = np.exp(np.log(part).mean(axis=1, keepdims=True))
+        problem = _Problem(family, np.log(n / last), np.log(last), part / unit, weights)
+        shape = problem.shape() if family.grids else ()
+        floor, scale, loss = problem.solve(tuple(parameter[:, None] for parameter in shape))
+        size = unit.ravel()
+        chunks.append((floor.ravel() * size, scale.ravel() * size, loss.ravel(), *shape))
+    floor, scale, loss, *shapes = map(np.concatenate, zip(*chunks, strict=True))
+    return Fits(family, last, floor, scale, tuple(shapes), loss)
+
+
+def _basis(family: Family, x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    with np.errstate(under="ignore", over="ignore"):
+        return family.basis(x, log_last, shape)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    family: Family
+    x: Array  # (K,) log N / N_last
+    log_last: float
+    errors: Array  # (B, K)
+    weights: Array  # (K,)
+
+    def shape(self) -> tuple[Array, ...]:
+        """The best shape parameters, (B,) each."""
+        points = tuple(axis.ravel() for axis in np.meshgrid(*self.family.grids, indexing="ij"))
+        basis = _basis(self.family, self.x, self.log_last, tuple(p[:, None] for p in points))
+        _, _, loss = nonnegative(basis, self.errors, self.weights, self.family.has_floor)
+        best = np.argmin(loss, axis=1)
+        shape = self._closed_in(tuple(point[best] for point in points))
+        return self._descended(shape) if len(shape) > 1 else shape
+
+    def _closed_in(self, shape: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The grid drawn in around the best point, unless that point is at its edge."""
+        dimensions = len(shape)
+        steps = [np.full(len(shape[0]), np.log(g[1] / g[0])) for g in self.family.grids]
+        offsets = np.linspace(-1.0, 1.0, _POINTS[dimensions])
+        mesh = np.meshgrid(*([offsets] * dimensions), indexing="ij")
+        flat = [axis.ravel() for axis in mesh]
+        rows = np.arange(len(shape[0]))
+        for _ in range(_ROUNDS[dimensions]):
+            tried = tuple(
+                np.clip(s[:, None] * np.exp(step[:, None] * axis), *limits)
+                for s, step, axis, limits in zip(
+                    shape, steps, flat, self.family.limits, strict=True
+                )
+            )
+            best = np.argmin(self.solve(tried)[2], axis=1)
+            shape = tuple(t[rows, best] for t in tried)
+            inside = np.all([np.abs(axis[best]) < 1.0 for axis in flat], axis=0)
+            steps = [np.where(inside, step * 0.4, step) for step in steps]
+        return shape
+
+    def _descended(self, shape: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Levenberg-Marquardt in the logarithms, each pilot with its own damping.
+
+        Along the valley of two parameters that trade with each other, a grid closes in too early.
+        """
+        at = np.log(np.stack(shape, axis=-1))  # (B, 2)
+        low, high = np.log(np.array(self.family.limits)).T
+        residual = self._residual(at)
+        damping = np.full(len(at), 1e-3)
+        for _ in range(_STEPS):
+            slopes = np.stack(
+                [
+                    (self._residual(at + _NUDGE * axis) - residual) / _NUDGE
+                    for axis in np.eye(at.shape[1])
+                ],
+                axis=-1,
+            )  # (B, K, 2)
+            square = np.swapaxes(slopes, 1, 2) @ slopes
+            diagonal = np.einsum("bii->bi", square)
+            square = square + np.eye(2) * (damping[:, None] * diagonal + _TINY)[:, :, None]
+            step = np.linalg.solve(square, np.swapaxes(slopes, 1, 2) @ residual[:, :, None])
+            tried = np.clip(at - step[:, :, 0], low, high)
+            found = self._residual(tried)
+            better = (found**2).sum(axis=1) < (residual**2).sum(axis=1)
+            at = np.where(better[:, None], tried, at)
+            residual = np.where(better[:, None], found, residual)
+            damping = np.where(better, 0.2 * damping, 5.0 * damping)
+        return tuple(np.exp(at).T)
+
+    def _residual(self, at: Array) -> Array:
+        """(B, K) weighted residuals at the logarithms (B, 2) of the shape parameters."""
+        axes = tuple(parameter[:, None] for parameter in np.exp(at).T)
+        floor, scale, _ = self.solve(axes)
+        basis = _basis(self.family, self.x, self.log_last, axes)
+        return np.asarray(np.sqrt(self.weights) * (floor + scale * basis - self.errors))
+
+    def solve(self, shape: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+        """Floor, scale and loss, (B, G) each, for shapes (B, G) of each pilot's own."""
+        axes = tuple(parameter[:, :, None] for parameter in shape)
+        basis = _basis(self.family, self.x, self.log_last, axes)
+        basis = basis if shape else basis[None, :]
+        return nonnegative(basis, self.errors, self.weights, self.family.has_floor)
+
+
+def nonnegative(
+    basis: Array,  # (G, K) shared by all pilots, or (B, G, K)
+    errors: Array,  # (B, K)
+    weights: Array,  # (K,)
+    has_floor: bool,
+) -> tuple[Array, Array, Array]:
+    """Nonnegative least squares in floor and scale, in closed form: floor, scale, loss (B, G)."""
+
+    def along(basis: Array, errors: Array) -> Array:  # (B, G) sums over K
+        if basis.ndim == 2:
+            return np.asarray(errors @ basis.T)
+        return np.asarray((basis @ errors[:, :, None])[..., 0])
+
+    across = basis**2 @ weights
+    alone = np.maximum(along(basis, errors * weights), 0.0) / np.maximum(across, _TINY)
+    floor, scale = np.zeros_like(alone), alone  # the scale without a floor
+    if has_floor:
+        total = weights.sum()
+        centre = basis @ weights / total
+        spread = basis - centre[..., None]  # centred, no digits are lost where it is nearly flat
+        slope = spread**2 @ weights
+        mean = errors @ weights / total
+        rise = along(spread, (errors - mean[:, None]) * weights)
+        scale = np.where(slope > 1e-24 * across, np.maximum(rise, 0.0), 0.0)
+        scale = scale / np.maximum(slope, _TINY)
+        floor = mean[:, None] - scale * centre
+        below = floor < 0
+        scale, floor = np.where(below, alone, scale), np.where(below, 0.0, floor)
+    residual = errors[:, None, :] - floor[..., None] - scale[..., None] * basis
+    return floor, scale, residual**2 @ weights
+
+
+def _power(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    return np.asarray(np.exp(-shape[0] * x))
+
+
+def _line(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    return np.asarray((x + log_last) / log_last * np.exp(-x))
+
+
+def _log_power(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    return np.asarray(np.exp(shape[0] * (np.log((x + log_last) / log_last) - x)))
+
+
+def _shifted_power(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    rate, shift = shape  # shift in units of the last N
+    return np.asarray(np.exp(-rate * (np.log(np.exp(x) + shift) - np.log1p(shift))))
+
+
+RATES = np.geomspace(0.02, 2.0, 24)  # of families with two shape parameters,
+KNEES = np.geomspace(0.01, 100.0, 24)  # and the second of them
+RATE_LIMITS, KNEE_LIMITS = (1e-3, 3.0), (1e-4, 1e4)
+_WIDE = (np.geomspace(0.01, 2.0, 70),)
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Family("power", _power, (np.geomspace(0.01, 1.0, 60),), ((1e-3, 1.0),)),
+        Family("line", _line),
+        Family("log-power", _log_power, _WIDE, (RATE_LIMITS,)),
+        Family("no-floor", _power, _WIDE, (RATE_LIMITS,), has_floor=False),
+        Family("shifted-power", _shifted_power, (RATES, KNEES), (RATE_LIMITS, KNEE_LIMITS)),
+    )
+}
+
+
+# --- Calibration ---------------------------------------------------------------------------------
+
+
+def estimate(fit: str, n: Array, errors: Array, weight: Array) -> Fits:
+    """Fit B pilots at once: n (K,), errors (B, K), weight (K,) of the means.
+
+    "paper" is the paper's calibration (tab:calibration) of Eq. (eq:calibrated-bound): the floor is
+    the lowest mean, and the slope is the least-squares one of error - floor on log N / N, without
+    intercept or weights.
+    """
+    if fit != "paper":
+        return least_squares(FAMILIES[fit], n, errors, weight)
+    rate = np.log(n) / n
+    floor = errors.min(axis=1)
+    return line_fits(n, errors, floor, (errors - floor[:, None]) @ rate / (rate @ rate))
+
+
+def line_fits(n: Array, errors: Array, floor: Array, slope: Array) -> Fits:
+    """The lines floor + slope log N / N, (B,) each, as fits of B pilots."""
+    last = float(n[-1])
+    residual = errors - floor[:, None] - slope[:, None] * np.log(n) / n
+    loss = (residual**2).sum(axis=1)
+    return Fits(FAMILIES["line"], last, floor, slope * (math.log(last) / last), (), loss)
+
+
+def fitted_line(curve: Curve, fit: str = "line") -> RiskLine:
+    """floor + slope log N / N through a pilot, by least squares ("line") or as the "paper" does."""
+    curve.require(2, "a line")
+    made = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
+    return RiskLine(made.floor.item(), made.scale.item() * made.last / math.log(made.last))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A curve through a pilot, in the unit of errors. Made by `calibrate`.
+
+    Attributes
+    ----------
+    fit : str
+        One of `FITS`.
+    formula : str
+        The curve as a formula.
+    curve : Curve
+        The pilot.
+    floor : float
+        The error that no data removes.
+    parameters : dict[str, float]
+        The letters of `formula` and their values, N counted in samples.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125])
+    >>> fitted = kr.calibrate(pilot, "power")
+    >>> fitted.formula, fitted.predict([512, 1024]).shape
+    ('c + a N^-b, b <= 1', (2,))
+    >>> fitted.predict(fitted.samples(0.005)) <= 0.005
+    True
+    """
+
+    fit: str
+    formula: str
+    curve: Curve = field(repr=False)
+    floor: float
+    parameters: dict[str, float]
+    _predict: Callable[[Array], Array] = field(repr=False)
+
+    @property
+    def slope(self) -> float | None:
+        """The factor a of the formula; None for the posterior, which has no single one."""
+        return self.parameters.get("a")
+
+    @overload
+    def predict(self, n: float) -> float: ...
+    @overload
+    def predict(self, n: list[float] | list[int] | Array | NDArray[np.int64]) -> Array: ...
+    def predict(self, n: object) -> float | Array:
+        """The error at N; an array for an array of N.
+
+        Parameters
+        ----------
+        n : float or array of float, (M,)
+            Training samples, from 2 to 10^15, not necessarily whole.
+
+        Returns
+        -------
+        float or array, (M,)
+            The error that the curve has there.
+
+        Raises
+        ------
+        KoriskError
+            If an N is out of range.
+        """
+        values = sample_counts(n)
+        errors = self._predict(np.atleast_1d(values))
+        return float(errors[0]) if values.ndim == 0 else errors
+
+    def samples(self, target: float) -> int:
+        """The smallest N from which on the curve stays at or below a target error.
+
+        Parameters
+        ----------
+        target : float
+            The error to reach, above 0.
+
+        Returns
+        -------
+        int
+            N from 3 on, because log N / N rises before; only the paper's line knows N = 2.
+
+        Raises
+        ------
+        UnreachableError
+            If the curve never comes down to the target.
+        """
+        wanted = real("target", target, above=0, remedy="give the error that you want to reach")
+        if self.fit == "paper" and wanted > self.floor:
+            return RiskLine(self.floor, self.parameters["a"]).samples(wanted)
+
+        def reached(n: int) -> bool:
+            return bool(self._predict(np.array([float(n)]))[0] <= wanted)
+
+        if reached(3) and self.fit != "paper":
+            return 3
+        if self.fit == "paper" or not reached(LARGEST_N):
+            raise UnreachableError(
+                target=wanted, floor=self.floor, what="the fitted curve", remedy="take another fit"
+            )
+        low, high = 3, LARGEST_N  # not reached at low, reached at high
+        while high - low > 1:
+            # Halving the logarithm first: answers are far below the largest N.
+            middle = max(low + 1, math.isqrt(low * high))
+            low, high = (low, middle) if reached(middle) else (middle, high)
+        return high
+
+
+def calibrate(curve: Curve, fit: str = "power") -> Calibration:
+    """Fit a learning curve to a pilot.
+
+    Parameters
+    ----------
+    curve : Curve
+        The pilot. Of several seeds the means are fitted.
+    fit : str, default "power"
+        One of `FITS`.
+
+    Returns
+    -------
+    Calibration
+        The fitted curve.
+
+    Raises
+    ------
+    KoriskError
+        If the pilot has fewer than two sizes for "paper", or three for the others.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> pilot = kr.Curve([16, 32, 64, 128], [0.21, 0.11, 0.06, 0.035])
+    >>> {name: round(value, 2) for name, value in kr.calibrate(pilot).parameters.items()}
+    {'c': 0.01, 'a': 3.2, 'b': 1.0}
+    >>> kr.calibrate(pilot, "paper").floor
+    0.035
+    """
+    one_of("fit", fit, FITS)
+    check_curve(curve)
+    curve.require(least_sizes(fit), f"fit {fit!r}")
+    if fit == "posterior":
+        found = posterior(curve)
+        floor = found.floor_quantile(0.5)
+        parameters = {"c": floor, "b": float(found.weight @ found.rate)}
+        return Calibration(
+            fit, FORMULAS[fit], curve, floor, parameters, lambda n: found.quantile(n, 0.5)
+        )
+    made = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
+    floor, scale, last = made.floor.item(), made.scale.item(), made.last
+    if fit == "paper":
+        parameters = {"c": floor, "a": scale * last / math.log(last)}
+    else:
+        rate, *more = (parameter.item() for parameter in made.shape)
+        shifts = {"s": more[0] * last} if more else {}
+        factor = scale * (last + sum(shifts.values())) ** rate
+        parameters = {"c": floor, "a": factor, "b": rate, **shifts}
+    return Calibration(fit, FORMULAS[fit], curve, floor, parameters, lambda n: made.predict(n)[0])
+
+
+def check_curve(curve: object) -> None:
+    """Raise if something is no curve, such as the path of one."""
+    if not isinstance(curve, Curve):
+        raise KoriskError(
+            f"curve must be a Curve, got {shown(curve)}; read one with korisk.Curve.read(path)"
+        )
+
+
+def sample_counts(n: object) -> Array:
+    """() or (M,) sizes N, as a user gave them."""
+    try:
+        values = np.asarray(n, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.array([np.nan])
+    if values.ndim > 1 or not values.size or not (values >= 2).all() or (values > LARGEST_N).any():
+        raise KoriskError(
+            f"n must be a number from 2 to 10^15, or a list of such, got {shown(n)}; "
+            "count the training samples"
+        )
+    return values
+
+
+# --- The pooled band -----------------------------------------------------------------------------
+
+
+def pooled_band(
+    calibration: Calibration, n: Array, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Array, Array]:
+    """(M,) the ends of a band around a fitted curve at each N; the seed fixes the resampling.
+
+    90% of the errors that seeds, drawn again, and four families might have led to, stretched. A
+    bootstrap of one family alone is too narrow: it takes the family for true.
+    """
+    curve = calibration.curve
+    predicted = np.concatenate([each.predict(n) for each in _pooled(curve, resamples, seed)])
+    low, high = np.quantile(np.log(predicted), [0.05, 0.95], axis=0)
+    beyond = np.maximum(np.log2(n / float(curve.sizes[-1])), 0.0)
+    width = STRETCH * (0.5 * (high - low) + WIDENING * beyond)
+    middle = calibration.predict(n)
+    return middle * np.exp(-width), middle * np.exp(width)
+
+
+@lru_cache(maxsize=32)  # some 250 kB each; all fits and targets of a pilot share one
+def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Fits, ...]:
+    n, weight, means = curve.sizes.astype(float), weights(curve), curve.means[None, :]
+    if (curve.counts > 1).any():
+        means = resampled_means(curve, resamples, np.random.default_rng(seed))
+    families = [FAMILIES[name] for name in _POOLED if FAMILIES[name].parameters <= len(n)]
+    return tuple(least_squares(family, n, means, weight) for family in families)
+
+
+# --- Targets -------------------------------------------------------------------------------------
+
+# What people mean when a target is far from all that was measured, and the units in which they may.
+_ERRORS = ("error", "squared")
+_MEANINGS: tuple[tuple[str, Callable[[float], float], tuple[str, ...]], ...] = (
+    ("in percent", lambda t: t / 100, (*_ERRORS, "complement", "percent")),
+    ("as a fraction of one", lambda t: t * 100, (*_ERRORS, "complement", "percent")),
+    ("as a score of which larger is better", lambda t: 1 - t, _ERRORS),
+    ("as a score in percent", lambda t: 1 - t / 100, _ERRORS),
+    ("in decibels", lambda t: 10 ** (-t / 10), _ERRORS),
+    ("as a root of the metric", lambda t: t * t, _ERRORS),
+    ("as a square of the metric", lambda t: math.sqrt(t), _ERRORS),
+    ("with the sign of an error", lambda t: -t, ("negated",)),
+    ("as an error", lambda t: 1 - t, ("complement",)),
+    ("as an error", lambda t: 100 - t, ("percent",)),
+    ("as an error", lambda t: -10 * math.log10(t), ("psnr",)),
+)
+
+
+def target_error(curve: Curve, target: object) -> float:
+    """The target, in the curve's unit, as an error, if it can be one.
+
+    One that is far too easy, and would be a fair one in another unit, raises; one that is far too
+    hard is a sound question, and `other_unit` gives a hint.
+    """
+    check_curve(curve)
+    noun = curve.unit.noun
+    value = real("target", target, remedy=f"give the {noun} that you want to reach")
+    error = float(curve.unit.to_error(value))
+    hint = other_unit(curve, value)
+    if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
+        article = "an" if noun[0] in "aeiou" else "a"
+        raise KoriskError(
+            f"target must be {article} {noun} {curve.unit.rule}, got {value:.6g}; "
+            + (hint or "give the one that you want to reach")
+        )
+    if hint and error > curve.means.max():
+        raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
+    return error
+
+
+def other_unit(curve: Curve, value: float) -> str:
+    """A question that suggests what a target far from the pilot might have meant, or nothing."""
+    unit, low, high = curve.unit, float(curve.means.min()), float(curve.means.max())
+    error, worst = float(unit.to_error(value)), float(unit.from_error(high))
+    # A score has an end, so that its error cannot be many times larger; the score itself can be.
+    tiny_score = unit.larger_is_better and value < worst / 10 and worst > 0
+    if _HARD * low <= error <= high or (high < error <= _EASY * high and not tiny_score):
+        return ""
+    for words, convert, laws in _MEANINGS:
+        try:
+            other = convert(value)
+        except (ValueError, OverflowError):
+            continue
+        if unit.law in laws and 0.3 * low <= float(unit.to_error(other)) <= high:
+            ends = sorted(unit.from_error([low, high]).tolist())
+            return (
+                f"the pilot runs from {ends[0]:.4g} to {ends[1]:.4g}: was the target given "
+                f"{words}? then ask for {other:.4g}"
+            )
+    return ""
