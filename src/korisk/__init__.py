@@ -32,6 +32,7 @@ from korisk.theory import (
     layer_risk,
     risk_line,
     sample_size,
+    savings,
     structural_factor,
     two_factors,
 )
@@ -154,6 +155,7 @@ __all__ = [
     "risk_line",
     "run_pilot",
     "sample_size",
+    "savings",
     "structural_factor",
     "two_factors",
 ]

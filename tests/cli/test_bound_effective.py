@@ -145,7 +145,7 @@ def test_what_a_known_layer_saves_is_said_for_both(
     after = NET.replace("W")
     said = found(capsys, *arguments)["replace"]
     for prefix, estimate in (("", False), ("effective_", True)):
-        saved = NET.savings("W", effective=estimate)
+        saved = kr.savings(NET, "W", effective=estimate)
         assert said[f"{prefix}saved_estimation"] == pytest.approx(saved.estimation(64))
         assert said["saved_approximation"] == pytest.approx(saved.approximation)
         # V states none, so that both are with p once W is known.

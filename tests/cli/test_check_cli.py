@@ -11,7 +11,6 @@ from theorem_stores import cell, row, written
 
 from korisk.studies.result import Result, Row
 from korisk.theory import Known, Learned, Network
-from korisk.theory.network_file import to_dict
 
 NET = Network([Learned("W", parameters=4), Known("K", lipschitz=2.0)])
 OPEN = Network([Learned("W", parameters=4), Known("K [b]")])
@@ -20,7 +19,7 @@ OPEN = Network([Learned("W", parameters=4), Known("K [b]")])
 def small(*errors: float, net: Network = NET) -> Result:
     """KO at rising N whose first layer errs by 1, so that every bound is 4 or more."""
     rows = [row("KO", 4 * 4**k, error, {"W": 1.0}) for k, error in enumerate(errors)]
-    return Result(rows=tuple(rows), detail={"networks": {"KO": to_dict(net)}})
+    return Result(rows=tuple(rows), detail={"networks": {"KO": net.to_dict()}})
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> Any:
@@ -72,7 +71,7 @@ def test_json_tells_the_order_of_sample_sizes(
     last = order["targets"][-1]
     assert last["fewer"] == "FC"
     assert last["needed"][0] == {"reached": False, "lower": 256.0, "upper": None}
-    assert order["crossovers"][-1]["model"] == "FC"
+    assert order["changes"][-1]["model"] == "FC"
     assert order["neither_below"] == pytest.approx(last["target"])
 
 
@@ -98,7 +97,7 @@ def test_unknown_bounds_are_said_and_no_bound_at_all_is_no_success(
     assert korisk("check", some) == 0
     text = " ".join(capsys.readouterr().out.split())
     assert text.startswith("In 2 of 3 networks")
-    assert "Of 1 network no bound can be told" in text
+    assert "There is no bound for 1 network" in text
     assert "1 of 1, 1 open" in text
     none = written(tmp_path / "none", {"p": [small(1.0, net=OPEN)]})
     assert korisk("check", none) == 3
@@ -129,5 +128,5 @@ def test_what_cannot_be_checked_is_one_line(
         assert line.count("\n") == 1
     assert korisk("check", mixed) == 0
     text = capsys.readouterr().out
-    assert "p: no row tells errors of layers." in text
+    assert "p: no row has errors of layers." in text
     assert "1 cell failed, not counted here; the first: no <luck>." in text

@@ -407,7 +407,7 @@ def test_replacing_a_first_use_counts_its_weights_at_the_next() -> None:
     # Without names to go by, no layer shares more than those before it have.
     a = kr.Learned("a", parameters=42, lipschitz=1.0)
     b = kr.Learned("b", parameters=42, shared=42, lipschitz=1.0)
-    assert kr.Network([a, b]).savings("a").after.parameters == 42
+    assert kr.savings(kr.Network([a, b]), "a").after.parameters == 42
 
 
 def test_the_command_says_that_weights_stay_learned_elsewhere(

@@ -6,15 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from theorem_stores import SIZES, cell, row, written
-
-from korisk.report.contents import read_contents
-from korisk.report.figures.study import save_figures, study_figures
-from korisk.report.figures.style import MOST_PANELS, Axes, Figure
-from korisk.report.figures.theorem import theorem_figure
-from korisk.report.page.study import study_page
-from korisk.report.tables.tables import ReportTable, study_tables
-from korisk.report.tables.text import FORMATS
 from korisk.report.tables.theorem import (
     NAMES,
     layers_table,
@@ -24,10 +15,18 @@ from korisk.report.tables.theorem import (
     theorem_tables,
     theorems_of,
 )
+from theorem_stores import SIZES, cell, row, written
+
+from korisk.report.contents import read_contents
+from korisk.report.figures.study import save_figures, study_figures
+from korisk.report.figures.style import MOST_PANELS, Axes, Figure
+from korisk.report.figures.theorem import theorem_figure
+from korisk.report.page.study import study_page
+from korisk.report.tables.tables import ReportTable, study_tables
+from korisk.report.tables.text import FORMATS
 from korisk.studies.result import Result, Row
-from korisk.studies.theorem.theorem import PointTheorem
+from korisk.studies.theorem.check import PointTheorem
 from korisk.theory import BOUNDS, Known, Learned, Network
-from korisk.theory.network_file import to_dict
 
 
 def points(folder: Path, cells: dict[str, list[Result]], **options: Any) -> list[PointTheorem]:
@@ -109,8 +108,8 @@ def test_the_order_has_a_row_for_each_form(both: list[PointTheorem]) -> None:
 
 
 def test_tables_of_what_is_not_known_or_violated(tmp_path: Path) -> None:
-    endless = to_dict(Network([Learned("W"), Known("K"), Learned("C", lipschitz=1.0)]))
-    known = to_dict(Network([Learned("D", parameters=3)]))
+    endless = Network([Learned("W"), Known("K"), Learned("C", lipschitz=1.0)]).to_dict()
+    known = Network([Learned("D", parameters=3)]).to_dict()
     rows = (
         row("a", 4, 1.0, {"W": 1.0, "C": 1.0}),
         row("b", 4, 0.0, {"D": 0.0}),
@@ -176,7 +175,7 @@ def test_the_figure_shows_errors_bounds_and_parts(both: list[PointTheorem]) -> N
 
 def test_a_violation_and_an_unknown_bound_stand_in_the_figure(tmp_path: Path) -> None:
     net = Network([Learned("W"), Known("K")])
-    nets = {"open": to_dict(net), "bad": to_dict(Network([Learned("D")]))}
+    nets = {"open": net.to_dict(), "bad": Network([Learned("D")]).to_dict()}
     rows = [row("open", n, 1.0, {"W": 1.0}) for n in (1, 3)]
     rows += [row("bad", n, error, {"D": 1.0}) for n, error in ((4, 2.0), (9, 0.0), (16, math.inf))]
     made = points(tmp_path, {"$p$": [Result(rows=tuple(rows), detail={"networks": nets})]})
@@ -197,7 +196,7 @@ def test_many_panels_are_counted_and_many_layers_are_grey(tmp_path: Path) -> Non
     names = [f"layer {k}" for k in range(6)]
     net = Network([Learned(name, lipschitz=1.0) for name in names])
     told = row("m" * 80, 4, 1.0, dict.fromkeys(names, 1.0))
-    result = Result(rows=(told,), detail={"networks": {told.model: to_dict(net)}})
+    result = Result(rows=(told,), detail={"networks": {told.model: net.to_dict()}})
     made = points(tmp_path, {f"point {k}": [result] for k in range(MOST_PANELS)})
     figure = figure_of(made)
     assert len(figure.axes) == MOST_PANELS
@@ -228,7 +227,7 @@ def test_the_report_has_a_section_with_words_figure_and_tables(
     assert "VIOLATED" not in text
     broken = Result(
         rows=(row("KO", 4, 9.0, {"D": 1.0}),),
-        detail={"networks": {"KO": to_dict(Network([Learned("D")]))}},
+        detail={"networks": {"KO": Network([Learned("D")]).to_dict()}},
     )
     bad = study_page(read_contents(written(tmp_path / "bad", {"p": [broken]})))
     assert "which is VIOLATED: p." in bad[: bad.index("</header>")]

@@ -16,7 +16,14 @@ from korisk.studies.run.cells import run_cell
 from korisk.studies.run.engine import run_study
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Store
-from korisk.studies.theorem.check import COMPUTED, MEASURED, Check
+from korisk.studies.theorem.check import (
+    COMPUTED,
+    MEASURED,
+    NetworkCheck,
+    PointTheorem,
+    Theorem,
+    read_theorem,
+)
 from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
 from korisk.studies.theorem.order import (
     RUNGS,
@@ -27,7 +34,6 @@ from korisk.studies.theorem.order import (
     orders,
     strength,
 )
-from korisk.studies.theorem.theorem import PointTheorem, Theorem, read_theorem
 from korisk.theory import (
     BOUNDS,
     Composition,
@@ -38,7 +44,6 @@ from korisk.theory import (
     barron_bound,
     structural_factor,
 )
-from korisk.theory.network_file import to_dict
 
 # Three layers: an error of the first grows by 2 * 3 = 6, or by 5 where the tail is known whole.
 LAYERS = (
@@ -54,22 +59,22 @@ def read(folder: Path, *cells: Result, **options: Any) -> Theorem:
 
 
 def result(*rows: Row, net: Network | None = NET, **detail: Any) -> Result:
-    told = {} if net is None else {"networks": {each.model: to_dict(net) for each in rows}}
+    told = {} if net is None else {"networks": {each.model: net.to_dict() for each in rows}}
     return Result(rows=rows, detail={**told, **detail})
 
 
-def one(folder: Path, told: Any, net: Network | None = NET) -> Check:
+def one(folder: Path, told: Any, net: Network | None = NET) -> NetworkCheck:
     """The check of a single row with this theorem entry."""
     made = Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told})
     (check,) = read(folder, result(made, net=net)).checks
     return check
 
 
-def totals(check: Check) -> dict[str, float]:
+def totals(check: NetworkCheck) -> dict[str, float]:
     return {form: bound.total for form, bound in check.bounds.items()}
 
 
-def known_by(check: Check) -> set[str]:
+def known_by(check: NetworkCheck) -> set[str]:
     return set(check.bounds)
 
 
@@ -166,7 +171,7 @@ def test_bounds_out_of_order_are_a_violation(tmp_path: Path) -> None:
     assert "out of order" in remarks([mixed])[0]
 
 
-def _without(check: Check, form: str) -> dict[Any, Any]:
+def _without(check: NetworkCheck, form: str) -> dict[Any, Any]:
     return {key: bound for key, bound in check.bounds.items() if key != form}
 
 
@@ -189,10 +194,10 @@ def test_an_unknown_constant_leaves_the_bound_open_and_says_so(tmp_path: Path) -
     assert known_by(whole) == {"composed"}
     assert whole.holds is True
     assert "every bound that is known" in answer([whole])
-    assert any(each.startswith("No paper or minkowski bound of p") for each in remarks([whole]))
+    assert any(each.startswith("No paper or minkowski bound for p") for each in remarks([whole]))
     both = answer([whole, alone])
     assert both.startswith("In 1 of 2 networks")
-    assert both.endswith("Of 1 network no bound can be told.")
+    assert both.endswith("There is no bound for 1 network.")
 
 
 def test_a_layer_without_error_may_have_an_unknown_tail(tmp_path: Path) -> None:
@@ -291,7 +296,7 @@ def test_groups_tell_means_and_the_worst_of_seeds(tmp_path: Path) -> None:
 
 
 def test_the_answer_counts_and_tells_the_range_of_real_tests(tmp_path: Path) -> None:
-    nets = {"KO": to_dict(NET), "FC": to_dict(Network([Learned("D", parameters=36)]))}
+    nets = {"KO": NET.to_dict(), "FC": Network([Learned("D", parameters=36)]).to_dict()}
     rows = [row("KO", n, 4.9 / n, {"W": 1 / n, "C": 4 / n}) for n in (1, 2)]
     rows += [row("KO", 0, 24.5, LAYER_ERRORS), row("FC", 4, 5.0, {"D": 5.0})]
     found = read(tmp_path, Result(rows=tuple(rows), detail={"networks": nets}))
@@ -303,7 +308,7 @@ def test_the_answer_counts_and_tells_the_range_of_real_tests(tmp_path: Path) -> 
     assert said.startswith("In 1 network the last layer alone errs")
     assert "before training" not in answer(found.checks[:2])
     (share,) = shares(found.points[0])
-    assert share == "KO at N = 2: the composed bound is made of W 71.4%, C 28.6%."
+    assert share == "KO at N = 2: parts of the composed bound: W 71.4%, C 28.6%."
 
 
 def test_what_is_missing_stands_in_the_notes(tmp_path: Path) -> None:
@@ -321,7 +326,7 @@ def test_what_is_missing_stands_in_the_notes(tmp_path: Path) -> None:
         "KO: 1 of 4 rows are missing",
         "KO: the true network's constants differ between seeds; samples are predicted from those "
         "of the first",
-        "FC: 2 of 2 rows tell no errors of layers",
+        "FC: 2 of 2 rows have no errors of layers",
         "K is sampled",
     )
     assert {group.model for group in point.groups} == {"KO"}
@@ -336,7 +341,7 @@ def test_where_cells_differ_the_first_predicts_and_no_number_of_entries_is_told(
     rows = row("KO", 4, 1.0, LAYER_ERRORS), row("FC", 4, 9.0, {"D": 9.0})
     cells = []
     for pixels in (6, 7):
-        networks = {"KO": to_dict(NET), "FC": to_dict(dense(pixels))}
+        networks = {"KO": NET.to_dict(), "FC": dense(pixels).to_dict()}
         cells.append(Result(rows=rows, detail={"networks": networks, "pixels": pixels}))
     (point,) = read(tmp_path, *cells).points
     assert point.pixels is None
@@ -346,7 +351,7 @@ def test_where_cells_differ_the_first_predicts_and_no_number_of_entries_is_told(
 
 def test_stores_that_have_nothing_to_check_say_how_to_get_it(tmp_path: Path) -> None:
     bare = Result(rows=(Row(model="KO", n=4, metrics={"mse": 1.0}),))
-    with pytest.raises(KoriskError, match="no row tells errors of layers; write `theorem: true`"):
+    with pytest.raises(KoriskError, match="no row has errors of layers; write `theorem: true`"):
         read(tmp_path / "bare", bare)
     with pytest.raises(KoriskError, match="no cell is finished yet"):
         read_theorem(written(tmp_path / "none", {}))
@@ -354,8 +359,8 @@ def test_stores_that_have_nothing_to_check_say_how_to_get_it(tmp_path: Path) -> 
         read_theorem(written(tmp_path / "failed", {}, failed=["p"]))
     mixed = written(tmp_path / "mixed", {"told": [cell(1)], "bare": [bare]})
     found = read_theorem(mixed)
-    assert ([point.name for point in found.points], found.untold) == (["told"], ("bare",))
-    assert read_theorem(mixed, point="told").untold == ()
+    assert ([point.name for point in found.points], found.unmeasured) == (["told"], ("bare",))
+    assert read_theorem(mixed, point="told").unmeasured == ()
     with pytest.raises(KoriskError, match="no row of 'bare'"):
         read_theorem(mixed, point="bare")
     with pytest.raises(KoriskError, match="no point 'tol'; did you mean 'told'"):
@@ -414,11 +419,11 @@ def dense(parameters: int) -> Network:
 def test_two_power_laws_cross_where_algebra_says() -> None:
     # 1 / N and 0.2 / sqrt N meet at N = 25, at the error 0.04.
     order = pair(power(0.2, 0.5), power(1.0, 1.0), (dense(10), dense(20)))
-    (turn,) = order.crossovers
+    (turn,) = order.changes
     assert (turn.target, turn.n) == pytest.approx((0.04, 25))
     assert turn.model == "b"
     assert order.predicted("paper") == "a"
-    assert order.came_out("paper") is False
+    assert order.confirmed("paper") is False
     easy, hard = order.targets("a"), order.targets("b")
     assert min(easy) > 0.04 > max(hard)
     assert order.lowest == hard[-1] == pytest.approx(1 / 256)
@@ -427,33 +432,33 @@ def test_two_power_laws_cross_where_algebra_says() -> None:
     assert said.startswith(
         "a should need fewer samples: its A p is smaller by 2 times (paper, minkowski, composed)."
     )
-    assert "The order turns near 0.04: b needs about N = 25 there." in said
-    assert f"came out at {len(easy)} of {len(easy) + len(hard)} targets" in said
-    assert "Below 0.00391 neither got." in said
+    assert "The order changes near 0.04: b needs about N = 25 there." in said
+    assert f"was confirmed at {len(easy)} of {len(easy) + len(hard)} targets" in said
+    assert "Neither got below 0.00391." in said
 
 
 def test_a_model_that_levels_off_is_passed_where_the_other_comes_below_its_level() -> None:
     level = MeanCurve((4, 16, 64, 256), (0.2, 0.1, 0.1, 0.1))
     order = pair(level, power(4.0, 1.0), (dense(10), dense(20)))
-    (turn,) = order.crossovers
+    (turn,) = order.changes
     assert (turn.target, turn.n) == pytest.approx((0.1, 40))
     said = " ".join(order_sentences(order))
-    assert "b needed fewer, which a did not reach" in said
+    assert "b needed fewer samples, which a did not reach" in said
 
 
 def test_curves_apart_have_one_order_and_no_crossover() -> None:
     order = pair(power(1.0, 1.0), power(3.0, 1.0), (dense(10), dense(20)))
-    assert order.crossovers == ()
+    assert order.changes == ()
     assert len(order.targets("a")) == len(order.rungs)
-    assert order.came_out("composed") is True
+    assert order.confirmed("composed") is True
     said = " ".join(order_sentences(order))
-    assert "composed came out at all 12 targets" in said
+    assert "composed was confirmed at all 12 targets" in said
     hard = [rung.target for rung in order.rungs if not rung.needed[1].reached]
     assert 0 < len(hard) < 12
-    assert f"a needed fewer, of which b did not reach {hard[0]:.3g} and below." in said
+    assert f"a needed fewer samples, of which b did not reach {hard[0]:.3g} and below." in said
     turned = pair(power(1.0, 1.0), power(3.0, 1.0), (dense(20), dense(10)))
     assert turned.predicted("composed") == "b"
-    assert turned.came_out("composed") is False
+    assert turned.confirmed("composed") is False
     assert "composed was reversed at all 12 targets" in " ".join(order_sentences(turned))
 
 
@@ -461,9 +466,9 @@ def test_equal_curves_and_equal_networks_decide_nothing() -> None:
     same = pair(power(1.0, 1.0), power(1.0, 1.0))
     assert len(same.targets(None)) == len(same.rungs)
     assert same.predicted("paper") is None
-    assert same.came_out("paper") is None
+    assert same.confirmed("paper") is None
     said = " ".join(order_sentences(same))
-    assert "A p is the same" in said
+    assert "same A p" in said
     assert "it is open" in said
     exact = pair(MeanCurve((4, 8), (0.0, 0.0)), MeanCurve((4, 8), (0.0, 0.0)))
     assert exact.rungs == ()
@@ -517,7 +522,7 @@ def test_strengths_that_are_not_known_are_said() -> None:
     endless = Network([LAYERS[0], Known("K"), LAYERS[2]], compositions=NET.compositions)
     counted = pair(power(1, 1), power(2, 1), (nameless, NET))
     assert dict(counted.strengths) == {}
-    assert counted.came_out("paper") is None
+    assert counted.confirmed("paper") is None
     assert "parameters is missing" in " ".join(order_sentences(counted))
     order = pair(power(1, 1), power(2, 1), (dense(5), endless))
     assert set(order.strengths) == {"composed"}
@@ -534,8 +539,8 @@ def test_forms_that_disagree_are_told_apart() -> None:
     assert "By paper b should need fewer samples" in said
     assert "By minkowski and composed a should need fewer samples" in said
     assert "The order predicted by paper was reversed at all 12 targets." in said
-    assert "The order predicted by minkowski and composed came out at all 12 targets." in said
-    assert [order.came_out(form) for form in BOUNDS] == [False, True, True]
+    assert "The order predicted by minkowski and composed was confirmed at all 12 targets." in said
+    assert [order.confirmed(form) for form in BOUNDS] == [False, True, True]
 
 
 def test_one_model_has_no_order_and_three_have_three(tmp_path: Path) -> None:
@@ -544,9 +549,7 @@ def test_one_model_has_no_order_and_three_have_three(tmp_path: Path) -> None:
     assert [order.models for order in point.orders] == [("KO", "FC"), ("KO", "KO2"), ("FC", "KO2")]
     assert point.orders[0].erring == (("KO", "K"),)
     assert point.orders[1].predicted("paper") is None
-    assert "what known layers err by ('K' of KO) is not in it" in " ".join(
-        order_sentences(point.orders[0])
-    )
+    assert "errors of known layers ('K' of KO)" in " ".join(order_sentences(point.orders[0]))
 
 
 def test_curves_are_of_trained_networks_with_errors() -> None:
@@ -555,7 +558,7 @@ def test_curves_are_of_trained_networks_with_errors() -> None:
 
 
 def test_a_point_orders_by_its_own_means(tmp_path: Path) -> None:
-    nets = {"KO": to_dict(NET), "FC": to_dict(dense(10**6))}
+    nets = {"KO": NET.to_dict(), "FC": dense(10**6).to_dict()}
     cells = [
         Result(
             rows=tuple(
@@ -579,7 +582,7 @@ def test_a_point_orders_by_its_own_means(tmp_path: Path) -> None:
     assert both
     for known, full in both:
         assert (full.number or 0) / (known.number or 1) == pytest.approx(8)
-    assert order.came_out("composed") is True
+    assert order.confirmed("composed") is True
 
 
 # --- The page of the docs ------------------------------------------------------------------------
@@ -617,4 +620,4 @@ def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> No
     with Store.create_or_open(tmp_path / "study.db", study.content, tasks=study.tasks) as store:
         run_study(study.tasks[:1], run_cell, store, workers=0)
     [point] = read_theorem(tmp_path).points
-    assert "not there yet: seeds 2, 3" in point.notes
+    assert "not yet run: seeds 2, 3" in point.notes

@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Account
+from korisk.studies.run.usage import Usage
 from korisk.studies.store.store import Store
 from korisk.theory import Composition, Known, Layer, Learned, Network
-from korisk.theory.network_file import to_dict
 
 Matrix = NDArray[np.float64]
 
 SIZES = (4, 16, 64, 256)
 SIDE = 6
-ACCOUNT = Account(started="2026-01-01T00:00:00+00:00", seconds=1.0)
+USAGE = Usage(started="2026-01-01T00:00:00+00:00", seconds=1.0)
 LEARNED = {"KO": {"W": SIDE, "C": 9}, "FC": {"D": SIDE * SIDE}}
 
 
@@ -111,9 +110,9 @@ def cell(
                 )
             )
     nets = {
-        model: to_dict(
-            network(dense, LEARNED["FC"]) if model == "FC" else network(true, LEARNED["KO"])
-        )
+        model: network(
+            *((dense, LEARNED["FC"]) if model == "FC" else (true, LEARNED["KO"]))
+        ).to_dict()
         for model in models
     }
     return Result(rows=tuple(rows), detail={"networks": nets, "pixels": SIDE})
@@ -141,7 +140,7 @@ def written(
     with Store.create_or_open(folder / "study.db", {"name": name}) as store:
         for point, results in cells.items():
             for seed, result in enumerate(results, start=1):
-                store.record(Task(point=point, seed=seed, spec=spec), result, ACCOUNT)
+                store.record(Task(point=point, seed=seed, spec=spec), result, USAGE)
         for point in failed:
-            store.record_failure(Task(point=point, seed=99, spec=spec), "no <luck>", ACCOUNT)
+            store.record_failure(Task(point=point, seed=99, spec=spec), "no <luck>", USAGE)
     return folder

@@ -104,9 +104,9 @@ def test_known_layers_contribute_nothing_and_mismatch_stays() -> None:
     bound = kr.barron_bound(exact, 10**9, bound="paper")
     assert bound.contributions[1:].tolist() == [0, 0, 0]
     wrong = exact.replace("A^T", kr.Known("A^T", lipschitz=AT, mismatch=0.25))
-    for bound in kr.BOUNDS:
-        floor = kr.barron_bound(wrong, 10**15, bound=bound).floor
-        assert floor > kr.barron_bound(exact, 10**15, bound=bound).floor
+    for form in kr.BOUNDS:
+        floor = kr.barron_bound(wrong, 10**15, bound=form).floor
+        assert floor > kr.barron_bound(exact, 10**15, bound=form).floor
     assert kr.barron_bound(wrong, 64, bound="paper").approximations[2] == pytest.approx(4 * 0.25)
 
 
@@ -117,7 +117,7 @@ def test_savings_are_the_layers_own_terms_in_the_papers_form() -> None:
             kr.Learned("b", parameters=5, lipschitz=3, C=0.1),
         ]
     )
-    saved = net.savings("a", bound="paper")
+    saved = kr.savings(net, "a", bound="paper")
     assert saved.approximation == pytest.approx(18 * 0.04)
     assert saved.estimation(64) == pytest.approx(18 * 10 * math.log(64) / 64)
     before, after = saved.samples(1.0)

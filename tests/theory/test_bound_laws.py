@@ -90,7 +90,7 @@ def test_replacing_a_layer_by_the_known_operator_never_raises_the_bound(
         assert kr.barron_bound(named, n, bound=bound).total == after.total
         assert after.total <= before.total * SLACK
         assert after.floor <= before.floor * SLACK
-        saved = net.savings(layer.name, bound=bound)
+        saved = kr.savings(net, layer.name, bound=bound)
         assert saved.total(n) == pytest.approx(before.total - after.total)
         parts = saved.approximation + saved.estimation(n)
         assert parts == pytest.approx(saved.total(n), abs=1e-9 * before.total)

@@ -205,7 +205,7 @@ def test_risk_line_of_the_paper_and_of_single_layers() -> None:
     line = kr.risk_line(net, bound="paper")
     for n in (2, 64, 10**6):
         assert line.predict(n) == pytest.approx(kr.barron_bound(net, n, bound="paper").total)
-    with pytest.raises(kr.KoriskError, match="is no line in log N / N"):
+    with pytest.raises(kr.KoriskError, match="is not a line in log N / N"):
         kr.risk_line(net, bound="minkowski")
     single = net.replace("c")
     line = kr.risk_line(single)

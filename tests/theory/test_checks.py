@@ -6,12 +6,10 @@ import pytest
 
 from korisk import _checks
 from korisk.errors import KoriskError, UnreachableError
+from korisk.theory import Composition, Network
 from korisk.theory.bracket import NormBracket
-from korisk.theory.budget import structural_factor
-from korisk.theory.inversion import root_sum_samples
+from korisk.theory.budget import root_sum_samples, structural_factor
 from korisk.theory.layer import Known, Learned
-from korisk.theory.network import Composition, Network
-from korisk.theory.network_file import from_dict
 
 
 def test_a_number_may_stand_at_the_end_of_its_rule() -> None:
@@ -76,7 +74,7 @@ def test_the_structural_factor_takes_any_positive_norm() -> None:
 def test_a_wrong_bracket_in_a_file_names_its_layer() -> None:
     content = {"layers": [{"known": "A", "lipschitz": {"lower": 2, "upper": 1}}]}
     with pytest.raises(KoriskError, match=r"net\.yaml: layer 'A': lipschitz: lower must be"):
-        from_dict(content, source="net.yaml")
+        Network.from_dict(content, source="net.yaml")
 
 
 def test_shared_parameters_are_counted_at_the_next_use_of_what_is_replaced() -> None:

@@ -9,12 +9,11 @@ from typing import Any
 
 from korisk.cli.bound_answer import Answer, parts, with_dimension
 from korisk.theory import BOUNDS, BarronBound, Learned
-from korisk.theory.network_file import to_dict
 
 
 def as_json(answer: Answer, replaced: tuple[str, Answer] | None) -> dict[str, Any]:
     """The network and its numbers, and those of the network with a layer replaced."""
-    content = {"network": to_dict(answer.net), **_numbers(answer)}
+    content = {"network": answer.net.to_dict(), **_numbers(answer)}
     if replaced is not None:
         name, after = replaced
         saved = {

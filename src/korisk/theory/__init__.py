@@ -1,20 +1,25 @@
-"""The deep risk estimator: networks as data, bounds, and sample sizes from them."""
+"""The deep risk estimator: networks as data, bounds, and sample sizes from them.
 
-from korisk.theory.amplification import BOUNDS, BoundForm
+Start with `network`, a chain of layers (`layer`) with norm brackets (`bracket`); `bound` evaluates
+the theorem, `budget` turns a bound into sample sizes and savings, `network_file` is the YAML form,
+and `footprint` counts the parameters and bytes of the two CT networks.
+"""
+
 from korisk.theory.bound import BarronBound, Bound, barron_bound, deep_risk, layer_risk
 from korisk.theory.bracket import HasNorm, NormBracket
 from korisk.theory.budget import (
     RiskLine,
+    Savings,
     TwoFactors,
     risk_line,
     sample_size,
+    savings,
     structural_factor,
     two_factors,
 )
 from korisk.theory.footprint import Footprint
-from korisk.theory.layer import Known, Layer, Learned
-from korisk.theory.network import Composition, Network
-from korisk.theory.savings import Savings
+from korisk.theory.layer import Composition, Known, Layer, Learned
+from korisk.theory.network import BOUNDS, BoundForm, Network
 
 __all__ = [
     "BOUNDS",
@@ -37,6 +42,7 @@ __all__ = [
     "layer_risk",
     "risk_line",
     "sample_size",
+    "savings",
     "structural_factor",
     "two_factors",
 ]

@@ -1,11 +1,32 @@
 """A norm or Lipschitz constant with its direction: what lies below it and what lies above."""
 
+import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.theory._repr import terse_repr
+
+
+def set_fields(value: object, **fields: object) -> None:
+    """Set fields of a frozen dataclass while it is made, after they were checked."""
+    for name, content in fields.items():
+        object.__setattr__(value, name, content)
+
+
+def terse_repr(value: object) -> str:
+    """A dataclass's repr that leaves defaults out and still evaluates back."""
+    parts = []
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        content = getattr(value, field.name)
+        infinite = isinstance(content, float) and math.isinf(content)
+        text = f"float('{content}')" if infinite else repr(content)
+        if field.default is dataclasses.MISSING:
+            parts.append(f"{field.name}={text}" if field.kw_only else text)
+        elif content is not field.default and content != field.default:
+            parts.append(f"{field.name}={text}")
+    return f"{type(value).__name__}({', '.join(parts)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -15,9 +36,20 @@ class NormBracket:
     Bounds use `upper`. An `upper` of infinity says that only a lower estimate exists, as when the
     constant was sampled; a bound that needs it is refused.
 
-    `how` says in a few words how the ends are known. Ends that are negative or in the wrong order
-    raise `KoriskError`.
+    Parameters
+    ----------
+    lower, upper : float
+        The ends, 0 <= lower <= upper; upper may be infinite.
+    how : str, default "given"
+        How the ends are known, in a few words.
 
+    Raises
+    ------
+    KoriskError
+        If an end is negative, or the ends are in the wrong order.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> bracket = kr.NormBracket(0.9, 1.1, how="Lanczos")
     >>> bracket.is_point, kr.NormBracket(2, 2).is_point
@@ -38,10 +70,8 @@ class NormBracket:
             raise KoriskError(
                 f"lower must be <= upper, got lower={lower!r} upper={upper!r}; {remedy}"
             )
-        object.__setattr__(self, "lower", lower)
-        object.__setattr__(self, "upper", upper)
-        how = _checks.name("how", self.how, remedy="say in a few words how the ends are known")
-        object.__setattr__(self, "how", how)
+        _checks.name("how", self.how, remedy="say in a few words how the ends are known")
+        set_fields(self, lower=lower, upper=upper)
 
     def __repr__(self) -> str:
         return terse_repr(self)
@@ -62,6 +92,8 @@ class HasNorm(Protocol):
     An object with a method `norm()` that returns a `NormBracket` may stand wherever a Lipschitz
     constant is asked for. It is asked once, when the constant is first needed.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> class Doubling:
     ...     def norm(self):

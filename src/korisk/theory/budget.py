@@ -1,24 +1,135 @@
-"""From a bound to a sample size: inversion, and the two factors of Proposition (prop:ct-proxy)."""
+"""From a bound to a sample size: inversion, savings, and the two factors of Prop. (prop:ct-proxy).
+
+Near a floor, a sample size hangs on the last digits of target - floor, and doubles lose them.
+Inversion therefore takes doubles at their exact value and has the decimal digits it needs, whatever
+decimal context the caller has set.
+"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 
 import numpy as np
 
 from korisk import _checks
 from korisk.errors import KoriskError, UnreachableError
-from korisk.theory.amplification import BoundForm, paper_exponents
-from korisk.theory.bound import approximation_risks, estimation_slopes, evaluate, rate
-from korisk.theory.inversion import line_samples, paper_samples, root_sum_samples
-from korisk.theory.network import Network
+from korisk.theory.bound import (
+    BarronBound,
+    approximation_risks,
+    barron_bound,
+    estimation_slopes,
+    evaluate,
+    rate,
+)
+from korisk.theory.bracket import set_fields
+from korisk.theory.network import BoundForm, Network, paper_exponents
+
+_DIGITS = 120  # enough for every N below 1e50, one double above the floor
+_CONTEXT = Context(
+    prec=_DIGITS, Emin=-999_999, Emax=999_999, traps=[InvalidOperation, DivisionByZero]
+)
+_ZERO = Decimal(0)
+
+
+# --- Sample sizes from log N / N, Eq. (eq:inversion) ---------------------------------------------
+
+
+def line_samples(floor: float | Decimal, slope: float | Decimal, target: float) -> int:
+    """Eq. (eq:inversion): the smallest N >= 2 from which on floor + slope log N / N <= target."""
+    with localcontext(_CONTEXT):
+        gap = Decimal(target) - Decimal(floor)
+        if gap < 0 or (gap == 0 and slope > 0):
+            raise UnreachableError(target=target, floor=float(floor))
+        return 2 if slope == 0 else invert_rate(gap / Decimal(slope))
+
+
+def paper_samples(
+    exponents: Sequence[int], terms: Sequence[tuple[float, float, float]], target: float
+) -> int:
+    """The same for sum_l 2^exponent P_l^2 (f_l + s_l log N / N), terms being (P_l, f_l, s_l)."""
+    with localcontext(_CONTEXT):
+        pairs = [
+            (Decimal(2) ** exponent * Decimal(tail) ** 2, floor, slope)
+            for exponent, (tail, floor, slope) in zip(exponents, terms, strict=True)
+        ]
+        floor = sum((a * Decimal(f) for a, f, _ in pairs), _ZERO)
+        slope = sum((a * Decimal(s) for a, _, s in pairs), _ZERO)
+        return line_samples(floor, slope, target)
+
+
+def root_sum_samples(terms: Sequence[tuple[float, float, float]], target: float) -> int:
+    """The same for (sum_l P_l sqrt(f_l + s_l log N / N))^2."""
+    with localcontext(_CONTEXT):
+        exact = [(Decimal(p), Decimal(f), Decimal(s)) for p, f, s in terms if p > 0 and f + s > 0]
+        if len(exact) == 1:
+            ((tail, floor, slope),) = exact
+            return line_samples(tail**2 * floor, tail**2 * slope, target)
+        root = Decimal(target).sqrt()
+        floor_root = sum((tail * floor.sqrt() for tail, floor, _ in exact), _ZERO)
+        gap = root - floor_root
+        growing = [term for term in exact if term[2] > 0]
+        if gap < 0 or (gap == 0 and growing):
+            raise UnreachableError(target=target, floor=float(floor_root**2))
+        if not growing:
+            return 2
+        # sum P sqrt(f + s q) is concave in q = log N / N, so Newton's steps from below the solution
+        # stay below it. sqrt(f + s q) <= sqrt(f) + sqrt(s q) gives such a start, (eq:newton-start).
+        q = (gap / sum((tail * slope.sqrt() for tail, _, slope in growing), _ZERO)) ** 2
+        for _ in range(200):
+            value = sum((tail * (floor + slope * q).sqrt() for tail, floor, slope in exact), _ZERO)
+            gradient = sum(
+                (tail * slope / (2 * (floor + slope * q).sqrt()) for tail, floor, slope in growing),
+                _ZERO,
+            )
+            step = (root - value) / gradient
+            q += step
+            if abs(step) <= q.scaleb(20 - _DIGITS):
+                break
+        return invert_rate(q)
+
+
+def invert_rate(rate: Decimal) -> int:
+    """The smallest N >= 2 with log M / M <= rate for every M >= N.
+
+    The crossing is N = exp(-W_-1(-rate)) for rate <= 1/e, Eq. (eq:inversion). Doubles carry it to
+    about 15 digits; a few Newton steps on x = log x - log rate, the same equation with x = log N,
+    carry it to every digit of N. Equality never occurs: log N is transcendental, the rate is not.
+    """
+    from scipy.special import lambertw
+
+    with localcontext(_CONTEXT) as context:
+        if Decimal(3).ln() <= 3 * rate:  # log N / N over whole N >= 2 is largest at N = 3
+            return 2
+        context.prec = max(_DIGITS, 60 - rate.adjusted())
+        log_rate = rate.ln()
+        start = float(log_rate)
+        if start < -600:  # the rate leaves the doubles; there W_-1 is near its own expansion
+            x = Decimal(math.log(-start) - start)
+        else:
+            x = Decimal(-float(lambertw(-math.exp(start), -1).real))
+        for _ in range(50):
+            step = (x + log_rate - x.ln()) / (1 - 1 / x)
+            x -= step
+            if abs(step) <= x.scaleb(8 - context.prec):
+                break
+        return int(x.exp().to_integral_value(rounding=ROUND_CEILING))
+
+
+# --- Bounds and lines ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RiskLine:
     """floor + slope log N / N, Eq. (eq:calibrated-bound); the paper writes slope as sigma.
 
-    Both are squared errors, at least 0.
+    Parameters
+    ----------
+    floor, slope : float
+        Squared errors, at least 0.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> line = kr.RiskLine(floor=0.001, slope=0.5)
     >>> round(line.predict(1000), 5), line.samples(0.01)
@@ -30,36 +141,72 @@ class RiskLine:
 
     def __post_init__(self) -> None:
         for field in ("floor", "slope"):
-            value = _checks.real(
-                field, getattr(self, field), at_least=0, remedy="both are squared errors"
-            )
-            object.__setattr__(self, field, value)
+            remedy = "both are squared errors"
+            value = _checks.real(field, getattr(self, field), at_least=0, remedy=remedy)
+            set_fields(self, **{field: value})
 
     def predict(self, n: float) -> float:
-        """The squared error at N."""
+        """The squared error at N.
+
+        Parameters
+        ----------
+        n : float
+            Training samples, at least 2.
+
+        Returns
+        -------
+        float
+            The value of the line.
+        """
         return self.floor + self.slope * rate(n)
 
     def samples(self, target: float) -> int:
         """The smallest N >= 2 from which on the line stays at or below the target.
 
-        A target at or below the floor raises `UnreachableError`.
+        Parameters
+        ----------
+        target : float
+            A squared error above 0.
+
+        Returns
+        -------
+        int
+            N.
+
+        Raises
+        ------
+        UnreachableError
+            If the target is at or below the floor.
         """
         return line_samples(self.floor, self.slope, _checks.target_error(target))
-
-
-def floor_of(net: Network, *, bound: BoundForm = "composed") -> float:
-    """The bound with unlimited data: approximation and mismatch alone."""
-    return evaluate(net, approximation_risks(net), bound).total
 
 
 def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = False) -> RiskLine:
     """The bound as floor + slope log N / N, where it is one, Eq. (eq:calibrated-bound).
 
-    The paper's form always is. The Minkowski forms are while a single layer errs. `effective=True`
-    gives the line of the estimate with effective dimensions, as in `barron_bound`.
+    The paper's form always is. The Minkowski forms are while a single layer errs.
 
-    Others raise `KoriskError`.
+    Parameters
+    ----------
+    net : Network
+        The network, with the constants of its learned layers.
+    bound : {"composed", "minkowski", "paper"}, default "composed"
+        The form of the bound, one of `BOUNDS`.
+    effective : bool, default False
+        Whether effective dimensions stand for p, as in `barron_bound`.
 
+    Returns
+    -------
+    RiskLine
+        The line.
+
+    Raises
+    ------
+    KoriskError
+        If the bound is not a line.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
     >>> kr.risk_line(net)
@@ -68,7 +215,7 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
     if bound != "paper" and np.count_nonzero(floors + slopes) > 1:
         raise KoriskError(
-            f"the {bound} bound of several erring layers is no line in log N / N; "
+            f"the {bound} bound of several erring layers is not a line in log N / N; "
             "use barron_bound and sample_size, or bound='paper'"
         )
     return RiskLine(
@@ -81,13 +228,32 @@ def sample_size(
 ) -> int:
     """The smallest N >= 2 from which on the bound stays at or below the target.
 
-    Exact for the network's tails, floors and slopes as doubles hold them. `effective=True` inverts
-    the estimate with effective dimensions, as in `barron_bound`; these are kept as they are, so
-    the answer is consistent only near the N that they were computed for.
+    Exact for the network's tails, floors and slopes as doubles hold them.
 
-    `target` is an expected squared error; one at or below the bound's floor raises
-    `UnreachableError`.
+    Parameters
+    ----------
+    net : Network
+        The network, with the constants of its learned layers.
+    target : float
+        The expected squared error to reach, above 0.
+    bound : {"composed", "minkowski", "paper"}, default "composed"
+        The form of the bound, one of `BOUNDS`.
+    effective : bool, default False
+        Whether effective dimensions stand for p, as in `barron_bound`. They are kept as they are,
+        so the answer is consistent only near the N that they were computed for.
 
+    Returns
+    -------
+    int
+        N.
+
+    Raises
+    ------
+    UnreachableError
+        If the target is at or below the bound's floor.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W", parameters=100), kr.Known("K", lipschitz=2)])
     >>> n = kr.sample_size(net, target=0.5)
@@ -96,7 +262,7 @@ def sample_size(
     """
     target = _checks.target_error(target)
     floors, slopes = approximation_risks(net), estimation_slopes(net, effective=effective)
-    evaluate(net, floors + slopes, bound)  # refuses what cannot be evaluated at all
+    evaluate(net, floors + slopes, bound)  # raises if it cannot be evaluated at all
     terms = [
         (float(tail), float(floor), float(slope))
         for tail, floor, slope in zip(net.tails(bound), floors, slopes, strict=True)
@@ -109,12 +275,107 @@ def sample_size(
 
 
 @dataclass(frozen=True)
+class Savings:
+    """Corollary (cor:known): the bound before and after a layer became known. Made by `savings`.
+
+    In the paper's form the savings are the replaced layer's own terms, A_m C_m^2/n_m and
+    A_m kappa_m p_m log N / N, Eq. (eq:saving). In the Minkowski forms its cross terms with other
+    layers go too. With `effective` both are the estimates with effective dimensions.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> net = kr.Network([kr.Learned("W", parameters=10),
+    ...                   kr.Learned("B", parameters=1000, lipschitz=2)])
+    >>> saved = kr.savings(net, "B", bound="paper")
+    >>> round(saved.estimation(1000), 3)
+    13.816
+    >>> saved.samples(target=1.0)
+    (20668, 497)
+    """
+
+    before: Network
+    after: Network
+    bound: BoundForm
+    effective: bool = False
+
+    @property
+    def approximation(self) -> float:
+        """By how much the floor falls; it does not depend on N."""
+        before, after = (
+            evaluate(net, approximation_risks(net), self.bound).total
+            for net in (self.before, self.after)
+        )
+        return before - after
+
+    def estimation(self, n: float) -> float:
+        """By how much the part falls that data removes, at N samples."""
+        before, after = self._at(n)
+        return before.estimation - after.estimation
+
+    def total(self, n: float) -> float:
+        """By how much the bound falls at N samples."""
+        before, after = self._at(n)
+        return before.total - after.total
+
+    def samples(self, target: float) -> tuple[int, int]:
+        """The sample sizes for a target before and after; unreachable targets raise."""
+        before, after = (
+            sample_size(net, target, bound=self.bound, effective=self.effective)
+            for net in (self.before, self.after)
+        )
+        return before, after
+
+    def _at(self, n: float) -> tuple[BarronBound, BarronBound]:
+        before, after = (
+            barron_bound(net, n, bound=self.bound, effective=self.effective)
+            for net in (self.before, self.after)
+        )
+        return before, after
+
+
+def savings(
+    net: Network, name: str, *, bound: BoundForm = "composed", effective: bool = False
+) -> Savings:
+    """What the bound loses when a layer becomes a known operator.
+
+    Parameters
+    ----------
+    net : Network
+        The network, with the constants of its learned layers.
+    name : str
+        The layer that becomes known.
+    bound : {"composed", "minkowski", "paper"}, default "composed"
+        The form of the bound, one of `BOUNDS`.
+    effective : bool, default False
+        Whether effective dimensions stand for p, as in `barron_bound`.
+
+    Returns
+    -------
+    Savings
+        The bound before and after.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> net = kr.Network([kr.Learned("W", parameters=10),
+    ...                   kr.Learned("B", parameters=1000, lipschitz=2)])
+    >>> saved = kr.savings(net, "B", bound="paper")
+    >>> round(saved.total(1000), 3), saved.approximation
+    (13.816, 0.0)
+    """
+    return Savings(before=net, after=net.replace(name), bound=bound, effective=effective)
+
+
+@dataclass(frozen=True)
 class TwoFactors:
     """Proposition (prop:ct-proxy) at one target, and what it means in samples.
 
     `structural * approximation_budget` is the ratio of N / log N, (eq:prop2-twofactor); `ratio` is
-    the ratio of the sample sizes themselves.
+    the ratio of the sample sizes themselves. Made by `two_factors`.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> found = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
     >>> found.structural, found.approximation_budget, found.product
@@ -147,12 +408,30 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
     """Eq. (eq:prop2-twofactor): how many more samples the dense network needs for a target.
 
     The first factor is sigma_FC / sigma_KO, the second (target - floor_KO) / (target - floor_FC),
-    as in (eq:ct-twofactor).
-    Lines of `risk_line(..., effective=True)` give the factors with effective dimensions.
+    as in (eq:ct-twofactor). Lines of `risk_line(..., effective=True)` give the factors with
+    effective dimensions.
 
-    A target at or below one of the floors raises `UnreachableError`, a line without a slope
-    `KoriskError`.
+    Parameters
+    ----------
+    known, dense : RiskLine
+        The lines of the known-operator and of the dense network.
+    target : float
+        The squared error to reach, above both floors.
 
+    Returns
+    -------
+    TwoFactors
+        Both factors, and the sample sizes.
+
+    Raises
+    ------
+    UnreachableError
+        If the target is at or below one of the floors.
+    KoriskError
+        If a line has no slope.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> found = kr.two_factors(kr.RiskLine(0.001, 0.5), kr.RiskLine(0.002, 20.0), target=0.01)
     >>> found.samples_known, found.samples_dense
@@ -163,7 +442,7 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
         if target <= line.floor:
             raise UnreachableError(target=target, floor=line.floor, what=what)
         if line.slope == 0:
-            raise KoriskError(f"slope of {what} must be > 0, got 0; without it N has no meaning")
+            raise KoriskError(f"slope of {what} must be > 0, got 0; without it no N can be given")
     return TwoFactors(
         target=target,
         structural=dense.slope / known.slope,
@@ -176,9 +455,20 @@ def two_factors(known: RiskLine, dense: RiskLine, target: float) -> TwoFactors:
 def structural_factor(*, H: int, filter_norm: float, backprojection_norm: float) -> float:
     """Eq. (eq:ct-structural): H^2 / (4 ||K||^2 ||A^T||^2), the first factor for equal kappa.
 
-    `H` is the image side in pixels; the norms are those of the filter K and of the backprojection
-    A^T, above 0, or `KoriskError` is raised.
+    Parameters
+    ----------
+    H : int
+        The image side in pixels.
+    filter_norm, backprojection_norm : float
+        The norms of the filter K and of the backprojection A^T, above 0.
 
+    Returns
+    -------
+    float
+        The factor.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> round(kr.structural_factor(H=128, filter_norm=0.03, backprojection_norm=85.0), 1)
     629.9

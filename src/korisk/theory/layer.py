@@ -1,29 +1,45 @@
-"""The two kinds of layer: known operators and learned ones."""
+"""The two kinds of layer, known operators and learned ones, and runs of them."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from numbers import Real
+from typing import ClassVar
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.theory._repr import terse_repr
-from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket
-
-_LIPSCHITZ_REMEDY = "give the operator norm of the true layer, or leave it out if it is not known"
-
-_NAME_REMEDY = "give each layer a short name, quoted in a file if it looks like a number"
+from korisk.theory.bracket import (
+    NOT_KNOWN,
+    HasNorm,
+    Lipschitz,
+    NormBracket,
+    set_fields,
+    terse_repr,
+)
 
 
 @dataclass(frozen=True, repr=False)
 class Layer(ABC):
     """One map u_l of the network, with the Lipschitz constant of the *true* map.
 
-    Abstract: a layer is `Known` or `Learned`. `name` is what the network calls it; `lipschitz`,
-    the constant of Assumption (ass:lip), is a number >= 0, a `NormBracket`, an operator that has a
-    `norm()`, or None where it is not known. Anything else raises `KoriskError`.
+    Abstract: a layer is `Known` or `Learned`.
 
+    Parameters
+    ----------
+    name : str
+        What the network calls it, at most 80 characters.
+    lipschitz : float, NormBracket, HasNorm or None, default None
+        The constant of Assumption (ass:lip): a number >= 0, a bracket, an operator that has a
+        `norm()`, or None where it is not known.
+
+    Raises
+    ------
+    KoriskError
+        If one of them is something else.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> layers = [kr.Learned("W", parameters=7680), kr.Known("K", lipschitz=0.03)]
     >>> [layer.kind for layer in layers]
@@ -36,21 +52,17 @@ class Layer(ABC):
     _: KW_ONLY
     lipschitz: Lipschitz = None
 
+    kind: ClassVar[str]  # "known" or "learned"
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", _checks.name("layer name", self.name, remedy=_NAME_REMEDY))
-        object.__setattr__(
-            self, "lipschitz", as_lipschitz(self._field("lipschitz"), self.lipschitz)
-        )
+        remedy = "give each layer a short name, quoted in a file if it looks like a number"
+        _checks.name("layer name", self.name, remedy=remedy)
+        set_fields(self, lipschitz=as_lipschitz(self._field("lipschitz"), self.lipschitz))
 
     @cached_property
     def bracket(self) -> NormBracket:
         """The Lipschitz constant as a bracket; an operator is asked for its norm once."""
         return resolve(self._field("lipschitz"), self.lipschitz)
-
-    @property
-    @abstractmethod
-    def kind(self) -> str:
-        """`known` or `learned`."""
 
     def _field(self, field: str) -> str:
         return f"layer {self.name!r}: {field}"
@@ -63,10 +75,16 @@ class Layer(ABC):
 class Known(Layer):
     """An operator that is not learned: û_l = u_l, so it adds nothing to the risk.
 
-    `mismatch` is korisk's extension for operators known only approximately (a discretised
-    projector, a wrong viscosity): E||u_l - û_l||^2 > 0, a term that no amount of data
-    removes, Eq. (eq:mismatch).
+    Parameters
+    ----------
+    name, lipschitz
+        As for every `Layer`.
+    mismatch : float, default 0
+        korisk's extension for operators known only approximately (a discretised projector, a wrong
+        viscosity): E||u_l - û_l||^2 >= 0, a term that no amount of data removes, Eq. (eq:mismatch).
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> kr.Known("A^T", lipschitz=85.7, mismatch=0.001)
     Known('A^T', lipschitz=85.7, mismatch=0.001)
@@ -74,32 +92,43 @@ class Known(Layer):
 
     mismatch: float = 0.0
 
+    kind: ClassVar[str] = "known"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         remedy = "give the expected squared error of the operator, 0 if it is exact"
         mismatch = _checks.real(self._field("mismatch"), self.mismatch, at_least=0, remedy=remedy)
-        object.__setattr__(self, "mismatch", mismatch)
-
-    @property
-    def kind(self) -> str:
-        """`known`."""
-        return "known"
+        set_fields(self, mismatch=mismatch)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Learned(Layer):
-    """A trained layer whose risk follows Assumption (ass:barron): C^2/n + kappa p log N / N.
+    """A trained layer whose risk follows Assumption (ass:barron): C^2/n_l + kappa p log N / N.
 
-    `parameters` is the paper's p_l, `C` its complexity, `width` its n_l and
-    `kappa` the constant of the estimation term. C = 0 and kappa = 1 give the matched-constant
-    reference; a pilot study gives numbers with absolute units. `shared` is how many of the
-    parameters are an earlier layer's: the layer errs by all of its p, and a network counts them
-    once.
+    C = 0 and kappa = 1 give the matched-constant reference; a pilot study gives numbers with
+    absolute units.
 
-    `effective` is how many of the parameters the data determine at the sample size in question,
-    an estimate that may stand in for p where `effective=True` asks for it; see
-    docs/explanation/theory.md.
+    Parameters
+    ----------
+    name, lipschitz
+        As for every `Layer`.
+    parameters : int, optional
+        The paper's p_l, the number of trainable weights, at least 1.
+    shared : int, default 0
+        How many of the parameters are an earlier layer's: the layer errs by all of its p, and a
+        network counts them once.
+    effective : float, optional
+        How many of the parameters the data determine at the sample size in question, an estimate
+        that may stand in for p where `effective=True` asks for it; see docs/explanation/theory.md.
+    C : float, default 0
+        The complexity, at least 0.
+    width : float, default 1
+        The width n_l, at least 1.
+    kappa : float, default 1
+        The constant of the estimation term, above 0.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> layer = kr.Learned("W", parameters=7680, C=2.0, width=100)
     >>> layer
@@ -115,59 +144,99 @@ class Learned(Layer):
     width: float = 1.0
     kappa: float = 1.0
 
+    kind: ClassVar[str] = "learned"
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        field = self._field
         if self.parameters is not None:
             remedy = "count the layer's trainable weights"
-            parameters = _checks.count(
-                self._field("parameters"), self.parameters, at_least=1, remedy=remedy
-            )
-            object.__setattr__(self, "parameters", parameters)
-        remedy = "count those of its parameters that an earlier layer has"
+            checked = _checks.count(field("parameters"), self.parameters, at_least=1, remedy=remedy)
+            set_fields(self, parameters=checked)
         most = math.inf if self.parameters is None else self.parameters
-        field = self._field("shared")
-        shared = _checks.count(field, self.shared, at_least=0, at_most=most, remedy=remedy)
-        object.__setattr__(self, "shared", shared)
+        remedy = "count those of its parameters that an earlier layer has"
+        shared = _checks.count(
+            field("shared"), self.shared, at_least=0, at_most=most, remedy=remedy
+        )
         if self.effective is not None:
-            object.__setattr__(self, "effective", self._checked_effective())
+            remedy = "give the effective dimension, or leave it out if it is not known"
+            effective = _checks.real(field("effective"), self.effective, above=0, remedy=remedy)
+            # As floats: a p beyond 2^53 may round upwards, and effective = p must stay allowed.
+            if effective > float(most):
+                raise KoriskError(
+                    f"{field('effective')} must be at most the layer's parameters, {most:,}, got "
+                    f"{shown(self.effective)}; data cannot determine more numbers than it has"
+                )
+            set_fields(self, effective=effective)
         remedy = "see Assumption (ass:barron): C >= 0, width >= 1, kappa > 0"
-        checked = {
-            "C": _checks.real(self._field("C"), self.C, at_least=0, remedy=remedy),
-            "width": _checks.real(self._field("width"), self.width, at_least=1, remedy=remedy),
-            "kappa": _checks.real(self._field("kappa"), self.kappa, above=0, remedy=remedy),
-        }
-        for field, value in checked.items():
-            object.__setattr__(self, field, value)
+        set_fields(
+            self,
+            shared=shared,
+            C=_checks.real(field("C"), self.C, at_least=0, remedy=remedy),
+            width=_checks.real(field("width"), self.width, at_least=1, remedy=remedy),
+            kappa=_checks.real(field("kappa"), self.kappa, above=0, remedy=remedy),
+        )
 
-    def _checked_effective(self) -> float:
-        field = self._field("effective")
-        remedy = "give the effective dimension, or leave it out if it is not known"
-        effective = _checks.real(field, self.effective, above=0, remedy=remedy)
-        # As floats: a p beyond 2^53 may round upwards, and effective = p must stay allowed.
-        if self.parameters is not None and effective > float(self.parameters):
-            raise KoriskError(
-                f"{field} must be at most the layer's parameters, {self.parameters:,}, got "
-                f"{shown(self.effective)}; data cannot determine more numbers than the layer has"
-            )
-        return effective
+
+@dataclass(frozen=True, repr=False)
+class Composition:
+    """A Lipschitz constant of the whole run of layers from `first` to `last`.
+
+    For linear layers that is the norm of the product, often far below the product of the norms;
+    Eq. (eq:composed) takes it for the tails.
+
+    Parameters
+    ----------
+    first, last : str
+        Names of layers of the network, the input side first.
+    lipschitz : float, NormBracket or HasNorm
+        In the same forms as a layer's, but not None.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=0.03), kr.Known("B", lipschitz=85.0)]
+    >>> whole = kr.Composition("K", "B", lipschitz=1.2)
+    >>> kr.Network(layers, compositions=[whole]).tails().tolist()
+    [1.2, 85.0, 1.0]
+    >>> kr.Network(layers).tails().round(2).tolist()
+    [2.55, 85.0, 1.0]
+    """
+
+    first: str
+    last: str
+    _: KW_ONLY
+    lipschitz: Lipschitz
+
+    def __post_init__(self) -> None:
+        value = as_lipschitz(self._field, self.lipschitz)
+        if value is None:
+            raise KoriskError(f"{self._field} is missing; give the norm of the composed layers")
+        set_fields(self, lipschitz=value)
 
     @property
-    def kind(self) -> str:
-        """`learned`."""
-        return "learned"
+    def _field(self) -> str:
+        return f"composition {self.first!r} to {self.last!r}: lipschitz"
+
+    @cached_property
+    def bracket(self) -> NormBracket:
+        """The constant as a bracket; an operator is asked for its norm once."""
+        return resolve(self._field, self.lipschitz)
+
+    def __repr__(self) -> str:
+        return terse_repr(self)
 
 
 def as_lipschitz(field: str, value: object) -> Lipschitz:
     """A Lipschitz constant in any of its accepted forms, numbers made plain floats."""
-    if value is None or isinstance(value, NormBracket):
-        return value
+    remedy = "give the operator norm of the true layer, or leave it out if it is not known"
     if isinstance(value, Real):
-        return _checks.real(field, value, at_least=0, remedy=_LIPSCHITZ_REMEDY)
-    if isinstance(value, HasNorm):
+        return _checks.real(field, value, at_least=0, remedy=remedy)
+    if value is None or isinstance(value, NormBracket | HasNorm):
         return value
     raise KoriskError(
         f"{field} must be a number >= 0, a NormBracket or an operator with a norm() method, "
-        f"got {shown(value)}; {_LIPSCHITZ_REMEDY}"
+        f"got {shown(value)}; {remedy}"
     )
 
 
@@ -177,11 +246,11 @@ def resolve(field: str, value: Lipschitz) -> NormBracket:
         return NOT_KNOWN
     if isinstance(value, NormBracket):
         return value
-    if isinstance(value, HasNorm):
-        bracket = value.norm()
-        if not isinstance(bracket, NormBracket):
-            raise KoriskError(
-                f"{field}: norm() of {shown(value)} must return a NormBracket, got {shown(bracket)}"
-            )
-        return bracket
-    return NormBracket(value, value)
+    if not isinstance(value, HasNorm):
+        return NormBracket(value, value)
+    bracket = value.norm()
+    if not isinstance(bracket, NormBracket):
+        raise KoriskError(
+            f"{field}: norm() of {shown(value)} must return a NormBracket, got {shown(bracket)}"
+        )
+    return bracket

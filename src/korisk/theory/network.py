@@ -1,89 +1,100 @@
-"""A network as data: layers in order, and what is known of runs of them."""
+"""A network as data: layers in order, what is known of runs of them, and how errors grow in it."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
-from korisk.theory._repr import terse_repr
-from korisk.theory.amplification import (
-    BOUNDS,
-    BoundForm,
-    FloatArray,
-    Segments,
-    composed_tails,
-    minkowski_amplification,
-    paper_amplification,
-    tail_products,
-)
-from korisk.theory.bracket import HasNorm, Lipschitz, NormBracket
-from korisk.theory.layer import Known, Layer, Learned, as_lipschitz, resolve
+from korisk.theory.bracket import HasNorm, NormBracket, set_fields
+from korisk.theory.layer import Composition, Known, Layer, Learned, resolve
 
-if TYPE_CHECKING:
-    from korisk.theory.savings import Savings
+BoundForm = Literal["paper", "minkowski", "composed"]
+BOUNDS: tuple[BoundForm, ...] = get_args(BoundForm)
+
+FloatArray = NDArray[np.float64]
+Segments = Mapping[tuple[int, int], float]
 
 
-@dataclass(frozen=True, repr=False)
-class Composition:
-    """A Lipschitz constant of the whole run of layers from `first` to `last`.
+# --- How much an error that enters at layer l can grow on its way to the output ------------------
+# Arrays run over the layers l = 1 ... L. `tails` holds P_l, a Lipschitz constant of the true tail
+# u_L o ... o u_{l+1}; P_L = 1, because nothing follows the last layer.
 
-    For linear layers that is the norm of the product, often far below the product of the norms;
-    Eq. (eq:composed) takes it for the tails.
 
-    `first` and `last` name layers of the network, the input side first; `lipschitz` takes the same
-    forms as a layer's, but not None.
+def composed_tails(lipschitz: Sequence[float], segments: Segments) -> FloatArray:
+    """P_l of Eq. (eq:cuts), where constants of runs of layers are known beside those of layers.
 
-    >>> import korisk as kr
-    >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=0.03), kr.Known("B", lipschitz=85.0)]
-    >>> whole = kr.Composition("K", "B", lipschitz=1.2)
-    >>> kr.Network(layers, compositions=[whole]).tails().tolist()
-    [1.2, 85.0, 1.0]
-    >>> kr.Network(layers).tails().round(2).tolist()
-    [2.55, 85.0, 1.0]
+    `segments[first, last]` is a Lipschitz constant of u_last o ... o u_first (indices from 0). A
+    tail may be cut into known runs in several ways; each way gives a valid product, and the
+    smallest is taken. Without segments it is P_l = prod_{j>l} l_j, Eq. (eq:lip-prod) of Lemma
+    (lem:lip).
     """
+    layers = len(lipschitz)
+    tails = np.ones(layers + 1)
+    ends: list[list[tuple[int, float]]] = [[(j, constant)] for j, constant in enumerate(lipschitz)]
+    for (first, last), constant in segments.items():
+        ends[first].append((last, constant))
+    for start in range(layers - 1, 0, -1):
+        # A constant map forgets every error, even one whose growth further on is not known (inf).
+        tails[start] = min(
+            0.0 if 0 in (constant, tails[last + 1]) else constant * float(tails[last + 1])
+            for last, constant in ends[start]
+        )
+    return tails[1:]
 
-    first: str
-    last: str
-    _: KW_ONLY
-    lipschitz: Lipschitz
 
-    def __post_init__(self) -> None:
-        value = as_lipschitz(self._field, self.lipschitz)
-        if value is None:
-            raise KoriskError(f"{self._field} is missing; give the norm of the composed layers")
-        object.__setattr__(self, "lipschitz", value)
+def paper_exponents(layers: int) -> NDArray[np.int64]:
+    """The powers of two in Eq. (eq:Al), shape (L,): L-1 for the first layer, L-l+1 for others."""
+    exponents = layers - np.arange(1, layers + 1) + 1
+    exponents[0] = layers - 1
+    return exponents
 
-    @property
-    def _field(self) -> str:
-        return f"composition {self.first!r} to {self.last!r}: lipschitz"
 
-    @cached_property
-    def bracket(self) -> NormBracket:
-        """The constant as a bracket; an operator is asked for its norm once."""
-        return resolve(self._field, self.lipschitz)
+def paper_amplification(roots: FloatArray) -> FloatArray:
+    """A_l of Eq. (eq:Al): 2^{L-1} P_1^2 for the first layer, 2^{L-l+1} P_l^2 for the others.
 
-    def __repr__(self) -> str:
-        return terse_repr(self)
+    The roots are P_l, or P_l sqrt(r_l) for the terms of the bound. They are scaled before they are
+    squared, so that deep networks stay in range.
+    """
+    exponents = paper_exponents(len(roots))
+    with np.errstate(over="ignore", under="ignore"):
+        return np.square(np.ldexp(roots, exponents // 2)) * (1 + exponents % 2)
+
+
+# --- The network ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
 class Network:
     """f_L = u_L o ... o u_1 (eq:target), each layer known or learned, input side first.
 
-    `layers` are `Known` and `Learned` ones of different names, at least one. `compositions` state
-    constants of runs of them, where those are known better than by their products. `name` is a
-    title, or nothing. `net["K"]` is a layer, `len(net)` is L, and a network is a value: `replace`
-    gives another one. What does not fit together raises `KoriskError`.
+    `net["K"]` is a layer, `len(net)` is L, and a network is a value: `replace` gives another one.
 
+    Parameters
+    ----------
+    layers : iterable of Known and Learned
+        At least one, of different names, the one that takes the input first.
+    compositions : iterable of Composition, default ()
+        Constants of runs of layers, where those are known better than by their products.
+    name : str, default ""
+        A title.
+
+    Raises
+    ------
+    KoriskError
+        If layers, names and compositions do not fit together.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> net = kr.Network([kr.Learned("W", parameters=7680), kr.Known("K", lipschitz=0.03),
     ...                   kr.Known("A^T", lipschitz=85.0), kr.Known("ReLU", lipschitz=1.0)])
@@ -105,22 +116,16 @@ class Network:
         compositions: Iterable[Composition] = (),
         name: str = "",
     ) -> None:
-        object.__setattr__(self, "layers", tuple(layers))
-        object.__setattr__(self, "compositions", tuple(compositions))
-        object.__setattr__(self, "name", name)
-        self._check()
-
-    def _check(self) -> None:
+        set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
         if not self.layers:
             raise KoriskError(
                 "layers must hold at least one layer, got none; list Known and Learned layers, "
                 "the one that takes the input first"
             )
+        seen: set[str] = set()
         for layer in self.layers:
             if not isinstance(layer, Known | Learned):
                 raise KoriskError(f"layers must be Known or Learned, got {shown(layer)}")
-        seen: set[str] = set()
-        for layer in self.layers:
             if layer.name in seen:
                 raise KoriskError(
                     f"layer names must differ, got {layer.name!r} twice; rename one of them"
@@ -128,12 +133,11 @@ class Network:
             seen.add(layer.name)
         if self.name:
             _checks.name("network name", self.name, remedy="give a short title, or none")
-        for composition in self.compositions:
-            first, last = self.index(composition.first), self.index(composition.last)
-            if first >= last:
+        for part in self.compositions:
+            if self.index(part.first) >= self.index(part.last):
                 raise KoriskError(
                     f"composition must run from an earlier to a later layer, got "
-                    f"{composition.first!r} to {composition.last!r}; name the input side first"
+                    f"{part.first!r} to {part.last!r}; name the input side first"
                 )
 
     def __len__(self) -> int:
@@ -146,12 +150,9 @@ class Network:
         return self.layers[self.index(name)]
 
     def __repr__(self) -> str:
-        parts = [repr(list(self.layers))]
-        if self.compositions:
-            parts.append(f"compositions={list(self.compositions)!r}")
-        if self.name:
-            parts.append(f"name={self.name!r}")
-        return f"Network({', '.join(parts)})"
+        runs = f", compositions={list(self.compositions)!r}" if self.compositions else ""
+        title = f", name={self.name!r}" if self.name else ""
+        return f"Network({list(self.layers)!r}{runs}{title})"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -166,16 +167,26 @@ class Network:
     @property
     def parameters(self) -> int | None:
         """How many different parameters are learned; None where a layer does not tell."""
-        counts = [
-            None if layer.parameters is None else layer.parameters - layer.shared
-            for layer in self.learned
-        ]
-        return None if None in counts else sum(filter(None, counts))
+        total = sum(map(_own, self.layers))
+        return None if total == math.inf else int(total)
 
     def index(self, name: str) -> int:
         """The position of a layer, from 0.
 
-        A name that no layer has raises `KoriskError`.
+        Parameters
+        ----------
+        name : str
+            The layer's name.
+
+        Returns
+        -------
+        int
+            Its position.
+
+        Raises
+        ------
+        KoriskError
+            If no layer has that name.
         """
         if name not in self.names:
             hint = did_you_mean(str(name), self.names)
@@ -185,9 +196,18 @@ class Network:
     def tails(self, bound: BoundForm = "composed") -> FloatArray:
         """P_l for every layer l: infinite where a Lipschitz constant further on is not known.
 
-        Shape (L,). P_l is a Lipschitz constant of everything behind layer l, and 1 for the last
-        layer.
+        Parameters
+        ----------
+        bound : {"composed", "minkowski", "paper"}, default "composed"
+            "composed" uses constants of runs of layers where they are known.
 
+        Returns
+        -------
+        array, (L,)
+            P_l, a Lipschitz constant of everything behind layer l, and 1 for the last layer.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Known("B", lipschitz=2)]
         >>> net = kr.Network(layers)
@@ -196,17 +216,25 @@ class Network:
         """
         _checks.one_of("bound", bound, BOUNDS)
         singles = [layer.bracket.upper for layer in self.layers]
-        if bound == "composed":
-            return composed_tails(singles, self._segments)
-        return tail_products(singles)
+        return composed_tails(singles, self._segments if bound == "composed" else {})
 
     def amplification(self, bound: BoundForm = "composed") -> FloatArray:
-        """A_l, shape (L,): what one unit of squared error at layer l can become at the output.
+        """A_l: what one unit of squared error at layer l can become at the output.
 
-        `paper` is Eq. (eq:Al); `minkowski` is P_l^2 with products of constants, Eq. (eq:minkowski);
-        `composed` is P_l^2 with the constants of composed tails where the network knows them,
-        Eq. (eq:composed).
+        Parameters
+        ----------
+        bound : {"composed", "minkowski", "paper"}, default "composed"
+            "paper" is Eq. (eq:Al); "minkowski" is P_l^2 with products of constants,
+            Eq. (eq:minkowski); "composed" is P_l^2 with the constants of composed tails where the
+            network knows them, Eq. (eq:composed).
 
+        Returns
+        -------
+        array, (L,)
+            A_l; infinite where a constant is not known.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> layers = [kr.Learned("W"), kr.Known("K", lipschitz=3), kr.Known("B", lipschitz=2)]
         >>> net = kr.Network(layers)
@@ -214,13 +242,26 @@ class Network:
         ([144.0, 16.0, 2.0], [36.0, 4.0, 1.0])
         """
         tails = self.tails(bound)
-        return paper_amplification(tails) if bound == "paper" else minkowski_amplification(tails)
+        if bound == "paper":
+            return paper_amplification(tails)
+        with np.errstate(over="ignore", under="ignore"):
+            return np.square(tails)
 
     def lipschitz(self, bound: BoundForm = "composed") -> float:
         """An upper bound of the network's own Lipschitz constant, Lemma (lem:lip).
 
-        Infinite where a layer's constant is not known.
+        Parameters
+        ----------
+        bound : {"composed", "minkowski", "paper"}, default "composed"
+            "composed" uses constants of runs of layers where they are known.
 
+        Returns
+        -------
+        float
+            The constant; infinite where a layer's is not known.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> kr.Network([kr.Known("K", lipschitz=3), kr.Known("B", lipschitz=2)]).lipschitz()
         6.0
@@ -234,7 +275,20 @@ class Network:
 
     @cached_property
     def _segments(self) -> Segments:
-        segments = _composed_operators(self.layers)
+        """Constants of runs: norms of products of consecutive operators, and what was stated."""
+        segments: dict[tuple[int, int], float] = {}
+        product: Any = None
+        last = 0
+        for first in range(len(self.layers) - 1, -1, -1):
+            operator: Any = self.layers[first].lipschitz
+            if not (isinstance(operator, HasNorm) and hasattr(operator, "__matmul__")):
+                product = None
+            elif product is None:
+                product, last = operator, first
+            else:
+                product = product @ operator
+                where = f"layers {self.names[first]!r} to {self.names[last]!r}"
+                segments[first, last] = resolve(where, product).upper
         for part in self.compositions:
             run = self.index(part.first), self.index(part.last)
             segments[run] = min(segments.get(run, np.inf), part.bracket.upper)
@@ -248,6 +302,20 @@ class Network:
         Compositions that run over the layer are kept for the same map, and dropped for another.
         Parameters that it shares with later layers are counted at the next of them from then on.
 
+        Parameters
+        ----------
+        name : str
+            The layer to replace.
+        *layers : Known or Learned
+            What takes its place; without any, the same map as a known operator.
+
+        Returns
+        -------
+        Network
+            Another network.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> net = kr.Network([kr.Learned("W", parameters=10), kr.Learned("B", lipschitz=2)])
         >>> net.replace("B")
@@ -266,44 +334,98 @@ class Network:
         later = _recounted(self.layers, at, new)
         return Network((*self.layers[:at], *new, *later), compositions=kept, name=self.name)
 
-    def savings(
-        self, name: str, *, bound: BoundForm = "composed", effective: bool = False
-    ) -> Savings:
-        """What the bound loses when layer `name` becomes a known operator.
-
-        >>> import korisk as kr
-        >>> net = kr.Network([kr.Learned("W", parameters=10),
-        ...                   kr.Learned("B", parameters=1000, lipschitz=2)])
-        >>> saved = net.savings("B", bound="paper")
-        >>> round(saved.total(1000), 3), saved.approximation
-        (13.816, 0.0)
-        """
-        from korisk.theory.savings import Savings
-
-        after = self.replace(name)
-        return Savings(before=self, after=after, bound=bound, effective=effective)
-
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Network:
         """The network that a YAML file describes; see docs/reference/network-file.md for its keys.
 
-        A file that cannot be read, or that says something else, raises `KoriskError`.
+        Parameters
+        ----------
+        path : str or path
+            The file.
 
+        Returns
+        -------
+        Network
+            What it describes.
+
+        Raises
+        ------
+        KoriskError
+            If the file cannot be read, or says something else.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> net = kr.Network([kr.Learned("W", parameters=10), kr.Known("K", lipschitz=2)])
         >>> net.write("network.yaml")
         >>> kr.Network.read("network.yaml") == net
         True
         """
-        from korisk.theory.network_file import read_network
+        from korisk.files import read_yaml
 
-        return read_network(path)
+        return cls.from_dict(read_yaml(path), source=path)
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the network as YAML; operators are written as the brackets they give."""
-        from korisk.theory.network_file import write_network
+        """Write the network as YAML; operators are written as the brackets they give.
 
-        write_network(self, path)
+        Parameters
+        ----------
+        path : str or path
+            The file to write.
+        """
+        from korisk.files import write_yaml
+
+        write_yaml(path, self.to_dict())
+
+    @classmethod
+    def from_dict(cls, content: Any, *, source: object = "network") -> Network:
+        """The network that plain values describe, in the shape that `to_dict` gives.
+
+        Parameters
+        ----------
+        content : dict
+            The values.
+        source : object, default "network"
+            Where they come from, for messages.
+
+        Returns
+        -------
+        Network
+            What they describe.
+
+        Raises
+        ------
+        KoriskError
+            If they describe no network.
+        """
+        from korisk.files import parse
+        from korisk.theory.network_file import NetworkEntry, parts
+
+        entry = parse(NetworkEntry, content, source=source)
+        try:
+            layers, compositions = parts(entry)
+            return Network(layers, compositions=compositions, name=entry.name)
+        except KoriskError as error:
+            raise KoriskError(f"{source}: {error}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The network as plain values, in the shape of the file.
+
+        Returns
+        -------
+        dict
+            Values for YAML or JSON.
+        """
+        from korisk.theory.network_file import entries
+
+        return entries(self.layers, self.compositions, self.name)
+
+
+def _own(layer: Layer) -> float:
+    """How many parameters a layer is the first to use; infinite where it does not tell."""
+    if not isinstance(layer, Learned):
+        return 0
+    return math.inf if layer.parameters is None else layer.parameters - layer.shared
 
 
 def _recounted(layers: Sequence[Layer], at: int, new: Sequence[Layer]) -> list[Layer]:
@@ -315,30 +437,16 @@ def _recounted(layers: Sequence[Layer], at: int, new: Sequence[Layer]) -> list[L
     old, later = layers[at], list(layers[at + 1 :])
     if not isinstance(old, Learned) or any(isinstance(layer, Learned) for layer in new):
         return later
-    left = _own(old)
-    before = sum(map(_own, layers[:at]))
+    left, before = _own(old), sum(map(_own, layers[:at]))
+    stem = re.sub(r" \(\d+\)$", "", old.name)
     for place, layer in enumerate(later):
         if isinstance(layer, Learned) and layer.shared:
-            again = _without_number(layer.name) == _without_number(old.name)
-            falls = int(min(left, layer.shared)) if again else 0
-            left -= falls
-            shared = layer.shared - falls
-            if math.isfinite(before):
-                shared = min(shared, int(before))
-            later[place] = replace(layer, shared=shared)
+            again = re.sub(r" \(\d+\)$", "", layer.name) == stem
+            taken = int(min(left, layer.shared)) if again else 0
+            left -= taken
+            later[place] = replace(layer, shared=int(min(layer.shared - taken, before)))
         before += _own(later[place])
     return later
-
-
-def _without_number(name: str) -> str:
-    return re.sub(r" \(\d+\)$", "", name)
-
-
-def _own(layer: Layer) -> float:
-    """How many parameters a layer is the first to use; infinite where it does not tell."""
-    if not isinstance(layer, Learned):
-        return 0
-    return math.inf if layer.parameters is None else layer.parameters - layer.shared
 
 
 def _same_map(old: Layer, new: Sequence[Layer]) -> bool:
@@ -349,24 +457,3 @@ def _same_map(old: Layer, new: Sequence[Layer]) -> bool:
         return True
     plain = float | NormBracket  # operators may not be comparable: only the same one is the same
     return isinstance(before, plain) and isinstance(after, plain) and before == after
-
-
-def _composed_operators(layers: Sequence[Layer]) -> dict[tuple[int, int], float]:
-    """Norms of products of consecutive operators, from each layer to the end of its run."""
-    segments: dict[tuple[int, int], float] = {}
-    product: Any = None
-    for first in range(len(layers) - 1, -1, -1):
-        operator = layers[first].lipschitz
-        if not _composable(operator):
-            product = None
-        elif product is None:
-            product, last = operator, first
-        else:
-            product = product @ operator
-            bracket = resolve(f"layers {layers[first].name!r} to {layers[last].name!r}", product)
-            segments[first, last] = bracket.upper
-    return segments
-
-
-def _composable(value: Lipschitz) -> bool:
-    return isinstance(value, HasNorm) and hasattr(value, "__matmul__")

@@ -1,16 +1,18 @@
-"""Networks as YAML. See examples/ for files, and docs/reference/network-file.md for every key."""
+"""Networks as YAML. See examples/ for files, and docs/reference/network-file.md for every key.
+
+`Network.read` and `Network.write` are the way in; they import this module, and with it pydantic.
+"""
 
 import dataclasses
-from os import PathLike
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import Field
 
 from korisk.errors import KoriskError
-from korisk.files import Spec, parse, read_yaml, write_yaml
+from korisk.files import Spec
 from korisk.theory.bracket import Lipschitz, NormBracket
-from korisk.theory.layer import Known, Layer, Learned
-from korisk.theory.network import Composition, Network
+from korisk.theory.layer import Composition, Known, Layer, Learned
 
 
 class BracketEntry(Spec):
@@ -52,62 +54,32 @@ class NetworkEntry(Spec):
     compositions: list[CompositionEntry] = Field(default_factory=list)
 
 
-def read_network(path: str | PathLike[str]) -> Network:
-    """The network that a YAML file describes."""
-    return from_dict(read_yaml(path), source=path)
-
-
-def from_dict(content: Any, *, source: object) -> Network:
-    """The network that plain values describe, in the shape that `to_dict` gives."""
-    entry = parse(NetworkEntry, content, source=source)
-    try:
-        return Network(
-            [_layer(part, number) for number, part in enumerate(entry.layers, start=1)],
-            compositions=[_composition(part) for part in entry.compositions],
-            name=entry.name,
-        )
-    except KoriskError as error:
-        raise KoriskError(f"{source}: {error}") from None
-
-
-def write_network(net: Network, path: str | PathLike[str]) -> None:
-    """Write the network as YAML that `read_network` takes back."""
-    write_yaml(path, to_dict(net))
-
-
-def to_dict(net: Network) -> dict[str, Any]:
-    """The network as plain values, in the shape of the file."""
-    content: dict[str, Any] = {"name": net.name} if net.name else {}
-    content["layers"] = [_layer_entry(layer) for layer in net]
-    if net.compositions:
-        content["compositions"] = [
-            {"first": part.first, "last": part.last, "lipschitz": _constant(part.bracket)}
-            for part in net.compositions
-        ]
-    return content
-
-
-def _layer(entry: LayerEntry, number: int) -> Layer:
-    given = entry.model_dump(exclude_none=True, exclude={"known", "learned", "lipschitz"})
-    if (entry.known is None) == (entry.learned is None):
-        raise KoriskError(
-            f"layers[{number}] must have exactly one of the keys 'known' and 'learned'; "
-            "write `known: NAME` or `learned: NAME`"
-        )
-    make = Known if entry.known is not None else Learned
-    foreign = given.keys() - {field.name for field in dataclasses.fields(make)}
-    if foreign:
-        raise KoriskError(
-            f"layers[{number}]: a {make.__name__.lower()} layer takes no "
-            f"{' or '.join(sorted(foreign))}; remove it"
-        )
-    name = entry.known or entry.learned or ""
-    return make(name, lipschitz=_lipschitz(f"layer {name!r}", entry.lipschitz), **given)
-
-
-def _composition(entry: CompositionEntry) -> Composition:
-    where = f"composition {entry.first!r} to {entry.last!r}"
-    return Composition(entry.first, entry.last, lipschitz=_lipschitz(where, entry.lipschitz))
+def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
+    """The layers and compositions of a network, from the entries of its file."""
+    layers: list[Layer] = []
+    for number, entry in enumerate(whole.layers, start=1):
+        if (entry.known is None) == (entry.learned is None):
+            raise KoriskError(
+                f"layers[{number}] must have exactly one of the keys 'known' and 'learned'; "
+                "write `known: NAME` or `learned: NAME`"
+            )
+        make = Known if entry.known is not None else Learned
+        values = entry.model_dump(exclude_none=True, exclude={"known", "learned", "lipschitz"})
+        foreign = values.keys() - {field.name for field in dataclasses.fields(make)}
+        if foreign:
+            raise KoriskError(
+                f"layers[{number}]: a {make.kind} layer takes no "
+                f"{' or '.join(sorted(foreign))}; remove it"
+            )
+        name = entry.known or entry.learned or ""
+        constant = _lipschitz(f"layer {name!r}", entry.lipschitz)
+        layers.append(make(name, lipschitz=constant, **values))
+    compositions = []
+    for each in whole.compositions:
+        where = f"composition {each.first!r} to {each.last!r}"
+        constant = _lipschitz(where, each.lipschitz)
+        compositions.append(Composition(each.first, each.last, lipschitz=constant))
+    return layers, compositions
 
 
 def _lipschitz(where: str, entry: float | BracketEntry | None) -> Lipschitz:
@@ -119,21 +91,28 @@ def _lipschitz(where: str, entry: float | BracketEntry | None) -> Lipschitz:
         raise KoriskError(f"{where}: lipschitz: {error}") from None
 
 
-def _layer_entry(layer: Layer) -> dict[str, Any]:
-    entry: dict[str, Any] = {layer.kind: layer.name}
-    if layer.lipschitz is not None:
-        entry["lipschitz"] = _constant(layer.bracket)
-    if isinstance(layer, Learned):
-        if layer.parameters is not None:
-            entry["parameters"] = layer.parameters
-        if layer.shared:
-            entry["shared"] = layer.shared
-        if layer.effective is not None:
-            entry["effective"] = layer.effective
-        entry |= {"C": layer.C, "width": layer.width, "kappa": layer.kappa}
-    if isinstance(layer, Known) and layer.mismatch:
-        entry["mismatch"] = layer.mismatch
-    return entry
+def entries(
+    layers: Iterable[Layer], compositions: Iterable[Composition], name: str
+) -> dict[str, Any]:
+    """A network as plain values, in the shape of the file."""
+    content: dict[str, Any] = {"name": name} if name else {}
+    content["layers"] = []
+    for layer in layers:
+        entry: dict[str, Any] = {layer.kind: layer.name}
+        if layer.lipschitz is not None:
+            entry["lipschitz"] = _constant(layer.bracket)
+        if isinstance(layer, Learned):
+            stated = {key: getattr(layer, key) for key in ("parameters", "shared", "effective")}
+            entry |= {key: value for key, value in stated.items() if value}
+            entry |= {"C": layer.C, "width": layer.width, "kappa": layer.kappa}
+        elif isinstance(layer, Known) and layer.mismatch:
+            entry["mismatch"] = layer.mismatch
+        content["layers"].append(entry)
+    runs = [
+        {"first": part.first, "last": part.last, "lipschitz": _constant(part.bracket)}
+        for part in compositions
+    ]
+    return {**content, "compositions": runs} if runs else content
 
 
 def _constant(bracket: NormBracket) -> float | dict[str, Any]:

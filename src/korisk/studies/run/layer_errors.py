@@ -32,7 +32,6 @@ from korisk.operators import Composed, LinearOperator
 from korisk.problems.problem import Pairs, Truth
 from korisk.studies.result import LEFT_OUT
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
-from korisk.theory.network_file import to_dict
 
 _SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal
 
@@ -154,7 +153,7 @@ def refined_errors(truth: RefinedNet, network: RefinedNet, test: Pairs) -> dict[
 def networks_detail(networks: Mapping[str, Network], test: Pairs) -> dict[str, Any]:
     """What a cell keeps of its networks."""
     return {
-        "networks": {model: to_dict(network) for model, network in networks.items()},
+        "networks": {model: network.to_dict() for model, network in networks.items()},
         "pixels": math.prod(test.targets.shape[1:]),
     }
 

@@ -1,22 +1,31 @@
-"""One network's measured error against the bounds that its layers' measured errors give."""
+"""Measured errors of networks against the bounds that follow from their layers' errors.
+
+A study with `theorem: true` stores the error of every network it fits and of each of its layers.
+From these alone the three bounds of (thm:deep-risk) are computed, network by network, and compared
+with the measured error; docs/explanation/check.md explains what that shows. Nothing is fitted.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
-from korisk.studies.result import Row
-from korisk.studies.store.store import Cell
-from korisk.theory import BOUNDS, Bound, Known, BoundForm, Network, deep_risk
-from korisk.theory.network_file import from_dict
+from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.studies.result import Row, Task
+from korisk.studies.spec.study import asked_for
+from korisk.studies.store.store import Cell, Failure, Store, store_path
+from korisk.studies.theorem.order import Order, mean_curves, orders
+from korisk.theory import BOUNDS, Bound, BoundForm, Known, Network, deep_risk
 
 # Errors are measured in single precision, as differences of numbers that may be a thousand times
-# as large: 1e-7 times 1e3. What lies within that cannot be told from rounding.
+# as large: 1e-7 times 1e3. Smaller differences may be rounding.
 MEASURED = 1e-4
 # The bounds are computed from the same numbers in double precision.
 COMPUTED = 1e-9
@@ -35,11 +44,11 @@ class Spread:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class NetworkCheck:
     """One network: its error, and the bounds that follow from the errors of its layers.
 
-    `error` is E||y - f̂(x)||^2, the sum over an output's entries, nan where it cannot be read.
-    A bound that cannot be computed is not in `bounds`, and `reason` says why in words.
+    `error` is E||y - f̂(x)||^2, the sum over an output's entries, nan if it cannot be read. A bound
+    that cannot be computed is not in `bounds`, and `reason` says why.
     """
 
     point: str
@@ -59,7 +68,7 @@ class Check:
 
     @property
     def judged(self) -> bool:
-        """Whether there is an error and a bound to hold it against."""
+        """Whether there is an error and a bound to compare it with."""
         return bool(self.bounds)
 
     @property
@@ -69,27 +78,24 @@ class Check:
 
     @property
     def exceeded(self) -> tuple[BoundForm, ...]:
-        """The bounds above which the error lies."""
-        return tuple(
-            form
-            for form, bound in self.bounds.items()
-            if not _within(self.error, bound.total, MEASURED)
-        )
+        """The bounds that the error exceeds."""
+        found = self.bounds.items()
+        return tuple(form for form, bound in found if self.error > bound.total * (1 + MEASURED))
 
     @property
     def disordered(self) -> bool:
         """Whether a bound that must be the tighter one is the looser one."""
         totals = [self.bounds[form].total for form in reversed(BOUNDS) if form in self.bounds]
-        return not all(_within(a, b, COMPUTED) for a, b in pairwise(totals))
+        return any(tight > loose * (1 + COMPUTED) for tight, loose in pairwise(totals))
 
     @property
     def only_the_last(self) -> bool:
-        """Whether the last layer alone errs: its error is the network's, and the bound is too."""
+        """Whether the last layer alone errs: then the composed bound is the error itself."""
         erring = [name for name, error in self.layers.items() if error > 0]
         return self.network is not None and erring == [self.network.names[-1]]
 
     def looseness(self, form: BoundForm) -> float | None:
-        """Bound / error: infinite where the error is 0; None where both are, or there is none."""
+        """Bound / error: infinite if the error is 0; None if both are 0 or there is no bound."""
         if form not in self.bounds:
             return None
         bound = self.bounds[form].total
@@ -98,20 +104,16 @@ class Check:
         return math.inf if bound > 0 else None
 
 
-def _within(value: float, limit: float, tolerance: float) -> bool:
-    return value <= limit * (1 + tolerance)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """The networks of one model and N, over seeds. Means are over those that can be judged."""
+    """The networks of one model and N, over seeds. Means are over those with a bound."""
 
     model: str
     n: int
-    checks: tuple[Check, ...]
+    checks: tuple[NetworkCheck, ...]
 
     @property
-    def judged(self) -> tuple[Check, ...]:
+    def judged(self) -> tuple[NetworkCheck, ...]:
         """Those with a bound."""
         return tuple(check for check in self.checks if check.judged)
 
@@ -122,17 +124,17 @@ class Group:
 
     @property
     def holds(self) -> bool | None:
-        """Whether it holds in all that can be judged; None where none can."""
+        """Whether it holds in all networks with a bound; None without any."""
         return all_hold(self.checks)
 
     @property
     def error(self) -> float:
-        """The mean error; nan where none is known."""
+        """The mean error; nan if none is known."""
         counted = self.judged or self.checks
         return _mean(check.error for check in counted if not math.isnan(check.error))
 
     def bound(self, form: BoundForm) -> float | None:
-        """The mean bound, None where it is known of none."""
+        """The mean bound; None without any."""
         found = [check.bounds[form].total for check in self.judged if form in check.bounds]
         return _mean(found) if found else None
 
@@ -141,35 +143,99 @@ class Group:
         return spread(check.looseness(form) for check in self.checks)
 
     def contributions(self, form: BoundForm) -> dict[str, float]:
-        """The mean part of the bound that comes from each layer that errs somewhere."""
-        found: dict[str, list[float]] = {}
-        for check in self.judged:
-            if form in check.bounds:
-                bound = check.bounds[form]
-                for name, part in zip(bound.layers, bound.contributions.tolist(), strict=True):
-                    found.setdefault(name, []).append(part)
-        return {name: _mean(parts) for name, parts in found.items() if any(parts)}
+        """The mean part of the bound that comes from each layer that errs in some network."""
+        found = [check.bounds[form] for check in self.judged if form in check.bounds]
+        parts = _means(
+            dict(zip(bound.layers, bound.contributions.tolist(), strict=True)) for bound in found
+        )
+        return {name: part for name, part in parts.items() if part}
 
     @property
     def layer_errors(self) -> dict[str, float]:
         """The mean E||e_l||^2 of each layer that errs, input side first."""
-        found: dict[str, list[float]] = {}
-        for check in self.judged:
-            for name in check.network.names if check.network else ():
-                if name in check.layers:
-                    found.setdefault(name, []).append(check.layers[name])
-        return {name: _mean(errors) for name, errors in found.items()}
+        return _means(
+            {name: check.layers[name] for name in check.network.names if name in check.layers}
+            for check in self.judged
+            if check.network
+        )
 
     @property
     def network(self) -> Network | None:
-        """The network of the first seed that tells one."""
+        """The network of the first seed that stored one."""
         return next((check.network for check in self.checks if check.network is not None), None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PointTheorem:
+    """All networks of one point, and notes on what is missing there."""
+
+    name: str
+    checks: tuple[NetworkCheck, ...]
+    pixels: int | None  # entries of one output, over which errors are summed
+    notes: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether it holds in all networks with a bound; None without any."""
+        return all_hold(self.checks)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """By model, in the order of the store, then by N."""
+        found: dict[str, dict[int, list[NetworkCheck]]] = {}
+        for check in self.checks:
+            found.setdefault(check.model, {}).setdefault(check.n, []).append(check)
+        return tuple(
+            Group(model=model, n=n, checks=tuple(by_size[n]))
+            for model, by_size in found.items()
+            for n in sorted(by_size)
+        )
+
+    @cached_property
+    def orders(self) -> tuple[Order, ...]:
+        """For each pair of models, which should need fewer samples and which did."""
+        networks: dict[str, Network] = {}
+        erring: dict[tuple[str, str], None] = {}
+        for check in self.checks:
+            if check.network is not None:
+                networks.setdefault(check.model, check.network)
+                for name, error in check.layers.items():
+                    if error > 0 and isinstance(check.network[name], Known):
+                        erring[check.model, name] = None
+        errors = [(group.model, group.n, group.error) for group in self.groups]
+        return orders(networks, mean_curves(errors), erring)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theorem:
+    """The check of a whole study."""
+
+    name: str
+    store: Path
+    points: tuple[PointTheorem, ...]
+    unmeasured: tuple[str, ...]  # points without errors of layers
+
+    @property
+    def checks(self) -> tuple[NetworkCheck, ...]:
+        """The networks of all points."""
+        return tuple(check for point in self.points for check in point.checks)
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether it holds in all networks with a bound; None without any."""
+        return all_hold(self.checks)
+
+
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Of the finite ones among the values; None where there are none."""
+    """Of the finite values; None without any."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     return Spread(min(finite), _mean(finite), max(finite)) if finite else None
+
+
+def all_hold(checks: Iterable[NetworkCheck]) -> bool | None:
+    """Whether the theorem holds in all networks with a bound; None without any."""
+    judged = [check.holds for check in checks if check.judged]
+    return all(judged) if judged else None
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -177,65 +243,117 @@ def _mean(values: Iterable[float]) -> float:
     return math.fsum(listed) / len(listed) if listed else math.nan
 
 
-def all_hold(checks: Iterable[Check]) -> bool | None:
-    """Whether the theorem holds in all that can be judged; None where none can."""
-    judged = [check.holds for check in checks if check.judged]
-    return all(judged) if judged else None
+def _means(mappings: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each key over the mappings that have it."""
+    found: dict[str, list[float]] = {}
+    for mapping in mappings:
+        for name, value in mapping.items():
+            found.setdefault(name, []).append(value)
+    return {name: _mean(values) for name, values in found.items()}
 
 
 # --- From a store --------------------------------------------------------------------------------
 
 
-def checks_of(cell: Cell) -> Iterator[Check]:
-    """A check for each row of a cell that tells errors of layers."""
-    networks: dict[str, Network | str] = {}
-    for row in cell.rows:
-        if DETAIL not in row.detail:
-            continue
-        if row.model not in networks:
-            networks[row.model] = _network(cell, row.model)
-        yield _check(cell, row, networks[row.model])
+def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theorem:
+    """Check every point of a study that stores errors of layers, or the one that is named.
 
-
-def _check(cell: Cell, row: Row, network: Network | str) -> Check:
-    told = row.detail[DETAIL]
-    net = network if isinstance(network, Network) else None
-    error, layers, bounds, reason = math.nan, dict[str, float](), dict[BoundForm, Bound](), ""
-    try:
-        error = _error(told)
-        if isinstance(network, str):
-            raise KoriskError(network)
-        layers = _layer_errors(told, network)
-        bounds, reason = _bounds(network, layers)
-    except KoriskError as problem:
-        reason = str(problem)
-    return Check(
-        point=cell.task.point,
-        model=row.model,
-        n=row.n,
-        seed=cell.task.seed,
-        error=error,
-        layers=layers,
-        network=net,
-        bounds=bounds,
-        reason=reason,
+    Raises `KoriskError` if there is no such point, nothing is finished, or no row stores errors of
+    layers.
+    """
+    with Store.read(store_path(path)) as store:
+        cells, failures, study = list(store.results()), store.failures(), store.study
+        file = store.path
+    asked = asked_for(study) or []
+    tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
+    names = list(dict.fromkeys(task.point for task in tasks))
+    if point is not None:
+        if point not in names:
+            raise KoriskError(f"{file}: no point {point!r}{did_you_mean(point, names)}")
+        names = [point]
+    if not any(cell.task.point in names for cell in cells):
+        raise KoriskError(f"{file}: no cell is finished yet; run the study first")
+    found = {
+        each: point_theorem(
+            each,
+            [cell for cell in cells if cell.task.point == each],
+            [failure for failure in failures if failure.task.point == each],
+            [task for task in asked if task.point == each],
+        )
+        for each in names
+    }
+    points = tuple(made for made in found.values() if made is not None)
+    if not points:
+        of = f"no row of {point!r}" if point is not None else "no row"
+        raise KoriskError(
+            f"{file}: {of} has errors of layers; write `theorem: true` in the study and run it "
+            "into another folder, see docs/explanation/check.md"
+        )
+    unmeasured = tuple(each for each, made in found.items() if made is None)
+    return Theorem(
+        name=str(study.get("name") or ""), store=file, points=points, unmeasured=unmeasured
     )
 
 
-def _error(told: object) -> float:
-    if not isinstance(told, Mapping):
-        raise KoriskError(f"{DETAIL} must be a mapping, got {shown(told)}; {_REMEDY}")
-    # An infinite error is one: whatever finite bound there is, it lies above it.
-    return _checks.real("error", told.get("error"), at_least=0, finite=False, remedy=_REMEDY)
+def point_theorem(
+    name: str,
+    cells: Sequence[Cell],
+    failures: Sequence[Failure] = (),
+    asked: Sequence[Task] = (),
+) -> PointTheorem | None:
+    """One point from its finished cells; None if no row stores errors of layers."""
+    checks = tuple(check for cell in cells for check in checks_of(cell))
+    if not checks:
+        return None
+    pixels = [cell.detail.get("pixels") for cell in cells]
+    same = type(pixels[0]) is int and pixels[0] > 0 and pixels.count(pixels[0]) == len(pixels)
+    notes = tuple(_notes(cells, failures, asked))
+    return PointTheorem(name=name, checks=checks, pixels=pixels[0] if same else None, notes=notes)
 
 
-def _layer_errors(told: Mapping[str, Any], net: Network) -> dict[str, float]:
-    given = told.get("layers")
-    if not isinstance(given, Mapping):
-        raise KoriskError(f"layers must be a mapping, got {shown(given)}; {_REMEDY}")
+def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
+    """A check for each row of a cell that stores errors of layers."""
+    networks = cell.detail.get("networks")
+    for row in cell.rows:
+        if DETAIL not in row.detail:
+            continue
+        error, reason, net = math.nan, "", None
+        layers: dict[str, float] = {}
+        bounds: dict[BoundForm, Bound] = {}
+        try:
+            stored = row.detail[DETAIL]
+            if not isinstance(stored, Mapping):
+                raise KoriskError(f"{DETAIL} must be a mapping, got {shown(stored)}; {_REMEDY}")
+            # An infinite error counts: it exceeds every finite bound.
+            error = _checks.real(
+                "error", stored.get("error"), at_least=0, finite=False, remedy=_REMEDY
+            )
+            if not isinstance(networks, Mapping) or row.model not in networks:
+                raise KoriskError(f"the cell stores no network of {row.model!r}; {_REMEDY}")
+            net = Network.from_dict(networks[row.model], source=f"network of {row.model!r}")
+            layers = _layer_errors(stored.get("layers"), net)
+            bounds, reason = _bounds(net, layers)
+        except KoriskError as problem:
+            reason = str(problem)
+        yield NetworkCheck(
+            point=cell.task.point,
+            model=row.model,
+            n=row.n,
+            seed=cell.task.seed,
+            error=error,
+            layers=layers,
+            network=net,
+            bounds=bounds,
+            reason=reason,
+        )
+
+
+def _layer_errors(stored: Any, net: Network) -> dict[str, float]:
+    if not isinstance(stored, Mapping):
+        raise KoriskError(f"layers must be a mapping, got {shown(stored)}; {_REMEDY}")
     for layer in net:
-        if isinstance(layer, Known) and layer.mismatch and layer.name not in given:
-            # The stated one may be of other inputs; with it the bound would prove nothing.
+        if isinstance(layer, Known) and layer.mismatch and layer.name not in stored:
+            # The stated mismatch may be of other inputs; with it the bound would prove nothing.
             raise KoriskError(
                 f"layers has no entry for {layer.name!r}, a known layer with a mismatch; {_REMEDY}"
             )
@@ -243,12 +361,12 @@ def _layer_errors(told: Mapping[str, Any], net: Network) -> dict[str, float]:
         net.names[net.index(name)]: _checks.real(
             f"error of layer {name!r}", value, at_least=0, remedy=_REMEDY
         )
-        for name, value in given.items()
+        for name, value in stored.items()
     }
 
 
 def _bounds(net: Network, layers: Mapping[str, float]) -> tuple[dict[BoundForm, Bound], str]:
-    """The bounds that can be told, and why others cannot."""
+    """The bounds that are known, and why others are not."""
     measured = net
     for layer in net:
         if isinstance(layer, Known) and layer.name in layers:
@@ -264,12 +382,36 @@ def _bounds(net: Network, layers: Mapping[str, float]) -> tuple[dict[BoundForm, 
     return found, reason
 
 
-def _network(cell: Cell, model: str) -> Network | str:
-    """The true network of a model, or why there is none."""
-    told = cell.detail.get("networks")
-    if not isinstance(told, Mapping) or model not in told:
-        return f"the cell tells no network of {model!r}; {_REMEDY}"
-    try:
-        return from_dict(told[model], source=f"network of {model!r}")
-    except KoriskError as problem:
-        return str(problem)
+def _notes(
+    cells: Sequence[Cell], failures: Sequence[Failure], asked: Sequence[Task]
+) -> Iterator[str]:
+    """What is missing at a point, and the notes that its cells stored."""
+    tried = {cell.task.key for cell in cells} | {failure.task.key for failure in failures}
+    if waiting := [task.seed for task in asked if task.key not in tried]:
+        of = "seed" if len(waiting) == 1 else "seeds"
+        yield f"not yet run: {of} {', '.join(map(str, waiting))}"
+    if failures:
+        count = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
+        yield f"{count} failed, not counted here; the first: {failures[0].reason}"
+    rows: dict[str, list[Row]] = {}
+    for cell in cells:
+        for row in cell.rows:
+            rows.setdefault(row.model, []).append(row)
+    sizes = {n for cell in cells for n in cell.task.spec.get("sizes", ())}
+    for model, own in rows.items():
+        measured = sum(DETAIL in row.detail for row in own)
+        wanted = len(cells) * len(sizes | {row.n for row in own})
+        if measured < len(own):
+            yield f"{model}: {len(own) - measured} of {len(own)} rows have no errors of layers"
+        if len(own) < wanted:
+            yield f"{model}: {wanted - len(own)} of {wanted} rows are missing"
+        stored = [cell.detail.get("networks") for cell in cells]
+        nets = [each[model] for each in stored if isinstance(each, Mapping) and model in each]
+        if measured and any(net != nets[0] for net in nets):
+            yield (
+                f"{model}: the true network's constants differ between seeds; samples are "
+                "predicted from those of the first"
+            )
+    listed = [cell.detail.get("notes") for cell in cells]
+    said = [each for notes in listed if isinstance(notes, list) for each in notes]
+    yield from dict.fromkeys(each for each in said if isinstance(each, str))
