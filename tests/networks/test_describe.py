@@ -21,7 +21,7 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.networks import DenseNet, KnownOperatorNet
-from korisk.networks.describe.rules import constants
+from korisk.networks.describe import constants
 from korisk.operators import Diagonal, Matrix, ParallelBeam, Projector, fbp
 
 ROOT = Path(__file__).parents[2]
@@ -570,8 +570,8 @@ def attention(x: Tensor) -> Tensor:
         (Of(lambda x: (x, x)), torch.ones(1, 4), "one tensor of floats, got tuple; wrap it"),
         (Of(lambda x: x > 0), torch.ones(1, 4), "got torch.bool"),
         (Of(lambda x: torch.ones(3)), torch.ones(1, 4), "does not depend on its input"),
-        (Of(torch.log), -torch.ones(1, 4), "gives NaN or infinity on the example"),
-        (nn.LazyLinear(4), torch.ones(1, 4), "run the lazy module once"),
+        (Of(torch.log), -torch.ones(1, 4), "returns NaN or infinity for the example"),
+        (nn.LazyLinear(4), torch.ones(1, 4), "or run it once"),
         (kr.learned(nn.ReLU()), torch.ones(1, 4), r"no parameters; give kr\.learned\(module, para"),
         (
             Of(lambda x, b: x + b(x), kr.known(nn.Linear(4, 4), mismatch=0.1)),

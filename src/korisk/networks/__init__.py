@@ -1,4 +1,9 @@
-"""Networks: known operators with learned weights in front, and the dense map without any."""
+"""Networks in PyTorch, and the description of any module as the theory takes it.
+
+`known_operator` has learned weights in front of known operators, `refined` learned convolutions
+behind them, `dense` one matrix without any operator. `describe` turns any module into a
+`korisk.Network`. Start reading with `known_operator`.
+"""
 
 try:
     import torch  # noqa: F401
@@ -11,5 +16,6 @@ except ModuleNotFoundError as missing:
 
 from korisk.networks.dense import DenseNet
 from korisk.networks.known_operator import KnownOperatorNet
+from korisk.networks.refined import RefinedNet
 
-__all__ = ["DenseNet", "KnownOperatorNet"]
+__all__ = ["DenseNet", "KnownOperatorNet", "RefinedNet"]

@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from korisk._memory import free_memory
 from korisk.errors import KoriskError, shown
-from korisk.operators.ct.engines import free_memory
-from korisk.operators.diagonal import own_tensor
+from korisk.operators.basic import own_tensor
 from korisk.operators.linear import (
     Shape,
     checked_device,
@@ -25,14 +25,30 @@ from korisk.theory import Known, Layer, Learned, Network
 class DenseNet(nn.Module):
     """ReLU(M x): (..., *domain) -> (..., *range), M of shape (prod range, prod domain).
 
-    M is the parameter `weight`: zero to begin with, or a copy of `matrix`, whose precision and
-    place the network takes unless others are asked for. A matrix that does not fit in the free
-    memory is refused before anything is allocated; `DenseNet.factored` forms none.
-    `relu=False` leaves out the ReLU.
+    M is the parameter `weight`. A matrix that does not fit into the free memory is refused before
+    anything is allocated; `DenseNet.factored` forms none.
 
-    `domain` and `range` are shapes, or numbers for vectors. An input of another shape raises
-    `KoriskError`.
+    Parameters
+    ----------
+    domain, range : int or sequence of int
+        Shapes of one input and one output; numbers for vectors.
+    matrix : tensor or array of shape (prod range, prod domain), optional
+        Start of M, copied. Default: zero.
+    relu : bool, default True
+        Whether a ReLU follows.
+    device : torch.device or str, optional
+        Default: that of `matrix`, or torch's.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64. Default: that of a tensor `matrix`, or torch's.
 
+    Raises
+    ------
+    KoriskError
+        If shapes do not fit together, M does not fit into memory, or an input has another shape,
+        precision or device.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.networks import DenseNet
     >>> net = DenseNet(3, 2, matrix=[[1.0, 1.0, 1.0], [0.0, -1.0, 0.0]])
@@ -83,9 +99,29 @@ class DenseNet(nn.Module):
     ) -> Self:
         """ReLU(left (right x)), M = left @ right never formed; nothing in it is trained.
 
-        `left` is (prod range, N), or N targets of shape (N, *range), `right` is (N, prod domain):
-        the dual form of a fit to N samples. Neither is copied.
+        Parameters
+        ----------
+        left : tensor of shape (prod range, N) or (N, *range)
+            The left factor, or N targets: the dual form of a fit to N samples. Not copied.
+        right : tensor of shape (N, prod domain)
+            The right factor, of the same precision and device. Not copied.
+        domain, range : int or sequence of int
+            Shapes of one input and one output; numbers for vectors.
+        relu : bool, default True
+            Whether a ReLU follows.
 
+        Returns
+        -------
+        DenseNet
+            A network without parameters.
+
+        Raises
+        ------
+        KoriskError
+            If the factors do not fit together.
+
+        Examples
+        --------
         >>> import torch
         >>> from korisk.networks import DenseNet
         >>> net = DenseNet.factored(torch.ones(2, 1), torch.ones(1, 3), domain=3, range=2)
@@ -94,8 +130,10 @@ class DenseNet(nn.Module):
         """
         net = cls.__new__(cls)
         net._take_shape(domain, range, relu)
-        _require_floats("left", left)
-        _require_floats("right", right)
+        factors: dict[str, object] = {"left": left, "right": right}
+        for field, factor in factors.items():
+            if not isinstance(factor, Tensor) or not factor.is_floating_point():
+                raise KoriskError(f"{field} must be a tensor of floats, got {shown(factor)}")
         if len(net.range) > 1 and left.shape[1:] == net.range:
             left = left.reshape(len(left), -1).t()
         rows, columns = net._matrix_shape
@@ -123,40 +161,75 @@ class DenseNet(nn.Module):
     def _matrix_shape(self) -> tuple[int, int]:
         return math.prod(self.range), math.prod(self.domain)
 
-    @property
-    def _standing(self) -> Tensor:
-        """A tensor in the network's precision and place."""
-        given = self.right if self.weight is None else self.weight
-        assert given is not None
-        return given
+    def _factors(self) -> tuple[Tensor, ...]:
+        """M as the matrices whose product it is."""
+        if self.weight is not None:
+            return (self.weight,)
+        assert self.left is not None
+        assert self.right is not None
+        return self.left, self.right
 
     def matrix(self) -> Tensor:
-        """M, (prod range, prod domain); formed on request where the network is factored."""
+        """M itself; formed on request where the network is factored.
+
+        Returns
+        -------
+        tensor of shape (prod range, prod domain)
+            The parameter `weight`, or the product of the factors.
+
+        Raises
+        ------
+        KoriskError
+            If a product does not fit into memory.
+        """
         if self.weight is not None:
             return self.weight
-        assert self.left is not None
-        assert self.right is not None
-        self._refuse_what_does_not_fit(self.right.device, self.right.dtype)
-        return self.left @ self.right
+        left, right = self._factors()
+        self._refuse_what_does_not_fit(right.device, right.dtype)
+        return left @ right
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(M x); x has shape (..., *domain)."""
-        self._check(x)
-        lead = x.shape[: x.ndim - len(self.domain)]
-        flat = x.reshape(lead.numel(), math.prod(self.domain))
-        image = self._times(flat).reshape(*lead, *self.range)
+        """ReLU(M x).
+
+        Parameters
+        ----------
+        x : tensor of shape (..., *domain)
+            Inputs; batch dimensions come first.
+
+        Returns
+        -------
+        tensor of shape (..., *range)
+            Outputs.
+        """
+        if not isinstance(x, Tensor):
+            raise KoriskError(f"the input must be a torch tensor, got {shown(x)}")
+        lead = x.shape[: max(x.ndim - len(self.domain), 0)]
+        if x.shape != (*lead, *self.domain):
+            raise KoriskError(
+                f"the input must have shape {shape_text(self.domain, batched=True)}, got "
+                f"{shape_text(tuple(x.shape))}; batch dimensions come first"
+            )
+        factors = self._factors()
+        own = factors[-1]
+        if (x.dtype, x.device) != (own.dtype, own.device):
+            raise KoriskError(
+                f"the input must be {own.dtype} on {own.device}, got {x.dtype} on {x.device}; "
+                "convert it, or the network, with .to(...)"
+            )
+        image = x.reshape(lead.numel(), math.prod(self.domain))
+        for factor in reversed(factors):
+            image = image @ factor.t()
+        image = image.reshape(*lead, *self.range)
         return torch.relu(image) if self.relu else image
 
-    def _times(self, flat: Tensor) -> Tensor:
-        """M x for every row x of (batch, prod domain)."""
-        if self.weight is not None:
-            return flat @ self.weight.t()
-        assert self.left is not None
-        assert self.right is not None
-        return (flat @ self.right.t()) @ self.left.t()
-
     def describe(self) -> Network:
-        """The network as the theory takes it: one learned layer with all of M's entries."""
+        """The network as the theory takes it: one learned layer with all of M's entries.
+
+        Returns
+        -------
+        Network
+            The layers "M" and, if there is one, "ReLU".
+        """
         layers: list[Layer] = [Learned("M", parameters=math.prod(self._matrix_shape))]
         if self.relu:
             layers.append(Known("ReLU", lipschitz=1.0))
@@ -166,21 +239,6 @@ class DenseNet(nn.Module):
         """The shapes and the ReLU, as nn.Module prints them."""
         rank = "" if self.right is None else f", {len(self.right)} factors"
         return f"{shape_text(self.domain)} -> {shape_text(self.range)}{rank}, relu={self.relu}"
-
-    def _check(self, x: Tensor) -> None:
-        if not isinstance(x, Tensor):
-            raise KoriskError(f"the input must be a torch tensor, got {shown(x)}")
-        if x.ndim < len(self.domain) or x.shape[x.ndim - len(self.domain) :] != self.domain:
-            raise KoriskError(
-                f"the input must have shape {shape_text(self.domain, batched=True)}, got "
-                f"{shape_text(tuple(x.shape))}; batch dimensions come first"
-            )
-        own = self._standing
-        if (x.dtype, x.device) != (own.dtype, own.device):
-            raise KoriskError(
-                f"the input must be {own.dtype} on {own.device}, got {x.dtype} on {x.device}; "
-                "convert it, or the network, with .to(...)"
-            )
 
     def _require(self, field: str, values: Tensor, shape: tuple[int, int]) -> None:
         if values.shape != shape:
@@ -198,8 +256,3 @@ class DenseNet(nn.Module):
                 f"{free / 2**30:,.1f} GiB free on {device}; keep it as factors, as the dual ridge "
                 "fit and DenseNet.factored do"
             )
-
-
-def _require_floats(field: str, given: object) -> None:
-    if not isinstance(given, Tensor) or not given.is_floating_point():
-        raise KoriskError(f"{field} must be a tensor of floats, got {shown(given)}")

@@ -12,22 +12,37 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.operators.diagonal import Diagonal, own_tensor
+from korisk.operators.basic import Diagonal, own_tensor
 from korisk.operators.linear import Composed, LinearOperator, Shape, parts_of, shape_text
 from korisk.theory import Known, Layer, Learned, Network
 
-_LONGEST_NAME = 70  # of a layer: longer ones are cut, with room for a number behind
+_LONGEST_NAME = 70  # of a layer: longer ones are cut, so that a number fits behind
 
 
 class KnownOperatorNet(nn.Module):
     """ReLU(B W x), Eq. (eq:fbp): (..., *domain) -> (..., *range), W diagonal and learned, B known.
 
-    `weights` has the shape of x, (views, bins), or (runs, views, bins) for several independent
-    trainings side by side, which map (runs, ..., views, bins) to (runs, ..., rows, columns).
-    `tail` is B: an operator, or several in the order in which they are applied, such as K and
-    A^T. The weights are copied into the tail's precision and place; the operators are shared, so
-    that moving the network moves them. `relu=False` leaves out the ReLU.
+    Several independent trainings can run side by side, with an axis of runs in front of weights,
+    inputs and outputs. Moving the network moves its operators, which are shared, not copied.
 
+    Parameters
+    ----------
+    weights : tensor or array of shape domain or (runs, *domain)
+        Start of W, such as (views, bins); copied into the tail's precision and device.
+    tail : LinearOperator or sequence of LinearOperator
+        B: an operator, or several in the order in which they are applied, such as K and A^T. None
+        may have trainable weights.
+    relu : bool, default True
+        Whether a ReLU follows.
+
+    Raises
+    ------
+    KoriskError
+        If shapes do not fit together, the tail can be trained, or an input has another shape,
+        precision or device.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.networks import KnownOperatorNet
     >>> from korisk.operators import ParallelBeam, fbp
@@ -42,14 +57,36 @@ class KnownOperatorNet(nn.Module):
         self, weights: Any, tail: LinearOperator | Sequence[LinearOperator], *, relu: bool = True
     ) -> None:
         super().__init__()
-        self.linear_tail = _composed(tail)
+        listed: Any = [tail] if isinstance(tail, LinearOperator) else tail
+        if not isinstance(listed, Iterable):
+            raise KoriskError(f"tail must be a LinearOperator or several, got {shown(tail)}")
+        parts: list[LinearOperator] = []
+        for operator in listed:
+            if not isinstance(operator, LinearOperator):
+                raise KoriskError(f"tail must hold LinearOperators, got {shown(operator)}")
+            if any(True for _ in operator.parameters()):
+                raise KoriskError(
+                    f"tail must be known, but {operator.name} has weights that can be trained; "
+                    "make it with trainable=False, or train the whole as an nn.Sequential"
+                )
+            parts += parts_of(operator)
+        if not parts:
+            raise KoriskError("tail must hold at least one operator, got none; use Identity(shape)")
+        self.linear_tail = Composed(parts)
         self.relu = bool(relu)
-        values = _as_tensor(weights).to(self.linear_tail.device, self.linear_tail.dtype)
-        domain = self.linear_tail.domain
-        if values.shape[-len(domain) :] != domain or values.ndim - len(domain) not in (0, 1):
+        if not isinstance(weights, Tensor):
+            try:  # in float64, so that a tail in float64 loses nothing
+                weights = torch.from_numpy(np.array(weights, dtype=np.float64))
+            except (TypeError, ValueError):
+                raise KoriskError(
+                    f"weights must be a torch tensor or an array of numbers, got {shown(weights)}"
+                ) from None
+        values = own_tensor("weights", weights).to(self.linear_tail.device, self.linear_tail.dtype)
+        if values.shape[-len(self.domain) :] != self.domain or values.ndim - len(self.domain) > 1:
             raise KoriskError(
-                f"weights must have shape {shape_text(domain)}, as {self.linear_tail.name} takes, "
-                f"with an axis of runs in front or not, got {shape_text(tuple(values.shape))}"
+                f"weights must have shape {shape_text(self.domain)}, as {self.linear_tail.name} "
+                "takes, with an axis of runs in front or not, got "
+                f"{shape_text(tuple(values.shape))}"
             )
         self.weights = nn.Parameter(values)
 
@@ -59,7 +96,24 @@ class KnownOperatorNet(nn.Module):
     ) -> Self:
         """The network of `fbp` or `released_fbp`: W is learned, what follows it is the tail.
 
-        With `runs` that many copies of W are trained side by side.
+        Parameters
+        ----------
+        composed : LinearOperator
+            A composition whose first layer is a `Diagonal`.
+        runs : int, optional
+            Train so many copies of W side by side. Default: one, without an axis of runs.
+        relu : bool, default True
+            Whether a ReLU follows.
+
+        Returns
+        -------
+        KnownOperatorNet
+            The network, which equals `composed` and a ReLU until W is trained.
+
+        Raises
+        ------
+        KoriskError
+            If `composed` is not such a composition.
         """
         if not isinstance(composed, Composed) or len(composed) < 2:
             raise KoriskError(
@@ -73,7 +127,7 @@ class KnownOperatorNet(nn.Module):
             )
         weights = first.weights.detach()
         if runs is not None:
-            remedy = "count the trainings, or leave it out for one without an axis of runs"
+            remedy = "count the trainings, or leave it out for a single one"
             number = _checks.count("runs", runs, at_least=1, remedy=remedy)
             weights = weights.expand(number, *weights.shape)
         return cls(weights, composed.layers[1:], relu=relu)
@@ -90,17 +144,39 @@ class KnownOperatorNet(nn.Module):
 
     @property
     def runs(self) -> int | None:
-        """How many trainings stand side by side; None without an axis for them."""
+        """How many trainings run side by side; None without an axis of runs."""
         return len(self.weights) if self.weights.ndim > len(self.domain) else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """ReLU(B W x); x has shape (..., *domain), or (runs, ..., *domain)."""
+        """ReLU(B W x).
+
+        Parameters
+        ----------
+        x : tensor of shape (..., *domain) or (runs, ..., *domain)
+            Inputs.
+
+        Returns
+        -------
+        tensor of shape (..., *range) or (runs, ..., *range)
+            Outputs.
+        """
         self.linear_tail._check(x, self.domain, "input")
         image: Tensor = self.linear_tail(x * self.spread_weights(x))
         return torch.relu(image) if self.relu else image
 
     def spread_weights(self, x: Tensor) -> Tensor:
-        """The weights as they multiply x: with axes of length 1 where x has batches."""
+        """The weights as they multiply x.
+
+        Parameters
+        ----------
+        x : tensor of shape (..., *domain) or (runs, ..., *domain)
+            Inputs.
+
+        Returns
+        -------
+        tensor
+            The weights, with axes of length 1 where x has batches.
+        """
         if self.runs is None:
             return self.weights
         if x.ndim <= len(self.domain) or len(x) != self.runs:
@@ -116,13 +192,17 @@ class KnownOperatorNet(nn.Module):
         """The network as the theory takes it: W learned, the operators known by their norms.
 
         Norms are computed when a bound first needs them, those of compositions too.
+
+        Returns
+        -------
+        Network
+            The layers "W", the operators by their names, and "ReLU" if there is one.
         """
         layers: list[Layer] = [Learned("W", parameters=math.prod(self.domain))]
         taken = {"W", "ReLU"}
         for operator in self.linear_tail.layers:
-            name = _free_name(operator.name, taken)
-            taken.add(name)
-            layers.append(Known(name, lipschitz=operator))
+            layers.append(Known(free_name(operator.name, taken), lipschitz=operator))
+            taken.add(layers[-1].name)
         if self.relu:
             layers.append(Known("ReLU", lipschitz=1.0))
         return Network(layers)
@@ -132,36 +212,8 @@ class KnownOperatorNet(nn.Module):
         return f"weights {shape_text(tuple(self.weights.shape))}, relu={self.relu}"
 
 
-def _composed(tail: object) -> Composed:
-    given = [tail] if isinstance(tail, LinearOperator) else tail
-    if not isinstance(given, Iterable):
-        raise KoriskError(f"tail must be a LinearOperator or several, got {shown(tail)}")
-    listed = list(given)
-    for operator in listed:
-        if not isinstance(operator, LinearOperator):
-            raise KoriskError(f"tail must hold LinearOperators, got {shown(operator)}")
-        if any(True for _ in operator.parameters()):
-            raise KoriskError(
-                f"tail must be known, but {operator.name} has weights that can be trained; make "
-                "it with trainable=False, or train the whole as an nn.Sequential"
-            )
-    if not listed:
-        raise KoriskError("tail must hold at least one operator, got none; use Identity(shape)")
-    return Composed([part for operator in listed for part in parts_of(operator)])
-
-
-def _as_tensor(weights: Any) -> Tensor:
-    if not isinstance(weights, Tensor):
-        try:  # in float64, so that a tail in float64 loses nothing
-            weights = torch.from_numpy(np.array(weights, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise KoriskError(
-                f"weights must be a torch tensor or an array of numbers, got {shown(weights)}"
-            ) from None
-    return own_tensor("weights", weights)
-
-
-def _free_name(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
+    """A layer's name, cut if it is long, with a number where it is taken."""
     short = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
     number, free = 2, short
     while free in taken:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from math import hypot
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from korisk.networks.describe.linear_part import function_norm
-from korisk.networks.describe.plain import plain_operator
-from korisk.networks.describe.rules import rules
-from korisk.networks.describe.rules.brackets import ROUNDING
-from korisk.networks.describe.slopes import largest_slope
-from korisk.networks.describe.trace.steps import Frame, Recording, Step, in_double
+from korisk.networks.describe import rules
+from korisk.networks.describe.constants import ROUNDING
+from korisk.networks.describe.linear import function_norm, plain_operator
+from korisk.networks.describe.steps import Frame, Recording, Step, in_double
+from korisk.networks.describe.verify import largest_slope
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
@@ -34,6 +31,7 @@ class Link:
     steps: tuple[Step, ...]
     all_steps: Sequence[Step]  # of the recording, by index
     inside: Inside
+    _gains: dict[int, rules.Gain | None] = field(default_factory=dict)
 
     @property
     def core(self) -> tuple[Step, ...]:
@@ -48,23 +46,17 @@ class Link:
         return all(step.inputs == (previous.index,) for step, previous in pairs)
 
     @property
-    def trained(self) -> tuple[Tensor, ...]:
-        """The trained tensors, each once."""
-        found = {id(tensor): tensor for step in self.steps for tensor in step.trained}
-        return tuple(found.values())
-
-    @property
     def linear(self) -> bool:
         """Whether the whole is known to be a matrix, up to a constant."""
-        return all(map(self._is_linear, self.steps))
-
-    def _is_linear(self, step: Step) -> bool:
-        if len(step.inputs) != 1:
-            return rules.joins_linearly(step)
-        if plain_operator(step.module) is not None:  # without asking for its norm
-            return True
-        given = self._gain(step)
-        return given is not None and given.linear
+        for step in self.steps:
+            if len(step.inputs) != 1:
+                if not rules.joins_linearly(step):
+                    return False
+            elif plain_operator(step.module) is None:  # an operator is, without asking its norm
+                gain = self._gain(step)
+                if gain is None or not gain.linear:
+                    return False
+        return True
 
     def apply(self, x: Tensor, *, double: bool = False) -> Tensor:
         """The map itself, by running the steps again."""
@@ -80,10 +72,10 @@ class Link:
     def bracket(self) -> NormBracket:
         """The Lipschitz constant of the whole, from below and above."""
         if len(self.core) == 1 and self.is_chain:
-            given = self._gain(self.core[0])
-            if given is not None and given.bracket.upper < math.inf:
-                return repeated(given.bracket, self.core[0])
-            how = SAMPLED if given is None or given.bracket.how == SAMPLED else given.bracket.how
+            gain = self._gain(self.core[0])
+            if gain is not None and gain.bracket.upper < math.inf:
+                return repeated(gain.bracket, self.core[0])
+            how = SAMPLED if gain is None else gain.bracket.how
             return NormBracket(self._slope(), math.inf, how=how)
         upper = self._upper()
         whole = self._whole_norm() if upper < math.inf and self.linear else None
@@ -98,15 +90,16 @@ class Link:
         constants = {self.start.index: 1.0}
         for step in self.steps:
             given = [constants[parent] for parent in step.parents]
+            found: float | None = None
             if len(given) == 1 or step.module is not None:
-                known = self._gain(step)
-                # Several inputs of a module are one vector, with one value twice in f(x, x).
-                found = math.inf if known is None else _times(known.bracket.upper, hypot(*given))
+                if (gain := self._gain(step)) is not None:
+                    # Several inputs of a module are one vector, with one value twice in f(x, x).
+                    factors = gain.bracket.upper, math.hypot(*given)
+                    found = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
-                joined = rules.join(step, parents, given)
-                found = math.inf if joined is None or math.isnan(joined) else joined
-            constants[step.index] = found
+                found = rules.join(step, parents, given)
+            constants[step.index] = math.inf if found is None or math.isnan(found) else found
         return constants[self.steps[-1].index]
 
     def _gain(self, step: Step) -> rules.Gain | None:
@@ -116,10 +109,6 @@ class Link:
             found = rules.gain(step, x) if whole is None else rules.Gain(whole)
             self._gains[step.index] = found
         return self._gains[step.index]
-
-    @cached_property
-    def _gains(self) -> dict[int, rules.Gain | None]:
-        return {}
 
     def _whole_norm(self) -> NormBracket | None:
         x, y = self.start.value, self.steps[-1].value
@@ -143,66 +132,49 @@ class Link:
 
 
 def links(recording: Recording, inside: Inside) -> list[Link]:
-    """The chain, input side first; links that only rearrange are left out."""
+    """The chain, input side first; links that only rearrange are left out.
+
+    It is cut at the steps that no arrow between two others passes over: every way leads through
+    them. Links that one call of one of torch's own layers made, such as its padding, are put
+    together again.
+    """
     steps = recording.steps
     live = [0, *(step.index for step in recording.leading_to(recording.output))]
-    cuts = _cuts(live, steps)
-    made = [_link(steps, first, last, live, inside) for first, last in pairwise(cuts)]
-    return [link for link in _merged(made) if link.core]
-
-
-def _cuts(live: list[int], steps: Sequence[Step]) -> list[int]:
-    """The steps that no arrow between two others passes over: every way leads through them."""
-    furthest = 0
     last_use = {index: index for index in live}
     for index in live:
         for parent in steps[index].parents:
             last_use[parent] = max(last_use[parent], index)
-    cuts = []
+    furthest, cuts = 0, []
     for index in live:
         if furthest <= index:
             cuts.append(index)
         furthest = max(furthest, last_use[index])
-    return cuts
-
-
-def _link(steps: Sequence[Step], first: int, last: int, live: list[int], inside: Inside) -> Link:
-    between = tuple(steps[index] for index in live if first < index <= last)
-    return Link(steps[first], between, steps, inside)
-
-
-def _merged(made: list[Link]) -> list[Link]:
-    """Links that one call of one of torch's own layers made, such as its padding, put together."""
-    merged: list[Link] = []
-    for link in made:
-        before = merged[-1] if merged else None
-        if before is not None and (call := _layer_call(link)) and call == _layer_call(before):
-            steps = (*before.steps, *link.steps)
-            merged[-1] = Link(before.start, steps, link.all_steps, link.inside)
+    made: list[Link] = []
+    for first, last in pairwise(cuts):
+        between = tuple(steps[index] for index in live if first < index <= last)
+        call = _layer_call(between)
+        if made and call is not None and call == _layer_call(made[-1].steps):
+            before = made.pop()
+            made.append(Link(before.start, (*before.steps, *between), steps, inside))
         else:
-            merged.append(link)
-    return merged
+            made.append(Link(steps[first], between, steps, inside))
+    return [link for link in made if link.core]
 
 
-def _layer_call(link: Link) -> int | None:
-    """The call of one of torch's layers that all steps of a link lie in."""
-    calls = {_innermost(step) for step in link.steps}
-    (call,) = calls if len(calls) == 1 else (None,)
-    return call
-
-
-def _innermost(step: Step) -> int | None:
-    if not step.frames or not is_torch_layer(step.frames[-1]):
-        return None
-    return step.frames[-1].call
+def _layer_call(steps: Sequence[Step]) -> int | None:
+    """The call of one of torch's layers that all steps lie in."""
+    calls = {
+        step.frames[-1].call if step.frames and is_torch_layer(step.frames[-1]) else None
+        for step in steps
+    }
+    return calls.pop() if len(calls) == 1 else None
 
 
 def is_torch_layer(frame: Frame) -> bool:
     """Whether a call is of one of torch's own layers, which holds no others."""
-    module: Any = frame.module
-    return type(module).__module__.startswith("torch.nn.") and not any(
-        not type(child).__module__.startswith("torch.nn.utils") for child in module.children()
-    )
+    children = (type(child).__module__ for child in frame.module.children())
+    own = type(frame.module).__module__.startswith("torch.nn.")
+    return own and all(name.startswith("torch.nn.utils") for name in children)
 
 
 def repeated(bracket: NormBracket, step: Step) -> NormBracket:
@@ -212,7 +184,3 @@ def repeated(bracket: NormBracket, step: Step) -> NormBracket:
         return bracket
     how = f"{bracket.how}; one value taken {times} times"
     return NormBracket(0.0, bracket.upper * math.sqrt(times) * (1 + ROUNDING), how=how)
-
-
-def _times(one: float, other: float) -> float:
-    return 0.0 if one == 0 or other == 0 else one * other

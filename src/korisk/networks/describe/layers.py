@@ -1,4 +1,4 @@
-"""Layers of the theory from the links of a chain: kinds, parameters, names, and words."""
+"""Layers of the theory from the links of a chain: kinds, parameters, names, and warnings."""
 
 from __future__ import annotations
 
@@ -11,154 +11,188 @@ from torch import Tensor, nn
 
 from korisk.errors import KoriskError
 from korisk.networks.dense import DenseNet
-from korisk.networks.describe.chain import Link, repeated
-from korisk.networks.describe.labels import link_label, step_label, step_mark
-from korisk.networks.describe.linear_part import LinearPart, function_norm, matrix_norm
-from korisk.networks.describe.marks import Mark, mark_of
-from korisk.networks.describe.plain import is_plain, plain_operator
-from korisk.networks.describe.trace.steps import Recording
-from korisk.networks.describe.weights import (
-    Weights,
-    link_trained,
-    own_trained,
-    sizes,
-    trained_in,
-    weights_of,
+from korisk.networks.describe.chain import Link, is_torch_layer, repeated
+from korisk.networks.describe.linear import (
+    LinearPart,
+    function_norm,
+    is_plain,
+    matrix_norm,
+    plain_operator,
 )
-from korisk.networks.known_operator import KnownOperatorNet, _free_name
+from korisk.networks.describe.marks import Mark, mark_of
+from korisk.networks.describe.steps import Frame, Recording, Step
+from korisk.networks.known_operator import KnownOperatorNet, free_name
 from korisk.operators.linear import LinearOperator, parts_of
 from korisk.theory import Composition, Known, Layer, Learned, NormBracket
 from korisk.theory.bracket import Lipschitz
 from korisk.theory.layer import resolve
 from korisk.theory.network import Network
 
+Weights = dict[int, int]  # how many numbers, by the id of their tensor, or module if it states them
 _LONGEST_HOW = 80
 _SHOWN = 6  # names in one warning
+_NAMES = {
+    "relu": "ReLU",
+    "gelu": "GELU",
+    "silu": "SiLU",
+    "elu": "ELU",
+    "selu": "SELU",
+    "leaky_relu": "LeakyReLU",
+    "__getitem__": "index",
+}
 
 
 @dataclass
 class _Draft:
-    """What has been written so far."""
+    """The layers so far, and what their reader should know."""
 
     paths: dict[int, str]  # of parameters
     layers: list[Layer] = field(default_factory=list)
-    taken: set[str] = field(default_factory=set)
     users: dict[int, list[str]] = field(default_factory=dict)  # layers that use some weights
-    sizes: dict[int, int] = field(default_factory=dict)
+    sizes: Weights = field(default_factory=dict)
     branched: list[str] = field(default_factory=list)
     sampled: list[str] = field(default_factory=list)
     thawed: list[str] = field(default_factory=list)
 
-    def name(self, wanted: str) -> str:
-        free = _free_name(wanted, self.taken)
-        self.taken.add(free)
-        return free
-
-    def uses(self, name: str, weights: Weights) -> None:
-        for key, size in weights.items():
+    def add(self, layer: Layer, weights: Weights) -> None:
+        """Add a layer under a free name, with the weights that it uses."""
+        name = free_name(layer.name, {other.name for other in self.layers})
+        if isinstance(layer, Learned) and layer.parameters is not None:
+            seen = sum(size for key, size in weights.items() if key in self.users)
+            layer = replace(layer, shared=min(seen, layer.parameters))
+        self.layers.append(replace(layer, name=name))
+        self.sizes.update(weights)
+        for key in weights:
             self.users.setdefault(key, []).append(name)
-            self.sizes[key] = size
+
+    def warnings(self) -> list[str]:
+        """One sentence for each kind of thing to know."""
+        said = []
+        if self.branched:
+            said.append(
+                f"the network is not a chain of its modules everywhere; combined into one layer: "
+                f"{_listed(self.branched, '; ')}"
+            )
+        if self.sampled:
+            said.append(
+                f"no upper Lipschitz constant is known of {_listed(self.sampled)}; slopes were "
+                "sampled, a lower estimate; state one with kr.known or kr.learned(lipschitz=...)"
+            )
+        if self.thawed:
+            said.append(
+                f"{_listed(self.thawed)}: marked as known, but with parameters that require "
+                "gradients again; freeze them with requires_grad_(False)"
+            )
+        # Weights in several layers: the theorem counts the error of each use, a sum would not.
+        shared: dict[tuple[str, ...], int] = {}
+        for key, names in self.users.items():
+            if len(names) > 1:
+                shared[tuple(names)] = shared.get(tuple(names), 0) + self.sizes[key]
+        if shared:
+            uses = [f"{size:,} by {' and '.join(names)}" for names, size in shared.items()]
+            said.append(
+                f"parameters are shared: {_listed(uses, '; ')}; each of these layers errs by them, "
+                "so its p has them all, and the network counts them once: "
+                f"{sum(self.sizes.values()):,} different parameters are trained"
+            )
+        return said
 
 
 def layers_of(
     module: nn.Module, recording: Recording, chain: list[Link]
 ) -> tuple[list[Layer], list[Composition], list[str]]:
-    """The layers, constants of runs of them, and what their reader should know."""
+    """The layers, constants of runs of them, and warnings."""
     draft = _Draft({id(part): path for path, part in module.named_parameters()})
     spans: list[tuple[Link, list[Layer]]] = []
     for link in chain:
         before = len(draft.layers)
-        _write(link, draft)
+        for layer, weights in _layers(link, draft):
+            draft.add(layer, weights)
         spans.append((link, draft.layers[before:]))
-    return draft.layers, list(_compositions(recording, spans)), _words(draft)
+    return draft.layers, _compositions(recording, spans), draft.warnings()
 
 
 def own_bracket(module: KnownOperatorNet | DenseNet) -> NormBracket:
     """A bracket of one of korisk's own networks as a whole."""
-    upper = Network(_own_layers(module)).lipschitz()
+    upper = Network([layer for layer, _ in _own_layers(module)]).lipschitz()
     return NormBracket(0.0, upper, how="constants of its layers multiplied")
 
 
-def _write(link: Link, draft: _Draft) -> None:
-    """The layer of a link, or the layers of what is several by itself."""
-    (*_, last) = link.core
-    if len(link.core) == 1 and link.is_chain and last.module is not None:
-        plain = mark_of(last.module) is None and is_plain(last.module)
-        if plain and isinstance(last.module, KnownOperatorNet | DenseNet):
-            for layer, weights in _own_parts(last.module):
-                _add(draft, layer, weights)
-            return
-        if plain and isinstance(last.module, LinearOperator):
-            for operator in parts_of(last.module):
-                _add(draft, *_operator_layer(operator))
-            return
-    _add(draft, *_link_layer(link, draft))
+def _layers(link: Link, draft: _Draft) -> list[tuple[Layer, Weights]]:
+    """The layer of a link, or the layers of a network or composition of korisk's own."""
+    module = link.core[-1].module
+    alone = len(link.core) == 1 and link.is_chain
+    if alone and module is not None and mark_of(module) is None and is_plain(module):
+        if isinstance(module, KnownOperatorNet | DenseNet):
+            return _own_layers(module)
+        if isinstance(module, LinearOperator):
+            found: list[tuple[Layer, Weights]] = []
+            for operator in parts_of(module):
+                name, weights = operator.name, _sizes(_trained_in(operator))
+                if weights:
+                    bracket, p = _present(operator.norm()), sum(weights.values())
+                    found.append((Learned(name, parameters=p, lipschitz=bracket), weights))
+                else:  # as its own constant, so that the theory can compose it
+                    found.append((Known(name, lipschitz=operator), {}))
+            return found
+    return [_link_layer(link, draft)]
 
 
-def _add(draft: _Draft, layer: Layer, weights: Weights) -> None:
-    name = draft.name(layer.name)
-    if isinstance(layer, Learned) and layer.parameters is not None:
-        seen = sum(size for key, size in weights.items() if key in draft.users)
-        layer = replace(layer, shared=min(seen, layer.parameters))
-    draft.layers.append(replace(layer, name=name))
-    draft.uses(name, weights)
-
-
-def _operator_layer(operator: LinearOperator) -> tuple[Layer, Weights]:
-    """Known operators keep themselves as their constant, so that the theory can compose them."""
-    weights = sizes(trained_in(operator))
-    if not weights:
-        return Known(operator.name, lipschitz=operator), {}
-    bracket = _present(operator.norm())
-    return Learned(operator.name, parameters=sum(weights.values()), lipschitz=bracket), weights
-
-
-def _own_layers(module: KnownOperatorNet | DenseNet) -> list[Layer]:
-    return [layer for layer, _ in _own_parts(module)]
-
-
-def _own_parts(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weights]]:
-    """The layers that the network itself tells, with a constant for the first of them too."""
+def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weights]]:
+    """The layers that the network describes itself, with a constant for the first of them too."""
     first, *others = module.describe().layers
     assert isinstance(first, Learned)
-    weights = sizes(trained_in(module))
-    frozen = not weights and any(True for _ in module.parameters())
+    weights = _sizes(_trained_in(module))
     if isinstance(module, KnownOperatorNet):
         largest = float(module.weights.detach().abs().max())
         bracket = NormBracket(largest, largest, how="largest |weight|")
+    elif module.weight is not None:
+        bracket = matrix_norm(module.weight)
     else:
-        bracket = _dense_norm(module)
-    layer: Layer = (
-        Known(first.name, lipschitz=bracket)
-        if frozen
-        else replace(first, lipschitz=_present(bracket))
-    )
+        assert module.left is not None
+        assert module.right is not None
+        left, right = module.left.double(), module.right.double()
+        product = LinearPart(lambda x: left @ (right @ x), right.new_zeros(right.shape[1]))
+        bracket = product.bracket()
+    layer: Layer = replace(first, lipschitz=_present(bracket))
+    if not weights and any(True for _ in module.parameters()):  # frozen
+        layer = Known(first.name, lipschitz=bracket)
     return [(layer, weights), *((other, {}) for other in others)]
 
 
-def _dense_norm(module: DenseNet) -> NormBracket:
-    if module.weight is not None:
-        return matrix_norm(module.weight)
-    assert module.left is not None
-    assert module.right is not None
-    left, right = module.left.double(), module.right.double()
-    return LinearPart(lambda x: left @ (right @ x), right.new_zeros(right.shape[1])).bracket()
-
-
 def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
-    marks = [mark for step in link.core if (mark := step_mark(step)) is not None]
+    marks = [mark for step in link.core if (mark := _step_mark(step)) is not None]
     alone = marks[0] if len(link.core) == 1 and link.is_chain and marks else None
-    name = (alone.name if alone else None) or link_label(link, draft.paths)
-    trained = link_trained(link)
+    name = (alone.name if alone else None) or _link_label(link, draft.paths)
+    trained = _link_trained(link)
     _check_mismatch(link, name, alone, trained)
-    _notice(link, name, alone, draft)
-    stated = _stated(link, alone)
-    if not trained and not any(mark.learned for mark in marks):
-        bracket: Lipschitz = _told(link) if stated is None else stated
-        return Known(name, lipschitz=bracket, mismatch=alone.mismatch if alone else 0.0), {}
-    if stated is None or isinstance(stated, LinearOperator):
-        stated = _present(_told(link))
-    weights = weights_of(link, name, trained)
+    stated: Lipschitz = None  # by a mark, or the operator that it stands on
+    if alone is not None:
+        step = link.core[0]
+        stated = alone.lipschitz
+        if stated is None:
+            stated = plain_operator(step.module)
+        elif len(step.parents) > 1:
+            stated = repeated(resolve("lipschitz", stated), step)
+    branched = not link.is_chain and len(link.core) > 1
+    parts = list(dict.fromkeys(_step_label(step) for step in link.core))
+    if branched:
+        draft.branched.append(f"{name} ({_listed(parts)})")
+    if stated is None and link.bracket.upper == math.inf:
+        draft.sampled.append(name)
+    for step in link.core:
+        mark = _step_mark(step)
+        if mark is not None and not mark.learned and _own_trained(step):
+            draft.thawed.append(name)
+    learned = bool(trained) or any(mark.learned for mark in marks)
+    if stated is None or (learned and isinstance(stated, LinearOperator)):
+        bracket = link.bracket
+        if branched:
+            bracket = _how(bracket, f"{bracket.how}; not a chain: {', '.join(parts)}")
+        stated = _present(bracket) if learned else bracket
+    if not learned:
+        return Known(name, lipschitz=stated, mismatch=alone.mismatch if alone else 0.0), {}
+    weights = _link_weights(link, name, trained)
     effective = alone.effective if alone else None
     layer = Learned(name, parameters=sum(weights.values()), effective=effective, lipschitz=stated)
     return layer, weights
@@ -181,43 +215,9 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: tuple[Te
         )
     if alone is not None and alone.mismatch and trained:
         raise KoriskError(
-            f"layer {name!r} is marked as known with mismatch=, and is given a trained tensor; "
-            "freeze the tensor, or mark the module with kr.learned"
+            f"layer {name!r} is marked as known with mismatch=, but a trained tensor is passed to "
+            "it; freeze the tensor, or mark the module with kr.learned"
         )
-
-
-def _stated(link: Link, mark: Mark | None) -> Lipschitz:
-    """The constant that a mark states, or the operator that it stands on."""
-    if mark is None:
-        return None
-    step = link.core[0]
-    if mark.lipschitz is None:
-        return plain_operator(step.module)
-    if len(step.parents) == 1:
-        return mark.lipschitz
-    return repeated(resolve("lipschitz", mark.lipschitz), step)
-
-
-def _told(link: Link) -> NormBracket:
-    """The link's bracket, which says what was put together where that is not one step."""
-    bracket = link.bracket
-    if link.is_chain or len(link.core) == 1:
-        return bracket
-    parts = list(dict.fromkeys(step_label(step) for step in link.core))
-    return _how(bracket, f"{bracket.how}; not a chain: {', '.join(parts)}")
-
-
-def _notice(link: Link, name: str, mark: Mark | None, draft: _Draft) -> None:
-    """Keep what the warnings will say."""
-    if not link.is_chain and len(link.core) > 1:
-        parts = list(dict.fromkeys(step_label(step) for step in link.core))
-        draft.branched.append(f"{name} ({_listed(parts)})")
-    if _stated(link, mark) is None and link.bracket.upper == math.inf:
-        draft.sampled.append(name)
-    for step in link.core:
-        found = step_mark(step)
-        if found is not None and not found.learned and own_trained(step):
-            draft.thawed.append(name)
 
 
 def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -> list[Composition]:
@@ -225,12 +225,17 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
 
     Where all of them are operators the theory composes them by itself.
     """
+
+    def is_known_linear(span: tuple[Link, list[Layer]]) -> bool:
+        link, layers = span
+        real = link.start.value.is_floating_point() and link.steps[-1].value.is_floating_point()
+        return real and all(isinstance(layer, Known) for layer in layers) and link.linear
+
     found = []
-    for linear, group in groupby(spans, key=_is_known_linear):
+    for linear, group in groupby(spans, key=is_known_linear):
         run = list(group)
-        operators = all(
-            isinstance(layer.lipschitz, LinearOperator) for _, ls in run for layer in ls
-        )
+        constants = [layer.lipschitz for _, layers in run for layer in layers]
+        operators = all(isinstance(constant, LinearOperator) for constant in constants)
         if not linear or len(run) < 2 or operators:
             continue
         start, end = run[0][0].start, run[-1][0].steps[-1]
@@ -243,46 +248,100 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
     return found
 
 
-def _is_known_linear(span: tuple[Link, list[Layer]]) -> bool:
-    link, layers = span
-    real = link.start.value.is_floating_point() and link.steps[-1].value.is_floating_point()
-    return real and all(isinstance(layer, Known) for layer in layers) and link.linear
+# Names
 
 
-def _words(draft: _Draft) -> list[str]:
-    said = []
-    if draft.branched:
-        said.append(
-            f"the network is not a chain of its modules everywhere; taken together as one layer: "
-            f"{_listed(draft.branched, '; ')}"
+def _link_label(link: Link, paths: dict[int, str]) -> str:
+    """A link by its step, by the module that it is all of, or from its first step to its last."""
+    first, last = link.core[0], link.core[-1]
+    if len(link.core) == 1:
+        used = [paths[id(tensor)] for tensor in first.trained if id(tensor) in paths]
+        by_module = first.module is not None or (first.frames and is_torch_layer(first.frames[-1]))
+        return used[0] if used and not by_module else _step_label(first)
+    common = [one for one, other in zip(first.frames, last.frames, strict=False) if one == other]
+    for frame in reversed(common):
+        inside = [step.index for step in link.all_steps if frame in step.frames]
+        whole = link.start.index < inside[0] and inside[-1] <= link.steps[-1].index
+        if (frame.path or is_torch_layer(frame)) and whole:
+            return _frame_label(frame)
+    return f"{_step_label(first)} to {_step_label(last)}"
+
+
+def _step_label(step: Step) -> str:
+    """A step by its mark, its operator, the layer of torch that it is in, or its function."""
+    mark = _step_mark(step)
+    if mark is not None and mark.name:
+        return mark.name
+    if isinstance(step.module, LinearOperator):
+        return step.module.name
+    frame = step.frames[-1] if step.frames else None
+    if frame is not None and (step.module is not None or is_torch_layer(frame)):
+        return _frame_label(frame)
+    name = _NAMES.get(step.name, step.name.strip("_"))
+    return f"{frame.path}.{name}" if frame is not None and frame.path else name
+
+
+def _frame_label(frame: Frame) -> str:
+    """A module by its path, with its class where the path is only a number."""
+    kind = type(frame.module).__name__
+    if not frame.path:
+        return kind
+    return f"{frame.path} {kind}" if frame.path.rsplit(".", 1)[-1].isdigit() else frame.path
+
+
+def _step_mark(step: Step) -> Mark | None:
+    """The mark of the module that a step takes whole."""
+    return None if step.module is None else mark_of(step.module)
+
+
+# Parameters
+
+
+def _trained_in(module: nn.Module) -> tuple[Tensor, ...]:
+    return tuple(one for one in module.parameters() if one.requires_grad)
+
+
+def _sizes(tensors: tuple[Tensor, ...]) -> Weights:
+    return {id(tensor): tensor.numel() for tensor in tensors}
+
+
+def _own_trained(step: Step) -> set[int]:
+    """The trained tensors of a step that belong to the module it takes whole."""
+    return set() if step.module is None else set(map(id, _trained_in(step.module)))
+
+
+def _link_trained(link: Link) -> tuple[Tensor, ...]:
+    """The trained tensors of a link, without those of modules that are marked as known."""
+    found: dict[int, Tensor] = {}
+    for step in link.steps:
+        mark = _step_mark(step)
+        left_out = _own_trained(step) if mark is not None and not mark.learned else set()
+        found.update((id(one), one) for one in step.trained if id(one) not in left_out)
+    return tuple(found.values())
+
+
+def _link_weights(link: Link, name: str, trained: tuple[Tensor, ...]) -> Weights:
+    """p by its parts: trained tensors, each once, or what a mark states instead for its module."""
+    stated: Weights = {}
+    theirs: set[int] = set()
+    for step in link.core:
+        mark = _step_mark(step)
+        if mark is not None and mark.parameters is not None:
+            stated[id(step.module)] = mark.parameters
+            theirs |= _own_trained(step)
+    weights = stated | _sizes(tuple(one for one in trained if id(one) not in theirs))
+    if not weights:  # marked as learned, with frozen parameters
+        modules = (step.module for step in link.core if step.module is not None)
+        weights = _sizes(tuple(tensor for module in modules for tensor in module.parameters()))
+    if not weights:
+        raise KoriskError(
+            f"layer {name!r} is marked as learned and has no parameters; give "
+            "kr.learned(module, parameters=...)"
         )
-    if draft.sampled:
-        said.append(
-            f"no upper Lipschitz constant is known of {_listed(draft.sampled)}; slopes were "
-            "sampled, a lower estimate; state one with kr.known or kr.learned(lipschitz=...)"
-        )
-    if draft.thawed:
-        said.append(
-            f"{_listed(draft.thawed)}: marked as known, but with parameters that require gradients "
-            "again; freeze them with requires_grad_(False)"
-        )
-    return said + _shared(draft)
+    return weights
 
 
-def _shared(draft: _Draft) -> list[str]:
-    """Weights in several layers: the theorem counts the error of each use, the sum would not."""
-    groups: dict[tuple[str, ...], int] = {}
-    for key, names in draft.users.items():
-        if len(names) > 1:
-            groups[tuple(names)] = groups.get(tuple(names), 0) + draft.sizes[key]
-    if not groups:
-        return []
-    total = sum(draft.sizes.values())
-    listed = _listed([f"{size:,} by {' and '.join(names)}" for names, size in groups.items()], "; ")
-    return [
-        f"parameters are shared: {listed}; each of these layers errs by them, so its p has them "
-        f"all, and the network counts them once: {total:,} different parameters are trained"
-    ]
+# Words
 
 
 def _listed(names: list[str], between: str = ", ") -> str:

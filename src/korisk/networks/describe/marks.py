@@ -1,4 +1,4 @@
-"""Marks: what a module's owner says of it, where its parameters do not say it themselves."""
+"""Marks: what a user states about a module where its parameters do not say it themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIELD = "_korisk_mark"  # a plain attribute: copied and pickled, and in no stat
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What was said: known or learned, and what is known of it."""
+    """Known or learned, and what is known about the module."""
 
     learned: bool
     lipschitz: Lipschitz = None
@@ -26,19 +26,6 @@ class Mark:
     parameters: int | None = None
     effective: float | None = None
     name: str | None = None
-
-    def __post_init__(self) -> None:
-        # The layers' own checks, where the mark is made rather than where it is read.
-        name = "module" if self.name is None else self.name
-        if self.learned:
-            Learned(
-                name,
-                lipschitz=self.lipschitz,
-                parameters=self.parameters,
-                effective=self.effective,
-            )
-        else:
-            Known(name, lipschitz=self.lipschitz, mismatch=self.mismatch)
 
 
 def known(
@@ -48,14 +35,34 @@ def known(
     mismatch: float = 0.0,
     name: str | None = None,
 ) -> Module:
-    """Mark a module as a known operator, and return it: `describe` takes it as one known layer.
+    """Mark a module as a known operator: `describe` takes it as one known layer.
 
     Its parameters are frozen, `requires_grad_(False)`, because the theorem's known layer is the
-    true one and no training moves it. `lipschitz` is a constant of the true map, found by
-    `describe` where it is left out; `mismatch` is E||u - û||^2 of one known only approximately.
+    true one and no training moves it.
 
-    What is no `nn.Module` raises `KoriskError`, as does a constant below 0.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module to mark.
+    lipschitz : float, NormBracket or operator, optional
+        A Lipschitz constant of the true map. Default: found by `describe`.
+    mismatch : float, default 0.0
+        E||u - û||^2 of an operator that is known only approximately.
+    name : str, optional
+        Name of the layer. Default: the module's path.
 
+    Returns
+    -------
+    torch.nn.Module
+        The same module.
+
+    Raises
+    ------
+    KoriskError
+        If `module` is not an `nn.Module`, or a number is below 0.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> from torch import nn, ones
     >>> net = nn.Sequential(kr.known(nn.Linear(4, 4), lipschitz=2.0, name="K"), nn.Linear(4, 2))
@@ -74,12 +81,34 @@ def learned(
     effective: float | None = None,
     name: str | None = None,
 ) -> Module:
-    """Mark a module as one learned layer, and return it.
+    """Mark a module as one learned layer.
 
-    `lipschitz` is a constant of the true layer, such as one that training enforces; `parameters`
-    is the paper's p where it is not the number of trained weights, and `effective` the effective
-    dimension, an estimate in its place; see docs/explanation/theory.md.
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module to mark.
+    lipschitz : float, NormBracket or operator, optional
+        A Lipschitz constant of the true layer, such as one that training enforces. Default: that
+        of the present weights.
+    parameters : int, optional
+        The paper's p. Default: the number of trained weights.
+    effective : float, optional
+        The effective dimension, an estimate that may replace p; see docs/explanation/theory.md.
+    name : str, optional
+        Name of the layer. Default: the module's path.
 
+    Returns
+    -------
+    torch.nn.Module
+        The same module.
+
+    Raises
+    ------
+    KoriskError
+        If `module` is not an `nn.Module`, or a number is out of range.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> from torch import nn, ones
     >>> body = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
@@ -93,7 +122,7 @@ def learned(
 
 
 def mark_of(module: nn.Module) -> Mark | None:
-    """The module's mark, if somebody made one."""
+    """The module's mark, if it has one."""
     found = module.__dict__.get(_FIELD)
     return found if isinstance(found, Mark) else None
 
@@ -104,5 +133,11 @@ def _marked(module: Module, mark: Mark) -> Module:
             f"only an nn.Module can be marked, got {shown(module)}; put a function into a module's "
             "forward"
         )
+    name = "module" if mark.name is None else mark.name  # the layers' own checks, made early
+    if mark.learned:
+        p, effective = mark.parameters, mark.effective
+        Learned(name, lipschitz=mark.lipschitz, parameters=p, effective=effective)
+    else:
+        Known(name, lipschitz=mark.lipschitz, mismatch=mark.mismatch)
     setattr(module, _FIELD, mark)
     return module

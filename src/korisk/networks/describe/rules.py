@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.describe.linear_part import function_norm, matrix_norm
-from korisk.networks.describe.plain import is_plain
-from korisk.networks.describe.rules.brackets import exactly, one, option
-from korisk.networks.describe.rules.constants import CONSTANTS
-from korisk.networks.describe.trace.steps import Ref, Step
+from korisk.networks.describe.constants import CONSTANTS, exactly, one, option
+from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm
+from korisk.networks.describe.steps import Ref, Step
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
@@ -56,32 +54,28 @@ _MAXIMA = _words("maximum minimum max min fmax fmin")
 _COMPLEX = _words("abs absolute") | {name for name in CONSTANTS if "fft" in name}
 _ROOTS = _words("cat concat concatenate stack hstack vstack dstack complex")
 
-_FINITE_HANDLE = (
-    "bound its inputs or its attention and state the constant that this gives it, with "
+_STATE = (
+    "bound its inputs and state the constant that follows, with "
     "kr.known(module, lipschitz=...) or kr.learned(module, lipschitz=...)"
 )
-_REFUSED_MODULES: list[tuple[tuple[type[nn.Module], ...], str]] = [
+_ATTENTION = (
+    "dot-product attention has no Lipschitz constant on unbounded inputs, because its slope grows "
+    f"with them; {_STATE}"
+)
+_REFUSED = {
     (
-        (
-            nn.MultiheadAttention,
-            nn.TransformerEncoderLayer,
-            nn.TransformerDecoderLayer,
-            nn.Transformer,
-        ),
-        "dot-product attention has no Lipschitz constant on unbounded inputs, because its slope "
-        f"grows with them; {_FINITE_HANDLE}",
-    ),
-    (
-        (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell),
+        *(nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer),
+        nn.Transformer,
+    ): _ATTENTION,
+    (nn.LSTM, nn.GRU, nn.LSTMCell, nn.GRUCell): (
         "its gates multiply states with one another, so unrolling gives no constant without bounds "
-        f"on them; {_FINITE_HANDLE.replace('or its attention ', '')}",
+        f"on them; {_STATE}"
     ),
-    (
-        (nn.Embedding, nn.EmbeddingBag),
-        "an embedding takes whole numbers, between which there is no distance to stretch; describe "
-        "the part behind it, with embedded values as the example",
+    (nn.Embedding, nn.EmbeddingBag): (
+        "an embedding takes whole numbers, which have no Lipschitz constant; describe the part "
+        "behind it, with embedded values as the example"
     ),
-]
+}
 
 
 @dataclass(frozen=True)
@@ -93,15 +87,15 @@ class Gain:
 
 
 def refuse(module: nn.Module, path: str) -> None:
-    """Refuse modules of which no constant can be told, in words."""
-    for kinds, why in _REFUSED_MODULES:
+    """Refuse modules that have no Lipschitz constant."""
+    for kinds, why in _REFUSED.items():
         if isinstance(module, kinds):
             raise KoriskError(f"{path or 'the module'} ({type(module).__name__}): {why}")
 
 
 def _refuse_attention(step: Step) -> None:
     if step.name in ("scaled_dot_product_attention", "multi_head_attention_forward"):
-        raise KoriskError(f"{step.name}: {_REFUSED_MODULES[0][1]}")
+        raise KoriskError(f"{step.name}: {_ATTENTION}")
 
 
 def folded(step: Step) -> bool:
@@ -110,16 +104,16 @@ def folded(step: Step) -> bool:
         return False
     if step.name in _DROPOUTS:
         return not option(step, 2, "training", True)
-    if step.name == "__getitem__":
-        return _is_basic(step.args[1])
-    if step.name == "view" and _reads_bits(step):
-        return False
+    if step.name == "__getitem__":  # no entry twice: slices, numbers and new axes
+        index = step.args[1] if isinstance(step.args[1], tuple) else (step.args[1],)
+        basic = (
+            part is None or part is Ellipsis or isinstance(part, int | slice) for part in index
+        )
+        return all(basic) and not any(isinstance(part, bool) for part in index)
+    given = (*step.args, *step.kwargs.values())
+    if step.name == "view" and any(isinstance(each, torch.dtype) for each in given):
+        return False  # the same memory as numbers of another kind
     return step.name in _FOLDED
-
-
-def _reads_bits(step: Step) -> bool:
-    """Whether a view takes the same memory as numbers of another kind."""
-    return any(isinstance(given, torch.dtype) for given in (*step.args, *step.kwargs.values()))
 
 
 def cast(step: Step) -> bool:
@@ -129,43 +123,37 @@ def cast(step: Step) -> bool:
 
 def gain(step: Step, x: Tensor) -> Gain | None:
     """The bracket of a step with one input x; None where there is no rule."""
+    name, module = step.name, step.module
     if not (step.value.is_floating_point() or step.value.is_complex()):
         return Gain(NormBracket(0.0, math.inf, how="gives whole numbers, so it jumps"))
-    if step.module is not None:
-        return _module_gain(step, step.module, x)
+    if module is not None:  # taken whole, and trusted if it does what its class says
+        if not is_plain(module):
+            return None
+        if isinstance(module, LinearOperator):
+            return Gain(module.norm(), linear=True)
+        return _rnn(step, module, x) if isinstance(module, nn.RNN) else None
+    bracket: NormBracket | None = None
     if folded(step):
-        return Gain(one("rearranges or selects entries"), linear=True)
-    if step.name in _ROOTS:
-        return Gain(one("put beside constants"), linear=True)
-    if step.name in _SIGN:
-        return Gain(one("changes signs"), linear=True)
-    if step.name in _ADDING:
-        return _added_constant(step, x)
-    _refuse_attention(step)
-    if step.name in CONSTANTS:
-        bracket = CONSTANTS[step.name](step, x) if _has_rule_for(step, x) else None
-        return None if bracket is None else Gain(bracket, linear=step.name == "batch_norm")
-    if step.name in _LINEAR:
+        bracket = one("rearranges or selects entries")
+    elif name in _ROOTS:
+        bracket = one("put beside constants")
+    elif name in _SIGN:
+        bracket = one("changes signs")
+    elif name in _ADDING:
+        bracket = _added_constant(step, x)
+    elif name in CONSTANTS:
+        # Where the value stands in its place, and is of the numbers that the rule is about.
+        first = bool(step.args) and isinstance(step.args[0], Ref)
+        either = name in _MAXIMA and len(step.args) == 2
+        real = not (x.is_complex() or step.value.is_complex())
+        if (first or either) and (real or name in _COMPLEX):
+            bracket = CONSTANTS[name](step, x)
+        return None if bracket is None else Gain(bracket, linear=name == "batch_norm")
+    elif name in _LINEAR:
         bracket = _linear(step, x)
-        return None if bracket is None else Gain(bracket, linear=True)
-    return None
-
-
-def _module_gain(step: Step, module: nn.Module, x: Tensor) -> Gain | None:
-    """Of a module that is taken whole, and does what its class says and nothing more."""
-    if not is_plain(module):
-        return None
-    if isinstance(module, LinearOperator):
-        return Gain(module.norm(), linear=True)
-    return _rnn(step, module, x) if isinstance(module, nn.RNN) else None
-
-
-def _has_rule_for(step: Step, x: Tensor) -> bool:
-    """Whether the value stands where the rules expect it, and is of the numbers they speak of."""
-    first = bool(step.args) and isinstance(step.args[0], Ref)
-    alike = step.name in _MAXIMA and len(step.args) == 2  # in either of its places
-    real = not (x.is_complex() or step.value.is_complex())
-    return (first or alike) and (real or step.name in _COMPLEX)
+    else:
+        _refuse_attention(step)
+    return None if bracket is None else Gain(bracket, linear=True)
 
 
 def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> float | None:
@@ -194,45 +182,35 @@ def joins_linearly(step: Step) -> bool:
     return step.name in _ADDING or step.name in _ROOTS
 
 
-def _added_constant(step: Step, x: Tensor) -> Gain | None:
+def _added_constant(step: Step, x: Tensor) -> NormBracket | None:
     alpha = option(step, 2, "alpha", 1)
     if not (_is_number(alpha) and len(step.args) == 2 and step.value.numel() == x.numel()):
-        bracket = _by_function(step, x)
-        return None if bracket is None else Gain(bracket, linear=True)
+        return _by_function(step, x)
     on_second = isinstance(step.args[0], Ref) is ("rsub" in step.name)
     factor = abs(float(alpha)) if on_second else 1.0
-    bracket = one("adds a constant") if factor == 1 else exactly(factor, "adds a constant")
-    return Gain(bracket, linear=True)
+    return one("adds a constant") if factor == 1 else exactly(factor, "adds a constant")
 
 
 def _linear(step: Step, x: Tensor) -> NormBracket | None:
     first, second = (*step.args, None, None)[:2]
+    constant = second if isinstance(first, Ref) else first
     if step.name in ("linear", "matmul", "__matmul__", "mm", "mv"):
-        matrix = second if isinstance(first, Ref) else first
-        bias = option(step, 2, "bias", None)
-        dense = isinstance(matrix, Tensor) and matrix.layout == torch.strided
-        if dense and matrix.ndim == 2 and not isinstance(bias, Ref):
-            return matrix_norm(matrix)
+        dense = isinstance(constant, Tensor) and constant.layout == torch.strided
+        if dense and constant.ndim == 2 and not isinstance(option(step, 2, "bias", None), Ref):
+            return matrix_norm(constant)
     if step.name in ("mul", "multiply", "__mul__", "__rmul__", "div", "divide", "true_divide"):
-        factor = second if isinstance(first, Ref) else first
-        if step.name.endswith(("div", "divide")) and not isinstance(first, Ref):
+        if "div" in step.name and not isinstance(first, Ref):
             return None  # a constant divided by x
-        if step.value.shape == x.shape and (_is_number(factor) or isinstance(factor, Tensor)):
+        if step.value.shape == x.shape and (_is_number(constant) or isinstance(constant, Tensor)):
             if option(step, 2, "rounding_mode", None) is not None:
                 return None
-            return _factor_norm(step, factor)
+            values = torch.as_tensor(constant).detach()
+            size = (values.abs() if values.is_complex() else values).double().abs()
+            largest = float(1 / size.min() if "div" in step.name else size.max())
+            if not math.isfinite(largest):
+                return NormBracket(0.0, math.inf, how="divides by zero")
+            return NormBracket(largest, largest, how="largest |factor|")
     return _by_function(step, x)
-
-
-def _factor_norm(step: Step, factor: float | Tensor) -> NormBracket | None:
-    values = torch.as_tensor(factor).detach()
-    if values.is_complex():
-        values = values.abs()
-    size = values.double().abs()
-    largest = float(1 / size.min() if "div" in step.name else size.max())
-    if not math.isfinite(largest):
-        return NormBracket(0.0, math.inf, how="divides by zero")
-    return NormBracket(largest, largest, how="largest |factor|")
 
 
 def _by_function(step: Step, x: Tensor) -> NormBracket | None:
@@ -277,13 +255,3 @@ def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_basic(index: object) -> bool:
-    """Whether an index takes no entry twice: slices, numbers and new axes."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(
-        part is None or part is Ellipsis or isinstance(part, int | slice)
-        for part in parts
-        if not isinstance(part, bool)
-    ) and not any(isinstance(part, bool) for part in parts)

@@ -1,4 +1,4 @@
-"""The steps of a recorded run, and how one is run again with other values."""
+"""The steps of a recorded run, and how a step is run again with other values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Frame:
-    """One call of a module that is under way: which module, where it lies, and which call."""
+    """One call of a module that is under way: which module, its path, and which call."""
 
     module: nn.Module
     path: str
@@ -41,22 +41,20 @@ class Step:
     kwargs: dict[str, Any]
     parents: tuple[int, ...]  # in the order of the arguments, repeated where used twice
     value: Tensor
-    part: int | None  # of a result that is a tuple
-    in_place: bool
     frames: tuple[Frame, ...]
-    trained: tuple[Tensor, ...]
-    module: nn.Module | None  # taken whole
+    part: int | None = None  # of a result that is a tuple
+    in_place: bool = False
+    trained: tuple[Tensor, ...] = ()
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module that is taken whole, where the step is a call of one."""
+        return self.function if isinstance(self.function, nn.Module) else None
 
     @property
     def inputs(self) -> tuple[int, ...]:
         """The steps that it takes: of a module each once, which makes a chain of f(x, x) too."""
         return self.parents if self.module is None else tuple(dict.fromkeys(self.parents))
-
-    @property
-    def takes_one_value(self) -> bool:
-        """Whether it is called with one value alone, and gives one."""
-        plain = len(self.args) == 1 and isinstance(self.args[0], Ref) and not self.kwargs
-        return plain and self.part is None
 
     def replay(self, values: dict[int, Tensor], *, double: bool = False) -> Tensor:
         """The result for other values of earlier steps, in double precision if asked."""
@@ -65,21 +63,23 @@ class Step:
             value = values[leaf.step] if isinstance(leaf, Ref) else leaf
             return value.clone() if self.in_place and isinstance(value, Tensor) else value
 
-        function, args, kwargs = self._in_double if double else self._as_it_was
+        function, args, kwargs = self._in_double if double else self._as_recorded
         result = function(*mapped(args, filled), **mapped(kwargs, filled))
         return cast(Tensor, result if self.part is None else tensors_in(result)[self.part])
 
     @cached_property
-    def _as_it_was(self) -> tuple[Callable[..., Any], Any, Any]:
-        return self.function, *mapped((self.args, self.kwargs), _detached)
+    def _as_recorded(self) -> tuple[Callable[..., Any], Any, Any]:
+        def detached(leaf: Any) -> Any:
+            return leaf.detach() if isinstance(leaf, Tensor) else leaf
+
+        return self.function, *mapped((self.args, self.kwargs), detached)
 
     @cached_property
     def _in_double(self) -> tuple[Callable[..., Any], Any, Any]:
-        function = self.function
+        function, args, kwargs = self._as_recorded
         if isinstance(function, LinearOperator):
             function = function.in_double()
-        args, kwargs = mapped((self.args, self.kwargs), lambda leaf: in_double(_detached(leaf)))
-        return function, args, kwargs
+        return function, *mapped((args, kwargs), in_double)
 
 
 @dataclass
@@ -89,6 +89,7 @@ class Recording:
     steps: list[Step]
     output: int
     branches: list[str]  # modules that chose their way by values of tensors
+    root: Frame
 
     def leading_to(self, last: int, *, after: int = 0) -> list[Step]:
         """The steps behind `after` that step `last` depends on, and itself, in order."""
@@ -109,10 +110,6 @@ def in_double(value: Any) -> Any:
     return value.to(torch.float64) if value.is_floating_point() else value
 
 
-def _detached(value: Any) -> Any:
-    return value.detach() if isinstance(value, Tensor) else value
-
-
 def tensors_in(structure: Any) -> list[Tensor]:
     """Every tensor in lists, tuples and dictionaries, in order."""
     found: list[Tensor] = []
@@ -131,8 +128,3 @@ def mapped(structure: Any, change: Callable[[Any], Any]) -> Any:
         ends = (structure.start, structure.stop, structure.step)
         return slice(*(mapped(end, change) for end in ends))
     return change(structure)
-
-
-def once(tensors: list[Tensor]) -> tuple[Tensor, ...]:
-    """The tensors without repetition."""
-    return tuple({id(tensor): tensor for tensor in tensors}.values())

@@ -1,21 +1,24 @@
-"""Norms of linear maps that are given as functions: their adjoint comes from autograd."""
+"""Norms of linear maps given as functions or matrices, and which modules do what they say."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
 _ROUNDING = 1e-12  # relative; above what a float64 singular value loses
-_LARGEST_DECOMPOSED = 1024  # short side up to which all singular values take no time to speak of
+_LARGEST_DECOMPOSED = 1024  # short side up to which all singular values are fast to compute
 _MOST_BYTES = 2**28  # of the vectors that Lanczos keeps
 _WIDTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a bracket, relative: the first that fits is taken
+_OWN = ("torch.", "korisk.")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 class LinearPart(LinearOperator):
@@ -41,34 +44,37 @@ class LinearPart(LinearOperator):
         return pulled_back(self._value, self._origin, y)
 
     def is_linear(self) -> bool:
-        """Whether two random vectors and their sum say so.
+        """Whether the map is additive on two random vectors, and agrees with its adjoint.
 
         Measured by the linear part alone, and against the adjoint, which no offset enters: where
         f(0) is so large that it drowns the rest, f(x) - f(0) says nothing, and the answer is no.
         """
         generator = torch.Generator().manual_seed(1)
-        one, two = (
-            torch.randn(self.domain, generator=generator, dtype=torch.float64).to(self.device)
-            for _ in range(2)
-        )
-        with torch.no_grad():
-            whole, parts = self._map(one - 3 * two), self._map(one) - 3 * self._map(two)
-            scale = float(parts.abs().max()) if parts.numel() else 0.0
-            additive = bool(((whole - parts).abs() <= 1e-9 * scale).all())
-        return additive and self._agrees_with_its_adjoint(one, generator)
 
-    def _agrees_with_its_adjoint(self, x: Tensor, generator: torch.Generator) -> bool:
-        y = torch.randn(self.range, generator=generator, dtype=torch.float64).to(self.device)
+        def draw(shape: tuple[int, ...]) -> Tensor:
+            return torch.randn(shape, generator=generator, dtype=torch.float64).to(self.device)
+
+        one, two = draw(self.domain), draw(self.domain)
         with torch.no_grad():
-            there = self._map(x)
+            image = self._map(one)
+            whole, parts = self._map(one - 3 * two), image - 3 * self._map(two)
+        scale = float(parts.abs().max()) if parts.numel() else 0.0
+        if not bool(((whole - parts).abs() <= 1e-9 * scale).all()):
+            return False
+        y = draw(self.range)
         back = self._map_adjoint(y)
-        slack = 1e-7 * float(there.norm() * y.norm() + x.norm() * back.norm())
-        return abs(float((there * y).sum() - (x * back).sum())) <= slack
+        slack = 1e-7 * float(image.norm() * y.norm() + one.norm() * back.norm())
+        return abs(float((image * y).sum() - (one * back).sum())) <= slack
 
     def bracket(self) -> NormBracket:
         """The norm, as narrow as the memory for Lanczos allows."""
         size = min(math.prod(self.domain), math.prod(self.range))
-        return self.norm(width=next((w for w in _WIDTHS if _bytes(size, w) <= _MOST_BYTES), 0.5))
+        for width in _WIDTHS:
+            eps = 1 - (1 + 0.98 * width) ** -2
+            steps = math.log(1.648 * math.sqrt(size) / 1e-6) / math.sqrt(eps) / 2 + 1
+            if min(steps, size) * size * 8 <= _MOST_BYTES:
+                break
+        return self.norm(width=width)
 
 
 def pulled_back(value: Tensor, at: Tensor, y: Tensor) -> Tensor:
@@ -108,7 +114,20 @@ def matrix_norm(matrix: Tensor) -> NormBracket:
     return part.bracket()
 
 
-def _bytes(size: int, width: float) -> float:
-    eps = 1 - (1 + 0.98 * width) ** -2
-    steps = math.log(1.648 * math.sqrt(size) / 1e-6) / math.sqrt(eps) / 2 + 1
-    return min(steps, size) * size * 8
+def is_plain(module: nn.Module) -> bool:
+    """Whether a call runs torch's or korisk's own forward alone, in the module's operators too."""
+    if any(getattr(torch_module, f"_global{hooks}") for hooks in _HOOKS):
+        return False
+    operators = (part for part in module.modules() if isinstance(part, LinearOperator))
+    for part in (module, *operators):
+        if "forward" in part.__dict__ or any(getattr(part, hooks) for hooks in _HOOKS):
+            return False
+        forward: Any = type(part).forward
+        if not str(getattr(forward, "__module__", "")).startswith(_OWN):
+            return False
+    return True
+
+
+def plain_operator(module: nn.Module | None) -> LinearOperator | None:
+    """The module, if it is a korisk operator and its norm is therefore that of its calls."""
+    return module if isinstance(module, LinearOperator) and is_plain(module) else None

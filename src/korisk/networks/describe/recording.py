@@ -1,0 +1,364 @@
+"""One run of a module, recorded: every operation between its input and its output.
+
+The run is a real one, in evaluation mode, so loops are unrolled and shapes are those of the
+example. What the module does in Python is not seen; only torch's functions on tensors are, and
+calls of modules, of which some are taken whole. Afterwards the module is as it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from korisk.networks.describe.steps import Frame, Ref, Step, mapped, tensors_in
+from korisk.operators.linear import LinearOperator
+
+RANDOM = "it is random, or changes with every call"
+
+# What hands values to Python, where they cannot be followed.
+_LEAVING = {
+    *("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__complex__"),
+    *("__dlpack__", "data_ptr", "storage", "untyped_storage", "__index__"),
+}
+# What takes the shape of a tensor, and nothing of its values.
+_SHAPED = {
+    *("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like"),
+    *("full_like", "empty_like", "rand_like", "randn_like", "randint_like"),
+}
+# What asks a question about values, whose answer may decide what runs next.
+_ASKING = {"__bool__", "is_nonzero", "equal", "allclose", "__contains__"}
+_INPUT_IS_NOT_FIRST = {"where", "searchsorted", "polygamma"}
+_OF_TWO = {
+    *("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide"),
+    *("maximum", "minimum", "max", "min", "fmax", "fmin", "matmul"),
+}
+
+
+class CannotFollow(BaseException):
+    """Raised through the user's code, past its `except Exception`, to leave a run."""
+
+    def __init__(self, frame: Frame, why: str) -> None:
+        super().__init__(why)
+        self.frame = frame
+        self.why = why
+
+
+class Recorder(TorchFunctionMode):
+    """Records what torch is asked to do while it is active."""
+
+    def __init__(self, root: nn.Module, whole: Callable[[nn.Module], bool]) -> None:
+        super().__init__()
+        self.whole = whole
+        self.steps: list[Step] = []
+        self.frames: list[Frame] = []
+        self.branches: list[str] = []
+        self.root = Frame(root, "", 0)
+        self.suspended = False
+        self._paths = {id(module): path for path, module in root.named_modules()}
+        self._tracked: dict[int, tuple[Tensor, int, int]] = {}  # id: tensor, version, step
+        self._copies: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}  # of constants
+        self._unseen: dict[int, tuple[Tensor, list[Tensor]]] = {}  # trained, without autograd
+        self._writers: dict[int, Frame] = {}  # by the memory that they wrote into
+        self._calls = 0
+        self._origin: Any = None
+        self._device = torch.device("cpu")
+
+    def begin(self, example: Tensor) -> Tensor:
+        """The input as the run takes it."""
+        self._device = example.device
+        leaf = example.detach().clone().requires_grad_()
+        start = leaf.clone()  # no leaf, so that the module may write into it
+        self._origin = start.grad_fn
+        value = start.detach().clone()
+        self.steps.append(Step(0, "input", lambda x: x, (), {}, (), value, ()))
+        self._tracked[id(start)] = (start, start._version, 0)
+        return start
+
+    def step_of(self, value: Tensor) -> int | None:
+        """The step that made a tensor; None if it came from elsewhere."""
+        found = self._tracked.get(id(value))
+        if found is None:
+            self._trained_in(value)
+            return None
+        if value._version != found[1]:
+            frame = self._writers.get(value.untyped_storage().data_ptr())
+            self._give_up("a tensor is changed in place through another name of it", frame)
+        return found[2]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called by torch for every function of tensors."""
+        if self.suspended:
+            return func(*args, **(kwargs or {}))
+        name = _plain_name(func)
+        args, kwargs = tuple(args), dict(kwargs or {})
+        # `input=` and `other=` in their places, however they were passed.
+        if not args and "input" in kwargs and name not in _INPUT_IS_NOT_FIRST:
+            args = (kwargs.pop("input"),)
+        if len(args) == 1 and "other" in kwargs and name in _OF_TWO:
+            args = (*args, kwargs.pop("other"))
+        parents = self._parents((args, kwargs))
+        if (parents and name in _LEAVING) or (
+            name in _SHAPED and self._parents((args[1:], kwargs))
+        ):
+            self._give_up(f"{name} takes values out of torch")
+        if parents and name in _ASKING:
+            self.branches.append(self.frames[-1].path if self.frames else "")
+        followed = bool(parents) and name not in _SHAPED
+        if followed and torch.is_inference_mode_enabled():
+            # The module that has turned on inference mode is the one that cannot be followed.
+            outside = (frame for frame in reversed(self.frames) if not frame.inference)
+            self._give_up("it runs in inference mode", next(outside, self.root))
+        stored = self._stored((args, kwargs)) if followed else None
+        trained = self._trained_among((args, kwargs)) if followed else []
+        before = self._random_state()
+        result = func(*args, **kwargs)
+        if not torch.equal(before, self._random_state()):  # two runs may agree by chance
+            self._give_up(RANDOM)
+        if followed:
+            for tensor in tensors_in((args, kwargs)):
+                tracked = self._tracked.get(id(tensor))
+                if tracked is not None and tracked[1] != tensor._version and self.frames:
+                    self._writers[tensor.untyped_storage().data_ptr()] = self.frames[-1]
+            self._note(name, func, stored, parents, result, (args, kwargs), trained)
+        elif not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
+            # Weights that are computed from trained ones without autograd, as in checkpoints.
+            leaves = self._trained_among((args, kwargs))
+            for tensor in tensors_in(result) if leaves else []:
+                self._unseen[id(tensor)] = tensor, leaves
+        return result
+
+    def call(self, original: Callable[..., Any], module: nn.Module, args: Any, kwargs: Any) -> Any:
+        """A call of a module during the run: entered, or taken whole."""
+        if self.suspended:
+            return original(module, *args, **kwargs)
+        module = uncompiled(module)
+        self._calls += 1
+        path = self._paths.get(id(module), type(module).__name__)
+        inference = torch.is_inference_mode_enabled()
+        self.frames.append(Frame(module, path, self._calls, inference))
+        try:
+            if not self.whole(module):
+                result = original(module, *args, **kwargs)
+                with self._pause():
+                    for tensor in tensors_in(result):  # lost here, not where it is used next
+                        self.step_of(tensor)
+                return result
+            given = (args, kwargs)
+            with self._pause():
+                parents, stored = self._parents(given), self._stored(given)
+                trained: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
+                trained += self._trained_among(given)
+                result = mapped(original(module, *args, **kwargs), _usable)
+                if parents:
+                    self._note("module", module, stored, parents, result, given, trained)
+            return result
+        finally:
+            self.frames.pop()
+
+    @contextmanager
+    def _pause(self) -> Iterator[None]:
+        before, self.suspended = self.suspended, True
+        try:
+            yield
+        finally:
+            self.suspended = before
+
+    def _random_state(self) -> Tensor:
+        device = self._device
+        return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+    def _parents(self, given: Any) -> tuple[int, ...]:
+        tracked = (tensor for tensor in tensors_in(given) if id(tensor) in self._tracked)
+        return tuple(step for step in map(self.step_of, tracked) if step is not None)
+
+    def _stored(self, given: Any) -> Any:
+        """The arguments with references to steps, and copies of constants as they are now."""
+
+        def stored(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            if (tracked := self._tracked.get(id(leaf))) is not None:
+                return Ref(tracked[2])
+            key = id(leaf), -1 if leaf.is_inference() else leaf._version
+            if key not in self._copies:  # the module may write into it later
+                with self._pause():
+                    copy = leaf.detach().clone()
+                self._copies[key] = leaf, copy  # the first keeps its id from being given again
+            return self._copies[key][1]
+
+        return mapped(given, stored)
+
+    def _note(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        stored: Any,
+        parents: tuple[int, ...],
+        result: Any,
+        given: Any,
+        trained: list[Tensor],
+    ) -> None:
+        """Add a step for every tensor of a result."""
+        args, kwargs = stored
+        before = {id(tensor) for tensor in tensors_in(given)}
+        once = tuple({id(tensor): tensor for tensor in trained}.values())
+        for place, tensor in enumerate(tensors_in(result)):
+            index = len(self.steps)
+            self.steps.append(
+                Step(
+                    index,
+                    name,
+                    function,
+                    args=args,
+                    kwargs=kwargs,
+                    parents=parents,
+                    value=tensor.detach().clone(),
+                    frames=tuple(self.frames),
+                    part=None if isinstance(result, Tensor) else place,
+                    in_place=id(tensor) in before,
+                    trained=once,
+                )
+            )
+            self._tracked[id(tensor)] = (tensor, tensor._version, index)
+
+    def _trained_among(self, given: Any) -> list[Tensor]:
+        others = (tensor for tensor in tensors_in(given) if id(tensor) not in self._tracked)
+        return [leaf for tensor in others for leaf in self._trained_in(tensor)]
+
+    def _trained_in(self, tensor: Tensor) -> list[Tensor]:
+        """The trained leaves behind a tensor that no recorded step made."""
+        if not tensor.requires_grad:
+            return self._unseen.get(id(tensor), (tensor, []))[1]
+        if tensor.grad_fn is None:
+            return [tensor]
+        found: list[Tensor] = []
+        ahead: list[Any] = [tensor.grad_fn]
+        seen: set[Any] = set()
+        while ahead:
+            node = ahead.pop()
+            if node is None or node in seen:
+                continue
+            seen.add(node)
+            if node is self._origin:
+                self._give_up("a function that torch does not report has made a tensor")
+            leaf = getattr(node, "variable", None)
+            if leaf is not None:
+                found.append(leaf)
+            ahead.extend(node for node, _ in node.next_functions)
+        return found
+
+    def _give_up(self, why: str, frame: Frame | None = None) -> None:
+        here = self.frames[-1] if self.frames else self.root
+        raise CannotFollow(here if frame is None else frame, why)
+
+
+def record(
+    module: nn.Module, example: Tensor, whole: Callable[[nn.Module], bool]
+) -> tuple[Recorder, Any]:
+    """Run the module on the example; `whole` says which modules inside are taken whole.
+
+    As torch.fx does, the methods that call modules, and operators' adjoints, are exchanged while
+    the run lasts; other threads pass.
+    """
+    recorder = Recorder(module, whole)
+    call, adjoint = nn.Module.__call__, LinearOperator.adjoint
+    here = threading.get_ident()
+
+    def recorded_call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() != here:
+            return call(self, *args, **kwargs)
+        return recorder.call(call, self, args, kwargs)
+
+    def recorded_adjoint(self: LinearOperator, y: Tensor) -> Tensor:
+        if threading.get_ident() != here or recorder.suspended:
+            return adjoint(self, y)
+        return cast(Tensor, self.T(y))
+
+    nn.Module.__call__ = recorded_call  # type: ignore[method-assign]
+    LinearOperator.adjoint = recorded_adjoint  # type: ignore[method-assign]
+    try:
+        with torch.enable_grad():
+            start = recorder.begin(example)
+            with recorder:
+                return recorder, module(start)
+    finally:
+        nn.Module.__call__ = call  # type: ignore[method-assign]
+        LinearOperator.adjoint = adjoint  # type: ignore[method-assign]
+
+
+def uncompiled(module: nn.Module) -> nn.Module:
+    """The module itself, where torch.compile has wrapped it."""
+    wrapped = type(module).__name__ == "OptimizedModule"  # by name: its import loads the compiler
+    return cast(nn.Module, module._orig_mod) if wrapped else module
+
+
+def _plain_name(function: Any) -> str:
+    """The plain name of a torch function: `relu` for relu_, `T` for the property."""
+    full = str(resolve_name(function) or getattr(function, "__name__", "function"))
+    parts = full.split(".")
+    name = parts[-2] if parts[-1] == "__get__" else parts[-1]
+    return name if name.startswith("__") else name.rstrip("_") or name
+
+
+def _usable(value: Any) -> Any:
+    """A tensor that can be followed further, where inference mode has made one that cannot."""
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+
+
+_TABLES = (
+    *("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks"),
+    *("_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks"),
+)
+_PLAIN = (Tensor, int, float, str, bool, type(None))  # what else a module may keep of a run
+
+
+@contextmanager
+def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
+    """Evaluation mode, with the module and torch's random state put back afterwards."""
+    parts = [(part, dict(part.__dict__), part.training) for part in module.modules()]
+    tables = [
+        {key: dict(before[key]) for key in _TABLES if key in before} for _, before, _ in parts
+    ]
+    devices = [example.device] if example.device.type == "cuda" else []
+    with torch.inference_mode(False), torch.random.fork_rng(devices=devices):
+        values = [
+            (tensor, tensor.detach().clone(), tensor.requires_grad)
+            for tensor in (*module.parameters(), *module.buffers())
+        ]
+        try:
+            for part, *_ in parts:
+                part.training = False
+            yield
+        finally:
+            for (part, before, training), kept in zip(parts, tables, strict=True):
+                _put_back(part, before, kept)
+                part.training = training
+            for tensor, numbers, trained in values:
+                with torch.no_grad():
+                    if tensor.layout != torch.strided or not torch.equal(tensor, numbers):
+                        tensor.copy_(numbers)
+                if tensor.is_leaf:
+                    tensor.requires_grad_(trained)
+
+
+def _put_back(part: nn.Module, before: dict[str, Any], tables: dict[str, dict[Any, Any]]) -> None:
+    """Hooks and tables of a module, and the numbers and tensors that it holds."""
+    now = part.__dict__
+    for key, table in tables.items():
+        if dict(now[key]) != table:
+            now[key].clear()
+            now[key].update(table)
+    if isinstance(part, LinearOperator):  # what it caches about itself stays true
+        return
+    for key in list(now):
+        plain = isinstance(now[key], _PLAIN) and isinstance(before.get(key), _PLAIN)
+        if plain and key not in before:
+            del now[key]
+        elif plain and now[key] is not before[key]:
+            now[key] = before[key]

@@ -1,1 +1,0 @@
-"""The Lipschitz constant of each kind of call."""

@@ -1,1 +1,0 @@
-"""Record what a module calls."""
