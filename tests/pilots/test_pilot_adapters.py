@@ -23,9 +23,9 @@ from sklearn.tree import DecisionTreeRegressor
 
 import korisk as kr
 from korisk.errors import KoriskError
-from korisk.pilots.fit import carried
+from korisk.pilots.adapters import held_out, stratified_order, subset_order
+from korisk.pilots.fit import pickled
 from korisk.pilots.run import run_pilot
-from korisk.pilots.subsets import grouped_order, held_out, random_order, stratified_order
 from korisk.report.contents import read_contents
 
 Array = NDArray[Any]
@@ -65,7 +65,7 @@ def test_every_start_of_a_stratified_order_holds_the_classes_in_their_shares(
 @settings(max_examples=40)
 def test_groups_stand_together_and_on_one_side(groups: list[int], seed: int) -> None:
     names = np.array(groups)
-    order = grouped_order(np.arange(len(names)), names, seed)
+    order = subset_order(np.arange(len(names)), names, seed)
     changes = np.count_nonzero(np.diff(names[order]))
     assert changes == len(set(groups)) - 1
     for name in set(groups):  # within a group, in their own order
@@ -93,8 +93,8 @@ def test_each_seed_draws_its_own_order_of_the_classes() -> None:
 
 def test_seeds_draw_different_orders_and_one_seed_the_same() -> None:
     every = np.arange(50)
-    assert (random_order(every, 1) == random_order(every, 1)).all()
-    assert (random_order(every, 1) != random_order(every, 2)).any()
+    assert (subset_order(every, None, 1) == subset_order(every, None, 1)).all()
+    assert (subset_order(every, None, 1) != subset_order(every, None, 2)).any()
 
 
 # --- scikit-learn --------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_scores_are_those_of_scikit_learn_and_errors_are_positive(
     pilot = kr.pilot_sklearn(
         Ridge(), x[:150], y[:150], sizes=[10, 20, 40], seeds=2, test=own, scoring=names
     )
-    order = random_order(np.arange(150), 1)[:20]
+    order = subset_order(np.arange(150), None, 1)[:20]
     model = Ridge().fit(x[order], y[order])
     [found] = [fit.metrics for fit in pilot.fits if (fit.n, fit.seed) == (20, 1)]
     expected = [get_scorer(name)(model, *own) for name in names]
@@ -167,7 +167,7 @@ def travelling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits run as they come out at a worker's end; starting one would take seconds."""
 
     def elsewhere(fit: Any, *arguments: Any, **options: Any) -> kr.Pilot:
-        return run_pilot(pickle.loads(carried(fit)), *arguments, **options)
+        return run_pilot(pickle.loads(pickled(fit)), *arguments, **options)
 
     monkeypatch.setattr("korisk.pilots.adapters.run_pilot", elsewhere)
 
@@ -205,13 +205,13 @@ def test_another_estimator_or_other_data_in_one_store(
     options: dict[str, Any] = {"sizes": [8, 16], "seeds": 1, "store": tmp_path / "p.db"}
     first = kr.pilot_sklearn(DecisionTreeRegressor(), x, y, **options)
     assert kr.pilot_sklearn(DecisionTreeRegressor(), x, y, **options).curve == first.curve
-    with pytest.raises(KoriskError, match=r"settings\['parameters'\]"):
+    with pytest.raises(KoriskError, match=r"settings\.parameters"):
         kr.pilot_sklearn(DecisionTreeRegressor(max_depth=2), x, y, **options)
-    with pytest.raises(KoriskError, match=r"settings\['data'\]"):
+    with pytest.raises(KoriskError, match=r"settings\.data"):
         kr.pilot_sklearn(DecisionTreeRegressor(), x + 1, y, **options)
     kr.pilot_sklearn(Ridge(), x, y, **options)  # a model of its own
     with pytest.raises(
-        KoriskError, match=r"settings\['scoring'\] .*'r2'.*'neg_mean_squared_error'"
+        KoriskError, match=r"settings\.scoring .*'r2'.*'neg_mean_squared_error'"
     ):
         kr.pilot_sklearn(Ridge(), x, y, scoring="neg_mean_squared_error", **options)
 
@@ -228,7 +228,7 @@ def test_another_test_set_or_other_groups_in_one_store(
         {"test": (x[100:], y[100:]), "groups": np.arange(100) // 5},
     ]
     for other in others:
-        with pytest.raises(KoriskError, match=r"settings\['data'\]"):
+        with pytest.raises(KoriskError, match=r"settings\.data"):
             kr.pilot_sklearn(Ridge(), x[:100], y[:100], **options, **other)
 
 
@@ -354,6 +354,6 @@ def test_torch_functions_and_what_is_bound_to_them_are_told_apart(tmp_path: Path
         (bound, {"groups": None}, "groups"),
     ]
     for other, changed, key in others:
-        with pytest.raises(KoriskError, match=rf"settings\['{key}'\]"):
+        with pytest.raises(KoriskError, match=rf"settings\.{key}"):
             kr.pilot_torch(other, dataset, model="m", **(same | changed), **options)
     assert kr.pilot_torch(bound, dataset, test=0.2, sizes=[4]).model == "fit"

@@ -11,7 +11,7 @@ from scipy.stats import binom
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from korisk.pilots.subsets import held_out
+from korisk.pilots.adapters import held_out
 
 PATH = Path(__file__).parents[2] / "examples" / "pilot_digits.py"
 ROW = re.compile(

@@ -138,11 +138,11 @@ def test_it_says_when_it_cannot_go_on() -> None:
         return power(n, seed)
 
     pilot = kr.run_pilot(fails, SIZES, 2, target=0.03, largest=1000)
-    assert pilot.stopped == "too few sizes gave an error to go on: 2, and 3 are needed"
+    assert pilot.stopped == "too few sizes gave an error to continue: 2, and 3 are needed"
     wrong = kr.run_pilot(power, SIZES, 2, target=4.5, largest=1000)
     assert wrong.stopped.startswith("there is no plan for the target: target 4.5 is worse than")
     far = kr.run_pilot(lambda n, s: 0.5 + power(n, s) / 50, SIZES, 3, target=0.1, largest=1000)
-    assert far.stopped.startswith("the pilot speaks against the target: a chance of ")
+    assert far.stopped.startswith("the target is hardly reachable: a probability of ")
 
 
 @pytest.mark.usefixtures("largest_first")

@@ -13,7 +13,7 @@ from pilot_fits import KeepsSilent, RefusesNotes, SpeaksBadly, power
 from waiting import until
 
 import korisk as kr
-from korisk.pilots.output import LENGTH, caught
+from korisk.pilots.fit import LENGTH, Printed
 
 
 @contextlib.contextmanager

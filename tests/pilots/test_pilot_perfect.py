@@ -55,7 +55,7 @@ def test_a_perfect_score_is_stored_and_counts_in_the_mean(
         every = [float(law(often_perfect(n, seed))) for seed in range(4)]
         assert mean == pytest.approx(np.mean(every), rel=1e-9)
     assert pilot.perfect == (
-        "2 of 4 fits at N = 64 were perfect; the others stand for the mean of all",
+        "2 of 4 fits at N = 64 were perfect; the others are scaled to the mean of all",
         "every fit at N = 128 was perfect",
     )
     assert "Every fit at N = 128 was perfect." in str(pilot)
@@ -104,9 +104,9 @@ def test_a_store_knows_the_metric_and_the_unit_that_were_given(tmp_path: Path) -
 
 def test_a_unit_of_ones_own_is_stored_as_its_law() -> None:
     own = kr.Unit("hits", "complement")
-    assert Reading("x", own).told({"x": 0.5}) == {"metric": "x", "unit": "complement"}
-    assert Reading("y").told({"x": 0.5}) == {}
-    assert Reading().told({"ssim": 0.5}) == {"metric": "ssim", "unit": "ssim"}
+    assert Reading("x", own).stored({"x": 0.5}) == {"metric": "x", "unit": "complement"}
+    assert Reading("y").stored({"x": 0.5}) == {}
+    assert Reading().stored({"ssim": 0.5}) == {"metric": "ssim", "unit": "ssim"}
 
 
 def test_a_unit_or_a_name_that_comes_later_does_not_split_a_pilot(tmp_path: Path) -> None:

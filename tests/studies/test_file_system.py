@@ -8,9 +8,9 @@ import pytest
 from dummy_work import STUDY, cell, tasks
 
 from korisk.errors import KoriskWarning
-from korisk.studies.run.usage import Account
-from korisk.studies.store import file_system
-from korisk.studies.store.file_system import network_file_system
+from korisk.studies.run.usage import Usage
+from korisk.studies.store import file
+from korisk.studies.store.file import network_file_system
 from korisk.studies.store.store import Store
 
 
@@ -27,7 +27,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"32 31 8:2 / {there} rw,relatime - xfs /dev/sdb1 rw\n"
         "a line that says nothing\n"
     )
-    monkeypatch.setattr(file_system, "_MOUNTS", mounts)
+    monkeypatch.setattr(file, "MOUNTS", mounts)
     return home
 
 
@@ -44,7 +44,7 @@ def test_links_are_followed(mounted: Path, tmp_path: Path) -> None:
 
 
 def test_a_later_mount_hides_an_earlier_one(mounted: Path) -> None:
-    mounts = file_system._MOUNTS
+    mounts = file.MOUNTS
     hidden = str(mounted).replace(" ", r"\040")
     mounts.write_text(mounts.read_text() + f"40 31 0:50 / {hidden} rw - lustre fs@tcp:/fs rw\n")
     assert network_file_system(mounted) == "lustre"
@@ -53,7 +53,7 @@ def test_a_later_mount_hides_an_earlier_one(mounted: Path) -> None:
 def test_where_there_is_no_list_nothing_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_system, "_MOUNTS", tmp_path / "missing")
+    monkeypatch.setattr(file, "MOUNTS", tmp_path / "missing")
     assert network_file_system(tmp_path) is None
 
 
@@ -68,7 +68,7 @@ def test_a_store_there_warns_and_does_without_wal(mounted: Path) -> None:
     with pytest.warns(KoriskWarning, match=r"network file system \(nfs4\)"):
         made = Store.create_or_open(path, STUDY)
     with made as store:
-        store.record(task, cell(task, lambda fraction: None), Account(started="", seconds=1.0))
+        store.record(task, cell(task, lambda fraction: None), Usage(started="", seconds=1.0))
         assert journal(path) == "ordinary"
         with Store.read(path) as reader:
             assert reader.finished(task)

@@ -16,7 +16,7 @@ from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Truth, s
 from korisk.studies.result import Result
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.layer_errors import KnownLayers, refined_errors, refined_network
-from korisk.studies.run.usage import Account
+from korisk.studies.run.usage import Usage
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Cell
 from korisk.studies.theorem.check import checks_of
@@ -64,8 +64,8 @@ def run(made: Study, point: int = 0) -> Result:
             {"problem": {"kind": "mir"}},
             "no problem of kind 'mir'; did you mean 'mri'",
         ),
-        ("mri", {"protocol": "released"}, "protocol 'released' is of kind ct, got kind mri"),
-        ("mri", {"problem": {"kind": "mri", "noise": {"poisson": 10.0}}}, "is gaussian"),
+        ("mri", {"protocol": "released"}, "protocol 'released' exists for kind ct only, got kind mri"),
+        ("mri", {"problem": {"kind": "mri", "noise": {"poisson": 10.0}}}, "must be gaussian"),
         ("mri", {"problem": {"kind": "mri", "beam": "fan"}}, "unknown key 'beam'"),
         ("mri", {"points": [{"side": 8}]}, "lines is missing"),
         ("mri", {"points": [{"side": 8, "lines": 9}]}, "lines must be"),
@@ -130,9 +130,9 @@ def results() -> dict[str, Result]:
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_network_stays_within_every_bound(kind: str, results: dict[str, Result]) -> None:
     result = results[kind]
-    account = Account(started="", seconds=0.0)
+    usage = Usage(started="", seconds=0.0)
     task = study(kind).tasks[-1]
-    cell = Cell(task=task, rows=result.rows, detail=result.detail, account=account)
+    cell = Cell(task=task, rows=result.rows, detail=result.detail, usage=usage)
     checks = list(checks_of(cell))
     assert len(checks) == len(results[kind].rows) == 5  # KO untrained, both models at both sizes
     for check in checks:

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from korisk.studies.result import Result, Row
-from korisk.studies.store.packing import ResultError, pack, unpack_row
+from korisk.studies.result import ResultError, pack, unpack_row
 
 names = st.text(max_size=100)
 metrics = st.dictionaries(names, st.floats(allow_nan=False), max_size=3)
@@ -34,7 +34,7 @@ def test_what_is_packed_is_unpacked_and_the_rest_is_named(
     [
         ("a\x1b[2J", 4, "control characters"),
         ("K" * 81, 4, "has 81 characters, more than 80"),
-        ("KO", 10**15 + 1, r"n must be from 0 to 10\^15, got 1000000000000001"),
+        ("KO", 10**15 + 1, "n must be from 0 to .* got 1000000000000001"),
     ],
 )
 def test_what_cannot_be_stored_says_why(model: str, n: int, words: str) -> None:

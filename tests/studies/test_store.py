@@ -22,14 +22,12 @@ import pytest
 from dummy_work import STUDY, tasks
 
 from korisk.errors import KoriskError
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Account
-from korisk.studies.store.file import APPLICATION_ID, FORMAT, store_path
-from korisk.studies.store.lock import WriteLock
-from korisk.studies.store.packing import ResultError
+from korisk.studies.result import Result, ResultError, Row, Task
+from korisk.studies.run.usage import Usage
+from korisk.studies.store.file import APPLICATION_ID, FORMAT, WriteLock, store_path
 from korisk.studies.store.store import Store
 
-ACCOUNT = Account(
+USAGE = Usage(
     started="2026-01-02T03:04:05.000006+00:00",
     seconds=1.25,
     cpu_seconds=2.5,
@@ -50,7 +48,7 @@ def fill(path: Path, count: int = 4) -> list[Task]:
     made = tasks(2, count // 2)
     with Store.create_or_open(path, STUDY) as store:
         for task in made:
-            store.record(task, result(task), ACCOUNT)
+            store.record(task, result(task), USAGE)
     return made
 
 
@@ -93,13 +91,13 @@ def test_everything_comes_back_as_it_was(path: Path) -> None:
     }
     with Store.create_or_open(path, STUDY) as store:
         given = Result(rows=rows, arrays=arrays, detail={"steps": [1, 2]})
-        store.record(task, given, ACCOUNT)
+        store.record(task, given, USAGE)
     with Store.read(path) as store:
         [cell] = store.results()
         back = store.arrays(task.key)
         assert store.study == STUDY
     assert (cell.task.key, cell.task.spec_hash) == (task.key, task.spec_hash)
-    assert cell.account == ACCOUNT
+    assert cell.usage == USAGE
     assert cell.detail == {"steps": [1, 2]}
     assert [(row.model, row.n, row.detail) for row in cell.rows] == [
         ("KO", 16, {"lambda": 1e-3, "seconds": 2}),
@@ -121,7 +119,7 @@ def test_order_is_of_points_and_seeds_not_of_recording(path: Path) -> None:
     made = tasks(3, 2)
     with Store.create_or_open(path, STUDY) as store:
         for task in reversed(made):
-            store.record(task, result(task), ACCOUNT)
+            store.record(task, result(task), USAGE)
         assert [cell.task.key for cell in store.results()] == [task.key for task in made]
         flat = [(found.task.key, found.row.model, found.row.n) for found in store.rows()]
     assert flat[:3] == [(made[0].key, "KO", 4), (made[0].key, "FC", 4), (made[0].key, "KO", 16)]
@@ -131,19 +129,19 @@ def test_order_is_of_points_and_seeds_not_of_recording(path: Path) -> None:
 def test_failure_gives_way_to_failure_and_to_results_but_results_to_nothing(path: Path) -> None:
     [task, other] = tasks(1, 2)
     with Store.create_or_open(path, STUDY) as store:
-        store.record_failure(task, "first", ACCOUNT)
-        store.record_failure(task, "second", ACCOUNT)
+        store.record_failure(task, "first", USAGE)
+        store.record_failure(task, "second", USAGE)
         assert [failure.error for failure in store.failures()] == ["second"]
         assert store.failed(task)
         assert store.missing([task, other]) == [task, other]
-        store.record(task, result(task), ACCOUNT)
+        store.record(task, result(task), USAGE)
         assert store.failures() == []
         assert store.missing([task, other]) == [other]
         before = list(store.results())
-        with pytest.raises(KoriskError, match="what is finished stays"):
-            store.record(task, result(other), ACCOUNT)
-        with pytest.raises(KoriskError, match="what is finished stays"):
-            store.record_failure(task, "late", ACCOUNT)
+        with pytest.raises(KoriskError, match="finished cells are kept"):
+            store.record(task, result(other), USAGE)
+        with pytest.raises(KoriskError, match="finished cells are kept"):
+            store.record_failure(task, "late", USAGE)
         assert list(store.results()) == before
 
 
@@ -153,9 +151,9 @@ def test_failure_gives_way_to_failure_and_to_results_but_results_to_nothing(path
         (Result(rows=(), arrays={"a": np.array([object()])}), "array 'a' must hold numbers"),
         (Result(rows=(), detail={"a": object()}), "detail must hold plain JSON"),
         (Result(rows=(Row(model="KO", n=4, metrics={"a": "x"}),)), "metrics must be numbers"),  # type: ignore[dict-item]
-        (Result(rows=(Row(model="KO", n=4, metrics={}),) * 2), "two rows of n = 4"),
+        (Result(rows=(Row(model="KO", n=4, metrics={}),) * 2), "2 rows of n = 4"),
         (Result(rows=(Row(model="KO", n=-1, metrics={}),)), "n must be from 0 to"),
-        (Result(rows=(Row(model="\udc80", n=4, metrics={}),)), "names must be proper Unicode"),
+        (Result(rows=(Row(model="\udc80", n=4, metrics={}),)), "names must be valid Unicode"),
         (None, "must return a Result, got None"),
     ],
 )
@@ -163,7 +161,7 @@ def test_what_cannot_be_stored_is_named(path: Path, bad: Any, words: str) -> Non
     [task] = tasks(1, 1)
     with Store.create_or_open(path, STUDY) as store:
         with pytest.raises(ResultError, match=words):
-            store.record(task, bad, ACCOUNT)
+            store.record(task, bad, USAGE)
         assert store.missing([task]) == [task]
 
 
@@ -178,7 +176,7 @@ def test_new_points_and_seeds_are_added(path: Path) -> None:
         missing = store.missing(more)
         assert {task.key for task in missing} == {t.key for t in more} - {t.key for t in first}
         for task in missing:
-            store.record(task, result(task), ACCOUNT)
+            store.record(task, result(task), USAGE)
         assert store.study["more"] is True
     after = content(path)
     assert len(after) == 9
@@ -189,7 +187,7 @@ def test_new_points_and_seeds_are_added(path: Path) -> None:
     ("changed", "words"),
     [
         ({"sizes": [4, 64]}, r"sizes is \[4, 16\] in the store and \[4, 64\] in this study"),
-        ({"noise": 0.1}, "noise is not there in the store and 0.1 in this study"),
+        ({"noise": 0.1}, "noise is missing in the store and 0.1 in this study"),
     ],
 )
 @pytest.mark.parametrize("seed", [0, 7])  # one that is there, one that is not
@@ -201,14 +199,14 @@ def test_another_spec_is_refused(path: Path, changed: Any, words: str, seed: int
         Store.create_or_open(path, {**STUDY, "other": 1}, tasks=[task])
     assert "point 'point-1'" in one_line(error)
     assert str(path) in str(error.value)
-    assert "choose another --out" in str(error.value)
+    assert "choose another path" in str(error.value)
     assert files(path.parent) == before
 
 
 def test_nested_difference_is_named_by_its_path(path: Path) -> None:
     [task] = tasks(1, 1, scan={"views": 8, "bins": 4})
     with Store.create_or_open(path, STUDY) as store:
-        store.record(task, result(task), ACCOUNT)
+        store.record(task, result(task), USAGE)
         other = replace(task, spec={**task.spec, "scan": {"views": 8, "bins": 5}})
         with pytest.raises(KoriskError, match=r"scan\.bins is 4 in the store and 5 in this study"):
             store.check([other])
@@ -218,23 +216,23 @@ def test_failure_under_another_spec_does_not_bind(path: Path) -> None:
     [task] = tasks(1, 1)
     changed = replace(task, spec={**task.spec, "sizes": [4]})
     with Store.create_or_open(path, STUDY) as store:
-        store.record_failure(task, "no", ACCOUNT)
+        store.record_failure(task, "no", USAGE)
         store.check([changed])
         assert not store.failed(changed)
-        store.record(changed, result(changed), ACCOUNT)
+        store.record(changed, result(changed), USAGE)
         assert store.failures() == []
 
 
 def test_a_task_twice_is_refused(path: Path) -> None:
     [task] = tasks(1, 1)
-    with pytest.raises(KoriskError, match="point-1, seed 0: is there twice"):
+    with pytest.raises(KoriskError, match="point-1, seed 0: is twice in this study"):
         Store.create_or_open(path, STUDY, tasks=[task, task])
 
 
 def test_another_study_is_refused(path: Path) -> None:
     fill(path)
     before = files(path.parent)
-    with pytest.raises(KoriskError, match="holds the study 'dummy', and this one is 'other'"):
+    with pytest.raises(KoriskError, match="holds the study 'dummy', not 'other'"):
         Store.create_or_open(path, {"name": "other"})
     assert files(path.parent) == before
 
@@ -271,15 +269,15 @@ def half_of_it_zero(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda path: truncate(path, 9000), "is damaged or cut off"),
-        (lambda path: truncate(path, 50), "is no store"),
+        (lambda path: truncate(path, 9000), "is damaged or truncated"),
+        (lambda path: truncate(path, 50), "is not a store"),
         (lambda path: path.touch(), "the file is empty"),
-        (lambda path: path.write_text("n,error\n4,0.1\n" * 100), "is no store"),
-        (foreign_database, "is no store"),
+        (lambda path: path.write_text("n,error\n4,0.1\n" * 100), "is not a store"),
+        (foreign_database, "is not a store"),
         (half_of_it_zero, "is damaged"),
         (newer, rf"has format {FORMAT + 1}, .* install a newer korisk"),
         (lambda path: path.mkdir(), "is a folder"),
-        (os.mkfifo, "is no ordinary file"),
+        (os.mkfifo, "is not a regular file"),
     ],
     ids=["cut", "header cut", "empty", "csv", "foreign", "zeros", "newer", "folder", "pipe"],
 )
@@ -331,11 +329,11 @@ def test_nothing_is_added_where_a_single_page_is_damaged(path: Path) -> None:
 def test_missing_file_and_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(KoriskError, match="no such file"):
         Store.read(tmp_path / "study.db")
-    with pytest.raises(KoriskError, match="no such folder; make it first"):
+    with pytest.raises(KoriskError, match="no such folder; create it first"):
         Store.create_or_open(tmp_path / "no" / "study.db", STUDY)
-    with pytest.raises(KoriskError, match=r"holds no study\.db"):
+    with pytest.raises(KoriskError, match=r"contains no study\.db"):
         store_path(tmp_path)
-    with pytest.raises(KoriskError, match="is no name of a file"):
+    with pytest.raises(KoriskError, match="is not a file name"):
         Store.create_or_open(tmp_path / "a\0b", STUDY)
     assert list(tmp_path.iterdir()) == []
 
@@ -343,7 +341,7 @@ def test_missing_file_and_missing_folder(tmp_path: Path) -> None:
 def test_remains_of_a_lost_store_are_not_taken_for_a_new_one(path: Path) -> None:
     remains = path.with_name("study.db-wal")
     remains.write_bytes(b"pages")
-    with pytest.raises(KoriskError, match=r"study\.db-wal beside it holds parts of it"):
+    with pytest.raises(KoriskError, match=r"study\.db-wal next to it contains parts of it"):
         Store.create_or_open(path, STUDY)
     assert files(path.parent) == {"study.db-wal": b"pages"}
 
@@ -369,11 +367,11 @@ def test_application_id_and_format_are_in_the_file(path: Path) -> None:
 def test_a_store_is_read_while_it_is_written(path: Path) -> None:
     [first, second, *_] = tasks(2, 2)
     with Store.create_or_open(path, STUDY) as writer:
-        writer.record(first, result(first), ACCOUNT)
+        writer.record(first, result(first), USAGE)
         with Store.read(path) as reader:
             half_read = reader.results()
             assert next(half_read).task.key == first.key
-            writer.record(second, result(second), ACCOUNT)
+            writer.record(second, result(second), USAGE)
             assert list(half_read) == []  # one state, that of its beginning
             assert [cell.task.key for cell in reader.results()] == [first.key, second.key]
             assert set(reader.arrays(second.key)) == {"curve"}
@@ -389,8 +387,8 @@ def test_reading_makes_and_changes_no_files(path: Path) -> None:
 
 def test_a_reader_cannot_write(path: Path) -> None:
     [task, *_] = fill(path)
-    with Store.read(path) as store, pytest.raises(KoriskError, match="open for reading alone"):
-        store.record_failure(task, "no", ACCOUNT)
+    with Store.read(path) as store, pytest.raises(KoriskError, match="open for reading only"):
+        store.record_failure(task, "no", USAGE)
 
 
 @pytest.fixture
@@ -439,7 +437,7 @@ def test_killed_writers_pages_are_never_left_out_in_a_read_only_folder(
 ) -> None:
     [task] = tasks(1, 1)
     with Store.create_or_open(path, STUDY) as store:
-        store.record(task, result(task), ACCOUNT)
+        store.record(task, result(task), USAGE)
         for name in ("study.db", "study.db-wal"):  # as a kill would leave them, the index lost
             shutil.copy(path.with_name(name), sealed / name)
     seal(sealed)
@@ -451,7 +449,7 @@ def test_killed_writers_pages_are_read(path: Path, tmp_path: Path) -> None:
     [task] = tasks(1, 1)
     copy = tmp_path / "copy.db"
     with Store.create_or_open(path, STUDY) as store:
-        store.record(task, result(task), ACCOUNT)
+        store.record(task, result(task), USAGE)
         shutil.copy(path, copy)
         shutil.copy(f"{path}-wal", f"{copy}-wal")
     assert len(content(copy)) == 1
@@ -483,7 +481,7 @@ def test_half_a_write_is_never_read_in_a_read_only_folder(sealed: Path, path: Pa
     fill(path, 60)
     leave_half_a_write(path, sealed / "study.db")
     seal(sealed)
-    with pytest.raises(KoriskError, match=r"study\.db-journal beside it holds parts of it"):
+    with pytest.raises(KoriskError, match=r"study\.db-journal next to it contains parts of it"):
         content(sealed / "study.db")
 
 
@@ -535,17 +533,17 @@ def test_a_writer_waits_for_another(path: Path) -> None:
 def test_full_disk_keeps_what_is_finished(path: Path) -> None:
     made = tasks(1, 9)
     with Store.create_or_open(path, STUDY) as store:
-        store.record(made[0], result(made[0]), ACCOUNT)
+        store.record(made[0], result(made[0]), USAGE)
         [[pages]] = store._connection.execute("PRAGMA page_count").fetchall()
         store._connection.execute(f"PRAGMA max_page_count = {pages + 12}").fetchall()
         noise = [dummy_work.stores_noise(task, print) for task in made]  # 10 pages each
-        store.record(made[1], noise[1], ACCOUNT)
+        store.record(made[1], noise[1], USAGE)
         before = list(store.results())
-        with pytest.raises(KoriskError, match="the disk is full; all that was finished is kept"):
-            store.record(made[2], noise[2], ACCOUNT)
+        with pytest.raises(KoriskError, match="the disk is full; finished cells are kept"):
+            store.record(made[2], noise[2], USAGE)
         assert list(store.results()) == before
         store._connection.execute(f"PRAGMA max_page_count = {pages + 1000}").fetchall()
-        store.record(made[2], noise[2], ACCOUNT)
+        store.record(made[2], noise[2], USAGE)
     assert len(content(path)) == 3
 
 
@@ -595,7 +593,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         pytest.skip("mounting a small disk needs unshare and a system that permits it")
     lines = run_on_small_disk([*inside, mount + '"$@"', "sh"], tmp_path)
     assert len(lines) == 3
-    assert all("the disk is full; all that was finished is kept" in line for line in lines[:2])
+    assert all("the disk is full; finished cells are kept" in line for line in lines[:2])
     count, sizes = lines[2].split()
     assert int(count) >= 2
     assert sizes == "{40000}"
@@ -605,5 +603,5 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     limit = ["sh", "-c", 'ulimit -f 400; exec "$@"', "sh"]  # 512-byte blocks in most shells
     lines = run_on_small_disk(limit, tmp_path)
     assert len(lines) == 3
-    assert all("the disk may be full; all that was finished is kept" in line for line in lines[:2])
+    assert all("the disk may be full; finished cells are kept" in line for line in lines[:2])
     assert int(lines[2].split()[0]) >= 1

@@ -1,4 +1,4 @@
-"""`korisk export`: the figures of a study for other programs."""
+"""`korisk export`: the results of a study for other programs."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from korisk.errors import KoriskError, did_you_mean
 from korisk.files import write_bytes, write_text
-from korisk.studies.export import (
+from korisk.studies.results import (
     FORMATS,
     csv_text,
     json_text,
@@ -32,42 +32,17 @@ def export(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write. [default: stdout]")
+        Path | None, typer.Option(metavar="FILE", help="The file to write. [default: stdout]")
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="One metric alone, as a pilot for korisk plan."),
+        typer.Option(metavar="NAME", help="Only this metric, as a pilot for korisk plan."),
     ] = None,
     point: Annotated[
-        str | None, typer.Option(metavar="NAME", help="One point alone. [default: every one]")
+        str | None, typer.Option(metavar="NAME", help="Only this point. [default: all]")
     ] = None,
 ) -> None:
-    """Write the figures of a study as a table, one row for each point, seed, model and n."""
-    chosen = _format(kind, output)
-    with Store.read(store_path(path)) as store:
-        failures = len(store.failures())
-        table = (
-            results_table(store, point=point)
-            if metric is None
-            else pilot_table(store, metric, point=point)
-        )
-    if chosen == "parquet":
-        assert output is not None
-        write_bytes(output, parquet_bytes(table))
-    else:
-        text = csv_text(table) if chosen == "csv" else json_text(table)
-        if output is None:
-            sys.stdout.write(text)
-        else:
-            write_text(output, text)
-    if output is not None:
-        typer.echo(f"korisk: wrote {output}", err=True)
-    if failures:
-        some = "cell has failed and is" if failures == 1 else "cells have failed and are"
-        typer.echo(f"korisk: {failures} {some} not in the table", err=True)
-
-
-def _format(kind: str | None, output: Path | None) -> str:
+    """Write the results of a study as a table, one row for each point, seed, model and n."""
     if kind is None:
         suffix = output.suffix.removeprefix(".").lower() if output else "csv"
         kind = suffix if suffix in FORMATS else "csv"
@@ -77,4 +52,20 @@ def _format(kind: str | None, output: Path | None) -> str:
         )
     if kind == "parquet" and output is None:
         raise KoriskError("--format parquet writes a binary file; name it with --output FILE")
-    return kind
+    with Store.read(store_path(path)) as store:
+        failures = len(store.failures())
+        if metric is None:
+            table = results_table(store, point=point)
+        else:
+            table = pilot_table(store, metric, point=point)
+    if output is None:
+        sys.stdout.write(csv_text(table) if kind == "csv" else json_text(table))
+    else:
+        if kind == "parquet":
+            write_bytes(output, parquet_bytes(table))
+        else:
+            write_text(output, csv_text(table) if kind == "csv" else json_text(table))
+        typer.echo(f"korisk: wrote {output}", err=True)
+    if failures:
+        some = "cell failed and is" if failures == 1 else "cells failed and are"
+        typer.echo(f"korisk: {failures} {some} not in the table", err=True)

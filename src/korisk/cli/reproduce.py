@@ -1,4 +1,4 @@
-"""`korisk reproduce`: the paper's study, as released and done properly, beside its tables."""
+"""`korisk reproduce`: the paper's study, as released and done properly, next to its tables."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from korisk import _checks
-from korisk.cli.output import cells, console, number, print_json, table
-from korisk.cli.places import Device, Workers, chosen_device, chosen_place
-from korisk.cli.studying import (
+from korisk import _checks, published
+from korisk.cli.compute import (
+    Device,
     Retry,
     Wait,
-    crossing_json,
-    in_words,
-    numbers,
+    Workers,
+    chosen_compute,
+    chosen_device,
     report_failures,
     run_tasks,
     summary_json,
 )
+from korisk.cli.output import cells, console, number, print_json, table, whole
+from korisk.cli.run import crossing_json, in_words
+from korisk.errors import KoriskError
 from korisk.studies.reproduction import (
     NAME,
     ORIGINS,
-    CalibrationLine,
     Finding,
     Sweep,
-    Verdict,
     calibration,
     findings,
     studies,
@@ -36,9 +35,11 @@ from korisk.studies.reproduction import (
     verdicts,
 )
 from korisk.studies.run.engine import Summary
-from korisk.studies.spec.study import PROTOCOLS, Protocol
+from korisk.studies.spec.study import PROTOCOLS
 from korisk.studies.store.store import Store, store_path
-from korisk.theory import RiskLine
+from korisk.theory import RiskLine, two_factors
+
+_TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
 
 
 def reproduce(
@@ -64,24 +65,35 @@ def reproduce(
     ] = False,
     out: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Folder of the results; a later run continues there."),
+        typer.Option(metavar="DIR", help="Folder for results; a later run continues there."),
     ] = Path("reproduction"),
     workers: Workers = None,
     retry_failed: Retry = False,
     wait: Wait = 0.0,
+    only_published: Annotated[
+        bool,
+        typer.Option(
+            "--published",
+            help="Run nothing: print the sample sizes that the paper's calibration table implies.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Run the paper's study and compare it with its tables.
 
-    Four origins stand side by side: the paper's table, the authors' released results, our run of
-    their protocol, and our own done properly (fine rays, lambda chosen on images that are not the
+    Four origins are shown side by side: the paper's table, the authors' released results, our run
+    of their protocol, and our own done properly (fine rays, lambda chosen on other images than the
     test's, fits in closed form). It can be stopped at any time: the next run continues.
     """
+    if only_published:
+        _print_published(as_json=as_json)
+        return
     where = chosen_device(device)
+    _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
     planned = studies(
-        points=numbers("--points", points),
-        protocols=_protocols(protocol),
-        seeds=numbers("--seeds", seeds),
+        points=_numbers("--points", points),
+        protocols=[each for each in PROTOCOLS if protocol in (each, "both")],
+        seeds=_numbers("--seeds", seeds),
         full=full,
         on_gpu=where != "cpu",
     )
@@ -90,7 +102,7 @@ def reproduce(
         tasks,
         {"name": NAME, "studies": [study.content for study in planned]},
         out,
-        place=chosen_place(device=where, workers=workers),
+        compute=chosen_compute(device=where, workers=workers),
         retry=retry_failed,
         wait=wait,
         quiet=as_json,
@@ -105,34 +117,22 @@ def reproduce(
     report_failures(out, tasks, summary)
 
 
-def _protocols(given: str) -> tuple[Protocol, ...]:
-    if given == "both":
-        return PROTOCOLS
-    _checks.one_of("--protocol", given, (*PROTOCOLS, "both"))
-    return tuple(each for each in PROTOCOLS if each == given)
+def _numbers(option: str, text: str | None) -> list[int] | None:
+    """`1,2,3` as whole numbers."""
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise KoriskError(
+            f"{option} must be whole numbers with commas between, got {text!r}; write 1,2,3"
+        ) from None
 
 
-# --- What is printed -----------------------------------------------------------------------------
+# --- Results -------------------------------------------------------------------------------------
 
 
 def _print(found: list[Sweep], out: Path) -> None:
     screen = console()
     lines = calibration(found)
-    _print_calibration(screen, lines)
-    if judged := verdicts(found):
-        _print_verdicts(screen, judged)
-    if beyond := findings(found):
-        screen.print("Beyond the paper's tables", style="bold")
-    for finding in beyond:
-        screen.print(" " + _in_words(finding), highlight=False)
-    screen.print(
-        f"\nResults lie in {store_path(out)}; korisk report {out} draws them on a page, korisk "
-        f"export {out} writes them as a table.",
-        highlight=False,
-    )
-
-
-def _print_calibration(screen: Console, lines: list[CalibrationLine]) -> None:
     shown = table(
         "Calibration as in the paper's Table 2: floor / sigma", "point", "model", *ORIGINS, text=2
     )
@@ -142,30 +142,17 @@ def _print_calibration(screen: Console, lines: list[CalibrationLine]) -> None:
             texts[-1] += " *"
         shown.add_row(*cells(f"H = {line.side}", line.model, *texts))
     screen.print(shown)
+    reduced = any(line.reduced for line in lines)
     screen.print(
         "Errors are MSE up to H = 32, and the square of the mean RMSE / max beyond. Rigorous "
         "figures are of other images, rays and fits, over the paper's N."
-        + (" * from a reduced grid of N; --full has them all." if _any_reduced(lines) else ""),
+        + (" * from a reduced grid of N; --full has them all." if reduced else "")
+        + "\n",
         highlight=False,
     )
-    screen.print()
-
-
-def _any_reduced(lines: list[CalibrationLine]) -> bool:
-    return any(line.reduced for line in lines)
-
-
-def _pair(line: RiskLine | None) -> str:
-    return "-" if line is None else f"{_digits(line.floor)} / {_digits(line.slope)}"
-
-
-def _digits(value: float) -> str:
-    mantissa, power = f"{value:.3e}".split("e")
-    return f"{mantissa}e{int(power)}"
-
-
-def _print_verdicts(screen: Console, judged: list[Verdict]) -> None:
-    screen.print("The paper's outcomes (its Table 3)", style="bold")
+    judged = verdicts(found)
+    if judged:
+        screen.print("The paper's outcomes (its Table 3)", style="bold")
     claim = ""
     for verdict in judged:
         heading = f" H = {verdict.side}: {verdict.claim}"
@@ -174,7 +161,23 @@ def _print_verdicts(screen: Console, judged: list[Verdict]) -> None:
             claim = heading
         says = {True: "it holds", False: "it does not hold", None: "it is open"}[verdict.holds]
         screen.print(f"   {verdict.protocol}: {says}; {verdict.evidence}", highlight=False)
-    screen.print()
+    beyond = findings(found)
+    if beyond:
+        screen.print("\nBeyond the paper's tables", style="bold")
+    for finding in beyond:
+        screen.print(" " + _in_words(finding), highlight=False)
+    screen.print(
+        f"\nResults are in {store_path(out)}; korisk report {out} draws them on a page, korisk "
+        f"export {out} writes them as a table.",
+        highlight=False,
+    )
+
+
+def _pair(line: RiskLine | None) -> str:
+    if line is None:
+        return "-"
+    parts = (f"{value:.3e}".split("e") for value in (line.floor, line.slope))
+    return " / ".join(f"{mantissa}e{int(power)}" for mantissa, power in parts)
 
 
 def _in_words(finding: Finding) -> str:
@@ -195,11 +198,6 @@ def _in_words(finding: Finding) -> str:
     return f"H = {finding.side}, rigorous: " + " ".join(said)
 
 
-def _finding_json(finding: Finding) -> dict[str, Any]:
-    crossed = None if finding.crossing is None else crossing_json(finding.crossing)
-    return {**asdict(finding), "crossing": crossed}
-
-
 def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:
     return {
         "store": str(store_path(out)),
@@ -218,10 +216,66 @@ def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:
             for line in calibration(found)
         ],
         "outcomes": [asdict(verdict) for verdict in verdicts(found)],
-        "findings": [_finding_json(finding) for finding in findings(found)],
+        "findings": [
+            {**asdict(each), "crossing": each.crossing and crossing_json(each.crossing)}
+            for each in findings(found)
+        ],
         "curves": [
             {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}
             | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
             for sweep in found
         ],
     }
+
+
+# --- The paper's own figures ---------------------------------------------------------------------
+
+
+def _print_published(*, as_json: bool) -> None:
+    """How many samples reach 1.5 and 2 times the higher floor, by the paper's calibration."""
+    answers = [
+        (row, two_factors(row.known, row.dense, factor * max(row.known.floor, row.dense.floor)))
+        for row in published.CALIBRATION
+        for factor in _TARGETS
+    ]
+    if as_json:
+        content = [
+            {
+                "H": row.H,
+                "device": row.device,
+                "metric": row.metric,
+                "target": answer.target,
+                "samples_ko": answer.samples_known,
+                "samples_fc": answer.samples_dense,
+                "ratio": answer.ratio,
+                "structural_factor": answer.structural,
+                "approximation_budget_factor": answer.approximation_budget,
+            }
+            for row, answer in answers
+        ]
+        print_json({"calibration": content})
+        return
+    shown = table(
+        "Sample sizes from the paper's calibration (its Table 2)",
+        *("operating point", "target", "N of KO", "N of FC"),
+        *("N ratio", "sigma\nfactor", "floor\nfactor"),
+    )
+    for row, answer in answers:
+        shown.add_row(
+            *cells(
+                f"H = {row.H}, {row.device}, {row.metric}",
+                number(answer.target),
+                *(whole(answer.samples_known), whole(answer.samples_dense)),
+                *(number(answer.ratio, 3), number(answer.structural, 3)),
+                number(answer.approximation_budget, 3),
+            )
+        )
+    screen = console()
+    screen.print(shown)
+    screen.print(
+        "To reach the target, FC needs 'N ratio' times the samples of KO; the ratio of N / log N "
+        "is sigma factor x floor factor (Proposition 2). N = 2 means that the line is below the "
+        "target at every N. All of it relies on the paper's calibration, whose floor is the lowest "
+        "error seen: it says nothing about targets below that.",
+        highlight=False,
+    )

@@ -1,1 +1,12 @@
-"""Run a user's own training function at several sizes and seeds into a store."""
+"""Pilots: learning curves of the user's own training.
+
+Start with `run.py`: `run_pilot` checks its options (`request.py`), runs each fit as a cell of a
+study (`fit.py`) and returns a `Pilot` (`result.py`). `adapters.py` builds fits of scikit-learn
+estimators and PyTorch datasets, which are imported when they are used.
+"""
+
+from korisk.pilots.adapters import pilot_sklearn, pilot_torch
+from korisk.pilots.result import Pilot
+from korisk.pilots.run import run_pilot
+
+__all__ = ["Pilot", "pilot_sklearn", "pilot_torch", "run_pilot"]

@@ -1,4 +1,7 @@
-"""Pilots of scikit-learn estimators and of PyTorch datasets."""
+"""Pilots of scikit-learn estimators and of PyTorch datasets, on nested training subsets.
+
+For each seed the samples have one order, and a training set of n is its first n.
+"""
 
 import hashlib
 import re
@@ -14,18 +17,11 @@ from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.pilots.request import checked_sizes, own_name, plain_settings, short_name
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import run_pilot
-from korisk.pilots.subsets import (
-    check_room,
-    checked_fraction,
-    checked_groups,
-    grouped_order,
-    held_out,
-    random_order,
-    stratified_order,
-)
 
+Indices = NDArray[np.intp]
 Scoring = str | Sequence[str] | None
 
+_SPLIT_SEED = 20_261  # of the one test set that all seeds share
 _DEFAULT_TEST = 0.25
 _MOST_SEED = 2**32  # scikit-learn takes seeds below
 
@@ -35,7 +31,7 @@ _MOST_SEED = 2**32  # scikit-learn takes seeds below
 
 @dataclass(frozen=True)
 class SklearnFit:
-    """`fit(n, seed)` of an estimator: the first n of an order by the seed, scored on one test."""
+    """`fit(n, seed)` of an estimator: trained on n samples, scored on one test set."""
 
     estimator: Any
     x: Any
@@ -48,27 +44,25 @@ class SklearnFit:
 
     def __call__(self, n: int, seed: int) -> dict[str, float]:
         """Train a clone and score it; errors are positive, scores as scikit-learn gives them."""
-        sklearn: Any = import_module("sklearn.base")
-        utils: Any = import_module("sklearn.utils")
         metrics: Any = import_module("sklearn.metrics")
-        rows = self.order(seed)[:n]
-        model = sklearn.clone(self.estimator)
-        model.set_params(**dict.fromkeys(_random_states(model), seed % _MOST_SEED))
-        model.fit(*(utils._safe_indexing(part, rows) for part in (self.x, self.y)))
+        every = np.arange(len(self.y))
+        if self.groups is None and self.stratified:
+            order = stratified_order(every, np.asarray(self.y), seed)
+        else:
+            order = subset_order(every, self.groups, seed)
+        model = import_module("sklearn.base").clone(self.estimator)
+        states = [
+            name
+            for name in model.get_params(deep=True)
+            if name.rpartition("__")[2] == "random_state"
+        ]
+        model.set_params(**dict.fromkeys(states, seed % _MOST_SEED))
+        model.fit(*(_rows(part, order[:n]) for part in (self.x, self.y)))
         found = {}
         for metric, name in self.scoring.items():
             score = float(metrics.get_scorer(name)(model, self.x_test, self.y_test))
             found[metric] = -score if _is_negated(name) else score
         return found
-
-    def order(self, seed: int) -> NDArray[np.intp]:
-        """The training samples in the order in which this seed takes them."""
-        every = np.arange(len(self.y))
-        if self.groups is not None:
-            return grouped_order(every, self.groups, seed)
-        if self.stratified:
-            return stratified_order(every, np.asarray(self.y), seed)
-        return random_order(every, seed)
 
 
 def pilot_sklearn(
@@ -85,16 +79,43 @@ def pilot_sklearn(
 ) -> Pilot:
     """The pilot of a scikit-learn estimator.
 
-    A clone is trained on nested subsets (for each seed an order of its own, of which n are the
-    first n; classes in their shares for a classifier) and scored on one test set for all: `test`
-    is a part of the samples (default 0.25) or a pair (X, y). A group in `groups` stands on one
-    side, and groups are taken one after the other. `scoring` names scorers of scikit-learn
-    (default: accuracy, or r2 for regression). The rest goes to `run_pilot`.
+    A clone is trained on nested subsets (for each seed the first n of an order of its own; for a
+    classifier with the classes in their shares) and scored on one test set for all.
 
-    `X` (samples, ...) and `y` (samples, ...) are arrays or data frames. More samples than there are
-    to train on, or an estimator that is none, raise `KoriskError`; without scikit-learn it is
-    `MissingExtraError`.
+    Parameters
+    ----------
+    estimator : estimator
+        An instance, such as ``LogisticRegression()``.
+    X, y : array or data frame, (samples, ...)
+        The samples, and their labels or values.
+    sizes : iterable of int
+        Numbers of training samples, ascending, from 2 on.
+    seeds : int or iterable of int, default 5
+        How many seeds (0, 1, ...), or which.
+    test : float or (X, y), optional
+        The share of the samples that is kept for the test, or a test set. Default: 0.25.
+    scoring : str or list of str, optional
+        Names of scorers of scikit-learn. Default: accuracy, or r2 for regression.
+    groups : array, (samples,), optional
+        Labels of groups, such as patients: a group is either in training or in the test, and groups
+        are taken one after the other.
+    **options
+        Passed to `run_pilot`.
 
+    Returns
+    -------
+    Pilot
+        The curves, failures and plans.
+
+    Raises
+    ------
+    KoriskError
+        If an argument is wrong, or there are too few samples.
+    MissingExtraError
+        If scikit-learn is not installed.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> from sklearn.datasets import make_regression
     >>> from sklearn.linear_model import Ridge
@@ -102,9 +123,9 @@ def pilot_sklearn(
     >>> kr.pilot_sklearn(Ridge(), X, y, sizes=[10, 20, 40], seeds=2, quiet=True).curve
     Curve('Ridge', r2, N = 10 ... 40 (3 sizes), 2 seeds)
     """
-    base = _scikit_learn()
-    needed = ("fit", "get_params", "set_params")
-    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needed):
+    base = _needed("sklearn.base", "pilot_sklearn needs scikit-learn", "scikit-learn")
+    methods = ("fit", "get_params", "set_params")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
         raise KoriskError(
             f"estimator must be a scikit-learn estimator, got {shown(estimator)}; "
             "pass an instance, such as LogisticRegression()"
@@ -112,31 +133,50 @@ def pilot_sklearn(
     x, target, labels = _samples(X, y)
     classes = bool(base.is_classifier(estimator))
     strata = labels if classes and labels.ndim == 1 else None
-    names = checked_groups(groups, len(labels))
+    names = _checked_groups(groups, len(labels))
     asked = checked_sizes(sizes)
     if isinstance(test, tuple):
-        train, (x_test, y_test) = np.arange(len(labels)), _own_test(test)
+        if len(test) != 2:
+            raise KoriskError(
+                "test must be a fraction or a pair (X_test, y_test), got a tuple of "
+                f"{len(test)}; give both"
+            )
+        train = np.arange(len(labels))
+        x_test, y_test, _ = _samples(*test)
     else:
-        part = checked_fraction(_DEFAULT_TEST if test is None else test)
+        part = _DEFAULT_TEST if test is None else test
         train, rest = held_out(len(labels), part, labels=strata, groups=names)
         x_test, y_test = _rows(x, rest), _rows(target, rest)
-    check_room(asked, options.get("largest"), len(train))
-    metrics = _metrics(scoring, classes)
+    scorers = _scorers(scoring, classes)
     fit = SklearnFit(
         estimator=estimator,
         x=_rows(x, train),
         y=_rows(target, train),
         x_test=x_test,
         y_test=y_test,
-        scoring=metrics,
+        scoring=scorers,
         stratified=strata is not None,
         groups=None if names is None else names[train],
     )
-    return run_pilot(fit, asked, seeds, **_with_defaults(fit, options, len(train)))
+    parameters = estimator.get_params()
+    about = {  # so that a store refuses results of another estimator or other data
+        "estimator": type(estimator).__qualname__,
+        "parameters": {
+            name: re.sub(r" at 0x[0-9a-f]+", "", repr(parameters[name]))[:200]
+            for name in sorted(parameters)
+        },
+        "scoring": sorted(scorers.values()),
+        "data": import_module("joblib").hash((fit.x, fit.y, x_test, y_test, fit.groups)),
+    }
+    known = {
+        "model": type(estimator).__name__,
+        "unit": {metric: _unit(name) for metric, name in scorers.items()},
+    }
+    return run_pilot(fit, asked, seeds, **_run_options(known, options, about, asked, len(train)))
 
 
 def _samples(x: Any, y: Any) -> tuple[Any, Any, NDArray[Any]]:
-    """X and y as scikit-learn takes rows of them, and y as an array."""
+    """X and y as scikit-learn indexes them, and y as an array."""
     if y is None or hasattr(y, "toarray"):
         kind = "None" if y is None else "a sparse matrix"
         raise KoriskError(
@@ -155,68 +195,16 @@ def _samples(x: Any, y: Any) -> tuple[Any, Any, NDArray[Any]]:
     except TypeError:
         found = ", ".join(sorted({type(label).__name__ for label in labels.flat})[:4])
         raise KoriskError(
-            f"y must hold labels of one kind, got {found}; drop or name what is missing"
+            f"y must hold labels of one kind, got {found}; drop or name missing ones"
         ) from None
     return rows, target, labels
 
 
-def _own_test(test: tuple[Any, ...]) -> tuple[Any, Any]:
-    if len(test) != 2:
-        raise KoriskError(
-            f"test must be a fraction or a pair (X_test, y_test), got a tuple of {len(test)}; "
-            "give both"
-        )
-    x, y, _ = _samples(*test)
-    return x, y
-
-
-def _with_defaults(fit: SklearnFit, options: dict[str, Any], room: int) -> dict[str, Any]:
-    """What the user gave, and what follows from the estimator and the data."""
-    known: dict[str, Any] = {
-        "model": type(fit.estimator).__name__,
-        "unit": {metric: _unit(name) for metric, name in fit.scoring.items()},
-    }
-    if options.get("grow"):
-        known["largest"] = room
-    return known | options | {"settings": _settings(fit) | plain_settings(options.get("settings"))}
-
-
-def _settings(fit: SklearnFit) -> dict[str, Any]:
-    """What results depend on, so that a store refuses those of another estimator or data."""
-    joblib: Any = import_module("joblib")
-    parameters = fit.estimator.get_params()
-    return {
-        "estimator": type(fit.estimator).__qualname__,
-        "parameters": {name: _written(parameters[name]) for name in sorted(parameters)},
-        "scoring": sorted(fit.scoring.values()),
-        "data": joblib.hash((fit.x, fit.y, fit.x_test, fit.y_test, fit.groups)),
-    }
-
-
-def _written(parameter: object) -> str:
-    """A parameter as a text that is the same in every process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(parameter))[:200]
-
-
-def _scikit_learn() -> Any:
-    try:
-        return import_module("sklearn.base")
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "pilot_sklearn needs scikit-learn, which is not installed; pip install scikit-learn"
-        ) from None
-
-
-def _rows(values: Any, rows: NDArray[np.intp]) -> Any:
+def _rows(values: Any, rows: Indices) -> Any:
     return import_module("sklearn.utils")._safe_indexing(values, rows)
 
 
-def _random_states(model: Any) -> list[str]:
-    parameters = model.get_params(deep=True)
-    return [name for name in parameters if name.rpartition("__")[2] == "random_state"]
-
-
-def _metrics(scoring: Scoring, classes: bool) -> dict[str, str]:
+def _scorers(scoring: Scoring, classes: bool) -> dict[str, str]:
     """Scikit-learn's names by ours: errors lose their neg_."""
     if scoring is None:
         scoring = "accuracy" if classes else "r2"
@@ -239,11 +227,10 @@ def _is_negated(name: str) -> bool:
 
 
 def _unit(name: str) -> str:
-    """All scores of scikit-learn but those that are negated errors have 1 as their best."""
-    known = {"accuracy", "r2"}
+    """All scores of scikit-learn but negated errors are best at 1."""
     if _is_negated(name):
         return "error"
-    return name if name in known else "complement"
+    return name if name in {"accuracy", "r2"} else "complement"
 
 
 # --- PyTorch -------------------------------------------------------------------------------------
@@ -251,24 +238,19 @@ def _unit(name: str) -> str:
 
 @dataclass(frozen=True)
 class TorchFit:
-    """`fit(n, seed)` of a dataset: the user's function on the first n of an order by the seed."""
+    """`fit(n, seed)` of a dataset: the user's function on a subset of n samples."""
 
     fit: Callable[[Any, Any, int], Any]
     dataset: Any
-    train: NDArray[np.intp]  # indices into the dataset
+    train: Indices  # into the dataset
     test: Any
     groups: NDArray[Any] | None  # of `train`
 
     def __call__(self, n: int, seed: int) -> Any:
-        """What the user's function makes of the subset."""
-        data: Any = import_module("torch.utils.data")
-        return self.fit(data.Subset(self.dataset, self.order(seed)[:n].tolist()), self.test, seed)
-
-    def order(self, seed: int) -> NDArray[np.intp]:
-        """Indices into the dataset, in the order in which this seed takes them."""
-        if self.groups is not None:
-            return grouped_order(self.train, self.groups, seed)
-        return random_order(self.train, seed)
+        """What the user's function returns for the subset."""
+        order = subset_order(self.train, self.groups, seed)
+        subset = import_module("torch.utils.data").Subset(self.dataset, order[:n].tolist())
+        return self.fit(subset, self.test, seed)
 
 
 def pilot_torch(
@@ -283,15 +265,40 @@ def pilot_torch(
 ) -> Pilot:
     """The pilot of a function that trains on a PyTorch dataset.
 
-    `fit(train, test, seed)` gets nested `Subset`s of the dataset (for each seed an order of its
-    own, of which n are the first n) and returns an error or a dict of metrics. `test` is handed
-    on as it is, or a part of the samples, such as 0.25, kept out of all training. A group in
-    `groups` stands on one side, and groups are taken one after the other. Seeding PyTorch is
-    the function's part. The rest goes to `run_pilot`.
+    Parameters
+    ----------
+    fit : callable
+        ``fit(train, test, seed)`` gets a nested `Subset` of the dataset (for each seed the first n
+        of an order of its own) and returns an error or a dict of metrics. It seeds PyTorch itself.
+    dataset : dataset
+        Any object with a length and an index.
+    test : float or object
+        The share of the samples that is kept for the test, such as 0.25, or a test set, which is
+        passed to `fit` unchanged.
+    sizes : iterable of int
+        Numbers of training samples, ascending, from 2 on.
+    seeds : int or iterable of int, default 5
+        How many seeds (0, 1, ...), or which.
+    groups : array, (samples,), optional
+        Labels of groups, such as patients: a group is either in training or in the test, and groups
+        are taken one after the other.
+    **options
+        Passed to `run_pilot`.
 
-    A dataset without a length, or with too few samples, raises `KoriskError`; without PyTorch it is
-    `MissingExtraError`.
+    Returns
+    -------
+    Pilot
+        The curves, failures and plans.
 
+    Raises
+    ------
+    KoriskError
+        If an argument is wrong, or there are too few samples.
+    MissingExtraError
+        If PyTorch is not installed.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> def fit(train, test, seed):
     ...     mean = sum(train) / len(train)
@@ -300,57 +307,140 @@ def pilot_torch(
     >>> kr.pilot_torch(fit, numbers, test=0.25, sizes=[10, 20, 40], seeds=2, quiet=True).curve
     Curve('fit', error, N = 10 ... 40 (3 sizes), 2 seeds)
     """
-    _torch()
+    data = _needed("torch.utils.data", "pilot_torch needs PyTorch", "'korisk[torch]'")
     if not callable(fit):
         raise KoriskError(f"fit must be a function of (train, test, seed), got {shown(fit)}")
-    samples = _length(dataset)
-    names = checked_groups(groups, samples)
-    asked = checked_sizes(sizes)
-    train, part = np.arange(samples), 0.0
-    if isinstance(test, int | float):
-        part = checked_fraction(test)
-        train, rest = held_out(samples, part, groups=names)
-        test = import_module("torch.utils.data").Subset(dataset, rest.tolist())
-    check_room(asked, options.get("largest"), len(train))
-    name, bound = own_name(fit)
-    known: dict[str, Any] = {"model": short_name(name)}
-    if options.get("grow"):
-        known["largest"] = len(train)
-    about = {
-        "function": name,
-        "dataset": type(dataset).__qualname__,
-        "samples": samples,
-        "test": part or _described(test),
-        "groups": None if names is None else _digest(names),
-    }
-    settings = about | bound | plain_settings(options.get("settings"))
-    wrapped = TorchFit(fit, dataset, train, test, None if names is None else names[train])
-    return run_pilot(wrapped, asked, seeds, **(known | options | {"settings": settings}))
-
-
-def _described(test: Any) -> str:
-    """A test set of the user's own, as far as it can be told."""
-    kind = type(test).__qualname__
-    return f"{kind} of {len(test)}" if hasattr(test, "__len__") else kind
-
-
-def _digest(groups: NDArray[Any]) -> str:
-    return hashlib.sha256(groups.dtype.str.encode() + groups.tobytes()).hexdigest()[:16]
-
-
-def _length(dataset: Any) -> int:
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise KoriskError(
             f"dataset must have a length and give samples by index, got {shown(dataset)}; "
             "a stream has no subsets: put its samples in a list or a TensorDataset"
         )
-    return len(dataset)
+    samples = len(dataset)
+    names = _checked_groups(groups, samples)
+    asked = checked_sizes(sizes)
+    train = np.arange(samples)
+    if isinstance(test, int | float):
+        described: Any = test
+        train, rest = held_out(samples, test, groups=names)
+        test = data.Subset(dataset, rest.tolist())
+    else:
+        kind = type(test).__qualname__
+        described = f"{kind} of {len(test)}" if hasattr(test, "__len__") else kind
+    name, bound = own_name(fit)
+    digest = None
+    if names is not None:
+        digest = hashlib.sha256(names.dtype.str.encode() + names.tobytes()).hexdigest()[:16]
+    about = {
+        "function": name,
+        "dataset": type(dataset).__qualname__,
+        "samples": samples,
+        "test": described,
+        "groups": digest,
+        **bound,
+    }
+    known = {"model": short_name(name)}
+    wrapped = TorchFit(fit, dataset, train, test, None if names is None else names[train])
+    given = _run_options(known, options, about, asked, len(train))
+    return run_pilot(wrapped, asked, seeds, **given)
 
 
-def _torch() -> None:
+# --- Shared --------------------------------------------------------------------------------------
+
+
+def _needed(module: str, what: str, package: str) -> Any:
     try:
-        import_module("torch")
+        return import_module(module)
     except ModuleNotFoundError:
-        raise MissingExtraError(
-            "pilot_torch needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-        ) from None
+        raise MissingExtraError(f"{what}, which is not installed; pip install {package}") from None
+
+
+def _run_options(
+    known: dict[str, Any],
+    options: dict[str, Any],
+    about: dict[str, Any],
+    sizes: Sequence[int],
+    samples: int,
+) -> dict[str, Any]:
+    """Options of `run_pilot`: defaults from the data, the user's, and settings of both."""
+    for name, n in (("sizes", sizes[-1]), ("largest", options.get("largest"))):
+        if n is not None and n > samples:
+            raise KoriskError(
+                f"{name} must be at most the {samples:,} training samples there are, got {n:,}; "
+                "ask for less, or leave a smaller part for the test"
+            )
+    if options.get("grow"):
+        known = known | {"largest": samples}
+    return known | options | {"settings": about | plain_settings(options.get("settings"))}
+
+
+def _checked_groups(groups: ArrayLike | None, samples: int) -> NDArray[Any] | None:
+    """Group labels, one for each sample."""
+    if groups is None:
+        return None
+    found = np.asarray(groups)
+    if found.shape != (samples,):
+        raise KoriskError(
+            f"groups must have one label for each of the {samples} samples, got shape "
+            f"{found.shape}; give a list of them"
+        )
+    return found if found.dtype.kind in "iub" else found.astype(str)
+
+
+def subset_order(samples: Indices, groups: NDArray[Any] | None, seed: int) -> Indices:
+    """The samples in an order drawn from the seed: one by one, or group after group."""
+    if groups is None:
+        return np.asarray(np.random.default_rng([seed, 1]).permutation(samples))
+    names = np.unique(groups)
+    rank = np.random.default_rng([seed, 3]).permutation(len(names))
+    return np.asarray(samples[np.argsort(rank[np.searchsorted(names, groups)], kind="stable")])
+
+
+def stratified_order(samples: Indices, labels: NDArray[Any], seed: int) -> Indices:
+    """An order whose every start holds the classes in nearly their shares.
+
+    The k-th sample of a class with m samples stands at (k + u) / m of the way, with one u drawn for
+    the class. The second sample is of another class than the first, however rare that is: few
+    classifiers take a single class.
+    """
+    rng = np.random.default_rng([seed, 2])
+    place = np.empty(len(samples))
+    for label in np.unique(labels):
+        own = np.flatnonzero(labels == label)
+        place[rng.permutation(own)] = (np.arange(len(own)) + rng.random()) / len(own)
+    order = np.argsort(place, kind="stable")
+    others = np.flatnonzero(labels[order] != labels[order[0]])
+    if len(others):
+        moved = order[others[0]]
+        order = np.insert(np.delete(order, others[0]), 1, moved)
+    return np.asarray(samples[order])
+
+
+def held_out(
+    samples: int,
+    fraction: float,
+    *,
+    labels: NDArray[Any] | None = None,
+    groups: NDArray[Any] | None = None,
+) -> tuple[Indices, Indices]:
+    """(train, test) indices: about this fraction for the test; a group is on one side."""
+    if not isinstance(fraction, float) or not 0 < fraction < 1:
+        raise KoriskError(
+            f"test must be a fraction between 0 and 1 or a test set, got {shown(fraction)}; "
+            "pass 0.25, for example"
+        )
+    every = np.arange(samples)
+    cut = max(1, round(fraction * samples))
+    if groups is not None:
+        order = subset_order(every, groups, _SPLIT_SEED)
+        ends = np.append(np.flatnonzero(groups[order][1:] != groups[order][:-1]) + 1, samples)
+        cut = int(ends[int(np.argmin(np.abs(ends - fraction * samples)))])
+        if cut >= samples:
+            raise KoriskError(
+                f"groups must be several, got {len(ends)} in {samples} samples; a test set of "
+                "groups of its own needs at least two of them, or pass test= yourself"
+            )
+    elif labels is None:
+        order = subset_order(every, None, _SPLIT_SEED)
+    else:
+        order = stratified_order(every, labels, _SPLIT_SEED)
+    return np.sort(order[cut:]), np.sort(order[:cut])

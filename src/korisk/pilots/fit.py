@@ -1,12 +1,15 @@
-"""One fit of a pilot as a cell of a study: called with care, and what it gives made plain."""
+"""One fit of a pilot as a cell of a study: calling it safely, its output, and its numbers."""
 
+import contextlib
+import io
 import math
 import os
 import pickle
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,48 +22,45 @@ from typing import Any
 from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
-from korisk.pilots.output import caught
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.results import BARE, METRIC, UNIT, error_of
 from korisk.studies.run.worker import Report
 
 Fit = Callable[[int, int], Any]
 
-PRINTED = "printed:"  # begins the part of a failure's words that the fit has printed
-MOST_METRICS = 100
+PRINTED = "printed:"  # begins the part of a failure's text that the fit has printed
+LENGTH = 4_000  # bytes kept of one fit's output: half from its start, half from its end
+_HALF = LENGTH // 2
+_MOST_METRICS = 100
 _LONGEST_NAME = 80
 
 
 class FitError(KoriskError):
-    """A fit gave something that is no error."""
+    """A fit returned something that is not an error."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Which of a fit's metrics is looked at, and in which units they all are."""
+    """Which of a fit's metrics is planned with, and the units of all."""
 
-    metric: str | None = None  # None: the first that the fit gives
+    metric: str | None = None  # None: the first that the fit returns
     unit: Unit | str | Mapping[str, Unit | str] | None = None  # None: by the metric's name
 
     @property
     def only_name(self) -> str:
-        """What a single number that a fit returns is called."""
+        """The name of a single number that a fit returns."""
         if self.metric is not None:
             return self.metric
-        return "error" if self.unit is None or isinstance(self.unit, Mapping) else self._one.name
-
-    @property
-    def _one(self) -> Unit:
-        assert self.unit is not None
-        assert not isinstance(self.unit, Mapping)
-        return known_unit(self.unit)
+        if self.unit is None or isinstance(self.unit, Mapping):
+            return "error"
+        return known_unit(self.unit).name
 
     def chosen(self, metrics: Mapping[str, float]) -> str:
-        """The metric that is looked at."""
+        """The metric that is planned with."""
         return next(iter(metrics)) if self.metric is None else self.metric
 
     def unit_of(self, metric: str, *, chosen: bool) -> Unit:
-        """A metric's unit: the one given (to the chosen metric, if it is one), or by its name."""
+        """A metric's unit: as given (one unit is that of the chosen metric), or by its name."""
         if isinstance(self.unit, Mapping):
             if metric in self.unit:
                 return known_unit(self.unit[metric])
@@ -68,21 +68,16 @@ class Reading:
             return known_unit(self.unit)
         return known_unit(suggested_unit(metric) or "error")
 
-    def told(self, metrics: Mapping[str, float]) -> dict[str, str]:
-        """The metric and its unit as they are stored, for those who read the store later."""
+    def stored(self, metrics: Mapping[str, float]) -> dict[str, str]:
+        """The metric and its unit as a row stores them, for later readers."""
         metric = self.chosen(metrics)
         if metric not in metrics:
             return {}
         unit = self.unit_of(metric, chosen=True)
         return {METRIC: metric, UNIT: unit.name if UNITS.get(unit.name) == unit else unit.law}
 
-    def check(self, metrics: Mapping[str, float]) -> None:
-        """Refuse a fit whose error is none. Another metric can be chosen later; that may wait."""
-        if self.chosen(metrics) in metrics and (refused := self.refusal(metrics)):
-            raise FitError(refused)
-
     def refusal(self, metrics: Mapping[str, float]) -> str:
-        """Why a fit's numbers give no error, in words; nothing where they do."""
+        """Why a fit's numbers are no error; empty if they are."""
         metric = self.chosen(metrics)
         if metric not in metrics:
             return f"gave no metric {metric!r}, but {', '.join(map(repr, list(metrics)[:8]))}"
@@ -90,7 +85,7 @@ class Reading:
 
 
 def out_of_range(unit: Unit, metric: str, value: float) -> str:
-    """Why a value is no error in its unit; nothing where it is one, or perfect."""
+    """Why a value is no error in its unit; empty if it is one, or perfect."""
     if not math.isnan(error_of(unit, value)):
         return ""
     return f"{metric}: {unit.refusal(value)}"
@@ -98,7 +93,7 @@ def out_of_range(unit: Unit, metric: str, value: float) -> str:
 
 @dataclass(frozen=True)
 class FitWork:
-    """The work of a pilot's cells. `alone` says that it has a process to itself."""
+    """The work of a pilot's cells. `alone` says that it has a process of its own."""
 
     fit: Fit
     model: str
@@ -109,102 +104,96 @@ class FitWork:
         """The metrics of one fit."""
         n, seed = int(task.spec["n"]), task.seed
         before = _running()
-        begun = time.perf_counter()
-        with caught(whole_process=self.alone) as printed:
-            try:
-                value = _called_once(self.fit, n, seed)
+        printed = Printed()
+        try:
+            with printed.caught(whole_process=self.alone):
+                owner = os.getpid()
+                begun = time.perf_counter()
+                try:
+                    value = self.fit(n, seed)
+                finally:
+                    if os.getpid() != owner:  # a child that the fit forked must not go on
+                        os._exit(0)
                 seconds = time.perf_counter() - begun
-                metrics = metrics_of(value, self.reading.only_name)
-                self.reading.check(metrics)
-            except BaseException as error:
-                if text := printed():
-                    with suppress(Exception):  # an exception of the user's own may refuse notes
-                        error.add_note(f"{PRINTED}\n{text}")
-                raise
+            metrics = metrics_of(value, self.reading.only_name)
+            # A metric that is missing may be chosen anew later; one that is no error may not.
+            if self.reading.chosen(metrics) in metrics and (why := self.reading.refusal(metrics)):
+                raise FitError(why)
+        except BaseException as error:
+            if printed.text:
+                with suppress(Exception):  # an exception of the user's own may refuse notes
+                    error.add_note(f"{PRINTED}\n{printed.text}")
+            raise
         detail = {
             "seconds": seconds,
-            "printed": printed(),
+            "printed": printed.text,
             "left_running": _left_running(before),
             BARE: "" if isinstance(value, Mapping) else True,
-            **self.reading.told(metrics),
+            **self.reading.stored(metrics),
         }
-        row = Row(
-            model=self.model,
-            n=n,
-            metrics=metrics,
-            detail={name: value for name, value in detail.items() if value != ""},
-        )
-        return Result(rows=(row,))
+        kept = {name: value for name, value in detail.items() if value != ""}
+        return Result(rows=(Row(model=self.model, n=n, metrics=metrics, detail=kept),))
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"fit": carried(self.fit)}
+        return self.__dict__ | {"fit": pickled(self.fit)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state | {"fit": pickle.loads(state["fit"])})
 
 
-def _called_once(fit: Fit, n: int, seed: int) -> Any:
-    """What the fit returns. A child that it forked and that returns too ends here."""
-    owner = os.getpid()
+def pickled(fit: Fit) -> bytes:
+    """The fit in the form in which other processes receive it."""
     try:
-        return fit(n, seed)
-    finally:
-        if os.getpid() != owner:
-            os._exit(0)
-
-
-def carried(fit: Fit) -> bytes:
-    """The fit as it travels to other processes."""
-    cloudpickle = _cloudpickle()
+        cloudpickle: Any = import_module("cloudpickle")
+    except ImportError:
+        cloudpickle = None
     in_a_notebook = not hasattr(sys.modules["__main__"], "__file__")
     if cloudpickle is None or not in_a_notebook:
         with suppress(pickle.PicklingError, AttributeError, TypeError):
             return pickle.dumps(fit)
+    remedy = "define it at the top of a module, pip install cloudpickle, or use workers=0"
     if cloudpickle is not None:
         try:
             return bytes(cloudpickle.dumps(fit))
-        except Exception as error:  # whatever it meets inside
+        except Exception as error:  # of any object inside
             why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-            raise KoriskError(
-                f"fit must be a function that other processes can be given, got {shown(fit)} "
-                f"({why}); define it at the top of a module, or use workers=0"
-            ) from None
+            remedy = f"({why}) define it at the top of a module, or use workers=0"
     raise KoriskError(
-        f"fit must be a function that other processes can import, got {shown(fit)}; define it at "
-        "the top of a module, pip install cloudpickle, or use workers=0"
+        f"fit must be a function that other processes can import, got {shown(fit)}; {remedy}"
     )
-
-
-def _cloudpickle() -> Any:
-    try:
-        return import_module("cloudpickle")
-    except ImportError:
-        return None
 
 
 # --- Numbers -------------------------------------------------------------------------------------
 
 
 def metrics_of(value: object, only_name: str) -> dict[str, float]:
-    """A fit's metrics as plain numbers, or why they are none."""
+    """A fit's metrics as plain numbers; `FitError` says why they are none."""
     if not isinstance(value, Mapping):
         return {only_name: _number("fit", value)}
-    if not 0 < len(value) <= MOST_METRICS:
-        raise FitError(f"fit returned a dict of {len(value)} metrics; give 1 to {MOST_METRICS}")
+    if not 0 < len(value) <= _MOST_METRICS:
+        raise FitError(f"fit returned a dict of {len(value)} metrics; give 1 to {_MOST_METRICS}")
     for name in value:
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise FitError(f"fit returned a dict with the key {shown(name)}; name each metric")
-        if len(name) > _LONGEST_NAME:
-            raise FitError(f"fit returned a metric with a name of {len(name)} characters; shorten")
+        if (
+            not isinstance(name, str)
+            or not name.strip()
+            or not name.isprintable()
+            or len(name) > _LONGEST_NAME
+        ):
+            raise FitError(
+                f"fit returned a dict with the key {shown(name)}; name each metric with up to "
+                f"{_LONGEST_NAME} characters"
+            )
     return {name: _number(name, entry) for name, entry in value.items()}
 
 
 def _number(name: str, value: object) -> float:
     plain: Any = value
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):  # of NumPy, of PyTorch
+    shape = getattr(value, "shape", None)
+    if shape == () and hasattr(value, "item"):  # a scalar of NumPy or PyTorch
         plain = value.item()
     if isinstance(plain, bool) or not isinstance(plain, Real | Decimal):
-        raise FitError(f"{name} must give a number, got {_kind(value)}; return a float")
+        got = f"an array of shape {tuple(shape)}" if shape else shown(value)
+        raise FitError(f"{name} must give a number, got {got}; return a float")
     try:
         number = float(plain)
     except (OverflowError, ValueError):
@@ -214,43 +203,140 @@ def _number(name: str, value: object) -> float:
     return number
 
 
-def _kind(value: object) -> str:
-    shape = getattr(value, "shape", None)
-    if shape is not None and shape != ():
-        return f"an array of shape {tuple(shape)}"
-    return "nothing (None)" if value is None else shown(value)
+# --- Output --------------------------------------------------------------------------------------
 
 
-# --- What a fit leaves behind --------------------------------------------------------------------
+class Printed:
+    """What a fit prints, kept short: neither lost nor in the way of the progress display."""
+
+    def __init__(self) -> None:
+        self.text = ""  # after `caught`
+        self.open = False
+        self._first = self._last = b""
+        self._total = 0
+
+    def add(self, content: bytes) -> None:
+        """Keep the first and the last bytes."""
+        free = _HALF - len(self._first)
+        self._first += content[:free]
+        self._last = (self._last + content[free:])[-_HALF:]
+        self._total += len(content)
+
+    @contextlib.contextmanager
+    def caught(self, *, whole_process: bool) -> Iterator[None]:
+        """Catch what is printed meanwhile.
+
+        With `whole_process` that includes what libraries and child processes write; else it is
+        what goes to Python's `sys.stdout` and `sys.stderr`.
+        """
+        self.open = True
+        try:
+            with self._caught_files() if whole_process else self._caught_streams():
+                yield
+        finally:
+            self.open = False
+            hidden = self._total - len(self._first) - len(self._last)
+            cut = f"\n... {hidden:,} bytes left out ...\n".encode() if hidden else b""
+            self.text = (self._first + cut + self._last).decode(errors="replace")
+
+    @contextlib.contextmanager
+    def _caught_streams(self) -> Iterator[None]:
+        out, err = (_Stream(self, real) for real in (sys.stdout, sys.stderr))
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            yield
+
+    @contextlib.contextmanager
+    def _caught_files(self) -> Iterator[None]:
+        with tempfile.TemporaryFile() as file:
+            _flush()
+            before = {number: os.dup(number) for number in (1, 2)}
+            for number in before:
+                os.dup2(file.fileno(), number)
+            try:
+                yield
+            finally:
+                _flush()
+                for number, copy in before.items():
+                    os.dup2(copy, number)
+                    os.close(copy)
+                self._total = os.fstat(file.fileno()).st_size
+                self._first = os.pread(file.fileno(), _HALF, 0)
+                self._last = os.pread(
+                    file.fileno(), _HALF, max(len(self._first), self._total - _HALF)
+                )
+
+
+class _Stream(io.TextIOWrapper):
+    """In place of `sys.stdout` or `sys.stderr` while a fit runs.
+
+    Whoever keeps it longer, such as a handler of `logging` that a fit has created, writes to the
+    real stream from then on.
+    """
+
+    def __init__(self, printed: Printed, real: Any) -> None:
+        raw: Any = _Raw(printed, real)
+        super().__init__(raw, "utf-8", "backslashreplace", write_through=True)
+        self._real = real
+
+    def fileno(self) -> int:
+        return int(self._real.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self._real.isatty())
+
+    def close(self) -> None:
+        """Nothing: the stream is not the fit's to close."""
+
+
+class _Raw(io.RawIOBase):
+    def __init__(self, printed: Printed, real: Any) -> None:
+        self._printed = printed
+        self._real = real
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        new = bytes(content)
+        if self._printed.open:
+            self._printed.add(new)
+        elif self._real is not None:
+            self._real.write(new.decode(errors="replace"))
+            self._real.flush()
+        return len(new)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):  # a fit may have closed or replaced it
+            stream.flush()
+
+
+# --- What a fit leaves running -------------------------------------------------------------------
 
 
 def _running() -> tuple[set[threading.Thread], set[int]]:
-    return set(threading.enumerate()), _child_processes()
+    """Threads and child processes."""
+    children = {child.pid for child in active_children() if child.pid is not None}
+    for listed in Path("/proc/self/task").glob("*/children"):  # Linux only
+        with suppress(OSError):
+            for pid in listed.read_text().split():
+                with suppress(OSError):
+                    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                    if state != "Z":
+                        children.add(int(pid))
+    return set(threading.enumerate()), children
 
 
 def _left_running(before: tuple[set[threading.Thread], set[int]]) -> str:
-    """The threads and child processes that are there now and were not, in words."""
-    threads, processes = _running()
-    names = sorted(thread.name for thread in threads - before[0] if thread.is_alive())
-    children = len(processes - before[1])
-    parts = [f"{_plural(len(names), 'thread')} ({', '.join(names)[:100]})"] if names else []
-    parts += [_plural(children, "child process", "es")] if children else []
+    """The threads and child processes that are new, in words."""
+    threads, children = (now - then for now, then in zip(_running(), before, strict=True))
+    names = sorted(thread.name for thread in threads if thread.is_alive())
+    parts = []
+    if names:
+        noun = "thread" if len(names) == 1 else "threads"
+        parts.append(f"{len(names)} {noun} ({', '.join(names)[:100]})")
+    if children:
+        noun = "child process" if len(children) == 1 else "child processes"
+        parts.append(f"{len(children)} {noun}")
     return " and ".join(parts)
-
-
-def _child_processes() -> set[int]:
-    found = {child.pid for child in active_children() if child.pid is not None}
-    for listed in Path("/proc/self/task").glob("*/children"):  # of Linux alone
-        with suppress(OSError):
-            found |= {pid for pid in map(int, listed.read_text().split()) if not _is_over(pid)}
-    return found
-
-
-def _is_over(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    return True
-
-
-def _plural(number: int, noun: str, ending: str = "s") -> str:
-    return f"{number} {noun}{'' if number == 1 else ending}"

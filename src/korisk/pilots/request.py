@@ -18,14 +18,14 @@ from korisk.errors import KoriskError, shown
 from korisk.pilots.fit import Fit
 from korisk.studies.result import Task
 from korisk.studies.results import PART_OF
-from korisk.studies.store.store import Store
+from korisk.studies.store.store import Store, difference
 
-MOST_FITS = 1_000_000
+_MOST_FITS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose results these are: they may be taken up again by the same alone."""
+    """Whose results these are: only the same model may continue them."""
 
     name: str  # of the study, one to a store
     model: str
@@ -58,41 +58,20 @@ class Identity:
         if not path.exists():
             return
         with Store.read(path) as store:
-            held = store.study.get("name")
-            cells = store.results()
-            specs = [c.task.spec for c in cells if c.task.spec.get(PART_OF) == self.model]
-        if held != self.name:
-            raise KoriskError(
-                f"{path}: store= holds the study {held!r}, and this one is {self.name!r}; "
-                f"give another store=, or name={held!r} if it is the same"
-            )
+            store.check_name(self.name)
+            specs = [cell.task.spec for cell in store.results()]
         for spec in specs:
-            if spec["fit"] != self.fit:
-                self._refuse(path, "fit", spec["fit"], self.fit)
-            self._compare(path, spec["settings"])
-
-    def _compare(self, path: Path, known: Mapping[str, Any]) -> None:
-        mine = self.settings
-        for key in sorted({*known, *mine}):
-            if key not in known or key not in mine or _text(known[key]) != _text(mine[key]):
-                old, new = (each.get(key, _Nothing()) for each in (known, mine))
-                self._refuse(path, f"settings[{key!r}]", old, new)
-
-    def _refuse(self, path: Path, what: str, old: object, new: object) -> None:
-        raise KoriskError(
-            f"{path}: {what} of model {self.model!r} is {shown(old)} in the store and {shown(new)} "
-            "now, and such results do not belong together; "
-            "give another model= to keep both there, or another store="
-        )
-
-
-class _Nothing:
-    def __repr__(self) -> str:
-        return "not there"
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, sort_keys=True)
+            mine = self.task(spec.get("n", 0), 0)
+            if (
+                spec.get(PART_OF) == self.model
+                and mine.spec_hash != Task(point="", seed=0, spec=spec).spec_hash
+            ):
+                name, old, new = difference(spec, mine.spec)
+                raise KoriskError(
+                    f"{path}: {name} of model {self.model!r} is {old} in the store and {new} now, "
+                    "so the results do not belong together; give another model= to keep both "
+                    "there, or another store="
+                )
 
 
 def own_name(fit: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
@@ -101,8 +80,8 @@ def own_name(fit: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     bound: dict[str, Any] = {}
     while isinstance(inner, partial):
         given = dict(enumerate(inner.args)) | inner.keywords
-        plain = {f"partial {k}": _unwrapped(v) for k, v in given.items()}
-        bound = {k: v for k, v in plain.items() if _is_plain(v)} | bound
+        plain = {f"partial {key}": _unwrapped(value) for key, value in given.items()}
+        bound = {key: value for key, value in plain.items() if _is_plain(value)} | bound
         inner = inner.func
     known = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     return str(known), bound
@@ -117,11 +96,6 @@ def _unwrapped(value: Any) -> Any:
     return [_unwrapped(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def short_name(name: str) -> str:
-    """The last part of a qualified name; `lambda` for one without a name."""
-    return re.sub(r"[<>]", "", name.rpartition(".")[2])[:80] or "fit"
-
-
 def _is_plain(value: object) -> bool:
     try:
         json.dumps(value, allow_nan=False)
@@ -130,8 +104,13 @@ def _is_plain(value: object) -> bool:
     return True
 
 
+def short_name(name: str) -> str:
+    """The last part of a qualified name; `lambda` for one without a name."""
+    return re.sub(r"[<>]", "", name.rpartition(".")[2])[:80] or "fit"
+
+
 def plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of what the user names, as plain JSON values."""
+    """A copy of the user's settings as plain JSON values."""
     if settings is None:
         return {}
     if not isinstance(settings, Mapping):
@@ -142,21 +121,21 @@ def plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"settings must hold plain values by name, got {shown(key)}: {shown(value)}; "
                 "give numbers, texts, lists and dicts of these"
             )
-    copied: dict[str, Any] = json.loads(json.dumps(dict(settings)))  # what is given may change
+    copied: dict[str, Any] = json.loads(json.dumps(dict(settings)))
     return copied
 
 
 def check_options(
     *, store: object, metric: object, cost: object, workers: object, watch: object
 ) -> None:
-    """Refuse options of the wrong kind before anything starts."""
+    """Refuse options of the wrong type before anything starts."""
     if store is not None and (not isinstance(store, str | PathLike) or not str(store)):
         raise KoriskError(f"store must be the name of a file, got {shown(store)}; pass 'pilot.db'")
     if metric is not None:
         _checks.name("metric", metric, remedy="name one that fit returns")
-    for name, given in (("cost", cost), ("watch", watch)):
-        if given is not None and not callable(given):
-            raise KoriskError(f"{name} must be a function, got {shown(given)}; or leave it out")
+    for name, value in (("cost", cost), ("watch", watch)):
+        if value is not None and not callable(value):
+            raise KoriskError(f"{name} must be a function, got {shown(value)}; or leave it out")
     if workers is not None:
         _checks.count("workers", workers, at_least=0, remedy="0 runs fits in this process")
 
@@ -167,15 +146,16 @@ def checked_sizes(sizes: Iterable[int]) -> list[int]:
         raise KoriskError(f"sizes must be a list of whole numbers, got {shown(sizes)}; pass a list")
     remedy = "count the training samples"
     found = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
-    if not found:
-        raise KoriskError("sizes must name at least one N, got none; three or more make a plan")
-    if any(later <= earlier for earlier, later in pairwise(found)):
-        raise KoriskError(f"sizes must ascend, each N once, got {shown(found)}; sort them")
+    if not found or any(later <= earlier for earlier, later in pairwise(found)):
+        raise KoriskError(
+            f"sizes must be one or more N in ascending order, got {shown(found)}; three or more "
+            "make a plan"
+        )
     return found
 
 
 def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
-    """Seeds: so many, from 0 on, or those in a list."""
+    """Seeds: a count, from 0 on, or a list."""
     remedy = "give a count, or a list of whole numbers"
     if not isinstance(seeds, Iterable):
         return list(range(_checks.count("seeds", seeds, at_least=1, at_most=10_000, remedy=remedy)))
@@ -188,50 +168,47 @@ def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When a pilot ends."""
+    """When a pilot ends; `last` is the largest of the given sizes."""
 
-    target: float | None = None
-    grow: bool = False
-    largest: int | None = None
-    narrow_enough: float = 2.0
-    budget: float | None = None
-    most_fits: int | None = None
+    target: float | None
+    grow: bool
+    largest: int | None
+    narrow_enough: float
+    budget: float | None
+    most_fits: int | None
+    last: int
 
-    @classmethod
-    def checked(
-        cls,
-        *,
-        target: float | None,
-        grow: bool,
-        largest: int | None,
-        narrow_enough: float,
-        budget: float | None,
-        most_fits: int | None,
-        last: int,
-    ) -> "Limits":
-        """Limits that make sense together; `last` is the largest of the given sizes."""
-        seconds, remedy = "give seconds of fitting", "give the largest N to measure"
-        if target is not None:
-            _checks.real("target", target, remedy="give the error that you want to reach")
-        if largest is not None:
-            _checks.count("largest", largest, at_least=last, at_most=LARGEST_N, remedy=remedy)
-        _checks.real("narrow_enough", narrow_enough, above=1, remedy="2.0 is within a factor of 2")
-        if budget is not None:
-            _checks.real("budget", budget, above=0, remedy=seconds)
-        if most_fits is not None:
-            remedy = "say how many fits there may be in all"
-            _checks.count("most_fits", most_fits, at_least=1, at_most=MOST_FITS, remedy=remedy)
-        growing = grow or largest is not None
-        if growing and target is None:
+    def __post_init__(self) -> None:
+        if self.target is not None:
+            _checks.real("target", self.target, remedy="give the error that you want to reach")
+        if self.largest is not None:
+            remedy = "give the largest N to measure"
+            _checks.count(
+                "largest", self.largest, at_least=self.last, at_most=LARGEST_N, remedy=remedy
+            )
+        remedy = "2.0 is within a factor of 2"
+        _checks.real("narrow_enough", self.narrow_enough, above=1, remedy=remedy)
+        if self.budget is not None:
+            _checks.real("budget", self.budget, above=0, remedy="give seconds of fitting")
+        if self.most_fits is not None:
+            remedy = "give the largest number of fits in all"
+            _checks.count(
+                "most_fits", self.most_fits, at_least=1, at_most=_MOST_FITS, remedy=remedy
+            )
+        if self.growing and self.target is None:
             raise KoriskError(
                 "a pilot that grows must have a target, got None; pass target=, the error that "
                 "you want to reach, or leave out grow= and largest="
             )
-        if growing and largest is None and budget is None and most_fits is None:
+        if self.growing and self.largest is self.budget is self.most_fits is None:
             raise KoriskError(
                 "a pilot that grows must have an end, got grow=True alone; "
                 "pass largest=, budget= or most_fits= too"
             )
-        return cls(target, growing, largest, narrow_enough, budget, most_fits)
+
+    @property
+    def growing(self) -> bool:
+        """Whether sizes are added to the given ones."""
+        return self.grow or self.largest is not None

@@ -1,5 +1,8 @@
-"""What a pilot gave: curves, a plan, what failed and why, and where to measure next."""
+"""The result of a pilot: curves, plans, failed fits, and where to measure next."""
 
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -10,24 +13,98 @@ import numpy as np
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import write_text
-from korisk.pilots.fit import Reading, out_of_range
-from korisk.pilots.read import PilotFailure, PilotFit
+from korisk.pilots.fit import PRINTED, FitError, Reading, out_of_range
 from korisk.planning.forecast import forecast
 from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
-from korisk.studies.export import Table, csv_text
-from korisk.studies.results import LEAST_SIZES, Chosen, curve_from, error_of
+from korisk.studies.result import Task
+from korisk.studies.results import (
+    LEAST_SIZES,
+    Chosen,
+    Table,
+    csv_text,
+    curve_from,
+    error_of,
+    renamed,
+)
+from korisk.studies.store.store import Store
 
 _SHOWN_FAILURES = 5
 
 
+@dataclass(frozen=True)
+class PilotFailure:
+    """A fit that gave no error.
+
+    Attributes
+    ----------
+    n, seed : int
+        Which fit it was.
+    reason : str
+        Why, in one line.
+    printed : str
+        What it printed.
+    """
+
+    n: int
+    seed: int
+    reason: str
+    printed: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class PilotFit:
+    """A fit that gave its metrics.
+
+    Attributes
+    ----------
+    n, seed : int
+        Which fit it was.
+    metrics : mapping of str to float
+        Values by the name of the metric.
+    seconds : float
+        How long it took.
+    printed : str
+        What it printed.
+    left_running : str
+        Threads and child processes that it left running, in words.
+    """
+
+    n: int
+    seed: int
+    metrics: Mapping[str, float]
+    seconds: float
+    printed: str = field(default="", repr=False)
+    left_running: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pilot:
-    """The result of `run_pilot`. Errors and targets are in the user's unit.
+    """The result of `run_pilot`. Errors and targets are in the metric's unit.
 
-    `fits` and `failures` are what was measured and what was not, `stopped` why it ended. `print`
-    says all of it in sentences.
+    `print(pilot)` shows all of it in sentences.
 
+    Attributes
+    ----------
+    model : str
+        Name of the model.
+    fits : tuple of PilotFit
+        Fits that gave their metrics, in order of n and seed.
+    failures : tuple of PilotFailure
+        Fits that did not.
+    seconds : float
+        Seconds of fitting, failed fits included.
+    stopped : str
+        Why the pilot ended, in words.
+    store : Path or None
+        The file of the results, if they are kept.
+    target : float or None
+        The value to reach.
+    largest : int or None
+        The largest N to suggest.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> def fit(n, seed):
     ...     return {"accuracy": 1 - 1 / n, "loss": 3 / n}
@@ -39,10 +116,10 @@ class Pilot:
     """
 
     model: str
-    fits: tuple[PilotFit, ...]  # in order of n and seed
+    fits: tuple[PilotFit, ...]
     failures: tuple[PilotFailure, ...]
-    seconds: float  # of fitting, failed fits included
-    stopped: str  # why it ended, in words
+    seconds: float
+    stopped: str
     store: Path | None
     target: float | None = None
     largest: int | None = None
@@ -57,12 +134,9 @@ class Pilot:
     @property
     def metric(self) -> str:
         """The metric that plans are about."""
-        return self.reading.chosen(self._require().metrics)
-
-    def _require(self) -> PilotFit:
         if self.fits:
-            return self.fits[0]
-        first = f", the first of them because: {self.failures[0].reason}" if self.failures else ""
+            return self.reading.chosen(self.fits[0].metrics)
+        first = f", the first because: {self.failures[0].reason}" if self.failures else ""
         raise KoriskError(
             f"pilot {self.model!r}: no fit gave an error, {len(self.failures)} failed{first}; "
             "correct fit, and run again with retry_failed=True"
@@ -70,7 +144,7 @@ class Pilot:
 
     @cached_property
     def curve(self) -> Curve:
-        """The learning curve of the chosen metric, as `perfect` says where fits were perfect."""
+        """The learning curve of the chosen metric; `perfect` has notes on errors of 0."""
         metric = self.metric
         curve, _ = self._curve(metric)
         if curve is None:
@@ -88,13 +162,13 @@ class Pilot:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Why a metric has no curve, for those that have none."""
+        """The metrics without a curve, and why."""
         found = {name: self._unfit(name) for name in self.metrics if name not in self.curves}
         return {name: why or "every fit was perfect" for name, why in found.items()}
 
     @property
     def perfect(self) -> tuple[str, ...]:
-        """Where fits had no error at all in the chosen metric, and what the curve makes of it."""
+        """Where fits had an error of 0 in the chosen metric, and how the curve treats them."""
         return tuple(self._curve(self.metric)[1]) if self.fits else ()
 
     @property
@@ -104,7 +178,7 @@ class Pilot:
 
     @property
     def too_large(self) -> int | None:
-        """The first N above all `sizes` where every fit failed or was perfect: none lies beyond."""
+        """The first N above all `sizes` where every fit failed or was perfect."""
         sizes = self.sizes
         return min((n for n in self._tried - set(sizes) if n > max(sizes, default=0)), default=None)
 
@@ -113,6 +187,7 @@ class Pilot:
         return {fit.n for fit in self.fits} | {failure.n for failure in self.failures}
 
     def _unfit(self, metric: str) -> str:
+        """Why a metric has no curve: a value that is no error in its unit."""
         unit = self.reading.unit_of(metric, chosen=metric == self.metric)
         found = (out_of_range(unit, metric, fit.metrics[metric]) for fit in self.fits)
         return next((why for why in found if why), "")
@@ -123,72 +198,98 @@ class Pilot:
         return curve_from(values, self.model, Chosen(metric, unit))
 
     def plan(self, target: float | None = None) -> Plan:
-        """How many samples a target asks for (default: the one that the pilot was run for).
+        """How many samples a target needs.
 
-        Fewer than three sizes with an error raise `KoriskError`.
+        Parameters
+        ----------
+        target : float, optional
+            The value to reach. Default: that of `run_pilot`.
 
+        Returns
+        -------
+        Plan
+            As `korisk.plan` returns it.
+
+        Raises
+        ------
+        KoriskError
+            Without a target, or with fewer than three sizes with an error.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
         >>> 600 < pilot.plan(target=0.005).samples < 700
         True
         """
-        asked = self.target if target is None else target
-        if asked is None:
-            raise KoriskError("plan needs a target, got None; pass the error you want to reach")
-        self._require_sizes()
-        return plan(self.curve, asked)
-
-    def _require_sizes(self) -> None:
-        self._require()
-        sizes = self.curve.sizes.tolist()
-        if len(sizes) >= LEAST_SIZES:
-            return
-        lost = sorted({failure.n for failure in self.failures} - {fit.n for fit in self.fits})
-        why = f"; every fit failed at N = {_listed(lost)}" if lost else ""
-        flawless = sorted({fit.n for fit in self.fits} - set(sizes))
-        why += f"; every fit was perfect at N = {_listed(flawless)}" if flawless else ""
-        raise KoriskError(
-            f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
-            f"{len(sizes)} (N = {_listed(sizes)}){why}; measure more sizes"
-        )
-
-    @cached_property
-    def next_size(self) -> NextSize | None:
-        """Where one more size would narrow the answer most; None where that cannot be told.
-
-        Without a target it is about the error that the curve reaches at four times the largest N.
-        """
-        try:
-            self._require_sizes()
-            target = self._four_times() if self.target is None else self.target
-            return self.suggest(target)
-        except KoriskError:
-            return None
-
-    def _four_times(self) -> float:
-        n = np.array([float(ROUND * self.curve.sizes[-1])])
-        return float(self.curve.unit.from_error(forecast(self.curve).middle(n))[0])
+        return plan(self.curve, self._ready("plan", target))
 
     def suggest(self, target: float | None = None, *, seeds: int | None = None) -> NextSize:
-        """Where one more size would narrow the answer for a target most; see `next_size`.
+        """Where one more size would narrow the answer for a target most.
 
-        `seeds` is how many the new size would get. Without a target, here or in `run_pilot`, or
-        with fewer than three sizes, it raises `KoriskError`.
+        Parameters
+        ----------
+        target : float, optional
+            The value to reach. Default: that of `run_pilot`.
+        seeds : int, optional
+            How many seeds the new size would have. Default: as many as the others.
 
+        Returns
+        -------
+        NextSize
+            As `korisk.next_size` returns it.
+
+        Raises
+        ------
+        KoriskError
+            Without a target, or with fewer than three sizes with an error.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> pilot = kr.run_pilot(lambda n, seed: 3.2 / n, sizes=[16, 32, 64, 128, 256], quiet=True)
         >>> pilot.suggest(target=0.005).n > 256
         True
         """
+        asked = self._ready("suggest", target)
+        return next_size(self.curve, asked, candidates=self.open_sizes, seeds=seeds, cost=self.cost)
+
+    def _ready(self, asker: str, target: float | None) -> float:
+        """The target, if the pilot has one and enough sizes."""
         asked = self.target if target is None else target
         if asked is None:
-            raise KoriskError("suggest needs a target, got None; pass the error you want to reach")
-        self._require_sizes()
-        return next_size(self.curve, asked, candidates=self.open_sizes, seeds=seeds, cost=self.cost)
+            raise KoriskError(f"{asker} needs a target, got None; pass the error you want to reach")
+        sizes = self.curve.sizes.tolist()
+        if len(sizes) < LEAST_SIZES:
+            fitted = {fit.n for fit in self.fits}
+            lost = sorted({failure.n for failure in self.failures} - fitted)
+            why = f"; every fit failed at N = {_listed(lost)}" if lost else ""
+            flawless = sorted(fitted - set(sizes))
+            why += f"; every fit was perfect at N = {_listed(flawless)}" if flawless else ""
+            raise KoriskError(
+                f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
+                f"{len(sizes)} (N = {_listed(sizes)}){why}; measure more sizes"
+            )
+        return asked
+
+    @cached_property
+    def next_size(self) -> NextSize | None:
+        """Where one more size would narrow the answer most; None if that is not known.
+
+        Without a target it is about the error that the curve reaches at four times the largest N.
+        """
+        try:
+            target = self.target
+            if target is None:
+                n = np.array([float(ROUND * self.curve.sizes[-1])])
+                target = float(self.curve.unit.from_error(forecast(self.curve).middle(n))[0])
+            return self.suggest(target)
+        except KoriskError:
+            return None
 
     @property
     def open_sizes(self) -> list[int]:
-        """Sizes that could be measured next: none that was tried, none from `too_large` on."""
+        """Sizes that could be measured next: not tried, and below `too_large`."""
         tried, end = self._tried, self.too_large
         return [
             n
@@ -198,23 +299,35 @@ class Pilot:
 
     @property
     def printed(self) -> dict[tuple[int, int], str]:
-        """What fits have printed, by n and seed; those that printed nothing are not there."""
+        """What fits have printed, by n and seed, without those that printed nothing."""
         every: list[PilotFit | PilotFailure] = [*self.fits, *self.failures]
         return {(each.n, each.seed): each.printed for each in every if each.printed}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write all metrics as they were measured: n, error (the value), seed, model, metric.
+        """Write all metrics as measured, with the columns n, error, seed, model and metric.
 
-        `Curve.read` and `korisk plan` take it with the metric's name and its unit; neither takes
-        perfect values.
+        `Curve.read` and `korisk plan` take the file with the metric's name and its unit; they
+        refuse perfect values.
 
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Raises
+        ------
+        KoriskError
+            If no fit gave an error, or the file cannot be written.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> pilot = kr.run_pilot(lambda n, seed: 3 / n, sizes=[16, 32], seeds=1, quiet=True)
         >>> pilot.to_csv("pilot.csv")
         >>> kr.Curve.read("pilot.csv").sizes.tolist()
         [16, 32]
         """
-        self._require()
+        _ = self.metric  # raises if there is none
         rows = tuple(
             (fit.n, fit.metrics[name], fit.seed, self.model, name)
             for name in self.metrics
@@ -223,51 +336,81 @@ class Pilot:
         write_text(path, csv_text(Table(("n", "error", "seed", "model", "metric"), rows)))
 
     def __str__(self) -> str:
-        return "\n".join(self._sentences())
-
-    def _sentences(self) -> list[str]:
         sizes = sorted({fit.n for fit in self.fits})
-        done = f"{_plural(len(self.fits), 'fit')} at N = {_listed(sizes)}"
-        ended = f"{self.stopped[:1].upper()}{self.stopped[1:]}."
+        done = f"{_fits(len(self.fits))} at N = {_listed(sizes)}"
         words = [
-            f"{self.model}: {done if sizes else 'no fit gave an error'}, in "
-            f"{self.seconds:.3g} s of fitting. {ended}"
+            f"{self.model}: {done if sizes else 'no fit gave an error'}, in {self.seconds:.3g} s "
+            f"of fitting. {_sentence(self.stopped)}"
         ]
-        words += [_failures_in_words(self.failures)] if self.failures else []
-        words += [f"{said[:1].upper()}{said[1:]}." for said in self.perfect]
+        if self.failures:
+            listed = [
+                f"N = {failure.n}, seed {failure.seed}: {failure.reason}"
+                for failure in self.failures[:_SHOWN_FAILURES]
+            ]
+            more = len(self.failures) - len(listed)
+            listed += [f"and {more} more"] if more else []
+            words.append(f"{_fits(len(self.failures))} failed: {'; '.join(listed)}.")
+        words += [_sentence(note) for note in self.perfect]
         words += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
         left = [fit for fit in self.fits if fit.left_running]
         if left:
-            first = left[0]
             words.append(
-                f"{_plural(len(left), 'fit')} left something running, the first at N = {first.n}, "
-                f"seed {first.seed}: {first.left_running}."
+                f"{_fits(len(left))} left something running, the first at N = {left[0].n}, "
+                f"seed {left[0].seed}: {left[0].left_running}."
             )
         if self.target is not None and sizes:
-            words.append(self._answer(self.target))
-        return words
-
-    def _answer(self, target: float) -> str:
-        try:
-            made = self.plan(target)
-        except KoriskError as error:
-            return f"{error}."
-        return made.explain()
+            try:
+                words.append(self.plan().explain())
+            except KoriskError as error:
+                words.append(f"{error}.")
+        return "\n".join(words)
 
 
-def _failures_in_words(failures: tuple[PilotFailure, ...]) -> str:
-    shown = [
-        f"N = {failure.n}, seed {failure.seed}: {failure.reason}"
-        for failure in failures[:_SHOWN_FAILURES]
-    ]
-    more = len(failures) - len(shown)
-    shown += [f"and {more} more"] if more else []
-    return f"{_plural(len(failures), 'fit')} failed: {'; '.join(shown)}."
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _listed(sizes: list[int]) -> str:
     return ", ".join(f"{n:,}" for n in sizes[:20]) + (" ..." if len(sizes) > 20 else "")
 
 
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _fits(count: int) -> str:
+    return f"{count} fit{'' if count == 1 else 's'}"
+
+
+def read_pilot(
+    store: Store, tasks: Iterable[Task], reading: Reading
+) -> tuple[tuple[PilotFit, ...], tuple[PilotFailure, ...], float]:
+    """The fits of these tasks, those that failed, and seconds of fitting."""
+    keys = {task.key for task in tasks}
+    cells = [cell for cell in store.results() if cell.task.key in keys]
+    failed = [failure for failure in store.failures() if failure.task.key in keys]
+    fits, failures = [], []
+    for failure in failed:
+        said, _, printed = failure.error.partition(f"\n{PRINTED}\n")
+        reason = (said.splitlines() or [""])[0].removeprefix(f"{FitError.__name__}: ")
+        n = int(failure.task.spec["n"])
+        failures.append(PilotFailure(n, failure.task.seed, reason, printed))
+    named = [renamed(cell.rows[0], reading.only_name) for cell in cells]
+    usual = Counter(map(frozenset, named)).most_common(1)
+    for cell, metrics in zip(cells, named, strict=True):
+        row, seed = cell.rows[0], cell.task.seed
+        printed = str(row.detail.get("printed", ""))
+        if frozenset(metrics) != usual[0][0]:
+            names = ", ".join(map(repr, metrics))
+            why = f"gave the metrics {names}, and most others did not"
+        else:  # the metric and its unit may differ from those of the call that measured
+            why = reading.refusal(metrics)
+        if why:
+            failures.append(PilotFailure(row.n, seed, why, printed))
+        else:
+            seconds = float(row.detail.get("seconds", cell.usage.seconds))
+            left = str(row.detail.get("left_running", ""))
+            fits.append(PilotFit(row.n, seed, metrics, seconds, printed, left))
+    return (
+        tuple(sorted(fits, key=lambda fit: (fit.n, fit.seed))),
+        tuple(sorted(failures, key=lambda failure: (failure.n, failure.seed))),
+        math.fsum(
+            [cell.usage.seconds for cell in cells] + [failure.usage.seconds for failure in failed]
+        ),
+    )

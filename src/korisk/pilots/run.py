@@ -1,15 +1,16 @@
-"""A pilot of one's own: any function that trains with n samples, run as a study.
+"""`run_pilot`: any function that trains with n samples, run as a study.
 
-`run_pilot` calls `fit(n, seed)` at several n and seeds, stores what each call gives, and makes a
-learning curve of it. Given a target it can go on by itself, at the sizes that narrow the answer
-most, until the answer is narrow enough.
+It calls `fit(n, seed)` at several n and seeds, stores the results, and makes a learning curve of
+them. With a target it can continue at the sizes that narrow the answer most, until the answer is
+narrow enough.
 """
 
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,34 +18,25 @@ from typing import TYPE_CHECKING, Any
 from korisk.curves.curve import LARGEST_N
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
 from korisk.files import make_folder
-from korisk.pilots.fit import Fit, FitWork, Reading, carried
-from korisk.pilots.mlflow import recorder
-from korisk.pilots.progress import progress_bar
-from korisk.pilots.read import PilotFailure as PilotFailure
-from korisk.pilots.read import PilotFit as PilotFit
-from korisk.pilots.read import read_pilot
-from korisk.pilots.request import (
-    Identity,
-    Limits,
-    check_options,
-    checked_seeds,
-    checked_sizes,
-)
-from korisk.pilots.result import Pilot as Pilot
+from korisk.pilots.fit import Fit, FitWork, Reading, pickled
+from korisk.pilots.request import Identity, Limits, check_options, checked_seeds, checked_sizes
+from korisk.pilots.result import Pilot, read_pilot
 from korisk.planning.next_size import Cost, next_size
-from korisk.planning.plan import TAIL, Plan
+from korisk.planning.plan import TAIL
 from korisk.studies.result import Task
 from korisk.studies.results import LEAST_SIZES, PART_OF
 from korisk.studies.run.engine import run_study
-from korisk.studies.run.events import Watch
+from korisk.studies.run.events import Event, Watch
+from korisk.studies.run.progress import progress
 from korisk.studies.store.store import STORE_NAME, Store, store_to_write
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
 
 _ATTEMPTS = 2  # at a fit whose worker died: memory may have been short for a moment
+_LONGEST_WORDS = 500  # MLflow limits the values of tags
 
 
 def run_pilot(
@@ -76,18 +68,73 @@ def run_pilot(
 ) -> Pilot:
     """Measure a learning curve: call `fit(n, seed)` for every size and seed.
 
-    `fit` returns its error, or a dict of metrics, of which `metric` names the one to plan with
-    (default: the first); `unit` says what it is, as in "accuracy" (default: by its name). Results
-    are kept in `store`, a file, from which the same call goes on; `name`, `model`, the function's
-    own name and `settings` say whose they are. Fits run in this process, or in `workers` others,
-    or on a `cluster`; with a `timeout` each has a process that can be ended. With a `target` and
-    `grow` or `largest`, sizes are added until the 90% interval of N spans at most a factor of
-    `narrow_enough`, or `budget` seconds or `most_fits` are spent. See docs/reference/pilot.md.
+    Fits that fail are kept as `Pilot.failures` and do not stop the rest; see
+    docs/reference/pilot.md.
 
-    `sizes` are numbers of training samples, from 2 on; `seeds` is how many, or which. Fits that
-    fail are kept as `failures` and do not stop the rest. Options that do not fit together, or a
-    store that holds something else, raise `KoriskError`. `quiet` shows no progress.
+    Parameters
+    ----------
+    fit : callable
+        ``fit(n, seed)`` trains with n samples and returns its error on a test set, or a dict of
+        metrics.
+    sizes : iterable of int
+        Numbers of training samples, ascending, from 2 on.
+    seeds : int or iterable of int, default 5
+        How many seeds (0, 1, ...), or which.
+    store : str or path, optional
+        File of the results; the same call continues from there. Default: none are kept.
+    name : str, default "pilot"
+        Name of the study; a store holds studies of one name.
+    model : str, optional
+        Name of the model. Default: the name of `fit`.
+    settings : mapping, optional
+        Plain values that the results depend on; a store refuses others for the same model.
+    metric : str, optional
+        The metric to plan with. Default: the first that `fit` returns.
+    unit : str, Unit or mapping, optional
+        Unit of the metric, such as "accuracy", or units by metric. Default: by the metric's name.
+    target : float, optional
+        The value to reach, in the metric's unit.
+    grow : bool, default False
+        Whether to add sizes until the answer for `target` is narrow enough.
+    largest : int, optional
+        Largest N to add; implies `grow`.
+    narrow_enough : float, default 2.0
+        Ratio of the ends of N's 90% interval at which to stop.
+    budget : float, optional
+        Seconds of fitting, failed fits included, after which no size is added.
+    most_fits : int, optional
+        Largest number of fits in all.
+    cost : callable, optional
+        ``cost(n)`` of one fit; then sizes are chosen by what they narrow per cost.
+    workers : int, optional
+        Processes that fit; 0, the default, is this process (1 with a `timeout`).
+    threads : int, optional
+        Threads of each worker. Default: the cores, shared.
+    cluster : Cluster, optional
+        A Dask cluster of `korisk.studies.run.clusters` that fits instead.
+    timeout : float, optional
+        Seconds after which a fit is ended and counts as failed.
+    retry_failed : bool, default False
+        Whether to repeat fits that failed in an earlier call.
+    mlflow : bool or str, default False
+        Whether to log each fit as a run of MLflow, or the name of the experiment.
+    watch : callable, optional
+        Called with every `Event`.
+    quiet : bool, default False
+        Whether to show no progress.
 
+    Returns
+    -------
+    Pilot
+        The curves, failures and plans.
+
+    Raises
+    ------
+    KoriskError
+        If options are wrong or do not fit together, or the store holds something else.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> def fit(n, seed):
     ...     return 3.2 / n * (1 + 0.01 * seed)
@@ -97,8 +144,15 @@ def run_pilot(
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
     check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch)
-    _check_cluster(cluster)
-    limits = Limits.checked(
+    if cluster is not None:
+        from korisk.studies.run.clusters import Cluster
+
+        if not isinstance(cluster, Cluster):
+            raise KoriskError(
+                f"cluster must be one of korisk.studies.run.clusters, got {shown(cluster)}; "
+                "with local_cluster(4) as cluster: is the simplest"
+            )
+    limits = Limits(
         target=target,
         grow=grow,
         largest=largest,
@@ -108,63 +162,52 @@ def run_pilot(
         last=asked[-1],
     )
     identity = Identity.of(fit, name, model, settings)
-    reading = _reading(metric, unit)
-    processes = _processes(workers, timeout, elsewhere=cluster is not None)
-    if processes or cluster is not None:
-        carried(fit)  # refused in words before anything starts
-    record = recorder(False if mlflow is None else mlflow, identity)
-    work = FitWork(fit, identity.model, reading, alone=cluster is None and processes > 0)
-    with _opened(store, identity) as opened, progress_bar(quiet=quiet, watch=watch) as shown:
-        watchers = [w for w in (shown, record(opened) if record else None) if w is not None]
+    for given in unit.values() if isinstance(unit, Mapping) else [unit]:
+        if given is not None:
+            known_unit(given)  # raises for an unknown one
+    if workers is None:
+        workers = int(timeout is not None and cluster is None)
+    if workers or cluster is not None:
+        pickled(fit)  # raises before anything starts
+    client = _mlflow(mlflow)
+    alone = cluster is None and workers > 0
+    work = FitWork(fit, identity.model, Reading(metric, unit), alone=alone)
+    with (
+        _opened(store, identity) as opened,
+        progress(quiet=quiet, watch=watch, unit="fits") as shown_progress,
+    ):
+        watchers = [shown_progress] if shown_progress is not None else []
+        if client is not None:
+            watchers.append(_MlflowRuns(client, mlflow, identity, opened))
+
+        def tell(event: Event) -> None:
+            for each in watchers:
+                each(event)
+
         run_options = {
-            "workers": processes,
+            "workers": workers,
             "threads": threads,
             "cluster": cluster,
             "timeout": timeout,
             "with_children": True,
             "attempts": _ATTEMPTS,
             "retry_failed": retry_failed,
-            "watch": (lambda event: [watcher(event) for watcher in watchers]) if watchers else None,
+            "watch": tell if watchers else None,
         }
         rounds = _Rounds(opened, work, identity, often, limits, cost, run_options)
         stopped = rounds.run(asked)
         return rounds.pilot(stopped, path=None if store is None else opened.path)
 
 
-def _reading(metric: str | None, unit: Unit | str | Mapping[str, Unit | str] | None) -> Reading:
-    for given in unit.values() if isinstance(unit, Mapping) else [unit]:
-        if given is not None:
-            known_unit(given)  # refused before anything starts
-    return Reading(metric, unit)
-
-
-def _check_cluster(cluster: object) -> None:
-    if cluster is None:
-        return
-    from korisk.studies.run.clusters import Cluster
-
-    if not isinstance(cluster, Cluster):
-        raise KoriskError(
-            f"cluster must be one that korisk.studies.run.clusters makes, got {shown(cluster)}; "
-            "with local_cluster(4) as cluster: is the simplest"
-        )
-
-
-def _processes(workers: int | None, timeout: float | None, *, elsewhere: bool) -> int:
-    if workers is None:
-        return int(timeout is not None and not elsewhere)
-    return workers
-
-
 @contextmanager
 def _opened(store: str | PathLike[str] | None, identity: Identity) -> Iterator[Store]:
-    """The store, or one for this call alone; whatever ends that early, results are left."""
+    """The store, or one for this call alone; if that ends early, finished fits are kept."""
     study = {"name": identity.name}
     if store is not None:
         path = store_to_write(store)
         identity.check(path)
         make_folder(path.parent)
-        with _written(path, study) as opened:
+        with Store.create_or_open(path, study) as opened:
             yield opened
         return
     path = Path(tempfile.mkdtemp(prefix="korisk-pilot-")) / STORE_NAME
@@ -176,58 +219,69 @@ def _opened(store: str | PathLike[str] | None, identity: Identity) -> Iterator[S
             except BaseException as error:
                 worth_keeping = any(True for _ in opened.results())
                 if worth_keeping:
-                    error.add_note(f"korisk: what is finished is kept; pass store={str(path)!r}")
+                    error.add_note(f"korisk: finished fits are kept; pass store={str(path)!r}")
                 raise
     finally:
         if not worth_keeping:
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def _written(path: Path, study: dict[str, Any]) -> Store:
-    try:
-        return Store.create_or_open(path, study)
-    except KoriskError as error:  # which speaks to the command line
-        raise KoriskError(str(error).replace("--out", "store=")) from None
-
-
-@dataclass
 class _Rounds:
     """The sizes of a pilot, measured one round after the other."""
 
-    store: Store
-    work: FitWork
-    identity: Identity
-    seeds: list[int]
-    limits: Limits
-    cost: Cost | None
-    run_options: dict[str, Any]
-    tasks: list[Task] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
+    def __init__(
+        self,
+        store: Store,
+        work: FitWork,
+        identity: Identity,
+        seeds: list[int],
+        limits: Limits,
+        cost: Cost | None,
+        run_options: dict[str, Any],
+    ) -> None:
+        self.store, self.work, self.identity = store, work, identity
+        self.seeds, self.limits, self.cost = seeds, limits, cost
+        self.run_options = run_options
+        self.tasks: list[Task] = []
+        self.sizes: list[int] = []
 
     def run(self, sizes: list[int]) -> str:
-        """Measure the given sizes, then more of them if asked to; why that ended, in words."""
+        """Measure the given sizes, then more if asked to; why that ended, in words."""
         bounded = self.limits.budget is not None or self.limits.most_fits is not None
         for group in [[n] for n in sizes] if bounded else [sizes]:
             if over := self._spent():
                 return over
             self._measure(group)
-        if not self.limits.grow:
-            return "all sizes that were asked for are measured"
-        if over := self._take_up():
-            return over
-        while True:
-            if over := self._settled() or self._spent():
+        if not self.limits.growing:
+            return "all requested sizes are measured"
+        whole, partial = self._stored_sizes()
+        if whole:
+            self._measure(whole)
+        for n in partial:
+            if over := self._spent():
                 return over
-            following = self._next()
-            if following is None:
-                return f"no size up to N = {self._largest():,} is left to measure"
-            self._measure([following])
+            self._measure([n])
+        while True:
+            pilot = self.pilot()
+            if over := self._settled(pilot) or self._spent():
+                return over
+            candidates = pilot.open_sizes
+            if not candidates:
+                end = self.limits.largest or max(self.sizes)
+                end = end if pilot.too_large is None else min(end, pilot.too_large - 1)
+                return f"no size up to N = {end:,} is left to measure"
+            assert self.limits.target is not None
+            following = next_size(
+                pilot.curve,
+                self.limits.target,
+                candidates=candidates,
+                seeds=len(self.seeds),
+                cost=self.cost,
+            )
+            self._measure([following.n])
 
-    def _take_up(self) -> str:
-        """Count in other sizes that the store holds of this model, and fill up their seeds.
-
-        The words say why that ended early; none where it did not.
-        """
+    def _stored_sizes(self) -> tuple[list[int], list[int]]:
+        """Other sizes that the store holds of this model: with all seeds, and with some."""
         held: dict[int, set[int]] = {}
         tasks = [cell.task for cell in self.store.results()]
         for task in tasks + [failure.task for failure in self.store.failures()]:
@@ -235,17 +289,10 @@ class _Rounds:
                 n = int(task.spec["n"])
                 if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
                     held.setdefault(n, set()).add(task.seed)
-        end = self.limits.largest or LARGEST_N
+        end, seeds = self.limits.largest or LARGEST_N, set(self.seeds)
         other = [n for n in sorted(held) if n not in self.sizes and n <= end]
-        whole = [n for n in other if held[n] >= set(self.seeds)]
-        if whole:
-            self._measure(whole)
-        for n in other:
-            if n not in whole and held[n] & set(self.seeds):
-                if over := self._spent():
-                    return over
-                self._measure([n])
-        return ""
+        whole = [n for n in other if held[n] >= seeds]
+        return whole, [n for n in other if n not in whole and held[n] & seeds]
 
     def _measure(self, sizes: list[int]) -> None:
         new = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
@@ -270,53 +317,95 @@ class _Rounds:
         )
 
     def _spent(self) -> str:
-        limits = self.limits
-        most = float("inf") if limits.most_fits is None else limits.most_fits
-        if len(self.tasks) + len(self.seeds) > most:
+        """Which limit is reached; empty if none is."""
+        most, budget = self.limits.most_fits, self.limits.budget
+        if most is not None and len(self.tasks) + len(self.seeds) > most:
             return f"another size would be more than {most:,} fits"
-        if limits.budget is not None:
-            seconds = self.pilot().seconds
-            if seconds >= limits.budget:
-                return f"the budget of {limits.budget:g} s of fitting is spent ({seconds:.3g} s)"
+        if budget is not None and (seconds := self.pilot().seconds) >= budget:
+            return f"the budget of {budget:g} s of fitting is spent ({seconds:.3g} s)"
         return ""
 
-    def _settled(self) -> str:
-        """Why there is nothing more to find out, or cannot be; nothing where there is."""
-        pilot = self.pilot()
+    def _settled(self, pilot: Pilot) -> str:
+        """Why there is nothing more to find out; empty if there is."""
         found = len(pilot.sizes)
         if found < LEAST_SIZES:
-            return f"too few sizes gave an error to go on: {found}, and {LEAST_SIZES} are needed"
+            return f"too few sizes gave an error to continue: {found}, and {LEAST_SIZES} are needed"
         try:
             made = pilot.plan()
-        except KoriskError as error:  # what is measured is not lost for that
+        except KoriskError as error:  # the measurements are worth returning
             return f"there is no plan for the target: {error}"
         if made.upper <= self.limits.narrow_enough * made.lower < float("inf"):
-            return f"the answer is narrow enough: {_interval(made)}"
+            return (
+                f"the answer is narrow enough: between N = {made.lower:,.0f} and "
+                f"{made.upper:,.0f} with 90% probability, a factor of {made.upper / made.lower:.3g}"
+            )
         if made.reach < TAIL:
-            return f"the pilot speaks against the target: a chance of {made.reach:.1%} to meet it"
+            return f"the target is hardly reachable: a probability of {made.reach:.1%}"
         return ""
 
-    def _next(self) -> int | None:
-        pilot = self.pilot()
-        candidates = pilot.open_sizes
-        if not candidates:
-            return None
-        assert self.limits.target is not None
-        return next_size(
-            pilot.curve,
-            self.limits.target,
-            candidates=candidates,
-            seeds=len(self.seeds),
-            cost=self.cost,
-        ).n
 
-    def _largest(self) -> int:
-        end, too_large = self.limits.largest or max(self.sizes), self.pilot().too_large
-        return end if too_large is None else min(end, too_large - 1)
+# --- MLflow --------------------------------------------------------------------------------------
 
 
-def _interval(made: Plan) -> str:
-    return (
-        f"between N = {made.lower:,.0f} and {made.upper:,.0f} with 90% probability, "
-        f"a factor of {made.upper / made.lower:.3g}"
-    )
+def _mlflow(experiment: object) -> Any:
+    """The module, or None if nothing is to be logged."""
+    if experiment is None or experiment is False:
+        return None
+    if experiment is not True and not (isinstance(experiment, str) and experiment.strip()):
+        raise KoriskError(
+            f"mlflow must be True or an experiment's name, got {shown(experiment)}; "
+            "leave it out to log nothing"
+        )
+    try:
+        return import_module("mlflow")
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            "mlflow= needs MLflow, which is not installed; pip install mlflow"
+        ) from None
+
+
+class _MlflowRuns:
+    """A `watch` that logs one run for each fit. If MLflow fails, it warns once."""
+
+    def __init__(self, client: Any, experiment: object, identity: Identity, store: Store) -> None:
+        self._mlflow = client
+        self._experiment = experiment if isinstance(experiment, str) else None
+        self._identity = identity
+        self._store = store
+        self._warned = False
+
+    def __call__(self, event: Event) -> None:
+        if event.kind not in {"done", "failed"}:
+            return
+        try:
+            self._log(event)
+        except Exception as error:  # of a server, a file, a limit
+            if not self._warned:
+                self._warned = True
+                why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
+                warnings.warn(
+                    f"MLflow did not take {event.task.key} ({why}); the pilot continues, and its "
+                    "results are in its own store",
+                    KoriskWarning,
+                    stacklevel=2,
+                )
+
+    def _log(self, event: Event) -> None:
+        if self._experiment is not None:
+            self._mlflow.set_experiment(self._experiment)
+            self._experiment = None
+        task, about = event.task, self._identity
+        nested = self._mlflow.active_run() is not None  # then ours are its children
+        self._mlflow.start_run(run_name=task.key, nested=nested)
+        try:
+            settings = {f"settings.{name}": value for name, value in about.settings.items()}
+            plain = {"model": about.model, "n": task.spec["n"], "seed": task.seed}
+            self._mlflow.log_params(plain | settings)
+            if event.kind == "done":
+                [cell] = [c for c in self._store.results() if c.task.key == task.key]
+                self._mlflow.log_metrics(dict(cell.rows[0].metrics))
+                self._mlflow.log_metric("seconds", cell.usage.seconds)
+            else:
+                self._mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])
+        finally:
+            self._mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")

@@ -1,4 +1,9 @@
-"""Studies: problems at several points, run cell by cell into a store, and read from it again."""
+"""Studies: problems at several points, run cell by cell into a store, and read from it again.
+
+Start with `result.py`: a `Task` is one cell, a `Result` what it returns. `spec/` turns study files
+into tasks, `run/` runs them, `store/` keeps them, `results.py` makes curves and tables of them.
+`theorem/` checks bounds on trained networks; `reproduction.py` is the paper's own study.
+"""
 
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.results import curves

@@ -1,28 +1,61 @@
-"""What a study is made of: tasks to run, and what each of them gives."""
+"""Tasks and results of a study, and the form in which results are stored.
+
+Stored JSON is Python's: floats keep every bit, and NaN, Infinity and -Infinity stand as these
+words, which standard JSON lacks, so that an infinite PSNR comes back unchanged.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
+import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk.curves.curve import LARGEST_N
+from korisk.errors import KoriskError, shown
+
 FOUND_AT = "found_at"  # the part of a spec that may change: files can be moved
 LEFT_OUT = "left out"  # a last layer that holds what no layer before it can account for
+MAX_ARRAY_BYTES = 900_000_000  # SQLite takes no value of more than 10^9 bytes
+MAX_UNPACKED_BYTES = 8_000_000_000  # a few stored bytes can expand to any number of zeros
+
+_LONGEST_NAME = 80  # characters of a model or a metric, as in curves
+_NUMBERS = "biufc"  # dtype kinds that are stored; objects would have to be pickled
+
+StoredRow = tuple[str, int, str, str]  # model, n, metrics, detail
+StoredArray = tuple[str, str, str, bytes]  # name, dtype, shape as JSON, compressed content
+
+
+class ResultError(KoriskError):
+    """A cell returned something that cannot be stored."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One cell of a study: a point and a seed, with all its training set sizes inside.
 
-    `spec` holds everything that its numbers depend on, the seed apart, as plain JSON values; and
-    under FOUND_AT where something lies whose contents it names elsewhere.
+    Parameters
+    ----------
+    point : str
+        Name of the operating point.
+    seed : int
+        Seed of samples, noise and weights.
+    spec : mapping
+        Everything else that the cell's numbers depend on, as plain JSON values. Under the key
+        ``"found_at"`` stand paths of files whose contents the rest identifies; they may change.
 
+    Examples
+    --------
     >>> from korisk.studies import Task
     >>> task = Task(point="128 pixels", seed=1, spec={"side": 128, "views": 60})
     >>> other = Task(point="128 pixels", seed=2, spec={"views": 60, "side": 128})
@@ -36,12 +69,12 @@ class Task:
 
     @property
     def key(self) -> str:
-        """What the cell is called, in stores and in messages."""
+        """The cell's name in stores and messages."""
         return f"{self.point}, seed {self.seed}"
 
     @cached_property
     def spec_hash(self) -> str:
-        """A fingerprint of `spec`, the same whatever the order of its keys."""
+        """A fingerprint of `spec`, independent of the order of its keys."""
         counted = {name: value for name, value in self.spec.items() if name != FOUND_AT}
         text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -49,8 +82,21 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one model reached with n training samples; n = 0 is before any training.
+    """The metrics of one model after training with n samples.
 
+    Parameters
+    ----------
+    model : str
+        Name of the model, at most 80 characters.
+    n : int
+        Training samples; 0 is before any training.
+    metrics : mapping of str to float
+        Values by the name of the metric.
+    detail : mapping, default {}
+        Further plain JSON values: lambda, seconds and the like.
+
+    Examples
+    --------
     >>> from korisk.studies import Row
     >>> Row(model="KO", n=64, metrics={"mse": 0.1})
     Row(model='KO', n=64, metrics={'mse': 0.1}, detail={})
@@ -59,13 +105,24 @@ class Row:
     model: str
     n: int
     metrics: Mapping[str, float]
-    detail: Mapping[str, Any] = field(default_factory=dict)  # plain JSON: lambda, seconds, ...
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a cell gives: rows of figures, and arrays to draw from later.
+    """What a cell returns: rows of metrics, and arrays for later figures.
 
+    Parameters
+    ----------
+    rows : tuple of Row
+        At most one for each model and n.
+    arrays : mapping of str to ndarray, default {}
+        Arrays of numbers by name; each at most 8 GB, and 900 MB when compressed.
+    detail : mapping, default {}
+        Plain JSON values about the cell as a whole.
+
+    Examples
+    --------
     >>> from korisk.studies import Result, Row
     >>> made = Result(rows=(Row(model="KO", n=64, metrics={"mse": 0.1}),))
     >>> len(made.rows), made.arrays
@@ -74,4 +131,134 @@ class Result:
 
     rows: tuple[Row, ...]
     arrays: Mapping[str, NDArray[np.generic]] = field(default_factory=dict)
-    detail: Mapping[str, Any] = field(default_factory=dict)  # of the cell as a whole
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+# --- The stored form -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A result as texts and bytes, checked and ready to be written."""
+
+    rows: tuple[StoredRow, ...]
+    arrays: tuple[StoredArray, ...]
+    detail: str
+
+
+def pack(result: Result) -> Packed:
+    """A result in its stored form; `ResultError` names what cannot be stored."""
+    if not isinstance(result, Result):
+        raise ResultError(f"a cell must return a Result, got {shown(result)}; see korisk.studies")
+    rows = []
+    for row in result.rows:
+        where = f"model {row.model!r}, n = {row.n}"
+        try:
+            metrics = {_storable(str(name)): float(value) for name, value in row.metrics.items()}
+        except (TypeError, ValueError):
+            raise ResultError(
+                f"{where}: metrics must be numbers, got {shown(row.metrics)}"
+            ) from None
+        model, n = _storable(str(row.model)), int(row.n)
+        if fault := _row_fault(model, n, metrics):
+            raise ResultError(f"{where}: {fault}")
+        rows.append((model, n, json.dumps(metrics), to_json(f"{where}: detail", row.detail)))
+    for (model, n), count in Counter(row[:2] for row in rows).items():
+        if count > 1:
+            raise ResultError(f"model {model!r} has {count} rows of n = {n}; give one")
+    arrays = tuple(_packed_array(name, array) for name, array in result.arrays.items())
+    return Packed(tuple(rows), arrays, to_json("detail", result.detail))
+
+
+def unpack_row(model: str, n: int, metrics: str, detail: str) -> Row:
+    """A row from its stored values."""
+    values = from_json(metrics)
+    check_types("a row", str, model)
+    check_types("a row", int, n)
+    if fault := _row_fault(model, n, values):
+        raise ValueError(f"a row is wrong: {fault}")
+    check_types("a row", int | float, *values.values())
+    found = {name: float(value) for name, value in values.items()}
+    return Row(model=model, n=n, metrics=found, detail=from_json(detail))
+
+
+def unpack_array(name: str, dtype: str, shape: str, content: bytes) -> NDArray[np.generic]:
+    """An array from its stored bytes; never more of them than its shape asks for."""
+    lengths = tuple(int(length) for length in json.loads(shape))
+    # NumPy accepts many more texts as types than those that are stored.
+    if not re.fullmatch(rf"[<>|=]?[{_NUMBERS}]\d{{1,2}}", dtype) or min(lengths, default=0) < 0:
+        raise ValueError(f"array {name!r} has the type {shown(dtype)} and the shape {shown(shape)}")
+    size = math.prod(lengths) * np.dtype(dtype).itemsize
+    if size > MAX_UNPACKED_BYTES:
+        raise ValueError(f"array {name!r} claims {size / 1e9:g} GB")
+    unpacked = zlib.decompressobj().decompress(content, size + 1)
+    if len(unpacked) != size:
+        raise ValueError(f"array {name!r} does not fill its shape {shape}")
+    return np.frombuffer(unpacked, dtype).reshape(lengths).copy()
+
+
+def check_types(what: str, kind: Any, *values: object) -> None:
+    """Raise `ValueError` for values of another type: SQLite columns accept any type."""
+    for value in values:
+        if not isinstance(value, kind):
+            raise ValueError(f"{what} has the value {shown(value)}")
+
+
+def to_json(what: str, content: Mapping[str, Any]) -> str:
+    """Plain values and those of NumPy as JSON."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tolist()
+        if isinstance(value, Mapping):
+            return dict(value)
+        raise TypeError(f"{shown(value)} is a {type(value).__name__}")
+
+    try:
+        return json.dumps(content, default=plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultError(f"{what} must hold plain JSON values: {error}; convert them") from None
+
+
+def from_json(text: str) -> dict[str, Any]:
+    """A stored mapping."""
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise ValueError(f"{shown(text)} is no mapping")
+    return content
+
+
+def _row_fault(model: str, n: int, metrics: Mapping[str, float]) -> str | None:
+    """Why a row must not be stored, or shown after it was read."""
+    for name in (model, *metrics):
+        if len(name) > _LONGEST_NAME:
+            return f"the name {shown(name)} has {len(name)} characters, more than {_LONGEST_NAME}"
+        if any(category(each) in ("Cc", "Cs") for each in name):
+            return f"the name {shown(name)} contains control characters"
+    if not 0 <= n <= LARGEST_N:
+        return f"n must be from 0 to {LARGEST_N:,}, got {n}"
+    return None
+
+
+def _packed_array(name: str, array: NDArray[np.generic]) -> StoredArray:
+    values = np.asarray(array)
+    if values.dtype.kind not in _NUMBERS:
+        raise ResultError(f"array {name!r} must hold numbers, got the type {values.dtype}")
+    content = b""
+    if values.nbytes <= MAX_UNPACKED_BYTES:
+        content = zlib.compress(values.tobytes(), level=1)
+    if not 0 < len(content) <= MAX_ARRAY_BYTES:
+        raise ResultError(
+            f"array {name!r} must take at most {MAX_UNPACKED_BYTES / 1e9:g} GB, and "
+            f"{MAX_ARRAY_BYTES / 1e6:g} MB compressed, got {values.nbytes / 1e9:g} GB; store a "
+            "part of it"
+        )
+    return _storable(name), values.dtype.str, json.dumps(values.shape), content
+
+
+def _storable(name: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ResultError(f"names must be valid Unicode, got {shown(name)}; rename it") from None
+    return name

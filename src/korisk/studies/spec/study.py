@@ -3,53 +3,74 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
 from korisk.studies.result import Task
-from korisk.studies.spec.ct_points import CtStudyEntry, ct_point
-from korisk.studies.spec.entries import LARGEST_SIZE, MOST_SEEDS, OF_GRADIENT, is_table
+from korisk.studies.spec.ct import (
+    CtStudyEntry,
+    DeepStudyEntry,
+    ct_point,
+    ct_problem,
+    deep_point,
+    deep_problem,
+)
+from korisk.studies.spec.entries import LARGEST_SIZE, OF_GRADIENT, is_table, source_of
 from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
 from korisk.studies.spec.entries import Protocol as Protocol
-from korisk.studies.spec.other_points import (
-    DeepStudyEntry,
-    HeatStudyEntry,
-    MriStudyEntry,
-    deep_point,
-    heat_point,
-    mri_point,
-)
+from korisk.studies.spec.heat import HeatStudyEntry, heat_point, heat_problem
+from korisk.studies.spec.mri import MriStudyEntry, mri_point, mri_problem
 
-_MOST_ITERATIONS, _MOST_BATCH = 10**7, 10**5
+if TYPE_CHECKING:
+    from korisk.problems import Problem
 
-
-class _Kind(NamedTuple):
-    """A kind of problem: the keys of its files, and what makes a point of them."""
-
-    entry: type[Any]
-    point: Callable[[Any, Any], tuple[str, dict[str, Any]]]
-
-
-_KINDS = {
-    "ct": _Kind(CtStudyEntry, ct_point),
-    "mri": _Kind(MriStudyEntry, mri_point),
-    "heat": _Kind(HeatStudyEntry, heat_point),
-    "deep": _Kind(DeepStudyEntry, deep_point),
+# By the kind of problem: the keys of its files, the spec of a point, the problem of a spec.
+KINDS: dict[str, tuple[Any, Any, Any]] = {
+    "ct": (CtStudyEntry, ct_point, ct_problem),
+    "mri": (MriStudyEntry, mri_point, mri_problem),
+    "heat": (HeatStudyEntry, heat_point, heat_problem),
+    "deep": (DeepStudyEntry, deep_point, deep_problem),
 }
-KINDS = tuple(_KINDS)
+_MOST = {"iterations": 10**7, "batch": 10**5}
+_MOST_SEEDS = 10_000
 
 
 class Study:
-    """A study that was checked: its name, what it says, and the cells it consists of.
+    """A study whose file was checked.
 
-    `content` has the keys of a study's file, docs/reference/study.md; `tasks` are its cells.
-    `source` is what messages call it. What it does not say rightly raises `KoriskError`.
+    Parameters
+    ----------
+    content : dict
+        The keys of a study file, docs/reference/study.md.
+    source : object, default "the study"
+        What error messages call it, such as the path of the file.
+    ran : bool, default False
+        Whether it ran before; then the values of the problem are not checked again, which needs
+        PyTorch.
+    folder : Path, optional
+        The folder to which paths of images are relative.
 
+    Attributes
+    ----------
+    name : str
+        The study's name.
+    tasks : tuple of Task
+        Its cells.
+    content : dict
+        The keys that were given, with absolute paths.
+
+    Raises
+    ------
+    KoriskError
+        If a key or a value is wrong.
+
+    Examples
+    --------
     >>> from korisk.studies import Study
     >>> problem = {"kind": "heat", "points": 8}
     >>> study = Study({"name": "heat", "problem": problem, "points": [{"name": "a"}],
@@ -66,15 +87,39 @@ class Study:
         ran: bool = False,
         folder: Path | None = None,
     ) -> None:
-        """`ran` says that it ran before: what a scanner can be is not asked again, nor PyTorch.
-
-        Paths of images are relative to `folder`, that of the study's file, and kept whole.
-        """
-        kind = _kind(content, source)
-        entry = parse(kind.entry, _with_whole_path(content, folder), source=source)
+        problem = content.get("problem")
+        kind = problem.get("kind", "ct") if isinstance(problem, Mapping) else "ct"
+        if not isinstance(kind, str) or kind not in KINDS:
+            hint = did_you_mean(str(kind), KINDS)
+            raise KoriskError(f"{source}: there is no problem of kind {shown(kind)}{hint}")
+        model, point_of, _ = KINDS[kind]
+        images = problem.get("images") if isinstance(problem, Mapping) else None
+        if folder is not None and isinstance(problem, Mapping) and isinstance(images, Mapping):
+            paths = {
+                key: str((folder / value).resolve())
+                for key, value in images.items()
+                if isinstance(value, str)
+                and value
+                and (key == "path" or (key == "patients" and is_table(value)))
+            }
+            content = {**content, "problem": {**problem, "images": {**images, **paths}}}
+        entry = parse(model, content, source=source)
         try:
             self.name = _checks.name("name", entry.name, remedy="give the study a short name")
-            points = _points(entry, kind)
+            _check_seeds(entry.seeds)
+            points = []
+            for part in entry.points:
+                name, spec = point_of(entry, part)
+                remedy = "give the point a short name"
+                name = name if part.name is None else part.name
+                points.append((_checks.name("point", name, remedy=remedy), spec))
+            if not points:
+                raise KoriskError("points must name at least one operating point, got none")
+            for name, times in Counter(name for name, _ in points).items():
+                if times > 1:
+                    raise KoriskError(
+                        f"points must differ in name, got {name!r} twice; give name: to one"
+                    )
             if not ran:
                 for _, spec in points:
                     _check_values(spec, entry.seeds)
@@ -83,97 +128,102 @@ class Study:
         self.tasks = tuple(
             Task(point=name, seed=seed, spec=spec) for name, spec in points for seed in entry.seeds
         )
-        # Without what was left out: that a default was written would be another study.
+        # Without defaults: a study that names one would be another study.
         self.content = entry.model_dump(mode="json", exclude_unset=True)
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Study:
-        """The study that a YAML file describes."""
+        """The study of a YAML file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; paths in it are relative to its folder.
+
+        Returns
+        -------
+        Study
+            The checked study.
+
+        Raises
+        ------
+        KoriskError
+            If the file cannot be read, or a key or a value is wrong.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from korisk.studies import Study
+        >>> text = "{name: mine, problem: {kind: heat, points: 8}, points: [{name: a}], seeds: [1]}"
+        >>> _ = Path("study.yaml").write_text(text)
+        >>> Study.read("study.yaml").name
+        'mine'
+        """
         content = read_yaml(path)
         if not isinstance(content, dict):
             raise KoriskError(
-                f"{path} must hold keys such as name and points; see docs/reference/study.md"
+                f"{path} must have keys such as name and points; see docs/reference/study.md"
             )
         return cls(content, source=path, folder=Path(path).parent)
 
 
 def asked_for(study: Mapping[str, Any]) -> list[Task] | None:
-    """The cells that a store's study asked for; None where it does not tell."""
+    """The cells that a store's study asked for; None if its description is not a study file."""
     parts = study.get("studies", [study])
     try:
         return [task for part in parts for task in Study(part, ran=True).tasks]
     except (KoriskError, TypeError, AttributeError):
-        return None  # made by a program of someone's own
+        return None
 
 
-def _kind(content: Mapping[str, Any], source: object) -> _Kind:
-    problem = content.get("problem")
-    word = problem.get("kind", "ct") if isinstance(problem, Mapping) else "ct"
-    if not isinstance(word, str) or word not in _KINDS:
-        hint = did_you_mean(str(word), KINDS)
-        raise KoriskError(f"{source}: there is no problem of kind {shown(word)}{hint}")
-    return _KINDS[word]
+def problem_of(spec: Mapping[str, Any]) -> Problem:
+    """The problem that a cell of this spec works on."""
+    problem: Problem = KINDS[spec["problem"]["kind"]][2](spec)
+    return problem
 
 
-def _with_whole_path(content: dict[str, Any], folder: Path | None) -> dict[str, Any]:
-    problem = content.get("problem")
-    images = problem.get("images") if isinstance(problem, dict) else None
-    path = images.get("path") if isinstance(images, dict) else None
-    if folder is None or not isinstance(path, str) or not path:
-        return content
-    assert isinstance(problem, dict)
-    assert isinstance(images, dict)
-    whole = {**images, "path": str((folder / path).resolve())}
-    table = images.get("patients")
-    if isinstance(table, str) and is_table(table):
-        whole["patients"] = str((folder / table).resolve())
-    return {**content, "problem": {**problem, "images": whole}}
-
-
-def _points(entry: Any, kind: _Kind) -> list[tuple[str, dict[str, Any]]]:
-    _check_seeds(entry.seeds)
-    if not entry.points:
-        raise KoriskError("points must name at least one operating point, got none; add one")
-    made = []
-    for part in entry.points:
-        name, spec = kind.point(entry, part)
-        name = name if part.name is None else part.name
-        remedy = "give the point a short name"
-        made.append((_checks.name("point", name, remedy=remedy), spec))
-    twice = [name for name, times in Counter(name for name, _ in made).items() if times > 1]
-    if twice:
-        raise KoriskError(f"points must differ in name, got {twice[0]!r} twice; give name: to one")
-    return made
-
-
-def _check_seeds(given: list[int]) -> None:
-    if not given or len(given) > MOST_SEEDS:
-        raise KoriskError(f"seeds must be from 1 to {MOST_SEEDS:,} numbers, got {len(given)}")
-    for seed in given:
+def _check_seeds(seeds: list[int]) -> None:
+    if not seeds or len(seeds) > _MOST_SEEDS:
+        raise KoriskError(f"seeds must be from 1 to {_MOST_SEEDS:,} numbers, got {len(seeds)}")
+    for seed in seeds:
         _checks.count("seeds", seed, at_least=0, at_most=2**31, remedy="give whole numbers")
-    if len(set(given)) < len(given):
-        raise KoriskError(f"seeds must differ, got {given}; name each once")
+    if len(set(seeds)) < len(seeds):
+        raise KoriskError(f"seeds must differ, got {seeds}; name each once")
 
 
 def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
-    """Make what cells will make, so that wrong values are said before anything runs."""
+    """Build what the cells will build, so that wrong values are reported before anything runs."""
     try:
         import torch  # noqa: F401
     except ModuleNotFoundError:
-        return  # nothing can run without it anyway
-    from korisk.fitting import Recipe
-    from korisk.studies.spec.problem_of import fingerprinted, problem_of, try_out
+        return  # nothing can run without it
+    import numpy as np
 
-    try_out(problem_of(spec))
+    from korisk.fitting import Recipe
+    from korisk.images import image_pools
+    from korisk.problems import FileSource
+
+    made, problem = problem_of(spec), spec["problem"]
+    if problem["kind"] in ("mri", "heat") and "images" not in problem:  # where it is cheap
+        with np.errstate(all="ignore"):
+            drawn = made.pools(seed=0, train=0, validation=0, test=1).test
+        if not all(bool(values.square().sum().isfinite()) for values in drawn):
+            raise KoriskError("a sample of this problem is not finite; use smaller numbers")
     known = spec["models"].get("KO")
     if known is not None and known.get("fit", "gradient") == "gradient":
         recipe = Recipe(**{name: known[name] for name in OF_GRADIENT})
-        for name, most in (("iterations", _MOST_ITERATIONS), ("batch", _MOST_BATCH)):
+        for name, most in _MOST.items():
             if getattr(recipe, name) > most:
                 raise KoriskError(f"models.KO.{name} must be at most {most:,}, got {known[name]}")
-    most = {"released-surrogate": 128}.get(spec["problem"].get("population"), LARGEST_SIZE)
+    most = 128 if problem.get("population") == "released-surrogate" else LARGEST_SIZE
     if spec["sizes"][-1] > most:
         raise KoriskError(
             f"sizes must be at most {most} under the released protocol, got {spec['sizes'][-1]}"
         )
-    fingerprinted(spec, seeds)
+    if "images" in problem:
+        source = source_of(spec)
+        assert isinstance(source, FileSource)
+        images = source.read(problem["side"])
+        for seed in seeds:  # raises if there are too few
+            image_pools(images, seed=seed, train=spec["sizes"][-1], **spec["pools"])
+        problem["images"]["fingerprint"] = images.fingerprint

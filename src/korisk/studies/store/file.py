@@ -1,29 +1,43 @@
-"""The file of a store: how it is made, known, opened, and what is said when it cannot be.
+"""The file of a store: creating, recognising and opening it, its lock, and its errors in words.
 
-A store is made whole under another name and then given its own. It is known by its first bytes,
-before SQLite opens it. What SQLite and the system say about it becomes one line.
+A store is created completely under another name and then renamed. It is recognised by its first
+bytes, before SQLite opens it. Errors of SQLite and of the operating system become one line.
 """
 
 import contextlib
+import errno
+import json
 import os
+import re
+import socket
 import sqlite3
 import struct
 import zlib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from korisk._version import __version__
 from korisk.errors import KoriskError, shown
-from korisk.studies.run.usage import now
 
 STORE_NAME = "study.db"
 FORMAT = 1
 APPLICATION_ID = 0x4B6F5269  # "KoRi"
+MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere the file system is not known
 
 _BUSY_SECONDS = 20.0  # how long a reader and the writer wait for each other
-_BESIDE = ("-wal", "-journal")  # where SQLite keeps pages that are not yet in the file, or no more
+_SIDE_FILES = ("-wal", "-journal")  # where SQLite keeps pages that are not in the file (any more)
 _HEADER = struct.Struct(">16s44xI4xI")  # magic, user_version at byte 60, application_id at 68
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
+_NETWORKED = {
+    *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "cvmfs", "fhgfs", "fuse.ceph"),
+    *("fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs", "gfs2", "glusterfs", "gpfs", "lustre"),
+    *("ncpfs", "nfs", "nfs3", "nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3"),
+    *("smbfs", "vboxsf", "virtiofs", "wekafs"),
+}
 _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
@@ -69,115 +83,126 @@ COMMIT;
 
 
 def store_path(path: str | PathLike[str]) -> Path:
-    """The store that a path means: the file itself, or the one in a folder by its usual name.
+    """The store that a path names: the file itself, or `study.db` in a folder.
 
-    A folder without one raises `KoriskError`.
+    Parameters
+    ----------
+    path : str or path
+        A file, which need not exist, or a folder.
 
+    Returns
+    -------
+    Path
+        The path of the store's file.
+
+    Raises
+    ------
+    KoriskError
+        If `path` is a folder without a `study.db`.
+
+    Examples
+    --------
     >>> from korisk.studies import store_path
     >>> str(store_path("results.db"))
     'results.db'
     """
-    given = Path(path)
-    if given.is_dir() and not (given / STORE_NAME).exists():
-        raise KoriskError(f"{path}: holds no {STORE_NAME}; name the folder of a study, or its file")
-    return given / STORE_NAME if given.is_dir() else given
+    named = Path(path)
+    if named.is_dir() and not (named / STORE_NAME).exists():
+        raise KoriskError(
+            f"{path}: contains no {STORE_NAME}; name the folder of a study, or its file"
+        )
+    return named / STORE_NAME if named.is_dir() else named
 
 
 def store_to_write(path: str | PathLike[str]) -> Path:
-    """The store that a run into `path` writes, there or not: a .db file, or the one in a folder."""
-    given = Path(path)
-    return given if given.suffix == ".db" and not given.is_dir() else given / STORE_NAME
+    """The store that a run into `path` writes: a .db file, or `study.db` in a folder."""
+    named = Path(path)
+    return named if named.suffix == ".db" and not named.is_dir() else named / STORE_NAME
 
 
-def refuse_what_is_no_file(path: Path) -> None:
-    """Folders, pipes and the like; what does not exist passes."""
+def check_path(path: Path) -> None:
+    """Refuse folders, pipes and the like; a path that does not exist passes."""
     if "\0" in str(path):
-        raise KoriskError(f"{shown(str(path))}: is no name of a file; check the path")
-    try:
+        raise KoriskError(f"{shown(str(path))}: is not a file name; check the path")
+    with system_errors(path, "read"):
         if path.is_dir():
             raise KoriskError(f"{path}: is a folder; name a file in it, such as {STORE_NAME}")
         if path.exists() and not path.is_file():
-            raise KoriskError(f"{path}: is no ordinary file; choose another --out")
-    except OSError as error:
-        raise _unreadable(path, error) from None
+            raise KoriskError(f"{path}: is not a regular file; choose another path")
 
 
 def check_header(path: Path) -> None:
-    """Know a store by its first bytes: SQLite itself might change a foreign file by opening it."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER.size)
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    """Recognise a store by its first bytes: opening a foreign file in SQLite could change it."""
+    with system_errors(path, "read"), path.open("rb") as file:
+        header = file.read(_HEADER.size)
     if not header:
-        raise KoriskError(f"{path}: the file is empty, and no store; remove it first")
+        raise KoriskError(f"{path}: the file is empty, not a store; remove it first")
     if len(header) == _HEADER.size:
         magic, version, application = _HEADER.unpack(header)
         if magic == b"SQLite format 3\0" and application == APPLICATION_ID:
             if version > FORMAT:
                 raise KoriskError(
-                    f"{path}: has format {version}, and this korisk ({__version__}) knows those up "
-                    f"to {FORMAT}; install a newer korisk"
+                    f"{path}: has format {version}, and this korisk ({__version__}) reads formats "
+                    f"up to {FORMAT}; install a newer korisk"
                 )
             return
     raise KoriskError(
-        f"{path}: is no store of a korisk study; name the folder or the {STORE_NAME} that korisk "
-        "run wrote"
+        f"{path}: is not a store of a korisk study; name the folder or the {STORE_NAME} that "
+        "korisk run wrote"
     )
 
 
 def create(path: Path, study: str) -> None:
-    """Make a store whole under another name, then give it its own: a kill leaves no half of one."""
-    for suffix in _BESIDE:
-        left = path.with_name(path.name + suffix)
+    """Create a store under another name, then rename it: a kill leaves no partial store."""
+    for left in (path.with_name(path.name + suffix) for suffix in _SIDE_FILES):
         if left.exists():  # SQLite would take its pages for the new store's
             raise KoriskError(
-                f"{path}: is missing, but {left.name} beside it holds parts of it; bring it back, "
-                "or choose another --out"
+                f"{path}: is missing, but {left.name} next to it contains parts of it; restore it, "
+                "or choose another path"
             )
     new = path.with_name(f".{path.name}.new")
+    partial = (new, new.with_name(f"{new.name}-journal"))
     try:
-        with in_words(path):
-            _remove(new)
-            with contextlib.closing(_connection(new, "rwc")) as connection:
+        with sqlite_errors(path):
+            for file in partial:
+                file.unlink(missing_ok=True)
+            with contextlib.closing(_connection(new, "mode=rwc")) as connection:
                 connection.executescript(_SCHEMA)
-                values = {"study": study, "korisk": __version__, "created": now()}
+                created = datetime.now(UTC).isoformat(timespec="microseconds")
+                values = {"study": study, "korisk": __version__, "created": created}
                 connection.execute("BEGIN")
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
                 connection.execute("COMMIT")
             new.replace(path)
-            _sync_folder(path.parent)
+            with contextlib.suppress(OSError):  # not every system can open folders
+                folder = os.open(path.parent, os.O_RDONLY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
     except BaseException:
         with contextlib.suppress(OSError):
-            _remove(new)
+            for file in partial:
+                file.unlink(missing_ok=True)
         raise
 
 
-def _remove(new: Path) -> None:
-    new.unlink(missing_ok=True)
-    new.with_name(f"{new.name}-journal").unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # not every system opens folders
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def _connection(path: Path, mode: str) -> sqlite3.Connection:
-    address = f"{path.absolute().as_uri()}?{mode if '=' in mode else f'mode={mode}'}"
+    address = f"{path.absolute().as_uri()}?{mode}"
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
 
 
-def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection that has seen the file, in words where it could not."""
-    with in_words(path):
+def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
+    """An open connection, checked to have tables and indices only."""
+    with sqlite_errors(path):
         connection = _connection(path, mode)
         try:
-            _refuse_what_computes(connection)
+            connection.execute("PRAGMA trusted_schema = OFF")
+            # Views, triggers and generated columns could compute without end.
+            for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+                words = str(sql).upper()
+                if kind not in ("table", "index") or "VIRTUAL" in words or "GENERATED" in words:
+                    raise sqlite3.DatabaseError(f"unexpected {kind} {name}")
             connection.execute("SELECT count(*) FROM meta").fetchall()
         except BaseException:
             connection.close()
@@ -185,64 +210,123 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         return connection
 
 
-def _refuse_what_computes(connection: sqlite3.Connection) -> None:
-    """A store has tables alone: views, triggers and the like could run without end."""
-    connection.execute("PRAGMA trusted_schema = OFF")
-    found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    for kind, name, sql in found:
-        words = str(sql).upper()
-        if kind not in ("table", "index") or "VIRTUAL" in words or "GENERATED" in words:
-            raise sqlite3.DatabaseError(f"{kind} {name} is none of a store")
-
-
 def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, also where the folder may not be written."""
+    """A connection that changes nothing, also in a read-only folder."""
     try:
-        return connect(path, "ro")
+        return connect(path, "mode=ro")
     except KoriskError:
         if os.access(path.parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-            connect(path, "rw").close()  # takes back what a killed writer left half done
-            return connect(path, "ro")
-        for left in (path.with_name(path.name + suffix) for suffix in _BESIDE):
+            connect(path).close()  # rolls back what a killed writer left half done
+            return connect(path, "mode=ro")
+        for left in (path.with_name(path.name + suffix) for suffix in _SIDE_FILES):
             if left.exists() and left.stat().st_size:
                 raise KoriskError(
-                    f"{path}: {left.name} beside it holds parts of it, which cannot be read in a "
-                    "read-only folder; copy both to another folder"
+                    f"{path}: {left.name} next to it contains parts of it, which cannot be read in "
+                    "a read-only folder; copy both to another folder"
                 ) from None
-        # In WAL mode SQLite wants to make files beside; where it may not, and nobody can be
-        # writing, the file is read as it lies.
+        # In WAL mode SQLite creates files next to the store. Where it must not, nobody can be
+        # writing, and the file is read as it is.
         return connect(path, "immutable=1")
 
 
-def _unreadable(path: Path, error: OSError) -> KoriskError:
-    reason = (error.strerror or str(error)).lower()
-    return KoriskError(f"{path}: cannot be read: {reason}; check the path")
+# --- One writer ----------------------------------------------------------------------------------
 
 
-# --- Words ---------------------------------------------------------------------------------------
+class WriteLock:
+    """The lock of the only writer of a store, held from its creation until `release`.
+
+    It is a file next to the store, `study.db.lock`, and ends with its process, however that ends.
+    Where a file system has no locks, those of SQLite keep two writers apart.
+    """
+
+    def __init__(self, store: Path, *, wait: float = 0.0) -> None:
+        self.path = store.with_name(f"{store.name}.lock")
+        self._lock = FileLock(self.path, thread_local=False)
+        if not store.parent.is_dir():
+            raise KoriskError(f"{store}: cannot be written: no such folder; create it first")
+        with system_errors(store, "written"):
+            try:
+                self._lock.acquire(timeout=wait, poll_interval=0.05)
+            except Timeout:
+                raise KoriskError(
+                    f"{store}: is being written by {self._holder()}; wait until it has ended, or "
+                    "choose another path"
+                ) from None
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": since}
+        with contextlib.suppress(OSError):  # Windows does not write to a locked file
+            self.path.write_text(json.dumps(holder), encoding="utf-8")
+
+    def _holder(self) -> str:
+        try:
+            holder = json.loads(self.path.read_text(encoding="utf-8"))
+            return f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+        except (OSError, ValueError, KeyError, TypeError):  # it has just started or just ended
+            return "another process"
+
+    def release(self) -> None:
+        """Release the lock and remove its file."""
+        with contextlib.suppress(OSError):  # Windows does not remove an open file
+            self.path.unlink()
+        self._lock.release()
+
+
+def network_file_system(path: Path) -> str | None:
+    """The type of the network file system of a path, which need not exist; None for others."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+        real = path.resolve()
+    except (OSError, RuntimeError):  # no such list on this system, or a loop of links
+        return None
+    found: dict[Path, str] = {}
+    for line in lines:
+        own, _, rest = line.partition(" - ")  # optional fields end at the dash
+        fields, kind = own.split(" "), rest.split(" ")[0]
+        if len(fields) > 4 and kind:  # spaces and the like are written as \040
+            name = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
+            found[Path(name)] = kind  # a later mount hides an earlier one
+    nearest = next((found[each] for each in (real, *real.parents) if each in found), None)
+    return nearest if nearest in _NETWORKED else None
+
+
+# --- Errors in words -----------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def in_words(path: Path) -> Iterator[None]:
-    """What SQLite and the system say about a file, in one line."""
+def system_errors(path: Path, action: str) -> Iterator[None]:
+    """Turn errors of the operating system into one line."""
     try:
         yield
-    except sqlite3.ProgrammingError:  # a mistake of ours
-        raise
-    except sqlite3.Error as error:
-        raise KoriskError(f"{path}: {_problem(error)}") from None
-    except UnicodeDecodeError:
-        raise KoriskError(f"{path}: is damaged: a text in it is none; {_DAMAGED}") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise KoriskError(f"{path}: cannot be written: {reason}; choose another --out") from None
+        raise KoriskError(f"{path}: cannot be {action}: {reason}; check the path") from None
+
+
+@contextlib.contextmanager
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite and of the operating system into one line."""
+    try:
+        with system_errors(path, "written"):
+            yield
+    except sqlite3.ProgrammingError:  # a mistake in this package
+        raise
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        said = _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)
+        said = said or f"is damaged: {shown(str(error))}; {_DAMAGED}"
+        raise KoriskError(f"{path}: {said}") from None
+    except UnicodeDecodeError:
+        raise KoriskError(f"{path}: is damaged: it contains invalid UTF-8; {_DAMAGED}") from None
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """The same where stored texts and bytes are made into values again."""
+    """The same where stored texts and bytes are turned into values."""
     try:
-        with in_words(path):
+        with sqlite_errors(path):
             yield
     except KoriskError:
         raise
@@ -252,23 +336,18 @@ def reading(path: Path) -> Iterator[None]:
         raise KoriskError(f"{path}: is damaged: {shown(str(error))}; {_DAMAGED}") from None
 
 
-_DAMAGED = "bring back a copy of it, or choose another --out"
+_DAMAGED = "restore a copy of it, or choose another path"
+_BUSY = "another process is using it; try again when that has ended"
 _PROBLEMS = {  # by SQLite's result code, extended or primary
-    sqlite3.SQLITE_FULL: "the disk is full; all that was finished is kept: make room, run it again",
-    sqlite3.SQLITE_IOERR: "cannot be read or written, the disk may be full; all that was finished "
-    "is kept: look after the disk, run it again",
-    sqlite3.SQLITE_CORRUPT: f"is damaged or cut off; {_DAMAGED}",
+    sqlite3.SQLITE_FULL: "the disk is full; finished cells are kept: free some space, run it again",
+    sqlite3.SQLITE_IOERR: "cannot be read or written, the disk may be full; finished cells are "
+    "kept: check the disk, run it again",
+    sqlite3.SQLITE_CORRUPT: f"is damaged or truncated; {_DAMAGED}",
     sqlite3.SQLITE_NOTADB: f"is damaged; {_DAMAGED}",
-    sqlite3.SQLITE_BUSY: "another process keeps it busy; try again when that has ended",
-    sqlite3.SQLITE_LOCKED: "another process keeps it busy; try again when that has ended",
-    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only; choose another --out",
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_READONLY: "cannot be written: it is read-only; choose another path",
     sqlite3.SQLITE_READONLY_ROLLBACK: "its writer was killed while it was read; open it again",
-    sqlite3.SQLITE_PERM: "cannot be opened: permission denied; choose another --out",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the path and who may read its folder",
+    sqlite3.SQLITE_PERM: "cannot be opened: permission denied; choose another path",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the path and the rights of its folder",
 }
-
-
-def _problem(error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-    known = _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)
-    return known or f"is damaged: {shown(str(error))}; {_DAMAGED}"

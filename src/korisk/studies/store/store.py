@@ -1,16 +1,15 @@
-"""Results of a study in one SQLite file that grows cell by cell and survives its writers.
+"""Results of a study in one SQLite file that grows cell by cell and survives killed writers.
 
-*Ownership.* One process writes, under a lock beside the file (`study.db.lock`); any number read,
+*Ownership.* One process writes, under a lock next to the file (`study.db.lock`); any number read,
 also while it writes. A store object belongs to the thread that opened it.
 
-*Promises.* A cell is written in one transaction, with SQLite's fullest synchronisation: after a
-kill or a power cut it is there whole or not at all. A finished cell never changes. A failed one
-gives way to its next try. All cells of a point have one spec; another is refused.
+*Promises.* A cell is written in one transaction with SQLite's full synchronisation: after a kill or
+a power cut it is there completely or not at all. A finished cell never changes. A failed one is
+replaced by its next attempt. All cells of a point have one spec; another is refused.
 
-*The file* is in WAL mode while it is written and an ordinary single file afterwards, so that it
-can be copied and read anywhere; on a network file system, where WAL does not work between
-machines, it stays an ordinary one, and a warning is given. Its `application_id` tells it apart from
-other SQLite files.
+*The file* is in WAL mode while it is written and an ordinary single file afterwards, which can be
+copied and read anywhere. On a network file system, where WAL does not work between machines, it is
+never in WAL mode, and a warning is issued.
 """
 
 import contextlib
@@ -29,25 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, KoriskWarning, shown
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Account
-from korisk.studies.store.file import STORE_NAME as STORE_NAME
-from korisk.studies.store.file import (
-    check_header,
-    connect,
-    connect_to_read,
-    create,
-    in_words,
-    reading,
-    refuse_what_is_no_file,
-)
-from korisk.studies.store.file import store_path as store_path
-from korisk.studies.store.file import store_to_write as store_to_write
-from korisk.studies.store.file_system import network_file_system
-from korisk.studies.store.lock import WriteLock
-from korisk.studies.store.packing import (
+from korisk.studies.result import (
     Packed,
-    PackedArray,
+    Result,
+    Row,
+    Task,
     check_types,
     from_json,
     pack,
@@ -55,15 +40,42 @@ from korisk.studies.store.packing import (
     unpack_array,
     unpack_row,
 )
+from korisk.studies.run.usage import Usage
+from korisk.studies.store.file import STORE_NAME as STORE_NAME
+from korisk.studies.store.file import (
+    WriteLock,
+    check_header,
+    check_path,
+    connect,
+    connect_to_read,
+    create,
+    network_file_system,
+    reading,
+    sqlite_errors,
+)
+from korisk.studies.store.file import store_path as store_path
+from korisk.studies.store.file import store_to_write as store_to_write
+
+_USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A finished cell: what was asked, what came out, what it cost.
+    """A finished cell; `Store.results` returns them.
 
-    `detail` is plain JSON about the cell as a whole, `account` its seconds, memory and machine;
-    `Store.results` gives them.
+    Attributes
+    ----------
+    task : Task
+        The point, the seed and the spec.
+    rows : tuple of Row
+        Metrics by model and training set size.
+    detail : mapping
+        Plain JSON values about the cell as a whole.
+    usage : Usage
+        Seconds, memory, attempts, machine and versions.
 
+    Examples
+    --------
     >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
@@ -71,22 +83,31 @@ class Cell:
     >>> with Store.create_or_open("cells.db", {"name": "mine"}) as store:
     ...     summary = run_study(tasks, work, store, workers=0)
     ...     cells = list(store.results())
-    >>> cells[1].task.seed, dict(cells[1].rows[0].metrics), cells[1].account.attempts
+    >>> cells[1].task.seed, dict(cells[1].rows[0].metrics), cells[1].usage.attempts
     (2, {'mse': 0.05}, 1)
     """
 
     task: Task
     rows: tuple[Row, ...]
     detail: Mapping[str, Any]
-    account: Account
+    usage: Usage
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A failed cell: what was asked, what went wrong, what it cost.
+    """A failed cell; `Store.failures` returns them.
 
-    `Store.failures` gives them.
+    Attributes
+    ----------
+    task : Task
+        The point, the seed and the spec.
+    error : str
+        What went wrong, with the traceback.
+    usage : Usage
+        Seconds, memory, attempts, machine and versions.
 
+    Examples
+    --------
     >>> from korisk.studies import Store, Task, run_study
     >>> def work(task, report):
     ...     raise ValueError("no images")
@@ -98,21 +119,28 @@ class Failure:
 
     task: Task
     error: str
-    account: Account
+    usage: Usage
 
     @property
     def reason(self) -> str:
-        """The first line of what went wrong."""
+        """The first line of `error`."""
         lines = (line.strip() for line in self.error.splitlines())
         return next(filter(None, lines), "no reason is known")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlatRow:
-    """One row of figures together with the cell that it comes from.
+    """One row of metrics with the task of its cell; `Store.rows` returns them.
 
-    `Store.rows` gives them.
+    Attributes
+    ----------
+    task : Task
+        The cell that the row belongs to.
+    row : Row
+        Model, n and metrics.
 
+    Examples
+    --------
     >>> from korisk.studies import FlatRow, Row, Task
     >>> each = FlatRow(task=Task(point="a", seed=1, spec={}),
     ...                row=Row(model="KO", n=8, metrics={"mse": 0.1}))
@@ -125,11 +153,12 @@ class FlatRow:
 
 
 class Store:
-    """Cells of one study in one file. Made by `create_or_open` for writing, `read` for reports.
+    """The cells of one study in one file: `create_or_open` to write, `read` to read.
 
-    A `with` block closes it. A file that is no store, or one that another process is writing,
-    raises `KoriskError`; docs/reference/store.md tells what it holds.
+    A `with` block closes it. docs/reference/store.md describes the file.
 
+    Examples
+    --------
     >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
@@ -157,47 +186,117 @@ class Store:
         tasks: Iterable[Task] = (),
         wait: float = 0.0,
     ) -> Self:
-        """The store at `path` for writing, made if there is none.
+        """Open the store at `path` for writing, or create it.
 
-        `study` is plain JSON with a `name`; a store holds studies of one name, and keeps what was
-        last said about it. `tasks` are checked against what is there before anything changes.
-        `wait` is how many seconds to wait for another writer to end.
+        Parameters
+        ----------
+        path : str or path
+            The file; its folder must exist.
+        study : mapping
+            Plain JSON with a ``"name"``. A store holds studies of one name, and keeps the latest
+            description.
+        tasks : iterable of Task, default ()
+            Checked against the stored cells before anything changes.
+        wait : float, default 0.0
+            Seconds to wait for another writer.
+
+        Returns
+        -------
+        Store
+            Open for writing and locked until it is closed.
+
+        Raises
+        ------
+        KoriskError
+            If the file is not a store, is damaged, holds another study, contradicts `tasks`, or is
+            being written by another process.
+
+        Examples
+        --------
+        >>> from korisk.studies import Store
+        >>> with Store.create_or_open("new.db", {"name": "mine"}) as store:
+        ...     store.study
+        {'name': 'mine'}
         """
-        name, text = _study_text(study)
+        name = study.get("name")
+        if not isinstance(name, str) or not name:
+            raise KoriskError(f"a study must have a name, got {shown(name)}; give it one")
+        text = to_json("the study", study)
         file = Path(path)
-        refuse_what_is_no_file(file)
-        lock = WriteLock(file, wait=wait)
-        try:
+        check_path(file)
+        with contextlib.ExitStack() as undo:
+            lock = WriteLock(file, wait=wait)
+            undo.callback(lock.release)
             if file.exists():
                 check_header(file)
             else:
                 create(file, text)
-            store = cls(file, connect(file, "rw"), lock)
-        except BaseException:
-            lock.release()
-            raise
-        try:
-            store._prepare(name, text, list(tasks))
-        except BaseException:
-            store.close()
-            raise
+            store = cls(file, connect(file), lock)
+            undo.pop_all()
+            undo.callback(store.close)
+            with sqlite_errors(file):
+                problem = store._fetch("PRAGMA quick_check(1)")[0][0]
+                if problem != "ok":
+                    raise sqlite3.DatabaseError(problem)
+                store.check_name(name)
+                store.check(tasks)
+                kind = network_file_system(file)
+                if kind is not None:
+                    warnings.warn(
+                        f"{file}: is on a network file system ({kind}), whose locks may fail: let "
+                        "one run at a time write there, or choose a path on a local disk",
+                        KoriskWarning,
+                        stacklevel=2,
+                    )
+                journal = "WAL" if kind is None else "DELETE"
+                store._connection.execute(f"PRAGMA journal_mode = {journal}")
+                store._connection.execute("PRAGMA synchronous = FULL")
+                with store._transaction():
+                    store._connection.execute(
+                        "UPDATE meta SET value = ? WHERE name = 'study'", (text,)
+                    )
+            undo.pop_all()
         return store
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
-        """The store at `path` for reading alone; it may be written at the same time."""
+        """Open the store at `path` for reading; another process may be writing it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        Store
+            Open for reading; its file is not changed.
+
+        Raises
+        ------
+        KoriskError
+            If there is no such file, or it is not a store.
+
+        Examples
+        --------
+        >>> from korisk.studies import Store
+        >>> Store.create_or_open("read.db", {"name": "mine"}).close()
+        >>> with Store.read("read.db") as store:
+        ...     list(store.results())
+        []
+        """
         file = Path(path)
-        refuse_what_is_no_file(file)
+        check_path(file)
         if not file.exists():
             raise KoriskError(f"{file}: no such file; check the path")
         check_header(file)
         return cls(file, connect_to_read(file))
 
     def close(self) -> None:
-        """Let go of the file; what was written is one ordinary file then."""
+        """Close the file; after writing it is one ordinary file."""
         if self._lock is not None:
-            with contextlib.suppress(sqlite3.Error):  # a reader is busy, or the disk is full:
-                self._connection.execute("PRAGMA busy_timeout = 500")  # it stays as it is, whole
+            with contextlib.suppress(sqlite3.Error):  # where a reader is busy or the disk is full,
+                self._connection.execute("PRAGMA busy_timeout = 500")  # the file stays in WAL mode
                 self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
         if self._lock is not None:
@@ -215,53 +314,71 @@ class Store:
     ) -> None:
         self.close()
 
-    # --- What is there ---------------------------------------------------------------------------
+    # --- Reading ---------------------------------------------------------------------------------
 
     @property
     def study(self) -> dict[str, Any]:
-        """What was last said about the study: its name, and whatever else."""
+        """The latest description of the study: its name, and its file's other keys."""
         with reading(self.path):
             return from_json(self._meta("study"))
 
     @property
     def created(self) -> str:
-        """When the store was made: ISO 8601, UTC."""
+        """When the store was created: ISO 8601, UTC."""
         return self._meta("created")
 
     @property
     def korisk(self) -> str:
-        """The version of korisk that made the store."""
+        """The version of korisk that created the store."""
         return self._meta("korisk")
 
+    def _meta(self, name: str) -> str:
+        with reading(self.path):
+            [(value,)] = self._fetch("SELECT value FROM meta WHERE name = ?", (name,))
+            return str(value)
+
     def finished(self, task: Task) -> bool:
-        """Whether the task's results are there."""
+        """Whether the results of a task are stored."""
         return self._status(task) == "done"
 
     def failed(self, task: Task) -> bool:
-        """Whether the task was tried, as it is now, and failed."""
+        """Whether a task, with the spec that it has now, failed."""
         return self._status(task) == "failed"
 
+    def _status(self, task: Task) -> str | None:
+        with reading(self.path):
+            found = self._fetch(
+                "SELECT status FROM cells WHERE key = ? AND spec_hash = ?",
+                (task.key, task.spec_hash),
+            )
+            return found[0][0] if found else None
+
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
-        """Those of the tasks whose results are not there, failed ones among them."""
+        """The tasks whose results are not stored, failed ones included."""
         return [task for task in tasks if not self.finished(task)]
 
     def results(self) -> Iterator[Cell]:
-        """The finished cells, ordered by point and seed, whatever order they finished in."""
-        with reading(self.path), self._snapshot():
-            cells = self._cells("done")
-            rows: dict[int, list[Row]] = {number: [] for number, *_ in cells}
-            for cell, *values in self._fetch(
-                "SELECT cell, model, n, metrics, detail FROM rows ORDER BY rowid"
-            ):
-                rows[cell].append(unpack_row(*values))
+        """The finished cells, ordered by point and seed; all of them as of one moment."""
+        with reading(self.path):
+            self._connection.execute("BEGIN")  # so that both queries see one state
+            try:
+                cells = self._cells("done")
+                rows: dict[int, list[Row]] = {number: [] for number, *_ in cells}
+                for cell, *values in self._fetch(
+                    "SELECT cell, model, n, metrics, detail FROM rows ORDER BY rowid"
+                ):
+                    rows[cell].append(unpack_row(*values))
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
             found = [
-                Cell(task=task, rows=tuple(rows[number]), detail=detail, account=account)
-                for number, task, account, detail, _ in cells
+                Cell(task=task, rows=tuple(rows[number]), detail=detail, usage=usage)
+                for number, task, usage, detail, _ in cells
             ]
         yield from found
 
     def rows(self) -> Iterator[FlatRow]:
-        """The rows of all finished cells, one after the other."""
+        """The rows of all finished cells, in the order of `results`."""
         for cell in self.results():
             for row in cell.rows:
                 yield FlatRow(task=cell.task, row=row)
@@ -274,224 +391,167 @@ class Store:
                 "WHERE cell = (SELECT id FROM cells WHERE key = ?) ORDER BY rowid",
                 (key,),
             )
-            return {name: unpack_array(PackedArray(name, *rest)) for name, *rest in found}
+            return {stored[0]: unpack_array(*stored) for stored in found}
 
     def failures(self) -> list[Failure]:
         """The failed cells, ordered by point and seed."""
         with reading(self.path):
             return [
-                Failure(task=task, error=error or "", account=account)
-                for _, task, account, _, error in self._cells("failed")
+                Failure(task=task, error=error or "", usage=usage)
+                for _, task, usage, _, error in self._cells("failed")
             ]
 
+    def _cells(self, status: str) -> list[tuple[int, Task, Usage, dict[str, Any], str | None]]:
+        cells = []
+        for number, point, seed, spec, error, detail, machine, versions, *spent in self._fetch(
+            "SELECT id, point, seed, spec, error, detail, machine, versions, "
+            f"{', '.join(_USAGE)} FROM cells WHERE status = ?",
+            (status,),
+        ):
+            check_types("a cell", str, point, spent[0])
+            check_types("a cell", int, seed, number)
+            check_types("a cell", str | None, error)
+            check_types("a cell", int | float | None, *spent[1:])
+            usage = Usage(
+                **dict(zip(_USAGE, spent, strict=True)),
+                machine=from_json(machine),
+                versions=from_json(versions),
+            )
+            task = Task(point=point, seed=seed, spec=from_json(spec))
+            cells.append((number, task, usage, from_json(detail), error))
+
+        def place(task: Task) -> tuple[list[tuple[int, int, str]], int]:  # 8 before 16
+            parts = re.split(r"(\d+)", task.point)
+            return [
+                (1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts
+            ], task.seed
+
+        return sorted(cells, key=lambda cell: place(cell[1]))
+
+    def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
+        # All rows at once: a half-read query would keep the writer waiting.
+        return self._connection.execute(query, values).fetchall()
+
+    # --- Checking --------------------------------------------------------------------------------
+
     def check_name(self, name: str) -> None:
-        """Refuse a study of another name."""
+        """Raise `KoriskError` for a study of another name."""
         known = self.study.get("name")
         if known != name:
             raise KoriskError(
-                f"{self.path}: holds the study {known!r}, and this one is {name!r}; "
-                "choose another --out"
+                f"{self.path}: holds the study {known!r}, not {name!r}; choose another path, or "
+                f"the name {known!r} if it is the same study"
             )
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Refuse tasks that contradict each other, or results that are there."""
-        specs = self._specs()
+        """Raise `KoriskError` for tasks that contradict each other or the stored results."""
+        with reading(self.path):
+            # Failed cells do not count: their spec may be corrected.
+            specs = {
+                point: (Task(point=point, seed=seed, spec=from_json(spec)), "in the store")
+                for point, seed, spec in self._fetch(
+                    "SELECT point, seed, spec FROM cells WHERE status = 'done' GROUP BY point"
+                )
+            }
         keys = set()
         for task in tasks:
             if task.key in keys:
-                raise KoriskError(f"{task.key}: is there twice in this study; remove one")
+                raise KoriskError(f"{task.key}: is twice in this study; remove one")
             keys.add(task.key)
             if not -(2**63) <= task.seed < 2**63:
                 raise KoriskError(f"{task.point!r}: seed must fit in 64 bits, got {task.seed}")
             known, where = specs.setdefault(task.point, (task, "at first"))
             if known.spec_hash != task.spec_hash:
+                name, old, new = difference(known.spec, json.loads(to_json("spec", task.spec)))
                 raise KoriskError(
-                    f"{self.path}: point {task.point!r}: "
-                    f"{_difference(known.spec, task.spec, where)}; choose another --out"
+                    f"{self.path}: point {task.point!r}: {name} is {old} {where} and {new} in this "
+                    "study; choose another path"
                 )
 
-    # --- What is written -------------------------------------------------------------------------
+    # --- Writing ---------------------------------------------------------------------------------
 
-    def record(self, task: Task, result: Result | Packed, account: Account) -> None:
-        """Write a finished cell, whole or not at all."""
+    def record(self, task: Task, result: Result | Packed, usage: Usage) -> None:
+        """Store a finished cell, completely or not at all.
+
+        Parameters
+        ----------
+        task : Task
+            The cell; it must not be finished already.
+        result : Result or Packed
+            What it returned, or that in its stored form.
+        usage : Usage
+            What it took.
+
+        Raises
+        ------
+        KoriskError
+            If the result cannot be stored, the cell is finished already, or its spec differs from
+            that of the point's other cells.
+        """
         packed = result if isinstance(result, Packed) else pack(result)
-        with in_words(self.path), self._transaction():
-            cell = self._replace(task, "done", None, account, packed.detail)
+        with sqlite_errors(self.path), self._transaction():
+            cell = self._replace(task, "done", None, usage, packed.detail)
             self._connection.executemany(
                 "INSERT INTO rows VALUES (?, ?, ?, ?, ?)", [(cell, *row) for row in packed.rows]
             )
             self._connection.executemany(
                 "INSERT INTO arrays VALUES (?, ?, ?, ?, ?)",
-                [(cell, a.name, a.dtype, a.shape, a.content) for a in packed.arrays],
+                [(cell, *array) for array in packed.arrays],
             )
 
-    def record_failure(self, task: Task, error: str, account: Account) -> None:
-        """Write that a cell failed, in place of an earlier failure but never of results."""
-        with in_words(self.path), self._transaction():
-            self._replace(task, "failed", error, account, "{}")
+    def record_failure(self, task: Task, error: str, usage: Usage) -> None:
+        """Store that a cell failed, in place of an earlier failure but never of results."""
+        with sqlite_errors(self.path), self._transaction():
+            self._replace(task, "failed", error, usage, "{}")
 
     def _replace(
-        self, task: Task, status: str, error: str | None, account: Account, detail: str
+        self, task: Task, status: str, error: str | None, usage: Usage, detail: str
     ) -> int:
         if self._fetch("SELECT 1 FROM cells WHERE key = ? AND status = 'done'", (task.key,)):
-            raise KoriskError(f"{self.path}: {task.key}: is finished, and what is finished stays")
+            raise KoriskError(f"{self.path}: {task.key}: is finished, and finished cells are kept")
         self.check([task])
         self._connection.execute("DELETE FROM cells WHERE key = ?", (task.key,))
-        values = (
-            *(None, task.key, task.point, task.seed),
-            *(to_json("spec", task.spec), task.spec_hash, status, error),
-            *(account.attempts, account.started, account.seconds, account.cpu_seconds),
-            *(account.peak_memory, account.device_memory),
-            *(json.dumps(account.machine), json.dumps(account.versions), detail),
-        )
-        marks = ", ".join("?" * len(values))
-        number = self._connection.execute(f"INSERT INTO cells VALUES ({marks})", values).lastrowid
+        values = {
+            **{"key": task.key, "point": task.point, "seed": task.seed},
+            **{"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash},
+            **{"status": status, "error": error, "detail": detail},
+            **{name: getattr(usage, name) for name in _USAGE},
+            **{"machine": json.dumps(usage.machine), "versions": json.dumps(usage.versions)},
+        }
+        number = self._connection.execute(
+            f"INSERT INTO cells ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+            tuple(values.values()),
+        ).lastrowid
         assert number is not None
         return number
-
-    def _prepare(self, name: str, text: str, tasks: list[Task]) -> None:
-        """Check that the store is whole and of this study; only then make it ready."""
-        with in_words(self.path):
-            problem = self._fetch("PRAGMA quick_check(1)")[0][0]
-            if problem != "ok":
-                raise sqlite3.DatabaseError(problem)
-            self.check_name(name)
-            self.check(tasks)
-            self._connection.execute(f"PRAGMA journal_mode = {self._journal()}")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            with self._transaction():
-                self._connection.execute("UPDATE meta SET value = ? WHERE name = 'study'", (text,))
-
-    def _journal(self) -> str:
-        """How SQLite keeps what is not yet in the file: WAL needs memory that readers share."""
-        kind = network_file_system(self.path)
-        if kind is None:
-            return "WAL"
-        warnings.warn(
-            f"{self.path}: lies on a network file system ({kind}), whose locks may fail: let one "
-            "run at a time write there, or choose an --out on a disk of this machine",
-            KoriskWarning,
-            stacklevel=4,
-        )
-        return "DELETE"
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
         if self._lock is None:
-            raise KoriskError(f"{self.path}: is open for reading alone; use Store.create_or_open")
+            raise KoriskError(f"{self.path}: is open for reading only; use Store.create_or_open")
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
             self._connection.execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:  # a full disk has SQLite roll back by itself
+            if self._connection.in_transaction:  # on a full disk SQLite rolls back by itself
                 self._connection.execute("ROLLBACK")
             raise
-
-    # --- Queries ---------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """Several queries that see one state, whatever is written meanwhile."""
-        self._connection.execute("BEGIN")
-        try:
-            yield
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-
-    def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
-        # All at once: a half-read answer would keep the writer waiting.
-        return self._connection.execute(query, values).fetchall()
-
-    def _meta(self, name: str) -> str:
-        with reading(self.path):
-            [(value,)] = self._fetch("SELECT value FROM meta WHERE name = ?", (name,))
-            return str(value)
-
-    def _status(self, task: Task) -> str | None:
-        with reading(self.path):
-            found = self._fetch(
-                "SELECT status FROM cells WHERE key = ? AND spec_hash = ?",
-                (task.key, task.spec_hash),
-            )
-            return found[0][0] if found else None
-
-    def _specs(self) -> dict[str, tuple[Task, str]]:
-        """A finished task of each point, and where it stands. What failed may be asked anew."""
-        with reading(self.path):
-            found = self._fetch(
-                "SELECT point, seed, spec FROM cells WHERE status = 'done' GROUP BY point"
-            )
-            return {
-                point: (Task(point=point, seed=seed, spec=from_json(spec)), "in the store")
-                for point, seed, spec in found
-            }
-
-    def _cells(self, status: str) -> list[tuple[int, Task, Account, dict[str, Any], str | None]]:
-        found = self._fetch(
-            "SELECT id, point, seed, spec, started, seconds, cpu_seconds, peak_memory, "
-            "device_memory, attempts, machine, versions, detail, error "
-            "FROM cells WHERE status = ?",
-            (status,),
-        )
-        cells = [_cell(*values) for values in found]
-        return sorted(cells, key=lambda cell: (_natural(cell[1].point), cell[1].seed))
-
-
-def _cell(
-    number: int, point: str, seed: int, spec: str, *rest: Any
-) -> tuple[int, Task, Account, dict[str, Any], str | None]:
-    *costs, machine, versions, detail, error = rest
-    check_types("a cell", str, point, costs[0])
-    check_types("a cell", int, seed, number)
-    check_types("a cell", str | None, error)
-    check_types("a cell", int | float | None, *costs[1:])
-    names = "started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts"
-    account = Account(
-        **dict(zip(names, costs, strict=True)),
-        machine=from_json(machine),
-        versions=from_json(versions),
-    )
-    task = Task(point=point, seed=seed, spec=from_json(spec))
-    return number, task, account, from_json(detail), error
-
-
-def _natural(text: str) -> list[tuple[int, int, str]]:
-    """Sorts point 8 before point 16."""
-    parts = re.split(r"(\d+)", text)
-    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts]
-
-
-def _study_text(study: Mapping[str, Any]) -> tuple[str, str]:
-    name = study.get("name")
-    if not isinstance(name, str) or not name:
-        raise KoriskError(f"a study must have a name, got {shown(name)}; give it one")
-    return name, to_json("the study", study)
-
-
-def _difference(known: Mapping[str, Any], new: Mapping[str, Any], where: str) -> str:
-    """The first key in which two specs differ, with both values."""
-    name, old, asked = _first_difference(known, json.loads(to_json("spec", new)), "")
-    return f"{name} is {_value(old)} {where} and {_value(asked)} in this study"
-
-
-def _first_difference(old: Any, new: Any, name: str) -> tuple[str, Any, Any]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in [*old, *(key for key in new if key not in old)]:
-            left, right = old.get(key, _ABSENT), new.get(key, _ABSENT)
-            if left is _ABSENT or right is _ABSENT or _text(left) != _text(right):
-                return _first_difference(left, right, f"{name}.{key}".removeprefix("."))
-    return name or "spec", old, new
-
-
-def _text(value: object) -> str:
-    """A JSON value as a text: equal values have equal ones, NaN too."""
-    return json.dumps(value, sort_keys=True)
 
 
 _ABSENT = object()
 
 
-def _value(value: object) -> str:
-    return "not there" if value is _ABSENT else shown(value)
+def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:
+    """The first key in which two JSON values differ, and both values in words."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            left, right = old.get(key, _ABSENT), new.get(key, _ABSENT)
+            if (
+                left is _ABSENT
+                or right is _ABSENT
+                or json.dumps(left, sort_keys=True) != json.dumps(right, sort_keys=True)
+            ):
+                return difference(left, right, f"{name}.{key}".removeprefix("."))
+    said = ["missing" if value is _ABSENT else shown(value) for value in (old, new)]
+    return name or "spec", said[0], said[1]

@@ -1,4 +1,4 @@
-"""What a check of the theorem says, in sentences: for the command, the page and the tables."""
+"""The outcome of a check of the theorem in sentences: for the command, the page and the tables."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from korisk.studies.theorem.check import Check, Group, spread
+from korisk.studies.theorem.check import Group, NetworkCheck, PointTheorem, spread
 from korisk.studies.theorem.order import Order
-from korisk.studies.theorem.theorem import PointTheorem
 from korisk.theory import BOUNDS, BoundForm
 
 _MOST = 3  # networks that are named one by one
-_BEFORE = "before training"
 
 
 def number(value: float) -> str:
@@ -20,106 +18,89 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-# --- Whether it holds ----------------------------------------------------------------------------
-
-
-def answer(checks: Sequence[Check]) -> str:
+def answer(checks: Sequence[NetworkCheck]) -> str:
     """Whether the theorem holds in these networks, in one or two sentences."""
     judged = [check for check in checks if check.judged]
     broken = [check for check in judged if not check.holds]
     if not judged:
         of = "the one network" if len(checks) == 1 else f"any of {len(checks):,} networks"
-        return f"Not known: no bound can be told of {of}."
+        return f"Not known: there is no bound for {of}."
+    untrained = sum(check.n == 0 for check in checks)
+    before = f" ({untrained:,} of them before training)" if untrained else ""
+    open_ones = len(checks) - len(judged)
+    rest = f" There is no bound for {_networks(open_ones)}." if open_ones else ""
     if broken:
         return (
-            f"VIOLATED: in {len(broken)} of {_networks(len(judged), checks)} the error lies above "
-            f"a bound, or the bounds are out of order.{_unjudged(checks, judged)}"
+            f"VIOLATED: in {len(broken)} of {_networks(len(judged))}{before} the error is above a "
+            f"bound, or the bounds are out of order.{rest}"
         )
+    which = f"{len(judged):,} of {_networks(len(checks))}"
+    if not open_ones:
+        which = "the one network" if len(judged) == 1 else f"all {_networks(len(judged))}{before}"
     every = all(len(check.bounds) == len(BOUNDS) for check in judged)
     bounds = "all three bounds" if every else "every bound that is known"
-    return (
-        f"In {_all(len(judged), checks)} the error stays within {bounds}"
-        f"{_loose(judged)}.{_unjudged(checks, judged)}"
-    )
-
-
-def _all(judged: int, checks: Sequence[Check]) -> str:
-    if judged == len(checks) == 1:
-        return "the one network"
-    if judged == len(checks):
-        return f"all {_networks(judged, checks)}"
-    return f"{judged:,} of {_networks(len(checks), ())}"
-
-
-def _networks(count: int, checks: Sequence[Check]) -> str:
-    untrained = sum(check.n == 0 for check in checks)
-    also = f" ({untrained:,} of them {_BEFORE})" if untrained else ""
-    return f"{count:,} network{'' if count == 1 else 's'}{also}"
-
-
-def _unjudged(checks: Sequence[Check], judged: Sequence[Check]) -> str:
-    count = len(checks) - len(judged)
-    return f" Of {_networks(count, ())} no bound can be told." if count else ""
-
-
-def _loose(judged: Sequence[Check]) -> str:
     tested = [check for check in judged if not check.only_the_last]
-    found = spread(check.looseness("composed") for check in tested)
-    if found is None:
-        return ""
-    least, worst = number(found.least), number(found.worst)
-    by = least if least == worst else f"{least} to {worst}"
-    return f"; the tightest is loose by {by} times"
+    loose = ""
+    if (found := spread(check.looseness("composed") for check in tested)) is not None:
+        ends = dict.fromkeys((number(found.least), number(found.worst)))
+        loose = f"; the tightest is loose by {' to '.join(ends)} times"
+    return f"In {which} the error stays within {bounds}{loose}.{rest}"
 
 
-def remarks(checks: Sequence[Check]) -> list[str]:
-    """What a reader of the answer should know besides: violations, gaps, what is no test."""
-    return [*_violations(checks), *_gaps(checks), *_no_tests(checks)]
+def _networks(count: int) -> str:
+    return f"{count:,} network{'' if count == 1 else 's'}"
 
 
-def _violations(checks: Sequence[Check]) -> Iterator[str]:
+def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
+    """What else a reader of the answer should know: violations, unknown bounds, empty tests."""
+    return [*_violations(checks), *_unknown_bounds(checks), *_empty_tests(checks)]
+
+
+def _violations(checks: Sequence[NetworkCheck]) -> Iterator[str]:
     broken = [check for check in checks if check.holds is False]
     for check in broken[:_MOST]:
-        above = [f"{form} {number(check.bounds[form].total)}" for form in check.exceeded]
-        said = f"error {number(check.error)} above {', '.join(above)}" if above else "bounds are "
-        yield f"{check.where}: {said}{'' if above else 'out of order'}."
+        above = ", ".join(f"{form} {number(check.bounds[form].total)}" for form in check.exceeded)
+        said = f"error {number(check.error)} above {above}" if above else "bounds are out of order"
+        yield f"{check.where}: {said}."
     if len(broken) > _MOST:
-        yield f"So it is in {len(broken) - _MOST:,} more."
+        yield f"It is violated in {len(broken) - _MOST:,} more."
     if broken:
         yield (
-            "Then a constant is below the true one, a layer's error is missing or measured at "
-            "other inputs, or the chain is not the true map; the theorem itself is proved."
+            "Possible causes: a constant below the true one, a layer's error that is missing or "
+            "measured at other inputs, or a chain that is not the true map; the theorem itself is "
+            "proved."
         )
 
 
-def _gaps(checks: Sequence[Check]) -> Iterator[str]:
-    """Reasons why bounds are missing, each once, with the networks that have it counted."""
-    found: dict[tuple[str, str], list[Check]] = {}
+def _unknown_bounds(checks: Sequence[NetworkCheck]) -> Iterator[str]:
+    """Why bounds are not known: each reason once, with the number of networks."""
+    found: dict[tuple[str, str], list[NetworkCheck]] = {}
     for check in checks:
         if check.reason:
-            lacking = [form for form in BOUNDS if form not in check.bounds]
-            which = (
-                "No bound" if len(lacking) == len(BOUNDS) else f"No {' or '.join(lacking)} bound"
-            )
-            found.setdefault((which, check.reason), []).append(check)
-    for (which, reason), own in found.items():
+            unknown = [form for form in BOUNDS if form not in check.bounds]
+            forms = "" if len(unknown) == len(BOUNDS) else f"{' or '.join(unknown)} "
+            found.setdefault((forms, check.reason), []).append(check)
+    for (forms, reason), own in found.items():
         more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
-        yield f"{which} of {own[0].where}{more}: {reason}."
+        yield f"No {forms}bound for {own[0].where}{more}: {reason}."
 
 
-def _no_tests(checks: Sequence[Check]) -> Iterator[str]:
-    last = sum(check.only_the_last for check in checks if check.holds)
-    if last:
+def _empty_tests(checks: Sequence[NetworkCheck]) -> Iterator[str]:
+    if last := sum(check.only_the_last for check in checks if check.holds):
         yield (
-            f"In {_networks(last, ())} the last layer alone errs: there the composed bound is the "
-            "error itself, which tests nothing."
+            f"In {_networks(last)} the last layer alone errs: the composed bound is then the error "
+            "itself, which tests nothing."
         )
-    exact = sum(check.error == 0 for check in checks if check.judged)
-    if exact:
-        yield f"The error of {_networks(exact, ())} is 0, so looseness has no meaning there."
+    if exact := sum(check.error == 0 for check in checks if check.judged):
+        yield f"The error of {_networks(exact)} is 0, so looseness is not defined there."
 
 
-# --- Layers --------------------------------------------------------------------------------------
+def point_sentences(point: PointTheorem) -> list[str]:
+    """Notes on a point, what each layer adds to the bound, and the order of sample sizes."""
+    said = [f"{note}." for note in point.notes] + shares(point)
+    for order in point.orders:
+        said.append(f"{' against '.join(order.models)}: {' '.join(order_sentences(order))}")
+    return said
 
 
 def shares(point: PointTheorem) -> list[str]:
@@ -131,7 +112,7 @@ def shares(point: PointTheorem) -> list[str]:
         total = math.fsum(parts.values())
         if len(parts) > 1 and total > 0:
             listed = ", ".join(f"{name} {100 * part / total:.3g}%" for name, part in parts.items())
-            said.append(f"{model} at N = {group.n:,}: the composed bound is made of {listed}.")
+            said.append(f"{model} at N = {group.n:,}: parts of the composed bound: {listed}.")
     return said
 
 
@@ -139,104 +120,75 @@ def shares(point: PointTheorem) -> list[str]:
 
 
 def order_sentences(order: Order) -> list[str]:
-    """What was predicted, what came out, and what the prediction leaves out."""
-    said = [*_predictions(order), _measured(order), *_verdicts(order)]
+    """What was predicted, what was measured, and what the prediction leaves out."""
+    by_model: dict[str | None, list[BoundForm]] = {}  # the forms that predict the same model
+    for form in BOUNDS:
+        if form in order.strengths:
+            by_model.setdefault(order.predicted(form), []).append(form)
+    said = []
+    for model, forms in by_model.items():
+        if model is None:
+            said.append(f"By {_listed(forms)} neither should need fewer samples: same A p.")
+            continue
+        by = "" if len(by_model) == 1 else f"By {_listed(forms)} "
+        factors = _listed(
+            f"{factor} times ({', '.join(own)})"
+            for factor, own in groupby(forms, key=lambda form: _factor(order, model, form))
+        )
+        said.append(f"{by}{model} should need fewer samples: its A p is smaller by {factors}.")
+    for reason in dict.fromkeys(order.reasons.values()):
+        forms = [form for form in BOUNDS if order.reasons.get(form) == reason]
+        said.append(f"By {_listed(forms)} nothing is predicted: {reason}.")
+    said.append(_measured(order))
+    decided = len(order.rungs) - len(order.targets(None))
+    for model, forms in by_model.items():
+        if model is None or not decided:
+            continue
+        right = len(order.targets(model))
+        outcome = f"confirmed at {right} of {decided}"
+        if right in (0, decided):
+            outcome = f"{'confirmed' if right else 'reversed'} at all {decided}"
+        said.append(f"The order predicted by {_listed(forms)} was {outcome} targets.")
     if order.erring:
         layers = ", ".join(f"{layer!r} of {model}" for model, layer in order.erring)
         said.append(
-            f"The prediction has no floor: what known layers err by ({layers}) is not in it, and "
-            "no data removes it."
+            f"The prediction has no floor: it does not contain the errors of known layers "
+            f"({layers}), which more data does not remove."
         )
     return said
 
 
-def _by_model(order: Order) -> dict[str | None, list[BoundForm]]:
-    """The forms that predict the same, by the model that should need fewer samples."""
-    found: dict[str | None, list[BoundForm]] = {}
-    for form in BOUNDS:
-        if form in order.strengths:
-            found.setdefault(order.predicted(form), []).append(form)
-    return found
-
-
-def _predictions(order: Order) -> Iterator[str]:
-    found = _by_model(order)
-    for model, forms in found.items():
-        if model is None:
-            yield f"By {_listed(forms)} neither should need fewer samples: A p is the same."
-            continue
-        factors = groupby(forms, key=lambda form: _factor(order, model, form))
-        said = [f"{factor} times ({', '.join(own)})" for factor, own in factors]
-        by = "" if len(found) == 1 else f"By {_listed(forms)} "
-        yield f"{by}{model} should need fewer samples: its A p is smaller by {_listed(said)}."
-    for reason in dict.fromkeys(order.reasons.values()):
-        forms = [form for form in BOUNDS if order.reasons.get(form) == reason]
-        yield f"By {_listed(forms)} nothing is predicted: {reason}."
-
-
-def _verdicts(order: Order) -> Iterator[str]:
-    """At how many targets the predicted order came out; one sentence for each prediction."""
-    for model, forms in _by_model(order).items():
-        decided = len(order.rungs) - len(order.targets(None))
-        if model is None or not decided:
-            continue
-        right = len(order.targets(model))
-        said = f"came out at {right} of {decided} targets"
-        if right == decided:
-            said = f"came out at all {decided} targets" if decided > 1 else "came out"
-        elif not right:
-            said = f"was reversed at all {decided} targets" if decided > 1 else "was reversed"
-        yield f"The order predicted by {_listed(forms)} {said}."
-
-
 def _factor(order: Order, model: str, form: BoundForm) -> str:
     ratio = order.ratio(form) or 0.0
-    factor = ratio if model == order.models[0] else (1 / ratio if ratio else math.inf)
-    return number(factor)
+    return number(ratio if model == order.models[0] else (1 / ratio if ratio else math.inf))
 
 
 def _measured(order: Order) -> str:
     if not order.rungs:
         return "Measured: neither errs at all."
-    spans = [_span(order, model, targets) for model, targets in runs(order)]
-    turns = "".join(
-        f" The order turns near {number(each.target)}: {each.model} needs {about(each.n)} there."
-        for each in order.crossovers
+    spans = []
+    for at, group in groupby(order.rungs, key=lambda rung: rung.smaller):
+        rungs = list(group)
+        ends = list(dict.fromkeys(number(rung.target) for rung in (rungs[0], rungs[-1])))
+        where = f"error {ends[0]}" if len(ends) == 1 else f"errors {ends[0]} to {ends[1]}"
+        if at is None:
+            spans.append(f"for {where} it is open")
+            continue
+        model, other = order.models[at], order.models[1 - at]
+        alone = [rung for rung in rungs if not rung.needed[1 - at].reached]
+        also = ""
+        if alone:
+            also = f", of which {other} did not reach {number(alone[0].target)} and below"
+        if len(alone) == len(rungs):
+            also = f", which {other} did not reach"
+        spans.append(f"for {where} {model} needed fewer samples{also}")
+    changes = "".join(
+        f" The order changes near {number(each.target)}: {each.model} needs about N = "
+        f"{f'{each.n:,.0f}' if each.n >= 10 else f'{each.n:.2g}'} there."
+        for each in order.changes
     )
-    below = f" Below {number(order.lowest)} neither got." if order.lowest > 0 else ""
-    return f"Measured: {'; '.join(spans)}.{turns}{below}"
-
-
-def runs(order: Order) -> list[tuple[str | None, list[float]]]:
-    """Neighbouring targets with the same outcome: the model, None where it is open."""
-    return [
-        (None if at is None else order.models[at], [rung.target for rung in rungs])
-        for at, rungs in groupby(order.rungs, key=lambda rung: rung.smaller)
-    ]
-
-
-def _span(order: Order, model: str | None, targets: Sequence[float]) -> str:
-    ends = list(dict.fromkeys(number(target) for target in (targets[0], targets[-1])))
-    where = f"error {ends[0]}" if len(ends) == 1 else f"errors {ends[0]} to {ends[1]}"
-    if model is None:
-        return f"for {where} it is open"
-    own, other = order.models.index(model), order.other(model)
-    alone = [
-        rung.target
-        for rung in order.rungs
-        if rung.target in targets and not rung.needed[1 - own].reached
-    ]
-    also = ""
-    if len(alone) == len(targets):
-        also = f", which {other} did not reach"
-    elif alone:
-        also = f", of which {other} did not reach {number(alone[0])} and below"
-    return f"for {where} {model} needed fewer{also}"
-
-
-def about(n: float) -> str:
-    """A sample size from a curve."""
-    return f"about N = {n:,.0f}" if n >= 10 else f"about N = {n:.2g}"
+    below = f" Neither got below {number(order.lowest)}." if order.lowest > 0 else ""
+    return f"Measured: {'; '.join(spans)}.{changes}{below}"
 
 
 def _listed(words: Iterable[str]) -> str:

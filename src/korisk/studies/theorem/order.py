@@ -4,32 +4,32 @@
 p log N / N, and every bound is s log N / N. With one learned layer s is A p; with several it is the
 bound of layers that err by p_l. The model with the smaller s should need fewer samples.
 
-*Measured.* For a ladder of targets, the N from which on a model's mean error stays at or below the
-target up to the largest N measured, between measured N on a straight line of logarithms.
+*Measured.* For a series of targets, the N from which on a model's mean error stays at or below the
+target up to the largest N measured; between measured N the logarithms are interpolated linearly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 import numpy as np
 
 from korisk.errors import KoriskError
 from korisk.studies.result import LEFT_OUT
-from korisk.theory import BOUNDS, Learned, BoundForm, Network
+from korisk.theory import BOUNDS, BoundForm, Learned, Network
 from korisk.theory.bound import evaluate
 
-RUNGS = 12  # targets of a ladder
-_SAME = 1e-9  # relative: strengths that differ by less are the same but for rounding
+RUNGS = 12  # targets from easy to hard
+_SAME = 1e-9  # relative: strengths that differ by less differ by rounding
 _STEPS = 50  # of bisection, far beyond the digits that are shown
 
 
 @dataclass(frozen=True)
 class Needed:
-    """An N for a target: one number, at most the smallest N measured, or beyond the largest."""
+    """The N for a target: one number, at most the smallest N measured, or above the largest."""
 
     lower: float
     upper: float
@@ -41,19 +41,19 @@ class Needed:
 
     @property
     def number(self) -> float | None:
-        """N itself, None where only one side of it is known."""
+        """N itself; None if only one side of it is known."""
         return self.lower if self.lower == self.upper else None
 
     def before(self, other: Needed) -> bool:
         """Whether this N is certainly the smaller one."""
-        if not other.reached:  # then the other N lies beyond its lower end
+        if not other.reached:  # then the other N is above its lower end
             return self.upper <= other.lower
         return self.upper < other.lower
 
 
 @dataclass(frozen=True)
 class MeanCurve:
-    """Mean errors of one model over rising N >= 1."""
+    """Mean errors of one model over ascending N >= 1."""
 
     sizes: tuple[int, ...]
     errors: tuple[float, ...]
@@ -66,20 +66,16 @@ class MeanCurve:
         at = above[-1]
         if at == len(self.errors) - 1:
             return Needed(float(self.sizes[-1]), math.inf)
-        n = _between(self.sizes[at : at + 2], self.errors[at : at + 2], target)
+        (small, large), (high, low) = self.sizes[at : at + 2], self.errors[at : at + 2]
+        if low <= 0 or target <= 0:
+            return Needed(float(large), float(large))
+        share = math.log(high / target) / math.log(high / low)
+        n = float(small * (large / small) ** share)
         return Needed(n, n)
 
 
-def _between(sizes: Sequence[int], errors: Sequence[float], target: float) -> float:
-    """Where the line of logarithms through two points comes down to the target."""
-    if errors[1] <= 0 or target <= 0:
-        return float(sizes[1])
-    share = math.log(errors[0] / target) / math.log(errors[0] / errors[1])
-    return float(sizes[0] * (sizes[1] / sizes[0]) ** share)
-
-
 def mean_curves(errors: Iterable[tuple[str, int, float]]) -> dict[str, MeanCurve]:
-    """Curves by model from (model, N, mean error); what is not finite or untrained is left out."""
+    """Curves by model from (model, N, mean error), without infinite errors and untrained models."""
     found: dict[str, list[tuple[int, float]]] = {}
     for model, n, error in errors:
         if n >= 1 and math.isfinite(error):
@@ -92,32 +88,32 @@ def mean_curves(errors: Iterable[tuple[str, int, float]]) -> dict[str, MeanCurve
 
 @dataclass(frozen=True)
 class Rung:
-    """One target: what both models need, and which needs less, None where that is open."""
+    """One target: the N that both models need."""
 
     target: float
     needed: tuple[Needed, Needed]
 
     @property
     def smaller(self) -> int | None:
-        """0 or 1, the model that needs fewer samples; None where neither is certain."""
+        """0 or 1, the model that needs fewer samples; None if that is open."""
         first, second = self.needed
         return 0 if first.before(second) else 1 if second.before(first) else None
 
 
 @dataclass(frozen=True)
-class Crossover:
-    """Where the order changes as targets fall: from there on `model` needs fewer samples."""
+class OrderChange:
+    """Where the order changes: for targets from here down, `model` needs fewer samples."""
 
     target: float
-    n: float  # what `model` needs there
+    n: float  # what `model` needs here
     model: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Two models: strengths s by form, and a ladder of targets from easy to hard.
+    """Two models: their strengths s by bound, and targets from easy to hard.
 
-    `reasons` says of a form why a strength is not known. Below `lowest` neither model got.
+    `reasons` says why a strength is not known. Neither model got below `lowest`.
     """
 
     models: tuple[str, str]
@@ -125,7 +121,7 @@ class Order:
     reasons: Mapping[BoundForm, str]
     erring: tuple[tuple[str, str], ...]  # model and known layer that errs, which s leaves out
     rungs: tuple[Rung, ...]
-    crossovers: tuple[Crossover, ...]
+    changes: tuple[OrderChange, ...]
     lowest: float
 
     def ratio(self, form: BoundForm) -> float | None:
@@ -138,7 +134,7 @@ class Order:
         return second / first
 
     def predicted(self, form: BoundForm) -> str | None:
-        """The model that should need fewer samples; None where no order is predicted."""
+        """The model that should need fewer samples; None if no order is predicted."""
         ratio = self.ratio(form)
         if ratio is None or abs(ratio - 1) <= _SAME:
             return None
@@ -149,7 +145,7 @@ class Order:
         at = None if model is None else self.models.index(model)
         return tuple(rung.target for rung in self.rungs if rung.smaller == at)
 
-    def came_out(self, form: BoundForm) -> bool | None:
+    def confirmed(self, form: BoundForm) -> bool | None:
         """Whether the predicted order is that of every decided target; None if none is decided."""
         model = self.predicted(form)
         if model is None or len(self.targets(None)) == len(self.rungs):
@@ -170,23 +166,16 @@ def orders(
 
     `erring` are pairs of a model and a known layer of it that errs.
     """
+    left_out = list(erring)
     models = [model for model in curves if model in networks]
-    made = [
-        _order((a, b), (networks[a], networks[b]), (curves[a], curves[b]))
-        for a, b in combinations(models, 2)
-    ]
-    known = list(erring)
-    return tuple(
-        replace(each, erring=tuple(pair for pair in known if pair[0] in each.models))
-        for each in made
-    )
+    return tuple(_order(pair, networks, curves, left_out) for pair in combinations(models, 2))
 
 
 def strength(net: Network, form: BoundForm) -> float:
     """s of a network: its bound is s log N / N with matched constants.
 
-    A last layer that only holds what the others leave out takes no part: the paper's factors grow
-    with the number of layers, and it is there for the measurement alone.
+    A last layer that only holds what the others leave out does not count: the paper's factors grow
+    with the number of layers, and that layer exists for the measurement alone.
     """
     if net.names[-1] == LEFT_OUT and len(net) > 1:
         kept = [part for part in net.compositions if part.last != LEFT_OUT]
@@ -200,60 +189,50 @@ def strength(net: Network, form: BoundForm) -> float:
 
 def _order(
     models: tuple[str, str],
-    networks: tuple[Network, Network],
-    curves: tuple[MeanCurve, MeanCurve],
+    networks: Mapping[str, Network],
+    curves: Mapping[str, MeanCurve],
+    erring: list[tuple[str, str]],
 ) -> Order:
+    first, second = (curves[model] for model in models)
     strengths: dict[BoundForm, tuple[float, float]] = {}
     reasons: dict[BoundForm, str] = {}
     for form in BOUNDS:
         try:
-            first, second = (strength(net, form) for net in networks)
-            strengths[form] = first, second
+            ours, theirs = (strength(networks[model], form) for model in models)
+            strengths[form] = ours, theirs
         except KoriskError as problem:
             reasons[form] = str(problem)
-    lowest = min(curve.errors[-1] for curve in curves)
-    rungs = tuple(_rung(curves, target) for target in _ladder(curves, lowest))
+
+    def rung_at(target: float) -> Rung:
+        return Rung(target, (first.needed(target), second.needed(target)))
+
+    # Targets from below the largest error down to the lowest that a model stays below.
+    lowest = min(first.errors[-1], second.errors[-1])
+    positive = [error for error in first.errors + second.errors if error > 0]
+    targets: list[float] = []
+    if positive:
+        top, bottom = max(positive), lowest if lowest > 0 else min(positive)
+        targets = [bottom]
+        if top > bottom:
+            targets = [float(target) for target in np.geomspace(top, bottom, RUNGS + 1)[1:]]
+    rungs = tuple(rung_at(target) for target in targets)
+
+    changes = []
+    for easy, hard in pairwise(rung for rung in rungs if rung.smaller is not None):
+        if easy.smaller == hard.smaller or hard.smaller is None:
+            continue
+        for _ in range(_STEPS):  # to the easiest target at which the winner of the hard one wins
+            middle = rung_at(math.sqrt(easy.target) * math.sqrt(hard.target))
+            easy, hard = (easy, middle) if middle.smaller == hard.smaller else (middle, hard)
+        winner = hard.smaller
+        assert winner is not None
+        changes.append(OrderChange(hard.target, hard.needed[winner].upper, models[winner]))
     return Order(
         models=models,
         strengths=strengths,
         reasons=reasons,
-        erring=(),
+        erring=tuple(pair for pair in erring if pair[0] in models),
         rungs=rungs,
-        crossovers=tuple(_crossovers(models, curves, rungs)),
+        changes=tuple(changes),
         lowest=lowest,
     )
-
-
-def _rung(curves: tuple[MeanCurve, MeanCurve], target: float) -> Rung:
-    return Rung(target, (curves[0].needed(target), curves[1].needed(target)))
-
-
-def _ladder(curves: Iterable[MeanCurve], lowest: float) -> list[float]:
-    """Falling targets from below the largest error to the lowest that a model stays below."""
-    positive = [error for curve in curves for error in curve.errors if error > 0]
-    if not positive:
-        return []
-    top, bottom = max(positive), lowest if lowest > 0 else min(positive)
-    if top <= bottom:
-        return [bottom]
-    return [float(target) for target in np.geomspace(top, bottom, RUNGS + 1)[1:]]
-
-
-def _crossovers(
-    models: tuple[str, str], curves: tuple[MeanCurve, MeanCurve], rungs: Sequence[Rung]
-) -> Iterable[Crossover]:
-    decided = [rung for rung in rungs if rung.smaller is not None]
-    for easy, hard in pairwise(decided):
-        if easy.smaller == hard.smaller or hard.smaller is None:
-            continue
-        found = _bisected(lambda target: _rung(curves, target), easy, hard)
-        need = found.needed[hard.smaller]
-        yield Crossover(found.target, need.upper, models[hard.smaller])
-
-
-def _bisected(rung_at: Callable[[float], Rung], easy: Rung, hard: Rung) -> Rung:
-    """The easiest rung on which the winner of the hard one wins."""
-    for _ in range(_STEPS):
-        middle = rung_at(math.sqrt(easy.target) * math.sqrt(hard.target))
-        easy, hard = (easy, middle) if middle.smaller == hard.smaller else (middle, hard)
-    return hard

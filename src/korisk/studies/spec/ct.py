@@ -1,0 +1,240 @@
+"""CT studies: scanners under the rigorous protocol and the released one, and the deeper network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from korisk import _checks, published
+from korisk.errors import KoriskError
+from korisk.files import Spec
+from korisk.studies.spec.entries import (
+    DenseEntry,
+    ImagesEntry,
+    Metric,
+    ModelsEntry,
+    NoiseEntry,
+    PointEntry,
+    StudyEntry,
+    checked_sizes,
+    first_given,
+    noise_of,
+    point_spec,
+    population,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from korisk.problems import CtProblem, CtScanner, DeepProblem
+
+Beam = Literal["fan", "parallel", "surrogate", "released"]
+
+_SMALL = (8, 16, 32)  # sides that the authors ran on a CPU
+_SCANS = {row.size.H: (row.size.V, row.size.B) for row in published.FOOTPRINT}
+
+
+class CtProblemEntry(Spec):
+    """What is measured, and of what."""
+
+    kind: Literal["ct"] = "ct"
+    beam: Beam = "fan"
+    arc: float | None = None  # degrees that are scanned; None: half a turn
+    ellipses: list[int] = Field(default_factory=lambda: [1, 4])  # least and largest number
+    images: ImagesEntry | None = None  # instead of ellipses
+    noise: NoiseEntry | None = None
+
+
+class CtPointEntry(PointEntry):
+    """One operating point: the scanner's size, and where it differs from the study."""
+
+    side: int
+    views: int | None = None
+    bins: int | None = None
+    beam: Beam | None = None
+    arc: float | None = None
+    ellipses: list[int] | None = None
+    noise: NoiseEntry | None = None
+
+
+class CtStudyEntry(StudyEntry):
+    """The file of a CT study."""
+
+    problem: CtProblemEntry = Field(default_factory=CtProblemEntry)
+    points: list[CtPointEntry]
+    models: ModelsEntry | None = None
+    metric: Metric | None = None
+
+
+def ct_point(entry: CtStudyEntry, part: CtPointEntry) -> tuple[str, dict[str, Any]]:
+    """The default name of a point, and its spec."""
+    side = _checks.count("side", part.side, at_least=2, at_most=4096, remedy="count pixels")
+    of_paper = _SCANS.get(side, (None, None))
+    views, bins = first_given(part.views, of_paper[0]), first_given(part.bins, of_paper[1])
+    if views is None or bins is None:
+        raise KoriskError(
+            f"a point of side {side} needs views and bins; only the paper's sides "
+            f"{sorted(_SCANS)} have defaults"
+        )
+    size = {"side": side, "views": views, "bins": bins}
+    sizes = [4, 8, 16, 32, 64] if side in _SMALL else [4, 16, 64, 256, 1024, 2048]
+    if entry.protocol == "released":
+        return f"released-{side}", _released(entry, part, size, sizes)
+    of_study = entry.problem
+    arc = first_given(part.arc, of_study.arc)
+    problem = {
+        "kind": "ct",
+        "beam": part.beam or of_study.beam,
+        **population(
+            first_given(part.ellipses, of_study.ellipses),
+            of_study.images,
+            part.noise or of_study.noise,
+        ),
+        **size,
+        **({} if arc is None else {"arc": arc}),
+    }
+    return f"rigorous-{side}", point_spec(entry, part, problem, sizes)
+
+
+def _released(
+    entry: CtStudyEntry, part: CtPointEntry, size: dict[str, int], sizes: list[int]
+) -> dict[str, Any]:
+    """The spec of the released protocol, whose settings are the authors'."""
+    own = entry.models, entry.pools, entry.metric, part.beam, part.ellipses, part.noise, part.arc
+    other = entry.problem != CtProblemEntry() or entry.theorem
+    if other or any(each is not None for each in own):
+        raise KoriskError(
+            "protocol 'released' fixes problem, models, pools and metric; leave those keys out, or "
+            "use protocol: rigorous"
+        )
+    side = part.side
+    if _SCANS.get(side) != (size["views"], size["bins"]):
+        raise KoriskError(
+            f"protocol 'released' has the sides {sorted(_SCANS)} with the paper's views and bins, "
+            f"got {side}, {size['views']} and {size['bins']}; use protocol: rigorous"
+        )
+    small = side in _SMALL
+    known: dict[str, Any]
+    if small:
+        grid = [1e-6, 1e-4, 1e-2, 1.0, 1e2]
+        known = {"fit": "ridge", "toward": "zero", "refine": 0}
+        known |= {"grid": grid, "select": "validation", "relu": False}
+        dense = {"grid": grid, "select": "validation", "by": "mse", "relu": False}
+    else:
+        batch, iterations = {128: (4, 5000), 256: (1, 5000), 512: (8, 10000)}[side]
+        known = {"fit": "gradient", "optimiser": "adagrad", "rate": 2e-2, "relu": True}
+        known |= {"iterations": iterations, "batch": batch}
+        dense = {"select": "test", "by": "rmse_over_max", "relu": True}
+        dense["grid"] = [1e-4, 1e-2, 1.0, 1e2, 1e4]
+    problem = {
+        "kind": "ct",
+        "beam": "surrogate" if small else "released",
+        "population": "released-surrogate" if small else "released",
+        "ellipses": [1, 4] if small else [3, 6],
+        "noise": None,
+        **size,
+    }
+    return {
+        "protocol": "released",
+        "problem": problem,
+        "pools": {"validation": 32, "test": 128} if small else {"validation": 0, "test": 50},
+        "sizes": checked_sizes(first_given(part.sizes, entry.sizes, sizes)),
+        "models": {"KO": known, "FC": dense},
+        "metric": "mse" if small else "rmse_over_max",
+    }
+
+
+def ct_problem(spec: Mapping[str, Any]) -> CtProblem:
+    """The problem of a CT point."""
+    from korisk.problems import CtProblem, EllipseSource
+
+    images = spec["problem"]["population"]
+    released = images in ("released", "released-surrogate")
+    scanner = scanner_of(spec)
+    _ = scanner.geometry  # raises if there is no such scanner
+    return CtProblem(
+        scanner=scanner,
+        source=EllipseSource() if released else source_of(spec),
+        population=images if released else "ellipses",
+        noise=noise_of(spec),
+    )
+
+
+def scanner_of(spec: Mapping[str, Any]) -> CtScanner:
+    """The scanner of a CT point."""
+    from korisk.problems import CtScanner
+
+    problem = spec["problem"]
+    size = {name: problem[name] for name in ("side", "views", "bins", "beam")}
+    return CtScanner(**size, arc=problem.get("arc"))
+
+
+# --- Two learned parts around a known operator ---------------------------------------------------
+
+
+class DeepEntry(Spec):
+    """How the network with two learned parts is trained."""
+
+    optimiser: Literal["sgd", "adagrad", "adam"] = "adam"
+    rate: float = 1e-2
+    iterations: int = 2000
+    batch: int = 16
+
+
+class DeepModelsEntry(Spec):
+    """The networks of the study; one that is left out is not fitted."""
+
+    KO: DeepEntry | None = None
+    FC: DenseEntry | None = None
+
+
+class DeepProblemEntry(Spec):
+    """What is measured, and of what."""
+
+    kind: Literal["deep"]
+    beam: Literal["fan", "parallel"] = "parallel"
+    ellipses: list[int] = Field(default_factory=lambda: [1, 4])
+    channels: int = 4  # of the true convolutions
+    gain: float = 0.3
+
+
+class DeepPointEntry(PointEntry):
+    """One operating point: the scanner's size."""
+
+    side: int
+    views: int
+    bins: int
+
+
+class DeepStudyEntry(StudyEntry):
+    """The file of a study of the deeper network."""
+
+    problem: DeepProblemEntry
+    points: list[DeepPointEntry]
+    models: DeepModelsEntry | None = None
+    metric: Literal["mse", "relative"] | None = None
+
+
+def deep_point(entry: DeepStudyEntry, part: DeepPointEntry) -> tuple[str, dict[str, Any]]:
+    """The default name of a point, and its spec."""
+    population(entry.problem.ellipses, None, None)  # checks the numbers of ellipses
+    problem = entry.problem.model_dump() | part.model_dump(include={"side", "views", "bins"})
+    both = DeepModelsEntry(KO=DeepEntry(), FC=DenseEntry())
+    spec = point_spec(entry, part, problem, [4, 16, 64, 256], models=both, relu=False)
+    return f"deep-{part.side}", spec
+
+
+def deep_problem(spec: Mapping[str, Any]) -> DeepProblem:
+    """The problem of a point of the deeper network."""
+    from korisk.problems import DeepProblem, EllipseSource
+
+    problem = spec["problem"]
+    fewest, most = problem["ellipses"]
+    return DeepProblem(
+        scanner=scanner_of(spec),
+        source=EllipseSource(fewest=fewest, most=most),
+        channels=problem["channels"],
+        gain=problem["gain"],
+    )
