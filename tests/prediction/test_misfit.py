@@ -1,12 +1,15 @@
-"""The misfit of measured errors: against conditioning by hand, and what checks must do to it."""
+"""How far a theory is off: the misfit against conditioning by hand, a rehearsal against ridge."""
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, norm
 
-from korisk.prediction.misfit import BELIEF, Belief, Misfit, no_checks
-from korisk.prediction.rehearsal import Checks
+from korisk.fitting import DenseRidge
+from korisk.fitting.ridge.choice import Scorer
+from korisk.prediction import misfit as module
+from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit, rehearse
 
 Array = NDArray[np.float64]
 
@@ -14,18 +17,13 @@ FAR = np.array([3.0, 100.0, 6e4])
 
 
 def belief(shape: float, length: float, offset: float) -> Belief:
-    return Belief(
-        shapes=(shape,),
-        shape_weights=(1.0,),
-        lengths=(length,),
-        length_weights=(1.0,),
-        offsets=(offset,),
-        offset_weights=(1.0,),
-    )
+    one = (1.0,)
+    grids = {"shapes": (shape,), "lengths": (length,), "offsets": (offset,)}
+    return Belief(**grids, shape_weights=one, length_weights=one, offset_weights=one)
 
 
-def checks(n: list[float], log_error: list[float], deviation: float = 0.05) -> Checks:
-    return Checks(np.array(n), np.array(log_error), np.full(len(n), deviation**2))
+def checks(n: list[float], log_error: list[float], deviation: float = 0.05) -> LogErrors:
+    return LogErrors(np.array(n), np.array(log_error), np.full(len(n), deviation**2))
 
 
 SIMULATED = checks([4, 8, 16, 32], [0.1, 0.15, 0.05, -0.02])
@@ -40,7 +38,7 @@ def prior_covariance(n: Array, real: Array, kind: Belief, level: float) -> Array
 
 @pytest.mark.parametrize("kind", [belief(0.3, 2.0, 0.1), belief(0.05, 6.0, 0.5)])
 @pytest.mark.parametrize("level", [0.0, 0.2])
-def test_it_is_the_normal_law_given_all_checks(kind: Belief, level: float) -> None:
+def test_it_is_the_normal_law_conditional_on_all_checks(kind: Belief, level: float) -> None:
     n = np.concatenate([SIMULATED.n, REAL.n, FAR])
     real = np.repeat([0.0, 1.0], [4, 6])
     noise = np.concatenate([SIMULATED.variance, REAL.variance, np.zeros(3)])
@@ -83,17 +81,17 @@ def test_cases_are_weighed_by_what_they_explain() -> None:
 
 
 def test_nothing_measured_leaves_the_computed_curve_in_the_middle() -> None:
-    made = Misfit(no_checks(), no_checks(), 0.0)
+    made = Misfit(NOTHING_MEASURED, NOTHING_MEASURED, 0.0)
     assert made.law(FAR).under(np.zeros(3)) == pytest.approx(0.5)
     assert made.evidence == pytest.approx(0.0)
-    wide = Misfit(no_checks(), no_checks(), 0.5)
+    wide = Misfit(NOTHING_MEASURED, NOTHING_MEASURED, 0.5)
     assert (wide.law(FAR).under(np.full(3, -0.5)) > made.law(FAR).under(np.full(3, -0.5))).all()
 
 
 def test_simulations_do_not_tell_the_offset_of_reality() -> None:
     """However many say the same, a real error keeps the offset's and the level's spread."""
     sure = checks([2.0**k for k in range(2, 14)], [0.2] * 12, 0.001)
-    found = Misfit(sure, no_checks(), 0.3, belief(0.1, 5.0, 0.4)).moments(np.array([64.0]))
+    found = Misfit(sure, NOTHING_MEASURED, 0.3, belief(0.1, 5.0, 0.4)).moments(np.array([64.0]))
     assert found[1][0] == pytest.approx([0.2], abs=0.01)
     assert found[2][0] == pytest.approx([0.5], rel=0.01)
     real = Misfit(sure, checks([64], [0.7], 0.001), 0.3, belief(0.1, 5.0, 0.4))
@@ -101,7 +99,7 @@ def test_simulations_do_not_tell_the_offset_of_reality() -> None:
 
 
 def test_what_is_far_away_is_told_least() -> None:
-    made = Misfit(no_checks(), REAL, 0.0, belief(0.3, 2.0, 0.02))
+    made = Misfit(NOTHING_MEASURED, REAL, 0.0, belief(0.3, 2.0, 0.02))
     deviations = made.moments(np.array([512, 1024, 4096, 2.0**30]))[2][0]
     assert (np.diff(deviations) > 0).all()
     assert deviations[-1] == pytest.approx(0.3, rel=0.01)
@@ -110,4 +108,101 @@ def test_what_is_far_away_is_told_least() -> None:
 def test_a_theory_that_fits_is_the_likelier_one() -> None:
     fits = checks([8, 64, 512], [0.01, -0.01, 0.02])
     worse = checks([8, 64, 512], [0.9, -0.8, 0.9])
-    assert Misfit(no_checks(), fits, 0.0).evidence > 5 + Misfit(no_checks(), worse, 0.0).evidence
+    assert (
+        Misfit(NOTHING_MEASURED, fits, 0.0).evidence
+        > 5 + Misfit(NOTHING_MEASURED, worse, 0.0).evidence
+    )
+
+
+# --- A rehearsal ----------------------------------------------------------------------------------
+
+
+def pairs(count: int, *, noise: float = 0.3, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    targets = rng.exponential(size=(count, 3, 4)) * (rng.random((count, 3, 4)) < 0.4)
+    forward = rng.standard_normal((12, 20))
+    inputs = targets.reshape(count, 12) @ forward
+    return (inputs + noise * rng.standard_normal(inputs.shape)).reshape(count, 4, 5), targets
+
+
+def trained(inputs: Array, targets: Array, sizes: Array, *, relu: bool) -> Array:
+    """(4, sizes) errors of DenseRidge on the halves that a rehearsal takes."""
+    rng, half = np.random.default_rng(0), len(inputs) // 2
+    found = np.empty((4, len(sizes)))
+    for split in range(4):
+        order = rng.permutation(len(inputs))
+        x, y = (torch.from_numpy(part[order]) for part in (inputs, targets))
+        ridge = DenseRidge(x[:half], y[:half], relu=relu)
+        for at, n in enumerate(sizes.astype(int)):
+            training = ridge.training(int(n))
+            score = training.scores(Scorer(x[half:], y[half:]))
+            found[split, at] = min(
+                score([training.scale * 10.0**e for e in np.arange(-9, 1.5, 0.5)])
+            )
+    return found
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("count", [33, 64])
+def test_it_is_what_training_on_half_of_the_examples_gives(count: int, relu: bool) -> None:
+    inputs, targets = pairs(count)
+    checks = rehearse(inputs, targets, relu=relu)
+    assert checks.n.tolist() == [4, 8, 16, 32][: len(checks)]
+    assert checks.n[-1] == (16 if count == 33 else 32)
+    logs = np.log(trained(inputs, targets, checks.n, relu=relu))
+    assert checks.log_error == pytest.approx(logs.mean(axis=0), abs=1e-6)
+    assert checks.variance == pytest.approx(logs.var(axis=0, ddof=1) + 0.03**2)
+
+
+def test_a_relu_helps_where_targets_are_not_negative() -> None:
+    inputs, targets = pairs(64)
+    plain, clipped = (rehearse(inputs, targets, relu=relu) for relu in (False, True))
+    assert (clipped.log_error < plain.log_error).all()
+
+
+def test_a_sample_of_the_pixels_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, targets = pairs(64)
+    every = rehearse(inputs, targets, relu=True)
+    monkeypatch.setattr(module, "PIXELS", 8)
+    monkeypatch.setattr(module, "ENTRIES", 64)
+    some = rehearse(inputs, targets, relu=True)
+    assert some.log_error == pytest.approx(every.log_error, abs=0.5)
+    assert not np.array_equal(some.log_error, every.log_error)
+    plain = rehearse(inputs, targets, relu=False)  # the sum over pixels costs nothing there
+    monkeypatch.setattr(module, "PIXELS", 4096)
+    assert np.array_equal(plain.log_error, rehearse(inputs, targets, relu=False).log_error)
+
+
+def test_thousands_of_examples_take_no_longer_than_a_thousand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert module.MOST_REHEARSED <= 2048
+    monkeypatch.setattr(module, "MOST_REHEARSED", 32)
+    inputs, targets = pairs(80)
+    many, first = (
+        rehearse(inputs, targets, relu=False),
+        rehearse(inputs[:32], targets[:32], relu=False),
+    )
+    assert many.n.tolist() == [4, 8, 16]
+    assert many.log_error == pytest.approx(first.log_error)
+
+
+def test_seven_examples_are_too_few_to_split() -> None:
+    checks = rehearse(*pairs(7), relu=False)
+    assert len(checks) == 0
+    assert rehearse(*pairs(8), relu=False).n.tolist() == [4]
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_examples_without_anything_on_them_have_finite_checks(relu: bool) -> None:
+    checks = rehearse(np.zeros((8, 5)), np.zeros((8, 5)), relu=relu)
+    assert np.isfinite(checks.log_error).all()
+    assert np.isfinite(checks.variance).all()
+
+
+@pytest.mark.parametrize("factor", [1e-50, 1e50])
+def test_units_do_not_matter(factor: float) -> None:
+    inputs, targets = pairs(16)
+    plain = rehearse(inputs, targets, relu=True)
+    other = rehearse(factor * inputs, targets / factor, relu=True)
+    assert other.log_error + 2 * np.log(factor) == pytest.approx(plain.log_error)

@@ -1,4 +1,4 @@
-"""Computed curves of dense layers against simulated ridge regression, and the laws they keep."""
+"""Computed curves of dense layers, plain and behind a ReLU, against simulated ridge regression."""
 
 from dataclasses import replace
 
@@ -7,8 +7,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 
-from korisk.errors import KoriskError
-from korisk.prediction.dense.spectral import ROUNDING, Clipping, Spectrum, spectrum
+from korisk.prediction.dense.spectral import (
+    CLIPPED_AT,
+    ROUNDING,
+    Clipping,
+    Spectrum,
+    clipped_share,
+    clipping,
+    spectrum,
+)
 
 Array = NDArray[np.float64]
 
@@ -149,16 +156,10 @@ def test_units_do_not_matter() -> None:
 
 
 def test_a_counted_eigenvalue_is_as_many_equal_ones() -> None:
-    counted = Spectrum(
-        np.array([4.0, 1.0, 0.1]), np.ones(3), 0.3, UNEVEN, 2, np.array([1.0, 3.0, 2.0])
-    )
-    spread = Spectrum(
-        np.array([4.0, 1, 1, 1, 0.1, 0.1]),
-        np.array([1, 1 / 3, 1 / 3, 1 / 3, 0.5, 0.5]),
-        0.3,
-        UNEVEN,
-        2,
-    )
+    counts = np.array([1, 3, 2])
+    values = np.array([4.0, 1.0, 0.1])
+    counted = Spectrum(values, np.ones(3), 0.3, UNEVEN, 2, counts)
+    spread = Spectrum(values.repeat(counts), (1 / counts).repeat(counts), 0.3, UNEVEN, 2)
     assert counted.errors(MANY) == pytest.approx(spread.errors(MANY))
     assert counted.effective(5) == pytest.approx(spread.effective(5))
     assert counted.rank == spread.rank == 6
@@ -191,23 +192,71 @@ def test_a_relu_multiplies_the_curve_and_its_floor() -> None:
     assert clipped.floor == pytest.approx(0.5 * plain.floor)
 
 
-@pytest.mark.parametrize("n", [0, 0.5, -3, float("nan"), float("inf"), [[1, 2]]])
-def test_sizes_are_one_or_more(n: object) -> None:
-    with pytest.raises(KoriskError, match="n must be numbers of training samples"):
-        computed(*rotated(9, rest=0.1)).errors(n)  # type: ignore[arg-type]
+# --- A ReLU ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"values": np.zeros(2)}, "all inputs are zero"),
-        ({"values": np.array([1.0, np.nan])}, "values of a spectrum must be finite"),
-        ({"signal": np.array([1.0, -1.0])}, "signal of a spectrum must be finite and >= 0"),
-        ({"scales": np.zeros(2)}, "all images are empty"),
-        ({"scales": np.zeros(0)}, "scales of a spectrum"),
-    ],
-)
-def test_spectra_of_nothing_are_refused(change: dict[str, Array], words: str) -> None:
-    given = {"values": np.ones(2), "signal": np.ones(2), "scales": EVEN} | change
-    with pytest.raises(KoriskError, match=words):
-        Spectrum(rest=0.0, entries=1, **given)  # type: ignore[arg-type]
+@pytest.mark.parametrize("lowest", [0.0, -1.5])
+@pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
+def test_it_is_the_share_of_normal_predictions(lowest: float, scale: float) -> None:
+    """Also of targets below zero, which a ReLU cannot reach: there it does harm."""
+    rng = np.random.default_rng(0)
+    targets = np.maximum(rng.normal(0, 1, (4, 6)), lowest)
+    mean, deviation = targets + rng.normal(0, 0.2, (4, 6)), rng.uniform(0.05, 0.6, (4, 6))
+    drawn = mean + deviation * rng.standard_normal((40_000, 4, 6))
+    expected = ((np.maximum(drawn, 0) - targets) ** 2).sum() / ((drawn - targets) ** 2).sum()
+    found = clipped_share(scale * mean, (scale * deviation) ** 2, scale * targets)
+    assert found == pytest.approx(expected, rel=0.01)
+    assert (found > 1) == (lowest < 0)
+
+
+def test_the_share_at_its_ends() -> None:
+    """Predictions far above zero are left alone; those below zero come back to it."""
+    ten, one, zero = np.full((3, 5), 10.0), np.ones((2, 3)), np.zeros((2, 3))
+    assert clipped_share(ten + 0.5, np.full((3, 5), 0.04), ten) == pytest.approx(1.0)
+    assert clipped_share(ten + 0.5, np.zeros((3, 5)), ten) == pytest.approx(1.0)
+    below = np.array([[-1.0, -3.0]])
+    assert clipped_share(below, np.zeros((1, 2)), np.ones((1, 2))) == pytest.approx(2 / 20)
+    assert clipped_share(one, zero, one) == pytest.approx(1.0)  # no error, nothing to take off
+    assert 0 <= clipped_share(zero, zero, zero) <= 1
+
+
+def images(count: int, seed: int) -> Array:
+    """Dark backgrounds with something bright on them: nonnegative, and mostly zero."""
+    rng = np.random.default_rng(seed)
+    return np.asarray(rng.exponential(size=(count, 16)) * (rng.random((count, 16)) < 0.3))
+
+
+def test_it_predicts_ridge_behind_a_relu() -> None:
+    rng = np.random.default_rng(1)
+    forward, level = rng.standard_normal((20, 16)), 1.0
+    known = images(200_000, 0)
+    moment = known.T @ known / len(known)
+    second = forward @ moment @ forward.T + level**2 * np.eye(20)
+    cross = moment @ forward.T
+    energies = np.diag(moment)
+    made, vectors = spectrum(second, cross, float(energies.sum()), scales=np.ones(1))
+    some = images(300, 2)
+    inputs = some @ forward.T + level * rng.standard_normal((300, 20))
+    found = clipping(made, vectors, cross, energies, inputs, some)
+    for n, close in ((8, 0.07), (32, 0.05), (64, 0.015), (512, 0.015)):
+        threshold, effective, _ = made.filter(n)
+        kept = made.values / (made.values + threshold)
+        penalty = threshold * (effective - kept.sum())  # delta of the threshold
+        measured = ridge_share(forward, level, n, penalty)
+        assert found.factor[n == CLIPPED_AT][0] == pytest.approx(measured, rel=close)
+        assert measured < 0.95
+
+
+def ridge_share(forward: Array, level: float, n: int, penalty: float) -> float:
+    """The squared error of ReLU(M x) over that of M x, of M fitted with that penalty."""
+    rng = np.random.default_rng(n)
+    tested = images(2000, 3)
+    test = tested @ forward.T + level * rng.standard_normal((2000, 20))
+    clipped = linear = 0.0
+    for seed in range(30):
+        y = images(n, 100 + seed)
+        x = y @ forward.T + level * rng.standard_normal((n, 20))
+        made = test @ np.linalg.solve(x.T @ x + penalty * np.eye(20), x.T @ y)
+        clipped += float(np.square(np.maximum(made, 0) - tested).sum())
+        linear += float(np.square(made - tested).sum())
+    return clipped / linear

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,35 +14,34 @@ from rich.text import Text
 
 from korisk import _checks
 from korisk.cli import pilot
-from korisk.cli.output import print_json, warnings_as_lines
-from korisk.cli.places import Device, chosen_device
+from korisk.cli.compute import Device, chosen_device
+from korisk.cli.output import (
+    cells,
+    console,
+    duration,
+    number,
+    print_json,
+    table,
+    warnings_as_lines,
+    whole,
+)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError, did_you_mean
 from korisk.files import make_folder
-from korisk.prediction.file import (
-    NAME,
-    point_record,
-    prediction_content,
-    write_prediction,
-)
+from korisk.planning.explain import chance, count
 from korisk.studies.spec.study import Study
 
 if TYPE_CHECKING:
-    from korisk.prediction.point import PointPrediction
-    from korisk.prediction.study import Progress
+    from korisk.prediction.study import PointPrediction
     from korisk.problems.sources import FileSource
 
-_METRIC = "mse"
-_UNITS = ("error", "rmse")  # what mean squared errors can be made of
+_FARTHEST_N = 10**7
 
 
 def predict(
     path: Annotated[
         Path,
-        typer.Argument(
-            metavar="STUDY.yaml",
-            help="A study, or its problem and points alone; docs/reference/study.md.",
-        ),
+        typer.Argument(metavar="STUDY.yaml", help="A study; its problem and points are enough."),
     ],
     images: Annotated[
         Path | None,
@@ -62,9 +61,7 @@ def predict(
     seed: Annotated[int, typer.Option(metavar="S", help="Random seed for the images.")] = 0,
     noise: Annotated[
         float | None,
-        typer.Option(
-            metavar="L", help="Gaussian noise over the input's RMS instead of the study's."
-        ),
+        typer.Option(metavar="L", help="Gaussian noise over the input's RMS, not the study's."),
     ] = None,
     point: Annotated[
         str | None, typer.Option(metavar="NAME", help="One point alone. [default: every one]")
@@ -89,127 +86,110 @@ def predict(
     ] = None,
     device: Device = "auto",
     unit: Annotated[
-        str,
-        typer.Option(
-            "--unit", metavar="UNIT", help="Unit of the pilot: error, which is the mse, or rmse."
-        ),
+        str, typer.Option(metavar="UNIT", help="Unit of the pilot: error (the mse) or rmse.")
     ] = "error",
     column: pilot.ColumnOption = None,
     plot: pilot.PlotOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help=f"Write {NAME} there; in a study's folder its report shows it."
+            metavar="DIR",
+            help="Write prediction.json there; in a study's folder its report shows it.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Predict the learning curves of KO and FC before anything is trained.
 
-    Needs the geometry, the noise and some images, 256 or so; a pilot makes it surer.
+    Needs the geometry, the noise and some images, about 256; a pilot narrows the intervals.
     """
-    # Here, since they bring SciPy along, which takes longer to load than the command itself.
-    from korisk.prediction.point import checked_at
-    from korisk.prediction.study import predict_study, study_to_predict
+    # Imported here, since SciPy takes longer to load than the command itself.
+    from korisk.prediction import study as predicted
 
     remedy = "give the mean squared error to reach"
     targets = [_checks.real("--target", each, above=0, remedy=remedy) for each in target or []]
-    sizes = checked_at(at or [])
+    remedy = "count training samples"
+    for n in at or []:
+        _checks.count("--at", n, at_least=1, at_most=_FARTHEST_N, remedy=remedy)
+    sizes = sorted(set(at or []))
     _checks.count("--examples", examples, at_least=8, at_most=10**4, remedy="256 are plenty")
-    if noise is not None:
-        _checks.real("--noise", noise, at_least=0, remedy="give it over the input's RMS")
-    study = study_to_predict(path)
-    _check_points(study, point, pilot_file, plot)
-    if plot is not None:
-        pilot.check_plot(plot)
-    if out is not None:
-        make_folder(out)
     _checks.count("--seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
-    _checks.one_of("--unit", unit, _UNITS)
+    _checks.one_of("--unit", unit, ("error", "rmse"))
     if on_error is not None:
         _checks.one_of("--on-error", on_error, ("stop", "skip"))
         if images is None:
             raise KoriskError(
-                "--on-error is of the images of --images; a study says images: {on_error: skip}"
+                "--on-error is for the images of --images; a study says images: {on_error: skip}"
             )
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
-    pilots = [] if pilot_file is None else _pilots(pilot_file, unit, pilot.columns(column))
+    study = predicted.study_to_predict(path)
+    names = list(dict.fromkeys(task.point for task in study.tasks))
+    if point is not None and point not in names:
+        raise KoriskError(f"--point: the study has no {point!r}{did_you_mean(point, names)}")
+    for option, value in (("--pilot", pilot_file), ("--plot", plot)):
+        if value is not None and point is None and len(names) > 1:
+            raise KoriskError(
+                f"{option} is for one point, and the study has {len(names)}; name one of "
+                f"{', '.join(names)} with --point"
+            )
+    if plot is not None:
+        pilot.check_plot(plot)
+    if out is not None:
+        make_folder(out)
     with warnings_as_lines(), _watched(quiet=as_json) as progress:
-        made = predict_study(
+        made = predicted.predict_study(
             study,
             images=examples,
             seed=seed,
             point=point,
             source=None if images is None else _source(study, images, on_error),
             noise=noise,
-            pilots=pilots,
+            pilots=() if pilot_file is None else read_pilot(pilot_file, unit, column),
             device=chosen_device(device),
             progress=progress,
         )
-    _answer(study, made, targets, sizes, plot=plot, out=out, as_json=as_json)
-    _leave(made, targets)
-
-
-def _answer(
-    study: Study,
-    made: list[PointPrediction],
-    targets: list[float],
-    sizes: list[float],
-    *,
-    plot: Path | None,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Print it, draw it, write it."""
-    if as_json or plot is not None or out is not None:
-        told = [each.to_dict(targets or each.targets, sizes) for each in made]
-        content = prediction_content(study.name, told)
+    told = [each.to_dict(targets or each.targets, sizes) for each in made]
+    content = predicted.prediction_content(study.name, told)
     if as_json:
         print_json(content)
     else:
-        from korisk.cli.predict_text import show
-
-        show(made, targets, sizes)
+        for each in made:
+            _show(each, targets, sizes)
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
-        pilot.save_plot(prediction_figure(point_record(told[0])), plot)
+        pilot.save_plot(prediction_figure(predicted.point_record(told[0])), plot)
     if out is not None:
-        typer.echo(f"korisk: wrote {write_prediction(out, content)}", err=True)
+        typer.echo(f"korisk: wrote {predicted.write_prediction(out, content)}", err=True)
+    lost = [
+        f"{goal:.6g} at {each.name}"
+        for each in made
+        for goal in dict.fromkeys(targets)
+        if all(found.samples is None for found in each.samples(goal))
+    ]
+    if lost:
+        raise OutOfReachError(
+            f"no model is expected to reach {', '.join(lost)}; allow a larger error, or reduce the "
+            "noise"
+        )
 
 
-# --- What was asked ------------------------------------------------------------------------------
-
-
-def _check_points(study: Study, point: str | None, pilot: Path | None, plot: Path | None) -> None:
-    """Refuse what is of one point where there are several, before anything is computed."""
-    names = list(dict.fromkeys(task.point for task in study.tasks))
-    if point is not None and point not in names:
-        raise KoriskError(f"--point: the study has no {point!r}{did_you_mean(point, names)}")
-    for option, given in (("--pilot", pilot), ("--plot", plot)):
-        if given is not None and point is None and len(names) > 1:
-            raise KoriskError(
-                f"{option} is of one point, and the study has {len(names)}; name one of "
-                f"{', '.join(names)} with --point"
-            )
-
-
-def _pilots(path: Path, unit: str, columns: dict[str, str]) -> tuple[Curve, ...]:
-    """The curves of a pilot as mean squared errors; of a file with several metrics those of it."""
-    read = partial(Curve.read_all, path, unit=unit, columns=columns)
+def read_pilot(path: Path, unit: str, column: list[str] | None = None) -> tuple[Curve, ...]:
+    """The curves of a pilot as mean squared errors; of several metrics, those of that one."""
+    read = partial(Curve.read_all, path, unit=unit, columns=pilot.columns(column))
     try:
         found = read()
     except KoriskError:
-        # Several metrics are the one thing that naming one mends; all else is said again.
-        found = read(metric=_METRIC if unit == "error" else unit)
+        # Naming a metric helps where there are several; any other error is raised again.
+        found = read(metric="mse" if unit == "error" else unit)
     if unit == "error":
         return found
-    return tuple(Curve(each.n, each.error, each.seed, each.model, _METRIC) for each in found)
+    return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in found)
 
 
 def _source(study: Study, folder: Path, on_error: str | None) -> FileSource:
-    """One's own images, read as the study reads its."""
+    """A folder of images, read with the settings of the study's images."""
     from korisk.problems.sources import FileSource
     from korisk.studies.spec.entries import is_table
 
@@ -223,8 +203,8 @@ def _source(study: Study, folder: Path, on_error: str | None) -> FileSource:
 
 
 @contextmanager
-def _watched(*, quiet: bool) -> Iterator[Progress | None]:
-    """What is being computed, on stderr, where somebody watches."""
+def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
+    """Show on stderr what is being computed, if it is a terminal."""
     screen = Console(stderr=True)
     if quiet or not screen.is_terminal:
         yield None
@@ -233,15 +213,78 @@ def _watched(*, quiet: bool) -> Iterator[Progress | None]:
         yield lambda what, share: status.update(Text(f"{what} {share:.0%}" if share else what))
 
 
-def _leave(made: Sequence[PointPrediction], targets: Sequence[float]) -> None:
-    """Say on stderr, and by the exit code, that no model reaches a target that was asked for."""
-    lost: dict[str, Any] = {}
-    for each in made:
-        for target in targets:
-            if all(found.samples is None for found in each.samples(target)):
-                lost[f"{target:.6g} at {each.name}"] = None
-    if lost:
-        raise OutOfReachError(
-            f"no model is expected to reach {', '.join(lost)}; allow a larger error, or take the "
-            "noise down"
-        )
+def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -> None:
+    """Print the tables of a point, then sentences."""
+    from korisk.prediction.prediction import outlook, size_words, trust_words
+    from korisk.prediction.study import error_rows
+
+    out, models, n = console(), point.predictions, point.examples
+    targets = asked or point.targets
+    heads = ("computed", "expected", "90% from", "to")
+    columns = [f"{made.model}\n{head}" for made in models for head in heads]
+    title = f"{point.name}: expected mse, from {point.images} and nothing trained"
+    shown = table(title, "N", *columns, text=0)
+    for rows in zip(*(error_rows(made, at) for made in models), strict=True):
+        values = [number(value, 3) for row in rows for value in list(row.values())[1:]]
+        shown.add_row(*cells(whole(int(rows[0]["n"])), *values))
+    out.print(shown)
+
+    title = "Samples for a target" if asked else "Samples for targets, as examples"
+    shown = table(title, "model", "target", "N", "chance", "90% from", "to", "chance\nat most")
+    for target in targets:
+        for made, found in zip(models, point.samples(target), strict=True):
+            answer = ["-"] * 4
+            if found.samples is not None and found.chance is not None:
+                ends = count(found.lower), count(found.upper)
+                answer = [whole(found.samples), chance(found.chance), *ends]
+            shown.add_row(*cells(made.model, number(target), *answer, chance(found.reach)))
+    out.print(shown)
+
+    title = f"What {n:,} samples determine"
+    shown = table(title, "model", "weights", "directions", "as weights", "share")
+    for made in models:
+        used, weights = point.effective(made, n), made.parameters or 0
+        share = f"{used / weights:.0%}" if weights else "-"
+        directions = number(made.effective(n))
+        shown.add_row(*cells(made.model, whole(weights), directions, whole(round(used)), share))
+    out.print(shown)
+
+    for made in models:
+        if made.checks:
+            trust = chance(made.trust) if made.tested else "not tested"
+            title = f"{made.model} inside the pilot (trust in the theory: {trust})"
+            shown = table(title, "N", "computed", "measured", "ratio", text=0)
+            for check in made.checks:
+                errors = number(check.computed), number(check.measured)
+                shown.add_row(*cells(whole(check.n), *errors, number(check.ratio, 3)))
+            out.print(shown)
+
+    sentences = []
+    for made in models:
+        said = [size_words(made, target) for target in asked] or [outlook(made)]
+        sentences.append(" ".join([*said, *trust_words(made), *made.notes]))
+    if point.pair is not None:
+        sentences.append(point.pair.explain())
+        factors = list(map(point.pair.factors_or_reason, targets))
+        known = [each for each in factors if "unknown" not in each]
+        if known:
+            heads = ("target", "sigma\nfactor", "floor\nfactor", "ratio of\nN / log N")
+            shown = table("Proposition 2, from lines through both", *heads, text=0)
+            for each in known:
+                parts = ["-" if part is None else number(part, 3) for part in each.values()]
+                shown.add_row(*cells(number(each["target"]), *parts[1:]))
+            out.print(shown)
+        lacking = [number(each["target"]) for each in factors if "unknown" in each]
+        if lacking:
+            sentences.append(
+                f"Proposition 2 has no factors at {', '.join(lacking)}: the line through one of "
+                "the curves is level, or does not reach the target."
+            )
+    usage = point.usage
+    cost = f"{point.name}: {duration(usage.seconds)}"
+    if usage.peak_memory is not None:
+        cost += f", at most {usage.peak_memory / 2**30:.2f} GiB of memory"
+    if usage.device_memory:
+        cost += f" and {usage.device_memory / 2**30:.2f} GiB on the GPU"
+    for sentence in [*sentences, *point.notes, f"{cost}.\n"]:
+        out.print(sentence, highlight=False, markup=False)

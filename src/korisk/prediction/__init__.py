@@ -1,1 +1,27 @@
-"""Learning curves predicted before training, from the operator, the images and the noise."""
+"""Learning curves predicted before training, from the operator, the images and the noise.
+
+Start reading at `api`: `predict_dense` and `predict_structured` check a user's inputs
+(`user_inputs`), compute a theory from examples (`dense` for a dense layer, `weights` for learned
+weights in front of known operators; `lanczos` serves both), and return a `Prediction`
+(`prediction`), which a rehearsal and a pilot correct (`misfit`). `pair` compares two predictions,
+and `study` predicts every point of a study, with its JSON file. docs/explanation/predict.md derives
+the formulas.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from korisk.prediction.api import predict_dense, predict_structured
+    from korisk.prediction.prediction import Prediction
+    from korisk.prediction.study import predict_study
+
+__all__ = ["Prediction", "predict_dense", "predict_structured", "predict_study"]
+_MODULES = {"Prediction": "prediction", "predict_study": "study"}  # others: api
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name when it is first used: `api` imports PyTorch, `prediction` SciPy."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'api')}"), name)

@@ -1,40 +1,47 @@
-"""Learning curves before training: from an operator, a handful of images and the noise."""
+"""Learning curves before training, from an operator, a handful of images and the noise.
+
+`predict_dense` and `predict_structured` take what a user has. They make examples of it
+(`user_inputs`), compute a theory from them (`dense`, `weights`), and return a `Prediction`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from korisk import _checks
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.operators import Composed, LinearOperator
-from korisk.prediction.dense.from_examples import dense_spectrum, moment_of
-from korisk.prediction.dense.large_spectrum import resolution_note
-from korisk.prediction.dense.moments import LEAST_IMAGES
-from korisk.prediction.dense.spectral import Spectrum
-from korisk.prediction.misfit import KNOWN_BELIEF
+from korisk.prediction.dense.from_examples import Progress, dense_spectrum, resolution_note
+from korisk.prediction.dense.moments import image_moment
+from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, rehearse
 from korisk.prediction.prediction import Prediction
-from korisk.prediction.rehearsal import MOST_REHEARSED, Checks, rehearse
-from korisk.prediction.user_inputs import Operator, examples_of, tail_of, weights_of
-from korisk.prediction.weights.moments import structured_from_pairs
-from korisk.problems.examples import Examples
+from korisk.prediction.user_inputs import (
+    LARGEST_VALUE,
+    LEAST_IMAGES,
+    Operator,
+    examples_of,
+    tail_of,
+    weights_of,
+)
+from korisk.prediction.weights.from_examples import Toward, structured_from_pairs
 from korisk.problems.noise import Noise
-from korisk.problems.problem import Reconstruction
+from korisk.problems.problem import Examples, Reconstruction
 
 Array = NDArray[np.float64]
-Progress = Callable[[float], None]
 
-_BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise has a meaning
+_BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise holds
 _NO_NOISE = 1e-10  # of the inputs' mean square; less is none
-_FEW = 64  # images, below which the words say so
-_UNEVEN = 0.18  # deviation of fits to different examples, from which on the words say so
-_OFF = 1.3  # factor between theory and rehearsal from which on the words say so
+_FEW = 64  # images, below which a note says so
+_UNEVEN = 0.18  # deviation of fits to different examples, from which on a note says so
+_OFF = 1.3  # factor between theory and rehearsal from which on a note says so
 
 
 def predict_dense(
@@ -47,16 +54,37 @@ def predict_dense(
     rehearsal: bool = True,
     seed: int = 0,
 ) -> Prediction:
-    """The learning curve of a dense layer from operator(image) + noise to the image.
+    """Predict the learning curve of a dense layer from operator(image) + noise to the image.
 
-    `operator` is a `LinearOperator`, a matrix (inputs, pixels), or a linear function of a batch of
-    images; `images` (n, h, w) or (n, h) are examples, 256 or so; `noise` is a level relative to
-    each input's root mean square, or a `Gaussian` or `Poisson`. With `relu` a ReLU follows. A
-    `rehearsal` on the examples themselves tells how far the theory is off at small N.
+    Parameters
+    ----------
+    operator : LinearOperator, array of shape (inputs, pixels), or callable
+        The measurement: an operator, a matrix, or a linear function of a batch of images.
+    images : array_like of shape (n, h, w) or (n, h)
+        Example images, at least 8; 64 give a first idea, 256 a good one.
+    noise : float, Gaussian or Poisson, optional
+        A level relative to each input's root mean square, or a kind of noise. Default: none.
+    relu : bool, default False
+        Whether a ReLU follows the layer.
+    pilot : Curve, optional
+        Measured mean squared errors, which correct the theory or replace it.
+    rehearsal : bool, default True
+        Fit the layer to some of the examples to see how far the theory is off at small N.
+    seed : int, default 0
+        Random seed of the noise.
 
-    `pilot` is a `Curve` of measured mean squared errors, which correct the theory or replace it.
-    `seed` draws the noise. Fewer than eight images, or shapes that do not fit, raise `KoriskError`.
+    Returns
+    -------
+    Prediction
+        The curve, in mean squared errors of a pixel.
 
+    Raises
+    ------
+    KoriskError
+        If there are fewer than eight images, shapes do not fit, or the operator is not linear.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> import numpy as np
     >>> images = np.random.default_rng(0).standard_normal((64, 8))
@@ -75,19 +103,36 @@ def predict_structured(
     *,
     tail: LinearOperator | Array | Tensor | Sequence[LinearOperator | Array | Tensor],
     weights: Any = None,
-    toward: Literal["analytic", "zero"] = "analytic",
+    toward: Toward = "analytic",
     relu: bool = False,
     pilot: Curve | None = None,
     seed: int = 0,
 ) -> Prediction:
-    """The learning curve of weights w in tail(w x), x = operator(image) + noise.
+    """Predict the learning curve of weights w in tail(w x), x = operator(image) + noise.
 
-    `tail` holds the known operators behind the weights, in order; `weights`, of an input's shape,
-    are the analytic ones that training starts from, ones where they are None.
+    Parameters
+    ----------
+    operator, images, noise, relu, pilot, seed
+        As in `predict_dense`.
+    tail : LinearOperator, matrix, or sequence of them
+        The known operators behind the weights, in the order in which they are applied.
+    weights : array_like of an input's shape, optional
+        Analytic weights that training starts from. Default: ones.
+    toward : {"analytic", "zero"}, default "analytic"
+        What a fit shrinks the weights to.
 
-    `toward` is what a fit shrinks the weights to: "analytic", or "zero". The other arguments, and
-    what is raised, are as in `predict_dense`.
+    Returns
+    -------
+    Prediction
+        The curve, in mean squared errors of a pixel.
 
+    Raises
+    ------
+    KoriskError
+        As in `predict_dense`, and if tail or weights do not fit the inputs.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> import numpy as np
     >>> images = np.random.default_rng(0).standard_normal((64, 8))
@@ -95,15 +140,12 @@ def predict_structured(
     >>> made.parameters, bool(made.errors(16)[0] >= made.floor)
     (8, True)
     """
+    _checks.one_of("toward", toward, ("analytic", "zero"))
     made = examples_of(operator, images, noise, seed=seed)
     layers = tail_of(tail, tuple(made.forward.range), tuple(made.latents.shape[1:]))
-    start = torch.ones(layers[0].domain) if weights is None else weights_of(weights)
-    analytic = start.detach().to(layers[0].device, layers[0].dtype)
-    found = Reconstruction(analytic, layers)
+    start = weights_of(weights, layers[0].domain).to(layers[0].device, layers[0].dtype)
+    found = Reconstruction(start, layers)
     return known_prediction(made, found, toward=toward, relu=relu, pilot=pilot)
-
-
-# --- From examples -------------------------------------------------------------------------------
 
 
 def dense_prediction(
@@ -114,22 +156,61 @@ def dense_prediction(
     rehearsal: bool = True,
     progress: Progress | None = None,
 ) -> Prediction:
-    """The curve of the dense layer."""
-    _check_number(examples)
-    moment = moment_of(examples)
+    """The curve of the dense layer, from examples."""
+    _check(examples)
+    moment = image_moment(examples.latents.detach().to("cpu", torch.float64).numpy())
     theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
-    checks = _rehearsed(examples, relu) if rehearsal else None
+    checks = None
+    if rehearsal:
+        inputs, targets = (
+            part[:MOST_REHEARSED].detach().to("cpu", torch.float64).numpy()
+            for part in (examples.inputs, examples.targets)
+        )
+        checks = rehearse(inputs, targets, relu=relu)
+    notes = _few_images(len(examples), moment.uncertainty)
     clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())
-    noiseless = float(examples.noise.max()) <= _NO_NOISE * clean
-    valid = max(2.0, _BEFORE_THRESHOLD * theory.rank) if noiseless else math.inf
+    valid_to = math.inf
+    if float(examples.noise.max()) <= _NO_NOISE * clean:
+        valid_to = max(2.0, _BEFORE_THRESHOLD * theory.rank)
+        rank, inputs_ = round(theory.rank), math.prod(examples.forward.range)
+        notes.append(
+            f"There is no noise: inputs have rank {rank:,} of {inputs_:,} inputs, and the dense "
+            f"layer interpolates from about N = {rank:,} on. Beyond N = {valid_to:,.0f} the "
+            "computed fall assumes images without rare features; it is the best case."
+        )
+        if theory.rest > 1e-9 * theory.energy:
+            notes.append(
+                "The operator does not see all of the image: without noise the error still levels "
+                f"off at {theory.floor:.3g}."
+            )
+    unsure = resolution_note(theory, 2.0 ** np.arange(2, 15))
+    notes += [] if unsure is None else [unsure]
+    if checks is not None and len(checks):
+        spread = np.sqrt(checks.variance)
+        if (spread > _UNEVEN).any():
+            at = int(np.argmax(spread > _UNEVEN))  # the first
+            notes.append(
+                f"Fits to different {checks.n[at]:.0f} of the examples differ by some "
+                f"{spread[at]:.0%}: few images have the features that matter there. From about "
+                "that N on, until all of them have been seen, errors may lie well above the band."
+            )
+        ratios = theory.errors(checks.n) / np.exp(checks.log_error)
+        clear = np.abs(np.log(ratios)) > 2 * spread + math.log(_OFF)
+        where = np.flatnonzero(clear & (checks.n <= valid_to))
+        if len(where):
+            notes.append(
+                f"Fitted to {checks.n[where[-1]]:.0f} of the examples and tested on others, the "
+                f"layer's error is {1 / ratios[where[-1]]:.2g} times the computed one: the theory "
+                "does not fit these images well, and the band is wider for it."
+            )
     made = Prediction(
         theory,
         "FC",
         len(examples),
         level=moment.uncertainty,
         rehearsal=checks,
-        notes=tuple(_notes(examples, theory, moment.uncertainty, checks, valid)),
-        valid_to=valid,
+        notes=tuple(notes),
+        valid_to=valid_to,
     )
     return made if pilot is None else made.with_pilot(pilot)
 
@@ -138,111 +219,70 @@ def known_prediction(
     examples: Examples,
     reconstruction: Reconstruction,
     *,
-    toward: Literal["analytic", "zero"] = "analytic",
+    toward: Toward = "analytic",
     relu: bool = False,
-    gram: Tensor | None = None,
     pilot: Curve | None = None,
     progress: Progress | None = None,
 ) -> Prediction:
-    """The curve of learned weights in front of known operators."""
-    _check_number(examples)
+    """The curve of learned weights in front of known operators, from examples."""
+    _check(examples)
     tail = Composed(reconstruction.tail)
+    if (tuple(examples.inputs.shape[1:]), tuple(examples.targets.shape[1:])) != (
+        tail.domain,
+        tail.range,
+    ):
+        raise KoriskError(
+            f"tail must map inputs {tuple(examples.inputs.shape[1:])} to images "
+            f"{tuple(examples.targets.shape[1:])}, got {tail.domain} to {tail.range}; check the "
+            "order of the tail"
+        )
     theory = structured_from_pairs(
         tail,
         reconstruction.weights,
-        examples.inputs.to(tail.device, tail.dtype),
-        examples.targets.to(tail.device, tail.dtype),
+        examples.inputs,
+        examples.targets,
         toward=toward,
         relu=relu,
-        gram=gram,
         progress=progress,
     )
-    notes = _few_images(len(examples), theory.spread.floor)
     made = Prediction(
         theory,
         "KO",
         len(examples),
-        level=theory.spread.floor,
-        notes=tuple(notes),
+        level=theory.spread,
+        notes=tuple(_few_images(len(examples), theory.spread)),
         valid_from=theory.holds_from,
         belief=KNOWN_BELIEF,
     )
     return made if pilot is None else made.with_pilot(pilot)
 
 
-def _rehearsed(examples: Examples, relu: bool) -> Checks:
-    inputs, targets = (
-        part[:MOST_REHEARSED].detach().to("cpu", torch.float64).numpy()
-        for part in (examples.inputs, examples.targets)
-    )
-    return rehearse(inputs, targets, relu=relu)
-
-
-def _check_number(examples: Examples) -> None:
+def _check(examples: Examples) -> None:
+    """Raise where examples are too few, empty, or too large to be squared."""
     if len(examples) < LEAST_IMAGES:
         raise KoriskError(
             f"a prediction needs at least {LEAST_IMAGES} example images, got {len(examples)}; "
             "64 give a first idea, 256 a good one"
         )
-
-
-# --- Words ---------------------------------------------------------------------------------------
-
-
-def _notes(
-    examples: Examples, theory: Spectrum, level: float, checks: Checks | None, valid: float
-) -> list[str]:
-    notes = _few_images(len(examples), level)
-    inputs = math.prod(examples.forward.range)
-    rank = round(theory.rank)
-    if math.isfinite(valid):
-        seen = f"rank {rank:,} of {inputs:,} inputs"
-        notes.append(
-            f"There is no noise: inputs have {seen}, and the dense layer interpolates from about "
-            f"N = {rank:,} on. Beyond N = {valid:,.0f} the computed fall rests on images having "
-            "no rare features; take it for the best case."
+    for name, values in (("inputs", examples.inputs), ("targets", examples.targets)):
+        largest = float(values.abs().max())
+        if not (largest <= LARGEST_VALUE and bool(values.square().sum().isfinite())):
+            raise KoriskError(
+                f"{name} of this problem must be finite numbers that {values.dtype} can square, "
+                f"got values up to {largest:.3g}; bring images, operator and noise to a reasonable "
+                "size"
+            )
+    if not bool(examples.inputs.any()):
+        raise KoriskError(
+            "all inputs are zero, got an operator that maps every image to zero; correct it"
         )
-        if theory.rest > 1e-9 * theory.energy:
-            notes.append(
-                "The operator does not see all of the image: without noise the error still levels "
-                f"off at {theory.floor:.3g}."
-            )
-    unsure = resolution_note(theory, 2.0 ** np.arange(2, 15))
-    if unsure is not None:
-        notes.append(unsure)
-    if checks is not None:
-        notes += _rare_features(checks)
-    if checks is not None and len(checks):
-        kept = checks.n <= valid
-        ratios = theory.errors(checks.n) / np.exp(checks.log_error)
-        clear = np.abs(np.log(ratios)) > 2 * np.sqrt(checks.variance) + math.log(_OFF)
-        if (clear & kept).any():
-            at = int(np.flatnonzero(clear & kept)[-1])
-            notes.append(
-                f"Fitted to {checks.n[at]:.0f} of the examples and judged on others, the layer "
-                f"errs {1 / ratios[at]:.2g} times as much as computed: the theory does not fit "
-                "these images well, and the band is wider for it."
-            )
-    return notes
-
-
-def _rare_features(checks: Checks) -> list[str]:
-    """Where fits to different examples differ a lot, few of them have what matters."""
-    spread = np.sqrt(checks.variance)
-    if not (spread > _UNEVEN).any():
-        return []
-    at = int(np.argmax(spread > _UNEVEN))  # the first
-    return [
-        f"Fits to different {checks.n[at]:.0f} of the examples differ by some {spread[at]:.0%}: "
-        "few images have what matters there. From about that N on, until all has been seen, errors "
-        "may lie well above the band."
-    ]
 
 
 def _few_images(number: int, level: float) -> list[str]:
+    """A note where images are too few or too much alike to tell the size of the errors."""
     if level < 1e-6:
         return [
-            f"All {number} images are equally bright: copies of each other tell too good a curve; "
+            f"All {number} images are equally bright: copies of each other give too good a curve; "
             "bring images that differ as those to come will."
         ]
     if number >= _FEW or level < 0.005:

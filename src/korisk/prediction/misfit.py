@@ -1,28 +1,100 @@
-"""How far measured errors lie from a computed curve, and what that says of other N.
+"""How far a computed curve is off, from errors that were measured beside it.
+
+Some are simulated: a rehearsal fits the dense layer to some of the examples and tests it on the
+others. That shows how far the theory is off for these images at N up to half their number; features
+that the examples lack, it cannot show. Others are real: those of a pilot.
 
 The model, over u = log2 N: the logarithm of the true error is that of the computed one plus a
 misfit, which is a stationary process with deviation a and correlation exp(-|u - u'| / l), plus an
 offset that all real measurements share, since examples and simulation are not the reality. Both
-deviations and l are weighed on a small grid by what was measured.
+deviations and l are weighed on a small grid by how well they explain what was measured.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from korisk.planning.law import Law, normals
-from korisk.prediction.rehearsal import Checks
 
 Array = NDArray[np.float64]
+
+MOST_REHEARSED = 1024  # examples: more would take minutes
+_SPLITS = 4
+_SMALLEST = 4
+_PENALTIES = np.logspace(-9, 1, 21)  # over the mean eigenvalue of the kernel
+ENTRIES = 2**20  # of targets behind a ReLU, beyond which a sample of their pixels will do,
+PIXELS = 256  # at least so many
+_NOISE = 0.03  # of a logarithm, at least
+
+
+@dataclass(frozen=True, eq=False)
+class LogErrors:
+    """Measured errors that a theory is compared with: logarithms, with their variances."""
+
+    n: Array  # (K,)
+    log_error: Array  # (K,)
+    variance: Array  # (K,)
+
+    def __len__(self) -> int:
+        return len(self.n)
+
+
+NOTHING_MEASURED = LogErrors(*np.zeros((3, 0)))
+
+
+def rehearse(inputs: Array, targets: Array, *, relu: bool) -> LogErrors:
+    """Mean squared errors of an entry at N = 4, 8, ... up to half the examples, 512 at most.
+
+    `inputs` (n, ...) with noise and `targets` (n, ...), flattened here. The penalty is the best one
+    on the examples that are left out, as the theory's is.
+    """
+    rng = np.random.default_rng(0)
+    inputs, targets = inputs[:MOST_REHEARSED], targets[:MOST_REHEARSED]
+    samples, wanted = inputs.reshape(len(inputs), -1), targets.reshape(len(targets), -1)
+    pixels = max(PIXELS, ENTRIES // len(samples))
+    if relu and wanted.shape[1] > pixels:
+        wanted = wanted[:, rng.choice(wanted.shape[1], pixels, replace=False)]
+    half = len(samples) // 2
+    sizes = [n for n in 2 ** np.arange(2, 40) if _SMALLEST <= n <= half]
+    if not sizes:
+        return NOTHING_MEASURED
+    kernel = samples @ samples.T
+    products = wanted @ wanted.T
+    found = np.empty((_SPLITS, len(sizes)))
+    for split in range(_SPLITS):
+        order = rng.permutation(len(samples))
+        left = order[half:]
+        for at, n in enumerate(sizes):
+            fitted = order[:n]
+            values, vectors = np.linalg.eigh(kernel[np.ix_(fitted, fitted)])
+            rotated = kernel[np.ix_(left, fitted)] @ vectors
+            scale = max(float(values.mean()), 1e-300)
+            shifted = np.maximum(values, 0.0) + scale * _PENALTIES[:, None]
+            errors = []
+            for each in shifted:
+                made = rotated / each @ vectors.T  # (left, fitted), times the fitted targets
+                if relu:
+                    off = np.maximum(made @ wanted[fitted], 0.0) - wanted[left]
+                    errors.append(float(np.square(off).mean()))
+                else:  # |y - sum_k m_k y_k|^2 from products of targets alone
+                    inner = (made @ products[np.ix_(fitted, fitted)] * made).sum()
+                    mixed = (made * products[np.ix_(left, fitted)]).sum()
+                    total = (inner - 2 * mixed + products[left, left].sum()) / len(left)
+                    errors.append(float(total) / wanted.shape[1])
+            found[split, at] = max(min(errors), 1e-300)
+    logs = np.log(found)
+    spread = logs.std(axis=0, ddof=1) ** 2  # splits of one set of images are no new images
+    return LogErrors(np.array(sizes, dtype=float), logs.mean(axis=0), spread + _NOISE**2)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Belief:
-    """What is held likely before anything is measured; chosen on curves of other scanners.
+    """Prior of the misfit, before anything is measured; chosen on curves of other scanners.
 
     See benchmarks/predict.py, which reports on curves that had no part in the choice.
     """
@@ -46,39 +118,24 @@ KNOWN_BELIEF = Belief(
 )
 
 
-@dataclass(frozen=True)
-class _Case:
+class Case(NamedTuple):
+    """One point of the grid, and its conclusions from what was measured."""
+
     shape: float
     length: float
-    offset: float
-    log_weight: float
-
-    def covariance(self, u: Array, v: Array) -> Array:
-        """Of the misfit's shape at u (K,) and v (M,)."""
-        apart = np.abs(u[:, None] - v[None, :])
-        return np.asarray(self.shape**2 * np.exp(-apart / self.length))
+    shared: float  # variance of the offset that real errors share
+    inverse: Array  # (K, K) of the covariance of all that was measured
+    solved: Array  # (K,) that times the measured values
 
 
 @dataclass(frozen=True, eq=False)
 class Misfit:
     """The misfit's law after `simulated` and `real` errors; logarithms over the computed curve."""
 
-    simulated: Checks
-    real: Checks
+    simulated: LogErrors
+    real: LogErrors
     level: float  # deviation of the examples' energy from the population's, relative
     belief: Belief = BELIEF
-
-    @cached_property
-    def _cases(self) -> list[_Case]:
-        grid = product(
-            zip(self.belief.shapes, self.belief.shape_weights, strict=True),
-            zip(self.belief.lengths, self.belief.length_weights, strict=True),
-            zip(self.belief.offsets, self.belief.offset_weights, strict=True),
-        )
-        return [
-            _Case(a, length, offset, float(np.log(p * q * r)))
-            for (a, p), (length, q), (offset, r) in grid
-        ]
 
     @cached_property
     def _where(self) -> Array:
@@ -88,58 +145,58 @@ class Misfit:
     def _is_real(self) -> Array:
         return np.concatenate([np.zeros(len(self.simulated)), np.ones(len(self.real))])
 
-    def _joint(self, case: _Case) -> tuple[Array, Array, float]:
-        """The inverse covariance of all that was measured, times it too, and its log density."""
+    @cached_property
+    def _weighed(self) -> tuple[Array, list[Case], float]:
+        """Weights of the cases, the cases, and the log evidence of the real errors."""
+        grid = product(
+            zip(self.belief.shapes, self.belief.shape_weights, strict=True),
+            zip(self.belief.lengths, self.belief.length_weights, strict=True),
+            zip(self.belief.offsets, self.belief.offset_weights, strict=True),
+        )
         data = np.concatenate([self.simulated.log_error, self.real.log_error])
         variance = np.concatenate([self.simulated.variance, self.real.variance])
-        shared = (case.offset**2 + self.level**2) * np.outer(self._is_real, self._is_real)
-        covariance = case.covariance(self._where, self._where) + shared + np.diag(variance)
-        return _gaussian(covariance, data)
-
-    @cached_property
-    def _weighed(self) -> tuple[Array, list[tuple[Array, Array]], float]:
-        """Weights of the cases, what each concludes, and the log evidence of what is real."""
-        found = [self._joint(case) for case in self._cases]
-        priors = np.array([case.log_weight for case in self._cases])
-        logs = priors + np.array([density for _, _, density in found])
+        both_real = np.outer(self._is_real, self._is_real)
+        first = slice(len(self.simulated))
+        cases, logs, before = [], [], []
+        for (a, p), (length, q), (offset, r) in grid:
+            shared = offset**2 + self.level**2
+            covariance = _covariance(a, length, self._where, self._where)
+            covariance = covariance + shared * both_real + np.diag(variance)
+            inverse, solved, density = _gaussian(covariance, data)
+            cases.append(Case(a, length, shared, inverse, solved))
+            prior = float(np.log(p * q * r))
+            logs.append(prior + density)
+            before.append(prior + _gaussian(covariance[first, first], data[first])[2])
         total = float(logsumexp(logs))
-        before = priors + np.array([self._simulated(case) for case in self._cases])
-        evidence = total - float(logsumexp(before))
-        kept = [(inverse, solved) for inverse, solved, _ in found]
-        return np.exp(logs - total), kept, evidence
-
-    def _simulated(self, case: _Case) -> float:
-        where = np.log2(self.simulated.n)
-        covariance = case.covariance(where, where) + np.diag(self.simulated.variance)
-        return _gaussian(covariance, self.simulated.log_error)[2]
+        return np.exp(np.array(logs) - total), cases, total - float(logsumexp(before))
 
     @property
     def evidence(self) -> float:
-        """The log density of the real errors, given the simulated ones."""
+        """The log density of the real errors, conditional on the simulated ones."""
         return self._weighed[2]
 
     def moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the misfit of a real error at N."""
-        weights, kept, _ = self._weighed
+        weights, cases, _ = self._weighed
         u = np.log2(n)
-        means, deviations = np.empty((2, len(self._cases), len(u)))
-        for at, (case, (inverse, solved)) in enumerate(zip(self._cases, kept, strict=True)):
-            shared = case.offset**2 + self.level**2
-            across = case.covariance(self._where, u) + shared * self._is_real[:, None]
-            means[at] = across.T @ solved
-            variance = case.shape**2 + shared - np.einsum("km,kl,lm->m", across, inverse, across)
+        means, deviations = np.empty((2, len(cases), len(u)))
+        for at, case in enumerate(cases):
+            across = _covariance(case.shape, case.length, self._where, u)
+            across = across + case.shared * self._is_real[:, None]
+            means[at] = across.T @ case.solved
+            explained = np.einsum("km,kl,lm->m", across, case.inverse, across)
+            variance = case.shape**2 + case.shared - explained
             deviations[at] = np.sqrt(np.maximum(variance, 1e-8))
         return weights, means, deviations
 
     def law(self, n: Array) -> Law:
         """The law of the logarithm of true over computed error at each N."""
-        weights, means, deviations = self.moments(n)
-        return normals(weights, means, deviations)
+        return normals(*self.moments(n))
 
 
-def no_checks() -> Checks:
-    """Nothing measured."""
-    return Checks(*np.zeros((3, 0)))
+def _covariance(shape: float, length: float, u: Array, v: Array) -> Array:
+    """Of the misfit's shape at u (K,) and v (M,)."""
+    return np.asarray(shape**2 * np.exp(-np.abs(u[:, None] - v[None, :]) / length))
 
 
 def _gaussian(covariance: Array, data: Array) -> tuple[Array, Array, float]:

@@ -1,4 +1,4 @@
-"""A learning curve computed before training, with what a rehearsal and a pilot say of it."""
+"""A learning curve computed before training, corrected by a rehearsal and a pilot, and in words."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,34 +12,36 @@ from korisk._checks import real
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, shown
+from korisk.planning.explain import chance, count, span, times, value
 from korisk.planning.law import Law, mixed
 from korisk.planning.plan import LEAST_REACH, TAIL, table
 from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
 from korisk.planning.related import trust
-from korisk.prediction.dense.spectral import checked_sizes
-from korisk.prediction.misfit import BELIEF, Belief, Misfit, no_checks
-from korisk.prediction.rehearsal import Checks
+from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
 Array = NDArray[np.float64]
 
-FARTHEST_N = 10**7  # of which a prediction speaks
+FARTHEST_N = 10**7  # up to which a prediction is made
 MIDDLE = 0.65  # share of the futures that meet a target by the answer, where some never do
+FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
+AS_SEEDS = 1.78  # spreads five quantiles so that their mean is as uncertain as their law
 _START = 2
 _PER_DOUBLING = 4
-FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
 _LEVEL = 4.0  # width of the logarithm of an error before anything is known
 _BELIEVED = 0.75  # in the theory against a fitted curve, before the pilot is seen
 _LEAST_NOISE = 1e-3  # of a pilot's mean, relative, in what it says of other N,
 _TELLING = 1e-2  # and in whether it speaks for the theory
-_ONE_SEED = 0.05  # of a mean, where seeds tell none
+_ONE_SEED = 0.05  # relative deviation of a mean of one seed
 _RIVAL = replace(PRIOR, least_noise=_TELLING, noises=(_ONE_SEED,))
 _RARE = 0.005  # chance of an error so far off, from which on a pilot of few sizes speaks against it
-_AS_SEEDS = 1.78  # by which five quantiles are spread so that their mean is as unsure as their law
-_DOUBTED = 0.5  # trust below which words say so
+_DOUBTED = 0.5  # trust below which the words say so
+_AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree
+_FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere
+_ONE_SCALE = 1.5  # between the ratios of a pilot that is off by one factor
 
 
 class Theory(Protocol):
-    """What computes a curve: `Spectrum` for a dense layer, `Structured` for a known operator."""
+    """What computes a curve: `Spectrum` for a dense layer, `Structured` for known operators."""
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) mean squared errors at each N."""
@@ -58,30 +60,51 @@ class Theory(Protocol):
 
 @dataclass(frozen=True)
 class PredictedSize:
-    """Samples for a target: the middle and the 90% interval; None and infinity where none do."""
+    """Samples for a target.
+
+    Parameters
+    ----------
+    target : float
+        The mean squared error to reach.
+    samples : int or None
+        The best single number; None where the target is called out of reach.
+    lower, upper : float
+        Ends of the 90% interval of N; infinite where no N has that probability.
+    reach : float
+        Probability that the target is met at all, up to N = 10,000,000.
+    chance : float or None
+        Probability that `samples` are enough, over all futures.
+    """
 
     target: float
     samples: int | None
     lower: float
     upper: float
-    reach: float  # the probability that the target is met at all
-    chance: float | None  # that `samples` are enough, over all futures
+    reach: float
+    chance: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON; an infinite end is None."""
-        return {
-            "target": self.target,
-            "samples": self.samples,
-            "lower": None if math.isinf(self.lower) else self.lower,
-            "upper": None if math.isinf(self.upper) else self.upper,
-            "reach": self.reach,
-            "chance": self.chance,
-        }
+        """As plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            One key for each field; an infinite end is None.
+        """
+        return {key: None if each == math.inf else each for key, each in vars(self).items()}
 
 
 @dataclass(frozen=True)
-class Check:
-    """A measured error beside the computed one."""
+class TheoryCheck:
+    """A measured error beside the computed one.
+
+    Parameters
+    ----------
+    n : int
+        Training samples.
+    computed, measured : float
+        Mean squared errors of the theory and of the pilot.
+    """
 
     n: int
     computed: float
@@ -97,10 +120,34 @@ class Check:
 class Prediction:
     """The learning curve of one model, in mean squared errors of an entry.
 
-    Made by `predict_dense`, `predict_structured` and `predict_study`. `examples` is how many images
-    it was computed from, `notes` what to know of it, in sentences. Methods take N from 2 on, a
+    Made by `predict_dense`, `predict_structured` and `predict_study`. Methods take N from 1 on, a
     number or a list of M, and return arrays of shape (M,).
 
+    Parameters
+    ----------
+    theory : Spectrum or Structured
+        What computes the curve.
+    model : str
+        Name of the model, such as "FC".
+    examples : int
+        Number of images that it was computed from.
+    level : float, default 0
+        Relative standard error of the examples' mean energy.
+    rehearsal : LogErrors, optional
+        Errors of fits to some of the examples, tested on the others.
+    pilot : Curve, optional
+        Measured mean squared errors.
+    notes : tuple of str, optional
+        Sentences on what limits the prediction.
+    valid_from : float, default 1
+        N below which the theory is a rough guide, which a pilot does not test.
+    valid_to : float, default infinity
+        N beyond which the theory does not hold, as without noise.
+    belief : Belief, optional
+        Prior of how far the theory is off.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> from korisk.prediction.dense.spectral import Spectrum
     >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
@@ -115,15 +162,15 @@ class Prediction:
     theory: Theory
     model: str
     examples: int
-    level: float = 0.0  # relative deviation of the examples' mean energy
-    rehearsal: Checks | None = None  # errors on the examples themselves
+    level: float = 0.0
+    rehearsal: LogErrors | None = None
     pilot: Curve | None = None
     notes: tuple[str, ...] = ()
-    valid_from: float = 1.0  # N below which the theory is a rough guide: not held against it
-    valid_to: float = math.inf  # N beyond which the theory has no meaning, as without noise
+    valid_from: float = 1.0
+    valid_to: float = math.inf
     belief: Belief = BELIEF
 
-    # --- What it says ----------------------------------------------------------------------------
+    # --- The answers -----------------------------------------------------------------------------
 
     @property
     def floor(self) -> float:
@@ -136,29 +183,99 @@ class Prediction:
         return self.theory.parameters
 
     def effective(self, n: float) -> float:
-        """How many weights of one output N samples determine; all, for known operators."""
-        return self.theory.effective(n)
+        """How many weights of one output N samples determine; of all, for known operators.
+
+        Parameters
+        ----------
+        n : float
+            Training samples, 1 or more.
+
+        Returns
+        -------
+        float
+            The effective number of weights.
+        """
+        return self.theory.effective(float(checked_sizes([n])[0]))
 
     def computed(self, n: ArrayLike) -> Array:
-        """(M,) the theory's errors alone."""
+        """The theory's errors alone.
+
+        Parameters
+        ----------
+        n : float or array_like of shape (M,)
+            Training samples, 1 or more.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+            Mean squared errors.
+        """
         return self.theory.errors(checked_sizes(n))
 
     def errors(self, n: ArrayLike) -> Array:
-        """(M,) the expected error at each N: as likely too large as too small."""
+        """The expected error at each N: the median of its distribution.
+
+        Parameters
+        ----------
+        n : float or array_like of shape (M,)
+            Training samples, 1 or more.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+            Mean squared errors.
+        """
         return self.quantile(n, 0.5)
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
-        """(M,) the ends of the 90% band."""
+        """The ends of the 90% band.
+
+        Parameters
+        ----------
+        n : float or array_like of shape (M,)
+            Training samples, 1 or more.
+
+        Returns
+        -------
+        tuple of ndarray of shape (M,)
+            Lower and upper mean squared errors.
+        """
         return self.quantile(n, TAIL), self.quantile(n, 1 - TAIL)
 
     def quantile(self, n: ArrayLike, p: float) -> Array:
-        """(M,) the error at each N that is undercut with probability p."""
-        sizes = checked_sizes(n)
-        return np.asarray(np.exp(self._law(sizes).quantile(p)))
+        """The error at each N that is undercut with probability p.
+
+        Parameters
+        ----------
+        n : float or array_like of shape (M,)
+            Training samples, 1 or more.
+        p : float
+            Probability, between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+            Mean squared errors.
+        """
+        return np.asarray(np.exp(self._law(checked_sizes(n)).quantile(p)))
 
     def probability(self, n: ArrayLike, target: float) -> Array:
-        """(M,) the probability that the error at each N is at most the target.
+        """The probability that the error at each N is at most the target.
 
+        Parameters
+        ----------
+        n : float or array_like of shape (M,)
+            Training samples, 1 or more.
+        target : float
+            Mean squared error, above 0.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+            Probabilities.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
@@ -167,14 +284,24 @@ class Prediction:
         [False, True]
         """
         sizes, goal = checked_sizes(n), math.log(_goal(target))
-        return np.minimum(self._under(np.full(len(sizes), goal), sizes), 1.0)
+        return np.minimum(self._law(sizes).under(np.full(len(sizes), goal)), 1.0)
 
     def samples(self, target: float) -> PredictedSize:
-        """How many samples a target asks for.
+        """How many samples a target needs.
 
-        `target` is a mean squared error above 0. The answer's `samples` is None where the target is
-        called out of reach, as its chance to be met is below 15%.
+        Parameters
+        ----------
+        target : float
+            Mean squared error to reach, above 0.
 
+        Returns
+        -------
+        PredictedSize
+            Its `samples` is None where the target is called out of reach, since the probability to
+            meet it is below 15%.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> from korisk.prediction.dense.spectral import Spectrum
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
@@ -200,12 +327,42 @@ class Prediction:
         samples = int(by(min(0.5, MIDDLE * reach)))
         return PredictedSize(goal, samples, by(TAIL), by(1 - TAIL), reach, odds.at(samples))
 
-    # --- What it rests on ------------------------------------------------------------------------
+    def explain(self, target: float | None = None) -> str:
+        """The prediction in sentences: the answer, how sure it is, and its notes.
+
+        Parameters
+        ----------
+        target : float, optional
+            Mean squared error to reach; without it, the expected error at as many samples as there
+            were examples is told.
+
+        Returns
+        -------
+        str
+            Sentences on one line.
+        """
+        first = outlook(self) if target is None else size_words(self, target)
+        return " ".join([first, *trust_words(self), *self.notes])
+
+    # --- The pilot -------------------------------------------------------------------------------
 
     def with_pilot(self, pilot: Curve) -> "Prediction":
-        """The same, held against measured errors.
+        """The same, corrected by measured errors.
 
-        `pilot` is a `Curve` of mean squared errors; one in another unit raises `KoriskError`.
+        Parameters
+        ----------
+        pilot : Curve
+            Mean squared errors over N, of one or more seeds.
+
+        Returns
+        -------
+        Prediction
+            A copy that uses the pilot.
+
+        Raises
+        ------
+        KoriskError
+            If the pilot is no `Curve`, or is in another unit than the mean squared error.
         """
         if not isinstance(pilot, Curve):
             raise KoriskError(
@@ -218,30 +375,47 @@ class Prediction:
             )
         return replace(self, pilot=pilot)
 
-    @cached_property
-    def _misfit(self) -> Misfit:
-        return self._misfit_of(_LEAST_NOISE)
-
-    def _misfit_of(self, least_noise: float) -> Misfit:
-        rehearsal, measured = no_checks(), no_checks()
-        if self.rehearsal is not None:
-            rehearsal = self._over(self.rehearsal, self.valid_from)
-        if self._within is not None:
-            measured = self._over(_checks_of(self._within, least_noise), 1.0)
-        return Misfit(rehearsal, measured, self.level, self.belief)
-
-    def _over(self, found: Checks, first: float) -> Checks:
-        """Logarithms over the computed curve, where that has a meaning."""
-        kept = (found.n >= first) & (found.n <= self.valid_to)
-        n = found.n[kept]
-        base = np.log(self.computed(n)) if len(n) else np.zeros(0)
-        return Checks(n, found.log_error[kept] - base, found.variance[kept])
+    @property
+    def checks(self) -> tuple[TheoryCheck, ...]:
+        """The pilot's mean errors beside the computed ones."""
+        if self.pilot is None:
+            return ()
+        sizes = self.pilot.sizes
+        columns = sizes.tolist(), self.computed(sizes).tolist(), self.pilot.means.tolist()
+        return tuple(TheoryCheck(*row) for row in zip(*columns, strict=True))
 
     @cached_property
-    def _within(self) -> Curve | None:
-        """The part of the pilot of which the theory speaks.
+    def trust(self) -> float:
+        """The weight of the theory against curves fitted to the pilot; one without a pilot."""
+        if self._fitted is None or self.tested_on is None or not self.tested:
+            return 1.0
+        # One per cent at least: no theory is exact, and a precise pilot must not refute it.
+        misfit = self.misfit(_TELLING)
+        rival = posterior(self.tested_on, _RIVAL)
+        constants = 0.5 * (len(misfit.real) - 1) * math.log(2 * math.pi)
+        # The level of a fitted curve is free, where the theory predicts it.
+        odds = misfit.evidence - (rival.evidence - constants - math.log(_LEVEL))
+        return trust(odds, _BELIEVED)
 
-        Where that is too little to tell, what it is a rough guide to: a pilot is never for nothing.
+    @property
+    def tested(self) -> bool:
+        """Whether the pilot has enough sizes to speak for or against the theory."""
+        return self.tested_on is not None and len(self.tested_on.sizes) >= FIT_SIZES
+
+    @cached_property
+    def doubted(self) -> bool:
+        """Whether the pilot speaks against the theory."""
+        if self.pilot is None or self.tested:
+            return self.trust < _DOUBTED
+        alone, n = replace(self, pilot=None), self.pilot.sizes
+        low, high = alone.quantile(n, _RARE), alone.quantile(n, 1 - _RARE)
+        return bool(((self.pilot.means < low) | (self.pilot.means > high)).any())
+
+    @cached_property
+    def tested_on(self) -> Curve | None:
+        """The part of the pilot on which the theory is tested: where it holds.
+
+        Where fewer than three sizes are left, also those below, where it is a rough guide.
         """
         if self.pilot is None:
             return None
@@ -253,16 +427,36 @@ class Prediction:
         seeds = [seed for seed, there in zip(self.pilot.seed, kept, strict=True) if there]
         return Curve(self.pilot.n[kept], self.pilot.error[kept], seeds)
 
+    def misfit(self, least_noise: float = _LEAST_NOISE) -> Misfit:
+        """How far the theory is off, from the rehearsal and from the pilot."""
+        rehearsal = measured = NOTHING_MEASURED
+        if self.rehearsal is not None:
+            rehearsal = self._over_computed(self.rehearsal, self.valid_from)
+        if self.tested_on is not None:
+            measured = self._over_computed(log_errors(self.tested_on, least_noise), 1.0)
+        return Misfit(rehearsal, measured, self.level, self.belief)
+
+    def _over_computed(self, found: LogErrors, first: float) -> LogErrors:
+        """Logarithms over the computed curve, where that holds."""
+        kept = (found.n >= first) & (found.n <= self.valid_to)
+        n = found.n[kept]
+        base = np.log(self.computed(n)) if len(n) else np.zeros(0)
+        return LogErrors(n, found.log_error[kept] - base, found.variance[kept])
+
+    @cached_property
+    def _misfit(self) -> Misfit:
+        return self.misfit()
+
     @cached_property
     def _fitted(self) -> Posterior | None:
-        """Curves fitted to the pilot alone, which have a say by how well each side explains it."""
+        """Curves fitted to the pilot alone, which are mixed with the theory."""
         if self.pilot is None or len(self.pilot.sizes) < FIT_SIZES:
             return None
         return posterior(self.pilot)
 
     @cached_property
-    def _beyond(self) -> Posterior:
-        """Curves fitted to the pilot and to what the theory adds, as far as that has a meaning."""
+    def extended(self) -> Posterior:
+        """Curves fitted to the pilot, and to the theory at doublings beyond it, while it holds."""
         assert self.pilot is not None
         more = self.pilot.sizes[-1] * 2.0 ** np.arange(1, 40)
         more = np.floor(more[more <= self.valid_to])
@@ -270,32 +464,14 @@ class Prediction:
             return posterior(self.pilot)
         levels = (TAIL, 0.25, 0.5, 0.75, 1 - TAIL)
         middle = np.log(self.errors(more))
-        # Five of them pass for seeds, whose mean is surer than each: spread out by as much.
+        # The five stand for seeds, whose mean is surer than each: spread out by as much.
         errors = np.exp(
-            [middle + _AS_SEEDS * (np.log(self.quantile(more, p)) - middle) for p in levels]
+            [middle + AS_SEEDS * (np.log(self.quantile(more, p)) - middle) for p in levels]
         ).ravel()
         labels = [f"computed {p}" for p in levels for _ in more]
-        added = Curve(
-            np.tile(more, len(levels)), errors, labels, self.pilot.model, self.pilot.metric
-        )
+        n = np.tile(more, len(levels))
+        added = Curve(n, errors, labels, self.pilot.model, self.pilot.metric)
         return posterior(self.pilot.merged(added))
-
-    @cached_property
-    def trust(self) -> float:
-        """The weight of the theory against curves fitted to the pilot; one without a pilot."""
-        within = self._within
-        if self._fitted is None or within is None or not self.tested:
-            return 1.0
-        # A theory is not refuted by a pilot that knows its errors better than to one per cent.
-        misfit = self._misfit_of(_TELLING)
-        rival = posterior(within, _RIVAL)
-        constants = 0.5 * (len(misfit.real) - 1) * math.log(2 * math.pi)
-        # A fitted curve's level may be anything, where the theory names it.
-        odds = misfit.evidence - (rival.evidence - constants - math.log(_LEVEL))
-        return trust(odds, _BELIEVED)
-
-    def _under(self, log_error: Array, n: Array) -> Array:
-        return self._law(n).under(log_error)
 
     def _law(self, n: Array) -> Law:
         """The law of the log error at each N."""
@@ -304,85 +480,131 @@ class Prediction:
         def computed(log_error: Array) -> Array:
             return misfit.under(log_error - base)
 
-        low, high = base + misfit.low, base + misfit.high
-        if self._fitted is None:
-            return self._doubted_beyond(Law(computed, low, high), n)
-        shares = [self.trust, 1 - self.trust]
-        both = mixed(shares, [Law(computed, low, high), self._fitted.law(n)])
-        return self._carried_beyond(both, n)
-
-    def _doubted_beyond(self, law: Law, n: Array) -> Law:
-        """Beyond where the theory has a meaning, its fall comes or it does not: even odds."""
+        law = Law(computed, base + misfit.low, base + misfit.high)
+        if self._fitted is not None:
+            law = mixed([self.trust, 1 - self.trust], [law, self._fitted.law(n)])
         far = n > self.valid_to
         if not far.any():
             return law
+        # Beyond the end of the theory, its fall is believed by half; with a pilot of enough sizes,
+        # curves that were fitted to both extrapolate. What is met at the end stays met.
+        halved = self._fitted is None
         end = self._law(np.full(len(n), self.valid_to))
+        later = law if halved else self.extended.law(n)
 
         def under(log_error: Array) -> Array:
-            there, held = law.under(log_error), end.under(log_error)
-            return np.where(far, np.maximum(0.5 * (there + held), held), there)
+            there, held = later.under(log_error), end.under(log_error)
+            beyond = np.maximum(0.5 * (there + held) if halved else there, held)
+            return np.where(far, beyond, law.under(log_error))
 
-        return Law(under, np.minimum(law.low, end.low), np.maximum(law.high, end.high))
-
-    def _carried_beyond(self, law: Law, n: Array) -> Law:
-        """Beyond, curves that were fitted to the pilot and to the theory carry on from its end."""
-        far = n > self.valid_to
-        if not far.any():
-            return law
-        end, carried = self._law(np.full(len(n), self.valid_to)), self._beyond.law(n)
-
-        def under(log_error: Array) -> Array:
-            # What is met at the end stays met.
-            later = np.maximum(carried.under(log_error), end.under(log_error))
-            return np.where(far, later, law.under(log_error))
-
-        low = np.minimum(law.low, np.minimum(carried.low, end.low))
-        return Law(under, low, np.maximum(law.high, np.maximum(carried.high, end.high)))
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """The pilot's mean errors beside the computed ones."""
-        if self.pilot is None:
-            return ()
-        sizes, means = self.pilot.sizes, self.pilot.means
-        computed = self.computed(sizes)
-        rows = zip(sizes.tolist(), computed.tolist(), means.tolist(), strict=True)
-        return tuple(Check(n, made, found) for n, made, found in rows)
-
-    def explain(self, target: float | None = None) -> str:
-        """The prediction in plain words."""
-        from korisk.prediction.explain import explain
-
-        return explain(self, target)
-
-    @property
-    def tested(self) -> bool:
-        """Whether the pilot has sizes enough to speak for or against the theory."""
-        within = self._within
-        return within is not None and len(within.sizes) >= FIT_SIZES
-
-    @cached_property
-    def doubted(self) -> bool:
-        """Whether the pilot speaks against the theory."""
-        if self.pilot is None or self.tested:
-            return self.trust < _DOUBTED
-        alone, n = replace(self, pilot=None), self.pilot.sizes
-        low, high = alone.quantile(n, _RARE), alone.quantile(n, 1 - _RARE)
-        return bool(((self.pilot.means < low) | (self.pilot.means > high)).any())
+        low = np.min([law.low, end.low, later.low], axis=0)
+        return Law(under, low, np.max([law.high, end.high, later.high], axis=0))
 
 
-def _checks_of(pilot: Curve, least_noise: float) -> Checks:
+def checked_sizes(n: ArrayLike) -> Array:
+    """(M,) numbers of samples, at least one each, as floats."""
+    try:
+        sizes = np.atleast_1d(np.asarray(n, dtype=float))
+    except (TypeError, ValueError):
+        sizes = np.full(1, np.nan)
+    if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 1).all()):
+        raise KoriskError(f"n must be numbers of training samples >= 1, got {shown(n)}; check them")
+    return sizes
+
+
+def log_errors(pilot: Curve, least_noise: float) -> LogErrors:
+    """Logarithms of a pilot's mean errors, thinned as the curves that are fitted to it see them."""
     variance = relative_variance(pilot)
     if variance is None:
         variance = np.full(len(pilot.sizes), _ONE_SEED**2)
     sizes, logs = pilot.sizes.astype(float), np.log(pilot.means)
     variance = np.maximum(variance, least_noise**2)
     if len(sizes) <= MOST_SIZES:
-        return Checks(sizes, logs, variance)
-    # As the curves that are fitted to it see the pilot, so that the two can be compared.
+        return LogErrors(sizes, logs, variance)
     doublings, logs, variance = thinned(np.log2(sizes[-1] / sizes), logs, variance)
-    return Checks(sizes[-1] * 2.0**-doublings, logs, variance)
+    return LogErrors(sizes[-1] * 2.0**-doublings, logs, variance)
 
 
 def _goal(target: float) -> float:
     return real("target", target, above=0, remedy="give the mean squared error to reach")
+
+
+# --- Words ---------------------------------------------------------------------------------------
+
+
+def outlook(made: Prediction) -> str:
+    """The error at as many samples as there were examples, and the floor."""
+    n = max(made.examples, _START)
+    (error,), ((lower,), (upper,)) = made.errors([n]), made.band([n])
+    return (
+        f"{made.model} has an expected error of {value(error)} at N = {n:,} (90%: "
+        f"{value(lower)} to {value(upper)}); its theory levels off at {value(made.floor)}."
+    )
+
+
+def size_words(made: Prediction, target: float) -> str:
+    """How many samples a target needs, in a sentence."""
+    found, goal = made.samples(target), value(target)
+    if found.samples is None or found.chance is None:
+        levels = f"; its theory levels off at {value(made.floor)}" if made.floor > 0 else ""
+        return (
+            f"{made.model} does not reach {goal} by N = {FARTHEST_N:,}, according to this "
+            f"prediction: the chance is {chance(found.reach)}{levels}."
+        )
+    if found.upper <= _START:
+        return f"{made.model} meets {goal} from the first samples on."
+    needs = (
+        f"{made.model} needs about {count(found.samples)} samples for {goal} "
+        f"(chance {chance(found.chance)}; "
+    )
+    if math.isfinite(found.upper):
+        return f"{needs}90%: {span(found.lower, found.upper)})."
+    reach = f"if it reaches it at all (chance {chance(found.reach)})"
+    return f"{needs}95%: {span(found.lower, found.upper)}), {reach}."
+
+
+def trust_words(made: Prediction) -> list[str]:
+    """Whether a pilot agrees with the theory; nothing without a pilot."""
+    if not made.checks:
+        return []
+    ratios = [check.ratio for check in made.checks]
+    middle = math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+    if max(ratios) / min(ratios) <= _ONE_SCALE and not 1 / _FAR < middle < _FAR:
+        return [
+            f"All errors of {made.model}'s pilot are about {value(1 / middle)} times the computed "
+            "ones: are its images in another unit, or is it a sum instead of a mean? As it is, it "
+            "cannot be compared with another model."
+        ]
+    off = max(made.checks, key=lambda check: abs(math.log(check.ratio)))
+    where = (
+        f"at N = {off.n:,} the pilot measured {value(off.measured)} where {value(off.computed)} "
+        "was computed"
+    )
+    factor = max(off.ratio, 1 / off.ratio)
+    weight = chance(made.trust)
+    if made.doubted and not made.tested:
+        return [
+            f"The pilot speaks against the theory of {made.model} ({where}), and has too few sizes "
+            "for curves to be fitted in its place: measure more before you rely on this."
+        ]
+    if made.doubted and factor <= _AGREES:
+        return [
+            f"The theory of {made.model} is close to the pilot ({where}), but curves fitted to the "
+            f"pilot explain it better; the theory keeps a weight of {weight}."
+        ]
+    if made.doubted:
+        return [
+            f"The pilot speaks against the theory of {made.model}, which keeps a weight of "
+            f"{weight}: {where}. The prediction rests on curves fitted to the pilot instead."
+        ]
+    if not made.tested:
+        return [
+            f"{where[0].upper()}{where[1:]}. With fewer than {FIT_SIZES} sizes a pilot moves the "
+            "level of the curve, and cannot tell whether its shape is right."
+        ]
+    if factor <= _AGREES:
+        sizes = f"N = {made.checks[0].n:,} to {made.checks[-1].n:,}"
+        words = f"The pilot agrees with the theory of {made.model} at {sizes}"
+    else:
+        words = f"The pilot is off the theory of {made.model} by up to {times(factor)} times"
+    return [f"{words} ({where}); the theory has a weight of {weight} against fitted curves."]

@@ -1,39 +1,55 @@
-"""What a study's curves will be, computed before anything is trained."""
+"""The learning curves of a study, predicted before anything is trained; as values, JSON and a file.
+
+`predict_study` returns a `PointPrediction` for each operating point. `korisk predict --out` writes
+them to `prediction.json`, which a report reads back as a `PredictionRecord`.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import ConfigDict, Field
 
 from korisk import _checks
+from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
-from korisk.files import read_yaml
-from korisk.prediction.point import PointPrediction
-from korisk.studies.run.usage import Meter
-from korisk.studies.spec.study import Study
+from korisk.files import Spec, make_folder, parse, read_text, read_yaml, write_text
+from korisk.prediction.pair import PredictedPair, last_shown, track
+from korisk.prediction.prediction import PredictedSize, Prediction
+from korisk.studies.run.usage import Meter, Usage
+from korisk.studies.spec.study import Study, problem_of
 
-LEAST_EXAMPLES, MOST_EXAMPLES = 8, 10**4  # all pairs of examples are looked at
-_LARGEST_VALUE = 1e60  # of an input: its fourth power is a number, too
+NAME = "prediction.json"
+_LARGEST_BYTES = 5_000_000
+_MOST = 10_000  # points and models of a file, and rows of each
+_MOST_EXAMPLES = 10**4  # all pairs of examples are compared
+_TARGETS = (0.5, 0.1)  # of the way from the error at N = examples down to the floor, what is left
+_LEAST_WAY = 0.05  # of an error: how far a first target lies above a floor that is reached already
+_COLUMNS = ("n", "computed", "expected", "lower", "upper")
+_METRICS = ("", "mse", "mean_squared_error", "error")
 
 Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
 Source = Any  # a korisk.problems.sources.FileSource; naming it would need PyTorch
 
 
 def study_to_predict(path: str | PathLike[str]) -> Study:
-    """The study of a file, of which a geometry is enough.
+    """The study of a file; its problem and points are enough.
 
-    Images need not suffice for the training sets it asks for, since nothing is trained.
+    There may be fewer images than its training sets need, since nothing is trained.
     """
     content = read_yaml(path)
     if not isinstance(content, dict):
         raise KoriskError(
-            f"{path} must hold keys such as name and points; see docs/reference/study.md"
+            f"{path} must contain keys such as name and points; see docs/reference/study.md"
         )
     named = {"name": Path(path).stem, **content}
     return Study(named, source=path, ran=True, folder=Path(path).parent)
@@ -51,17 +67,41 @@ def predict_study(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> list[PointPrediction]:
-    """The curves of every point of a study, or of one, from so many example images.
+    """Predict the curves of every point of a study, or of one.
 
-    `study` may be the path of its file. `source` is a `FileSource` that stands in for the study's
-    images and `noise` a relative level for its noise. `pilots` are measured curves, named after the
-    models of the one point that is predicted.
+    Parameters
+    ----------
+    study : Study or path
+        The study, or its YAML file.
+    images : int, default 256
+        Number of example images, from 8 to 10,000.
+    seed : int, default 0
+        Random seed of the images and their noise.
+    point : str, optional
+        Name of one point. Default: every point.
+    source : FileSource, optional
+        Images that replace the study's.
+    noise : float, optional
+        Level of Gaussian noise relative to the input's root mean square, instead of the study's.
+    pilots : iterable of Curve, optional
+        Measured mean squared errors, named after the models of the one point that is predicted.
+    device : str, default "cpu"
+        Where PyTorch computes.
+    progress : callable, optional
+        Called with what is being computed and the share that is done.
 
-    `images` is from 8 to 10,000; `point` names one of the study's points; `progress` is called with
-    what is being computed and the share that is done. The result is a `PointPrediction` for each
-    point, whose `predictions` are of the models. What the study cannot be predicted for, such as a
-    problem that is not linear, raises `KoriskError`.
+    Returns
+    -------
+    list of PointPrediction
+        One for each point; their `predictions` are of the models.
 
+    Raises
+    ------
+    KoriskError
+        If an argument does not fit the study, or its problem is not linear.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> points = [{"name": "eight sensors"}]
     >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": points}
@@ -69,181 +109,124 @@ def predict_study(
     >>> found.name, [made.model for made in found.predictions]
     ('eight sensors', ['KO', 'FC'])
     """
-    count = _checks.count(
-        "images",
-        images,
-        at_least=LEAST_EXAMPLES,
-        at_most=MOST_EXAMPLES,
-        remedy="64 give a first idea, 256 a good one",
-    )
+    remedy = "64 give a first idea, 256 a good one"
+    count = _checks.count("images", images, at_least=8, at_most=_MOST_EXAMPLES, remedy=remedy)
     found = study if isinstance(study, Study) else study_to_predict(study)
     specs = {task.point: task.spec for task in found.tasks}
-    chosen = _chosen(specs, point)
-    measured = pilots_by_model(pilots, chosen)
-    made = []
-    for name, spec in chosen.items():
-        ask = _Question(name, spec, count, seed, source, noise, measured, device)
-        made.append(ask.answer(progress or (lambda what, share: None)))
-    return made
+    if point is not None:
+        if point not in specs:
+            raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
+        specs = {point: specs[point]}
+    measured = _pilots_by_model(list(pilots), specs)
+    try:
+        import torch
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError(
+            "a prediction needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        ) from missing
+    watch = progress or (lambda what, share: None)
+    with torch.no_grad():
+        return [
+            _predict_point(name, spec, count, seed, source, noise, measured, device, watch)
+            for name, spec in specs.items()
+        ]
 
 
-def _chosen(specs: dict[str, Mapping[str, Any]], name: str | None) -> dict[str, Mapping[str, Any]]:
-    if name is None:
-        return specs
-    if name not in specs:
-        raise KoriskError(f"the study has no point {shown(name)}{did_you_mean(name, specs)}")
-    return {name: specs[name]}
-
-
-def pilots_by_model(
-    pilots: Iterable[Curve], specs: Mapping[str, Mapping[str, Any]]
+def _pilots_by_model(
+    pilots: Sequence[Curve], specs: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Curve]:
-    """Measured curves by the model they are of; what cannot be told is asked for in words."""
-    found = list(pilots)
-    if not found:
-        return {}
-    if len(specs) > 1:
+    """Measured curves by the name of their model."""
+    if pilots and len(specs) > 1:
         raise KoriskError(
-            f"a pilot is of one point, and the study has {len(specs)}: {', '.join(specs)}; choose "
-            "one"
+            f"pilots are of one point, and the study has {len(specs)}: {', '.join(specs)}; name "
+            "it with point="
         )
     models = list(next(iter(specs.values()))["models"])
     named: dict[str, Curve] = {}
-    for curve in found:
-        named[_model_of(curve, models, alone=len(found) == 1)] = _checked_metric(curve)
+    for curve in pilots:
+        model = curve.model or (models[0] if len(models) == len(pilots) == 1 else "")
+        if model not in models:
+            raise KoriskError(
+                f"a pilot must be of one of the study's models, got {shown(curve.model)}; add a "
+                f"column model{did_you_mean(model, models)}"
+            )
+        if curve.metric.casefold().replace(" ", "_") not in _METRICS:
+            raise KoriskError(
+                f"a prediction is of mean squared errors, and the pilot is of "
+                f"{shown(curve.metric)}; give the pilot's mse"
+            )
+        named[model] = curve
     return named
 
 
-def _model_of(curve: Curve, models: list[str], *, alone: bool) -> str:
-    if curve.model in models:
-        return curve.model
-    if not curve.model and alone and len(models) == 1:
-        return models[0]
-    if not curve.model:
+def _predict_point(
+    name: str,
+    spec: Mapping[str, Any],
+    count: int,
+    seed: int,
+    source: Source | None,
+    noise: float | None,
+    pilots: Mapping[str, Curve],
+    device: str,
+    progress: Progress,
+) -> PointPrediction:
+    from korisk.prediction.api import dense_prediction, known_prediction
+
+    meter = Meter()
+    progress(name, 0.0)
+    described = dict(spec["problem"])
+    if noise is not None:
+        level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
+        if "noise" not in described:
+            raise KoriskError(f"a {described['kind']} problem has no noise to set; leave it out")
+        gaussian = {"gaussian": level} if level else None
+        described["noise"] = level if described["kind"] == "heat" else gaussian
+    problem: Any = problem_of({**spec, "problem": described})
+    if source is not None:
+        if described.get("population") not in ("ellipses", "images"):
+            raise KoriskError(
+                f"the images of this {described['kind']} problem are fixed, and source= cannot "
+                "replace them; leave it out"
+            )
+        problem = replace(problem, source=source)
+        described |= {"population": "images", "images": {"path": source.path}}
+    _check_memory(count, described, device)
+    try:
+        examples = problem.examples(seed=seed, count=count, device=device)
+    except OverflowError:
         raise KoriskError(
-            f"the pilot does not say which model it is of, and the study has {' and '.join(models)}"
-            "; add a column model"
-        )
-    raise KoriskError(
-        f"the pilot is of the model {shown(curve.model)}, which the study does not have"
-        f"{did_you_mean(curve.model, models)}"
+            "noise is too large for single precision; bring it to a reasonable size"
+        ) from None
+    reconstruction = problem.reconstruction(device)
+    made = []
+    for model, settings in spec["models"].items():
+        shared: dict[str, Any] = {
+            "relu": bool(settings.get("relu")),
+            "pilot": pilots.get(model),
+            "progress": lambda share, model=model: progress(f"{name}: {model}", share),
+        }
+        if model == "FC":
+            made.append(dense_prediction(examples, **shared))
+        else:
+            toward = settings.get("toward", "analytic")
+            made.append(known_prediction(examples, reconstruction, toward=toward, **shared))
+    what = "phantoms" if described.get("population", "images") != "images" else "images"
+    return PointPrediction(
+        name=name,
+        spec={**spec, "problem": described},
+        predictions=tuple(made),
+        images=f"{len(examples):,} {'random fields' if described['kind'] == 'heat' else what}",
+        entries=math.prod(reconstruction.tail[-1].range),
+        notes=tuple(_notes(problem, spec, len(examples), count)),
+        usage=meter.read(),
     )
 
 
-def _checked_metric(curve: Curve) -> Curve:
-    if curve.metric and curve.metric.casefold().replace(" ", "_") not in (
-        "mse",
-        "mean_squared_error",
-        "error",
-    ):
-        raise KoriskError(
-            f"a prediction is of mean squared errors, and the pilot is of {shown(curve.metric)}; "
-            "give the pilot's mse"
-        )
-    return curve
-
-
-@dataclass(frozen=True)
-class _Question:
-    """One point, and all that its prediction depends on."""
-
-    name: str
-    spec: Mapping[str, Any]
-    count: int
-    seed: int
-    source: Source | None
-    noise: float | None
-    pilots: Mapping[str, Curve]
-    device: str
-
-    def answer(self, progress: Progress) -> PointPrediction:
-        try:
-            import torch
-        except ModuleNotFoundError as missing:
-            raise MissingExtraError(
-                "a prediction needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-            ) from missing
-        meter = Meter()
-        with torch.no_grad():
-            return self._answer(partial(self._report, progress), meter)
-
-    def _report(self, progress: Progress, model: str, share: float) -> None:
-        progress(f"{self.name}: {model}" if model else self.name, share)
-
-    def _answer(self, report: Progress, meter: Meter) -> PointPrediction:
-        from korisk.prediction.api import dense_prediction, known_prediction
-        from korisk.studies.spec.problem_of import problem_of
-
-        problem = _replaced(problem_of(self.spec), self.source, self.noise)
-        report("", 0.0)
-        _refuse_large(self.count, self.spec["problem"], self.device)
-        examples = _drawn(problem, self.seed, self.count, self.device)
-        reconstruction = problem.reconstruction(self.device)
-        made = []
-        for model, settings in self.spec["models"].items():
-            shared: dict[str, Any] = {
-                "relu": bool(settings.get("relu")),
-                "pilot": self.pilots.get(model),
-                "progress": partial(report, model),
-            }
-            if model == "FC":
-                made.append(dense_prediction(examples, **shared))
-            else:
-                toward = settings.get("toward", "analytic")
-                made.append(known_prediction(examples, reconstruction, toward=toward, **shared))
-        spec = self._told(self.spec)
-        return PointPrediction(
-            name=self.name,
-            spec=spec,
-            predictions=tuple(made),
-            images=_images_words(len(examples), spec),
-            entries=math.prod(reconstruction.tail[-1].range),
-            notes=(*_mixture(problem, spec), *_notes(self.spec, len(examples), self.count)),
-            account=meter.read(),
-        )
-
-    def _told(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """The spec with the noise and the images that stood in for its own."""
-        problem = dict(spec["problem"])
-        if self.noise is not None:
-            heat = problem["kind"] == "heat"
-            problem["noise"] = self.noise if heat or not self.noise else {"gaussian": self.noise}
-            problem["noise"] = problem["noise"] or (0.0 if heat else None)
-        if self.source is not None:
-            problem |= {"population": "images", "images": {"path": self.source.path}}
-        return {**spec, "problem": problem}
-
-
-def _replaced(problem: Any, source: Source | None, noise: float | None) -> Any:
-    """The problem with other images, other noise, or both."""
-    from korisk.problems import CtProblem, Gaussian, HeatProblem, MriProblem
-
-    if source is not None:
-        if not isinstance(problem, CtProblem | MriProblem):
-            raise KoriskError(
-                f"{type(problem).__name__} has no images that others could stand in for; leave "
-                "them out"
-            )
-        if isinstance(problem, CtProblem) and problem.population != "ellipses":
-            raise KoriskError(
-                "protocol 'released' fixes its images; leave yours out, or use protocol: rigorous"
-            )
-        problem = replace(problem, source=source)
-    if noise is None:
-        return problem
-    level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
-    if isinstance(problem, HeatProblem):
-        return replace(problem, noise=level)
-    if not isinstance(problem, CtProblem | MriProblem):
-        raise KoriskError(f"{type(problem).__name__} has no noise to set; leave it out")
-    return replace(problem, noise=Gaussian(level) if level else None)
-
-
-def _refuse_large(count: int, problem: Mapping[str, Any], device: str) -> None:
-    """Say what the examples would take before the machine finds out."""
+def _check_memory(count: int, problem: Mapping[str, Any], device: str) -> None:
+    """Raise if the examples would not fit into memory."""
     import torch
 
-    from korisk.operators.ct.engines import free_memory
+    from korisk._memory import free_memory
 
     pixels = problem["points"] if problem["kind"] == "heat" else problem["side"] ** 2
     inputs = problem["views"] * problem["bins"] if "views" in problem else 2 * pixels
@@ -258,43 +241,15 @@ def _refuse_large(count: int, problem: Mapping[str, Any], device: str) -> None:
             )
 
 
-def _drawn(problem: Any, seed: int, count: int, device: str) -> Any:
-    """Examples whose numbers can be computed with."""
-    try:
-        examples = problem.examples(seed=seed, count=count, device=device)
-        sizes = [float(part.abs().max()) for part in (examples.inputs, examples.noise) if len(part)]
-    except OverflowError:
-        sizes = [math.inf]
-    if not all(size <= _LARGEST_VALUE for size in sizes):
-        raise KoriskError(
-            f"the inputs of this problem must be at most {_LARGEST_VALUE:g} with their noise; "
-            "bring its numbers to a reasonable size"
-        )
-    return examples
-
-
-# --- Words ---------------------------------------------------------------------------------------
-
-
-def _images_words(count: int, spec: Mapping[str, Any]) -> str:
-    problem = spec["problem"]
-    if problem["kind"] == "heat":
-        return f"{count:,} random fields"
-    return f"{count:,} {'images' if problem['population'] == 'images' else 'phantoms'}"
-
-
-def _mixture(problem: Any, spec: Mapping[str, Any]) -> Iterable[str]:
-    """That images of several sizes were brought to one."""
+def _notes(problem: Any, spec: Mapping[str, Any], found: int, asked: int) -> Iterator[str]:
+    """How the prediction differs from what was asked for, and from the study."""
     from korisk.problems.sources import FileSource
 
     source = getattr(problem, "source", None)
-    if not isinstance(source, FileSource):
-        return []
-    said = source.read(spec["problem"]["side"]).mixture()
-    return [] if said is None else [said]
-
-
-def _notes(spec: Mapping[str, Any], found: int, asked: int) -> Iterable[str]:
+    if isinstance(source, FileSource) and (
+        mixture := source.read(spec["problem"]["side"]).mixture()
+    ):
+        yield mixture
     if found < asked:
         yield f"There are {found:,} images, of {asked:,} that were asked for."
     known = spec["models"].get("KO", {})
@@ -310,3 +265,278 @@ def _notes(spec: Mapping[str, Any], found: int, asked: int) -> Iterable[str]:
         )
     if spec["metric"] != "mse":
         yield f"The study measures {spec['metric']}; what is predicted is the mse."
+
+
+@dataclass(frozen=True, eq=False)
+class PointPrediction:
+    """The predictions of the models at one operating point.
+
+    Parameters
+    ----------
+    name : str
+        Name of the point.
+    spec : mapping
+        The point's settings, with the noise and the images that were used.
+    predictions : tuple of Prediction
+        One for each model, in mean squared errors of an entry.
+    images : str
+        What they were computed from, in words.
+    entries : int
+        Entries of a target.
+    notes : tuple of str
+        How the prediction differs from the study.
+    usage : Usage
+        Time and memory that it took.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    predictions: tuple[Prediction, ...]
+    images: str
+    entries: int
+    notes: tuple[str, ...]
+    usage: Usage
+
+    @property
+    def examples(self) -> int:
+        """Number of example images."""
+        return self.predictions[0].examples
+
+    @cached_property
+    def pair(self) -> PredictedPair | None:
+        """KO beside FC, where both were predicted."""
+        found = {made.model: made for made in self.predictions}
+        return PredictedPair(found["KO"], found["FC"]) if len(found) == 2 else None
+
+    @cached_property
+    def targets(self) -> tuple[float, ...]:
+        """Targets for users who name none: steps of FC, or of KO alone, towards a floor.
+
+        That is the higher floor of the two, which both can come near, if FC has not passed it.
+        """
+        made = self.predictions[-1]
+        error = float(made.errors([self.examples])[0])
+        floors = [each.floor for each in self.predictions]
+        floor = max(floors) if max(floors) < error else made.floor
+        way = max(error - floor, _LEAST_WAY * error)
+        return tuple(float(f"{floor + share * way:.3g}") for share in _TARGETS)
+
+    def samples(self, target: float) -> tuple[PredictedSize, ...]:
+        """How many samples each model needs.
+
+        Parameters
+        ----------
+        target : float
+            Mean squared error to reach, above 0.
+
+        Returns
+        -------
+        tuple of PredictedSize
+            In the order of `predictions`.
+        """
+        return tuple(made.samples(target) for made in self.predictions)
+
+    def effective(self, made: Prediction, n: float) -> float:
+        """How many weights N samples determine, to compare with the number of weights.
+
+        A dense layer has one weight for each entry of a target along each direction of an input,
+        and N samples determine some of these directions.
+
+        Parameters
+        ----------
+        made : Prediction
+            One of `predictions`.
+        n : float
+            Training samples.
+
+        Returns
+        -------
+        float
+            The effective number of weights.
+        """
+        return made.effective(n) * (self.entries if made.model == "FC" else 1)
+
+    def to_dict(self, targets: Sequence[float], at: Sequence[float] = ()) -> dict[str, Any]:
+        """Everything as plain values, for JSON.
+
+        Parameters
+        ----------
+        targets : sequence of float
+            Mean squared errors for which sample sizes are told.
+        at : sequence of float, optional
+            N at which errors are told. Default: doublings.
+
+        Returns
+        -------
+        dict
+            What `korisk predict --json` prints for a point.
+        """
+        pair, usage = self.pair, self.usage
+        crossover = None if pair is None else pair.crossover
+        return {
+            "point": self.name,
+            "problem": dict(self.spec["problem"]),
+            "images": self.images,
+            "examples": self.examples,
+            "metric": "mse",
+            "models": [self._model(made, targets, at) for made in self.predictions],
+            "crossover": None if crossover is None else crossover.to_dict(),
+            "better_at_last": None if pair is None else pair.ahead,
+            "two_factors": [] if pair is None else [pair.factors_or_reason(t) for t in targets],
+            "notes": list(self.notes),
+            "seconds": usage.seconds,
+            "peak_memory": usage.peak_memory,
+            "device_memory": usage.device_memory,
+        }
+
+    def _model(
+        self, made: Prediction, targets: Sequence[float], at: Sequence[float]
+    ) -> dict[str, Any]:
+        checks = made.rehearsal
+        rehearsed = [] if checks is None else zip(checks.n, np.exp(checks.log_error), strict=True)
+        return {
+            "model": made.model,
+            "relu": bool(self.spec["models"][made.model].get("relu")),
+            "floor": made.floor,
+            "valid_to": None if math.isinf(made.valid_to) else made.valid_to,
+            "parameters": made.parameters,
+            "effective": {
+                "n": self.examples,
+                "directions": made.effective(self.examples),
+                "parameters": self.effective(made, self.examples),
+            },
+            "errors": error_rows(made, at),
+            "samples": [made.samples(target).to_dict() for target in targets],
+            "track": error_rows(made, doublings=False),
+            "rehearsal": [{"n": float(n), "error": float(e)} for n, e in rehearsed],
+            "checks": [vars(check) | {"ratio": check.ratio} for check in made.checks],
+            "trust": made.trust if made.tested else None,
+            "doubted": made.doubted,
+            "notes": list(made.notes),
+            "explanation": made.explain(targets[0] if targets else None),
+        }
+
+
+def error_rows(
+    made: Prediction, at: Sequence[float] = (), *, doublings: bool = True
+) -> list[dict[str, float]]:
+    """N, the computed error, the expected one and its 90% band.
+
+    At the given N, or at doublings from 4 to 16 times the examples; without `doublings`, at two N
+    for each doubling.
+    """
+    if at:
+        n = np.array(at, float)
+        lower, upper = made.band(n)
+        columns = [n, made.computed(n), made.errors(n), lower, upper]
+    else:
+        drawn = track(made)
+        kept = drawn.n <= last_shown(made)
+        if doublings:
+            kept &= drawn.n == np.round(drawn.n)
+        every = (drawn.n, drawn.computed, drawn.middle, drawn.lower, drawn.upper)
+        columns = [column[kept] for column in every]
+    return [dict(zip(_COLUMNS, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
+
+
+# --- The file ------------------------------------------------------------------------------------
+
+Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False)]
+Zero = Annotated[float, Field(ge=0, lt=1e300, allow_inf_nan=False)]
+
+
+class _Record(Spec):
+    """A part of the file; keys that a later korisk may add are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+class TrackRecord(_Record):
+    """A curve at one N."""
+
+    n: Positive
+    computed: Positive
+    expected: Positive
+    lower: Positive
+    upper: Positive
+
+
+class RehearsalRecord(_Record):
+    """An error on the examples themselves."""
+
+    n: Positive
+    error: Positive
+
+
+class CheckRecord(_Record):
+    """An error of the pilot."""
+
+    n: Positive
+    measured: Positive
+
+
+class CrossoverRecord(_Record):
+    """Where the curves cross."""
+
+    n: Positive
+    lower: Positive
+    upper: Positive | None
+    better_after: str
+
+
+class ModelRecord(_Record):
+    """The curve of one model."""
+
+    model: str
+    relu: bool
+    floor: Zero
+    track: list[TrackRecord] = Field(min_length=2, max_length=_MOST)
+    rehearsal: list[RehearsalRecord] = Field(max_length=_MOST)
+    checks: list[CheckRecord] = Field(max_length=_MOST)
+
+
+class PointRecord(_Record):
+    """The curves of one point."""
+
+    point: str
+    problem: dict[str, Any]
+    images: str
+    examples: int = Field(ge=1)
+    models: list[ModelRecord] = Field(min_length=1, max_length=_MOST)
+    crossover: CrossoverRecord | None = None
+
+
+class PredictionRecord(_Record):
+    """The whole file, as far as it is drawn."""
+
+    study: str
+    points: list[PointRecord] = Field(max_length=_MOST)
+
+
+def prediction_content(study: str, points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The content of a file, from points as `PointPrediction.to_dict` gives them."""
+    return {"korisk": __version__, "study": study, "points": list(points)}
+
+
+def write_prediction(folder: str | PathLike[str], content: Mapping[str, Any]) -> Path:
+    """Write the file into a folder, which is created if needed."""
+    file = make_folder(folder) / NAME
+    write_text(file, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    return file
+
+
+def point_record(content: Mapping[str, Any]) -> PointRecord:
+    """A point as it is drawn, from `PointPrediction.to_dict`."""
+    return parse(PointRecord, dict(content), source="a prediction")
+
+
+def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
+    """Read a file that was written before, or a folder that contains one."""
+    file = Path(path) / NAME if Path(path).is_dir() else Path(path)
+    text = read_text(file, max_bytes=_LARGEST_BYTES)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise KoriskError(f"{file}: not valid JSON: {reason}; run korisk predict again") from None
+    return parse(PredictionRecord, content, source=file)

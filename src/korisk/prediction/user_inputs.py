@@ -1,4 +1,4 @@
-"""What users bring to a prediction: operators, images and noise, checked and made into examples."""
+"""A user's operator, images and noise, checked and turned into examples."""
 
 from __future__ import annotations
 
@@ -9,157 +9,153 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from korisk.errors import KoriskError, shown
 from korisk.operators import LinearOperator, Matrix
 from korisk.operators.linear import shape_text
-from korisk.prediction.dense.moments import checked_images
-from korisk.problems.examples import Examples
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise, noise_variance
+from korisk.problems.problem import Examples
 
 Array = NDArray[np.float64]
+Shape = tuple[int, ...]
 Operator = LinearOperator | Tensor | NDArray[Any] | Callable[[Tensor], Tensor]
 
-_LARGEST_CALLED = 4096  # pixels of operators that are only a function: their matrix is made
+LEAST_IMAGES = 8
+LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed up
+_LARGEST_CALLED = 4096  # pixels up to which the matrix of a function is computed
 _LINEAR = 1e-3  # relative, as float32 leaves it
+_BATCHES = "write it for batches (images, height, width)"
 
 
 def examples_of(
     operator: Operator, images: Any, noise: float | Noise | None = None, *, seed: int = 0
 ) -> Examples:
-    """Examples of a user's operator, images and noise; wrong ones are refused in words."""
-    plain = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
-    values = checked_images(plain)
-    forward = _as_operator(operator, values)
+    """Examples of a user's operator, images and noise."""
+    values = checked_images(images.detach().cpu().numpy() if isinstance(images, Tensor) else images)
+    if isinstance(operator, LinearOperator):
+        forward = operator
+    elif isinstance(operator, Tensor | np.ndarray):
+        forward = _matrix("operator", operator, values.shape[1:])
+    elif callable(operator):
+        forward = _matrix_of(operator, values)
+    else:
+        raise KoriskError(
+            f"operator must be a LinearOperator, a matrix or a function, got {shown(operator)}; "
+            "see korisk.operators"
+        )
     if values.shape[1:] != forward.domain:
         raise KoriskError(
             f"images must have the operator's shape {shape_text(forward.domain)}, got "
             f"{shape_text(values.shape[1:])}; resample them or make the operator for their size"
         )
+    kind: Any = noise
+    if not isinstance(kind, bool) and isinstance(kind, Real):
+        kind = Gaussian(float(kind)) if kind else None
+    if not (kind is None or isinstance(kind, Gaussian | Poisson)):
+        raise KoriskError(
+            f"noise must be a level such as 0.02, Gaussian(level) or Poisson(photons), got "
+            f"{shown(noise)}; leave it out for none"
+        )
     latents = torch.from_numpy(values).to(forward.device, forward.dtype)
-    clean = forward(latents)
-    kind = _noise(noise)
-    width = float(values.shape[-1])
-    variance = noise_variance(clean, kind, width=width)
+    clean, width = forward(latents), float(values.shape[-1])
     inputs = clean
     if kind is not None:
         inputs = add_noise(clean, kind, width=width, seed=seed, stream="examples noise")
+    variance = noise_variance(clean, kind, width=width)
     return Examples(latents, forward, None, inputs, latents, variance)
 
 
-def _noise(given: Any) -> Noise | None:
-    if given is None or isinstance(given, Gaussian | Poisson):
-        return given
-    if isinstance(given, bool) or not isinstance(given, Real):
+def checked_images(images: ArrayLike) -> Array:
+    """Example images (n, h, w) or (n, h) as an array of float64."""
+    try:
+        values = np.asarray(images)
+        if np.iscomplexobj(values):
+            raise TypeError("complex")
+        values = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
         raise KoriskError(
-            f"noise must be a level such as 0.02, Gaussian(level) or Poisson(photons), got "
-            f"{shown(given)}; leave it out for none"
-        )
-    return Gaussian(float(given)) if given else None
-
-
-def _as_operator(operator: Operator, images: Array) -> LinearOperator:
-    if isinstance(operator, LinearOperator):
-        return operator
-    shape, pixels = images.shape[1:], math.prod(images.shape[1:])
-    if isinstance(operator, Tensor | np.ndarray):
-        matrix = torch.as_tensor(operator)
-        if matrix.ndim != 2 or matrix.shape[1] != pixels:
-            raise KoriskError(
-                f"a matrix for images of {shape_text(shape)} must have {pixels:,} columns, got "
-                f"shape {tuple(matrix.shape)}; flatten images row by row"
-            )
-        return Matrix(_real(matrix).double(), shape, (len(matrix),), name="A")
-    if not callable(operator):
+            "images must be real numbers in an array (images, height, width), all of one size; "
+            "convert them first"
+        ) from None
+    if values.ndim not in (2, 3):
         raise KoriskError(
-            f"operator must be a LinearOperator, a matrix or a function, got {shown(operator)}"
+            f"images must have the shape (images, height, width), got {values.shape}; stack them"
         )
-    return _matrix_of(operator, images)
+    finite = np.isfinite(values.reshape(len(values), math.prod(values.shape[1:]))).all(axis=1)
+    if not finite.all():
+        raise KoriskError(
+            f"image {int(np.argmin(finite))} contains NaN or infinities; leave it out or repair it"
+        )
+    largest = float(np.abs(values).max(initial=0.0))
+    if not 1 / LARGEST_VALUE <= largest <= LARGEST_VALUE:
+        raise KoriskError(
+            f"images must have a largest value from {1 / LARGEST_VALUE:g} to {LARGEST_VALUE:g}, "
+            f"got {largest:.3g}; scale them, or bring images that are not empty"
+        )
+    return values
 
 
-def tail_of(
-    given: Any, shape: tuple[int, ...], image: tuple[int, ...]
-) -> tuple[LinearOperator, ...]:
-    """Known operators in their order; a matrix among them takes what the one before it gives.
+def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]:
+    """Known operators in their order, from inputs of `shape` to an `image`.
 
-    The last one gives an image.
+    A matrix among them takes the output of the one before it.
     """
-    alone = isinstance(given, LinearOperator | Tensor | np.ndarray) or not isinstance(
-        given, Sequence
-    )
+    alone = isinstance(tail, LinearOperator | Tensor | np.ndarray) or not isinstance(tail, Sequence)
+    every = (tail,) if alone else tail
     layers: list[LinearOperator] = []
-    given = (given,) if alone else given
-    for at, each in enumerate(given):
+    for at, each in enumerate(every):
         if isinstance(each, LinearOperator):
             layers.append(each)
         elif isinstance(each, Tensor | np.ndarray):
-            matrix, entries = torch.as_tensor(each), math.prod(shape)
-            if matrix.ndim != 2 or matrix.shape[1] != entries:
-                raise KoriskError(
-                    f"a matrix of the tail behind {shape_text(shape)} must have {entries:,} "
-                    f"columns, got shape {tuple(matrix.shape)}; check the order of the tail"
-                )
-            last = at == len(given) - 1 and len(matrix) == math.prod(image)
-            rows = image if last else (len(matrix),)
-            layers.append(Matrix(_real(matrix).double(), shape, rows, name=f"B{len(layers) + 1}"))
+            last = at == len(every) - 1 and len(each) == math.prod(image)
+            layers.append(_matrix(f"tail[{at}]", each, shape, image if last else None))
         else:
             raise KoriskError(
-                f"tail must hold LinearOperators or matrices, got {shown(each)}; known operators "
-                "are linear"
+                f"tail must contain LinearOperators or matrices, got {shown(each)}; known "
+                "operators are linear"
             )
         shape = tuple(layers[-1].range)
     if not layers:
-        raise KoriskError("tail must hold at least one known operator, got none; add it")
+        raise KoriskError("tail must contain at least one known operator, got none; add it")
     return tuple(layers)
 
 
-def weights_of(given: Any) -> Tensor:
-    """Analytic weights as a tensor."""
+def weights_of(weights: Any, shape: Shape) -> Tensor:
+    """Analytic weights as a tensor; ones where they are None."""
     try:
-        return torch.as_tensor(given)
+        found = torch.ones(shape) if weights is None else torch.as_tensor(weights).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise KoriskError(
-            f"weights must be numbers of an input's shape, got {shown(given)}; convert them first"
+            f"weights must be numbers of an input's shape, got {shown(weights)}; convert them first"
         ) from error
+    if tuple(found.shape) != shape or not bool(torch.isfinite(found).all()):
+        raise KoriskError(
+            f"weights must be finite numbers of an input's shape {shape_text(shape)}, got "
+            f"{shown(weights)} of shape {shape_text(tuple(found.shape))}; one for each entry"
+        )
+    return found
 
 
-def _matrix_of(function: Callable[[Tensor], Tensor], images: Array) -> Matrix:
+def _matrix(name: str, values: Any, domain: Shape, range_: Shape | None = None) -> Matrix:
+    matrix, entries = torch.as_tensor(values), math.prod(domain)
+    if matrix.ndim != 2 or matrix.shape[1] != entries:
+        raise KoriskError(
+            f"{name}: a matrix behind {shape_text(domain)} must have {entries:,} columns, got "
+            f"shape {tuple(matrix.shape)}; flatten images row by row, and check the order"
+        )
+    return Matrix(_real(matrix).double(), domain, range_ or (len(matrix),), name=name)
+
+
+def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
     """A function of a batch of images as its matrix, if it is linear."""
     shape, pixels = images.shape[1:], math.prod(images.shape[1:])
     if pixels > _LARGEST_CALLED:
         raise KoriskError(
-            f"a function of images of {pixels:,} pixels would have to be called for each; give a "
-            "LinearOperator, which has an adjoint"
+            f"operator is a function of {pixels:,} pixels, which would be called for each of them; "
+            "give a LinearOperator, which has an adjoint"
         )
-    call, dtype, device = _checked_calls(function)
-    # Of the images' size, but not images: blank ones would hide anything.
-    size = float(np.sqrt(np.square(images).mean()))
-    generator = torch.Generator().manual_seed(0)
-    probes = size * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
-    probes = probes.to(device, dtype)
-    with torch.no_grad():
-        first, second = (call(each[None])[0] for each in probes)
-        mixed = call((2 * probes[0] - 3 * probes[1])[None])[0]
-        off = float((mixed - (2 * first - 3 * second)).abs().max())
-        size = float((2 * first).abs().max() + (3 * second).abs().max())
-        if not off <= _LINEAR * size or bool(call(torch.zeros_like(probes[:1])).any()):
-            raise KoriskError(
-                "the operator is not linear: f(2 x - 3 y) differs from 2 f(x) - 3 f(y) by "
-                f"{off / max(size, 1e-300):.1%} of its size, or f(0) is not 0; curves before "
-                "training are of linear operators: run a pilot instead"
-            )
-        unit = torch.eye(pixels, dtype=dtype, device=device).reshape(pixels, *shape)
-        columns = torch.cat([call(part) for part in torch.split(unit, 256)])
-    matrix = columns.reshape(pixels, -1).T.cpu().double()
-    return Matrix(matrix, shape, tuple(first.shape), name="A")
-
-
-def _checked_calls(
-    function: Callable[[Tensor], Any],
-) -> tuple[Callable[[Tensor], Tensor], torch.dtype, torch.device]:
-    """The function with its outputs checked, and in which precision and where it works."""
     weights = function.parameters() if isinstance(function, torch.nn.Module) else iter(())
     place = next(weights, torch.zeros(0, dtype=torch.float64))
 
@@ -169,26 +165,45 @@ def _checked_calls(
         except KoriskError:
             raise
         except Exception as error:  # anything may go wrong in a function of the user's own
+            said = " ".join(str(error).split())
             raise KoriskError(
-                f"the operator fails on a batch of shape {tuple(batch.shape)}: "
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}; "
-                "write it for batches (images, height, width)"
+                f"operator fails on a batch of shape {tuple(batch.shape)}: "
+                f"{type(error).__name__}: {said[:200]}; {_BATCHES}"
             ) from error
         if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(batch):
             got = tuple(found.shape) if isinstance(found, Tensor) else shown(found)
             raise KoriskError(
-                f"the operator must give a tensor with one output for each image of a batch, got "
-                f"{got} for {len(batch)}; write it for batches (images, height, width)"
+                f"operator must give a tensor with one output for each image of a batch, got {got} "
+                f"for {len(batch)}; {_BATCHES}"
             )
         return _real(found)
 
-    return call, place.dtype, place.device
+    # Probes of the images' size, but random: a blank image would hide a nonlinearity.
+    size = float(np.sqrt(np.square(images).mean()))
+    generator = torch.Generator().manual_seed(0)
+    probes = size * torch.randn(2, *shape, generator=generator, dtype=torch.float64)
+    probes = probes.to(place.device, place.dtype)
+    with torch.no_grad():
+        first, second = (call(each[None])[0] for each in probes)
+        mixed = call((2 * probes[0] - 3 * probes[1])[None])[0]
+        off = float((mixed - (2 * first - 3 * second)).abs().max())
+        size = float((2 * first).abs().max() + (3 * second).abs().max())
+        if not off <= _LINEAR * size or bool(call(torch.zeros_like(probes[:1])).any()):
+            raise KoriskError(
+                "operator is not linear: f(2 x - 3 y) differs from 2 f(x) - 3 f(y) by "
+                f"{off / max(size, 1e-300):.1%} of its size, or f(0) is not 0; predictions need a "
+                "linear operator: run a pilot instead"
+            )
+        unit = torch.eye(pixels, dtype=place.dtype, device=place.device).reshape(pixels, *shape)
+        columns = torch.cat([call(part) for part in torch.split(unit, 256)])
+    matrix = columns.reshape(pixels, -1).T.cpu().double()
+    return Matrix(matrix, shape, tuple(first.shape), name="operator")
 
 
 def _real(values: Tensor) -> Tensor:
     if values.is_complex():
         raise KoriskError(
-            "the operator gives complex numbers, and layers take real ones; stack real and "
-            "imaginary parts"
+            "operator gives complex numbers, and layers take real ones; stack real and imaginary "
+            "parts"
         )
     return values

@@ -1,1 +1,1 @@
-"""The curve of a dense layer, from the spectrum of the second moment."""
+"""The learning curve of a dense layer, from its inputs' spectrum. Start at `from_examples`."""

@@ -1,32 +1,61 @@
-"""The spectrum of a dense layer from examples: by its matrix where that is small."""
+"""The spectrum of a dense layer from examples: by matrices where they are small, else by products.
+
+Up to 3,000 inputs, all eigenvectors of C = A S A^T + diag(noise) are computed. Above, up to 120,000
+inputs, C is only applied to vectors. Its leading eigenvectors are found by block iterations; along
+them everything is exact. The rest of the spectrum enters a learning curve through smooth sums,
+which Lanczos estimates from random starts: from random signs z, the eigenvalues of its small matrix
+with their weights stand for all eigenvalues of C; from P^T g, with P = W S A^T and random signs g
+of targets, for the energy of the targets that each explains. All starts are the same on every call.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk.prediction.dense.clipping import clipping
-from korisk.prediction.dense.moments import Moment, image_moment
-from korisk.prediction.dense.spectral import Spectrum, spectrum
-from korisk.problems.examples import Examples
+from korisk._memory import free_memory
+from korisk.errors import KoriskError
+from korisk.prediction.dense.moments import Moment
+from korisk.prediction.dense.spectral import (
+    CLIPPED_AT,
+    Clipping,
+    Spectrum,
+    clipped_share,
+    clipping,
+    spectrum,
+)
+from korisk.prediction.lanczos import Product, along, lanczos, without
+from korisk.problems.problem import Examples
 
 Array = NDArray[np.float64]
-Progress = Callable[[float], None]
+Progress = Callable[[float], None]  # of the share that is done
 
-_LARGEST_INPUTS = 3000  # up to which all eigenvectors take seconds
-_LARGEST_MATRIX = 2**26  # entries of A up to which it is made
-_CLIPPED = 128  # examples that tell what a ReLU takes off
+LARGEST_INPUTS = 3000  # up to which all eigenvectors take seconds
+_LARGEST_MATRIX = 2**26  # entries of A up to which it is stored
+_CLIPPED = 128  # examples that tell the effect of a ReLU, where matrices are stored,
+_LARGE_CLIPPED = 32  # and where they are not
+_SHOWN = 2**14  # entries of a target at which that effect is computed then
 
-
-def moment_of(examples: Examples) -> Moment:
-    """The second moment of the images."""
-    return image_moment(_array(examples.latents, flat=False))
+_PIECE = 2**25  # entries of padded images that are transformed at once
+_MOST_ROWS = 64  # vectors that an operator gets at once
+_STEPS = 48  # of Lanczos: what a threshold inside a spectrum of three decades needs
+_RESOLVED = (4.6 / (4 * _STEPS)) ** 2  # exp(-4 steps sqrt(.)) is 1%: how deep Lanczos sees
+_BLOCK = 32  # rows of a block, of which the space of the leading directions has _BLOCKS
+_BLOCKS = 32
+_CONVERGED = 0.02  # residual of an eigenvector that counts as one, over its eigenvalue
+_NOTHING = 1e-7  # of the largest eigenvalue: float32's rounding, and left to Lanczos
+_COUNTING = 8  # random starts that count eigenvalues,
+_EXPLAINING = 24  # and those, at least, that see which energy of the targets they explain
+_SEEN = 2**15  # entries of these starts: with few inputs, more starts are averaged
+_ROUNDING = 1e-13  # of the largest eigenvalue, as in `spectrum`
+_FITS = 0.75  # of the free memory
 
 
 def dense_spectrum(
@@ -34,16 +63,13 @@ def dense_spectrum(
 ) -> Spectrum:
     """What the learning curve of a dense layer from inputs to targets depends on."""
     inputs = math.prod(examples.forward.range)
-    pixels = math.prod(examples.forward.domain)
-    if inputs > _LARGEST_INPUTS or inputs * pixels > _LARGEST_MATRIX:
-        from korisk.prediction.dense.large_spectrum import large_spectrum
-
+    if inputs > LARGEST_INPUTS or inputs * len(moment.deviation) > _LARGEST_MATRIX:
         return large_spectrum(examples, moment, relu=relu, progress=progress)
-    forward = _array(examples.forward.as_matrix(), flat=False)
+    forward = _array(examples.forward.as_matrix())
     seen = moment.apply(forward).T  # S A^T
     cross, energies = seen, moment.energies
     if examples.wanted is not None:
-        wanted = _array(examples.wanted.as_matrix(), flat=False)
+        wanted = _array(examples.wanted.as_matrix())
         cross, energies = wanted @ seen, (wanted * moment.apply(wanted)).sum(axis=1)
     noisy = forward @ seen
     noisy[np.diag_indices(inputs)] += _array(examples.noise).ravel()
@@ -55,19 +81,331 @@ def dense_spectrum(
         parameters=inputs * len(cross),
     )
     if relu:
-        chosen = slice(_CLIPPED)
-        samples, targets = _array(examples.inputs)[chosen], _array(examples.targets)[chosen]
-        made = replace(made, gain=clipping(made, vectors, cross, energies, samples, targets))
+        some = (_array(part[:_CLIPPED].flatten(1)) for part in (examples.inputs, examples.targets))
+        made = replace(made, gain=clipping(made, vectors, cross, energies, *some))
     return made
 
 
 def brightness(examples: Examples) -> Array:
     """(n,) the mean square of every example's input, without the noise that all have."""
-    squares = _array(examples.forward(examples.latents))
-    return np.asarray(np.square(squares).mean(axis=1))
+    clean = _array(examples.forward(examples.latents).flatten(1))
+    return np.asarray(np.square(clean).mean(axis=1))
 
 
-def _array(tensor: Tensor, *, flat: bool = True) -> Array:
-    """In NumPy's float64; (n, ...) as (n, entries) where asked for."""
-    values = tensor.detach().to("cpu", torch.float64).numpy()
-    return np.asarray(values.reshape(len(values), -1) if flat else values)
+def _array(tensor: Tensor) -> Array:
+    return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
+
+
+# --- Without the matrix --------------------------------------------------------------------------
+
+
+class Leading(NamedTuple):
+    """Directions of inputs that are known one by one."""
+
+    vectors: Tensor  # (R, inputs) orthonormal rows u
+    values: Tensor  # (R,) their eigenvalues lambda
+    signal: Tensor  # (R,) |P u|^2 / lambda
+    parts: Tensor  # (R, shown) (P u)^2 / lambda at some entries of the target
+    shown: Tensor  # (shown,) which
+
+
+def large_spectrum(
+    examples: Examples, moment: Moment, *, relu: bool, progress: Progress | None = None
+) -> Spectrum:
+    """What the learning curve of a dense layer depends on, without a matrix of its inputs.
+
+    `progress` is told the share of the work that is done. `resolution_note` says from which N on
+    the curve is not known.
+    """
+    products = Products(examples, moment)
+    inputs = products.inputs
+    width = max(1, min(_BLOCK, inputs // (2 * _BLOCKS)))
+    blocks = min(_BLOCKS, inputs // width)  # of at most half of all directions together
+    probes = max(_EXPLAINING, min(_SEEN // inputs, 4 * _EXPLAINING))
+    clipped = min(len(examples), _LARGE_CLIPPED) if relu else 0
+    rows = 2 * width * blocks + max(_COUNTING + probes, clipped) * (_STEPS + 4)
+    _check_memory(products, rows)
+    starts = _COUNTING + probes + clipped
+    planned = 2 * width * blocks + starts * _STEPS + probes + len(CLIPPED_AT) * clipped
+    products.report(progress, planned=planned)
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        start = torch.randn(width, inputs, generator=generator, dtype=torch.float64)
+        start = start.to(products.device)
+        vectors = leading_vectors(products.apply, start, blocks=blocks, tolerance=_CONVERGED)
+        leading = _along(products, vectors, products.targets if relu else 0)
+        energy = moment.energy if products.wanted is None else None
+        made = _with_rest(products, leading, probes, generator, energy, brightness(examples))
+        if relu:
+            made = replace(made, gain=_large_clipping(made, products, leading, examples, moment))
+    if progress is not None:
+        progress(1.0)
+    return made
+
+
+def resolution_note(made: Spectrum, n: NDArray[Any]) -> str | None:
+    """From which of the sizes n on a large layer's error is unsure, in words; None if all are sure.
+
+    With little or no noise a threshold may fall below the eigenvalues that Lanczos resolves.
+    """
+    if made.counts is None:
+        return None
+    beyond = made.counts != 1.0
+    depth = _RESOLVED * float(made.values[beyond].max(initial=0.0))
+    least = float(made.values[beyond].min(initial=np.inf))
+    for size in n:
+        if made.filter(float(size))[0] + least < depth:
+            return (
+                f"From N = {size:,.0f} on the computed error is too large: it depends on "
+                f"eigenvalues of the inputs below {depth / made.values.max():.1g} of the largest, "
+                "which are not resolved; give the noise of the measurement, which covers them."
+            )
+    return None
+
+
+def _check_memory(products: Products, rows: int) -> None:
+    """Raise if so many vectors of inputs would not fit into memory."""
+    needed = 8 * rows * products.inputs + products.working_bytes
+    free = free_memory(products.device)
+    if needed > _FITS * free:
+        raise KoriskError(
+            f"the spectrum of a layer of {products.inputs:,} inputs takes {needed / 2**30:.1f} GiB "
+            f"on {products.device}, of {free / 2**30:.1f} GiB free; use a smaller scan, or a "
+            "machine with more memory"
+        )
+
+
+def _along(products: Products, vectors: Tensor, entries: int) -> Leading:
+    """Eigenvalues and explained energy of the leading directions, and at some target entries."""
+    generator = torch.Generator().manual_seed(10)
+    shown = torch.randperm(entries, generator=generator)[:_SHOWN].sort().values
+    values, signal, parts = [], [], []
+    for rows in products.split(vectors):
+        image, targets = products.both(rows)
+        value = (rows * image).sum(1)
+        values.append(value)
+        signal.append(targets.double().square().sum(1) / value)
+        parts.append(targets[:, shown.to(targets.device)].square() / value[:, None].to(targets))
+    return Leading(vectors, torch.cat(values), torch.cat(signal), torch.cat(parts), shown)
+
+
+def _with_rest(
+    products: Products,
+    leading: Leading,
+    probes: int,
+    generator: torch.Generator,
+    energy: float | None,  # of the targets, where it is known exactly
+    scales: Array,
+) -> Spectrum:
+    """The leading directions one by one, and Lanczos' nodes for all others."""
+
+    def signs(number: int, entries: int) -> Tensor:
+        drawn = torch.randint(0, 2, (number, entries), generator=generator)
+        return (2 * drawn - 1).double().to(products.device)
+
+    counting, asked = signs(_COUNTING, products.inputs), signs(probes, products.targets)
+    towards, energies = products.cross_back(asked)
+    held = (towards @ leading.vectors.t()).square() @ (1 / leading.values)
+    left = max(float((energies - held).mean()), 0.0)  # energy beyond the leading directions
+    starts = torch.cat([counting, towards])
+    seen = lanczos(products.apply, starts, steps=_STEPS, off=leading.vectors)
+    nodes = seen.nodes.clamp_min(float(products.noise.min()))  # no eigenvalue of C is smaller
+    counted, signal = seen.weights[:_COUNTING], seen.weights[_COUNTING:] / probes
+    others = products.inputs - len(leading.values)
+    counted = counted * (others / counted.sum().clamp_min(1e-300))
+    there = nodes[_COUNTING:] > _ROUNDING * leading.values.max()
+    signal = torch.where(there, signal / nodes[_COUNTING:], 0.0)
+    counts = torch.cat([counted, torch.zeros_like(signal)]).flatten()
+    signal = torch.cat([torch.zeros_like(counted), signal]).flatten()
+    if energy is not None and left > 0:
+        # The probes saw a little too much or too little of an energy that is known exactly.
+        exact = max(energy - float(leading.signal.sum()), 0.0)
+        signal, left = signal * (exact / left), exact
+    if (total := float(signal.sum())) > left:  # by rounding where there is no noise
+        signal, total = signal * (left / total), left
+    return Spectrum(
+        _array(torch.cat([leading.values, nodes.flatten()])),
+        _array(torch.cat([leading.signal, signal])),
+        left - total,
+        scales,
+        products.targets,
+        counts=_array(torch.cat([torch.ones_like(leading.values), counts])),
+        parameters=products.inputs * products.targets,
+    )
+
+
+def _large_clipping(
+    made: Spectrum, products: Products, leading: Leading, examples: Examples, moment: Moment
+) -> Clipping:
+    """The effect of a ReLU at `CLIPPED_AT`, as `clipping` has it.
+
+    One Krylov space for each example solves for every threshold. The error at an entry of the
+    target is exact along the leading directions; what is left of its energy shrinks with N as that
+    of all entries does.
+    """
+    shown, values = leading.shown, leading.values
+    inputs = examples.inputs[:_LARGE_CLIPPED].to(products.device, torch.float64).flatten(1)
+    along = inputs @ leading.vectors.t()
+    beyond = lanczos(products.apply, inputs, steps=_STEPS, off=leading.vectors)
+    every = examples.targets.flatten(1)[:, shown.to(examples.targets.device)]
+    if examples.wanted is None:
+        energies = moment.energies[shown.numpy()]
+    else:
+        energies = _array(every.double().square().mean(0))
+    parts, targets = _array(leading.parts), _array(every[:_LARGE_CLIPPED])
+    left = np.maximum(energies - parts.sum(axis=0), 0.0)
+    rest_values, rest_signal = made.values[len(values) :], made.signal[len(values) :]
+    whole = float(rest_signal.sum()) + made.rest
+    factors = []
+    for n in CLIPPED_AT:
+        threshold, effective, remaining = made.filter(float(n))
+        solved = (along / (values + threshold)) @ leading.vectors
+        mean = products.cross(solved + beyond.solved(threshold))[:, shown.to(products.device)]
+        kept = _array(values / (values + threshold))
+        bias = float(rest_signal @ (threshold / (rest_values + threshold)) ** 2) + made.rest
+        error = (1 - kept) ** 2 @ parts + (bias / whole if whole > 0 else 0.0) * left
+        scatter = along.square() @ (values / (values + threshold) ** 2)  # x^T C (C + kappa)^-2 x
+        scatter += (beyond.weights * beyond.nodes / (beyond.nodes + threshold) ** 2).sum(1)
+        variance = np.outer(_array(scatter) / effective, error / max(remaining, 1e-9))
+        factors.append(clipped_share(_array(mean), variance, targets))
+    return Clipping(CLIPPED_AT, np.array(factors))
+
+
+def leading_vectors(product: Product, start: Tensor, *, blocks: int, tolerance: float) -> Tensor:
+    """(R, m) orthonormal rows: Ritz vectors of start, C start, C^2 start, ... that have converged.
+
+    Converged are those with |C u - theta u| <= tolerance theta. What they miss changes sums over
+    the spectrum by the square of that alone. All vectors are kept orthogonal, twice.
+    """
+
+    def orthonormal(rows: Tensor) -> Tensor:
+        columns: Tensor = torch.linalg.qr(rows.t())[0]
+        return columns.t().contiguous()
+
+    width, entries = start.shape
+    basis = start.new_empty(blocks * width, entries)
+    projected = start.new_zeros(blocks * width, blocks * width)
+    block = orthonormal(start)
+    coupling = start.new_zeros(width, width)
+    for at in range(blocks):
+        here, before = slice(at * width, (at + 1) * width), basis[: (at + 1) * width]
+        basis[here] = block
+        image = product(block)
+        part = along(image, before)
+        projected[here, : len(before)] = part
+        projected[: len(before), here] = part.t()
+        image -= part @ before
+        image -= along(image, before) @ before
+        block = orthonormal(image)
+        # Where the space is exhausted, as without noise, rounding is all that was normalised.
+        block = orthonormal(without(block, before))
+        coupling = image @ block.t()
+    values, turned = torch.linalg.eigh(projected)
+    residuals = torch.linalg.vector_norm(coupling.t() @ turned[-width:], dim=0)
+    kept = (residuals <= tolerance * values) & (values > _NOTHING * values[-1])
+    kept[-1] = True
+    found: Tensor = turned[:, kept].t() @ basis
+    return found
+
+
+class Products:
+    """C = A S A^T + diag(noise), and P = W S A^T, for rows of vectors.
+
+    Operators and Fourier transforms work in the operator's precision. Vectors of inputs are
+    float64: what they are orthogonal to must stay so, however small the eigenvalues become.
+    """
+
+    def __init__(self, examples: Examples, moment: Moment) -> None:
+        self.forward, self.wanted = examples.forward, examples.wanted
+        self.device = self.forward.device
+        self.shape = self.forward.domain
+        self.inputs = math.prod(self.forward.range)
+        self.targets = math.prod(self.shape if self.wanted is None else self.wanted.range)
+        self.noise = examples.noise.detach().to(self.device, torch.float64).flatten()
+        padded = math.prod(2 * length for length in self.shape)
+        self._rows = min(_MOST_ROWS, max(1, _PIECE // padded))
+        self._sample = self._spread = None
+        share = moment.shrinkage
+        if share < 1:
+            weight = math.sqrt((1 - share) / len(moment.images))
+            self._sample = self._placed(torch.from_numpy(weight * moment.images))
+        if share > 0:
+            self._spread = self._placed(torch.from_numpy(math.sqrt(share) * moment.deviation))
+            half = torch.from_numpy(moment.density)[..., : self.shape[-1] + 1]
+            self._density = self._placed(half.contiguous())
+        # About what images in work take: padded, transformed and back, and the examples.
+        stored = 0 if self._sample is None else self._sample.numel()
+        self.working_bytes = self.forward.dtype.itemsize * (4 * self._rows * padded + stored)
+        self.report(None, planned=1)
+
+    def report(self, progress: Progress | None, *, planned: int) -> None:
+        """Tell `progress` from now on which share of the planned products is done."""
+        self._progress, self._planned, self._done = progress, planned, 0
+
+    def split(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Rows in pieces that are multiplied at once."""
+        return torch.split(rows, self._rows)
+
+    def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """C x, (k, inputs), and P x, (k, targets), of one piece."""
+        images = self._explained(rows)
+        return self._measured(images) + self.noise * rows, self._wanted_of(images)
+
+    def apply(self, rows: Tensor) -> Tensor:
+        """C x, (k, inputs)."""
+        found = torch.empty_like(rows)
+        for part, out in zip(self.split(rows), self.split(found), strict=True):
+            out.copy_(self._measured(self._explained(part)) + self.noise * part)
+        return found
+
+    def cross(self, rows: Tensor) -> Tensor:
+        """P x, (k, targets), in the operator's precision."""
+        return torch.cat([self._wanted_of(self._explained(part)) for part in self.split(rows)])
+
+    def cross_back(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """P^T g, (k, inputs), and g^T W S W^T g, (k,), for rows g of targets."""
+        found, energies = [], []
+        for part in self.split(rows):
+            back = self._placed(part)
+            if self.wanted is not None:
+                back = self.wanted.adjoint(back.reshape(-1, *self.wanted.range)).flatten(1)
+            images = self._moment(back)
+            energies.append((back.double() * images.double()).sum(1))
+            found.append(self._measured(images))
+        return torch.cat(found), torch.cat(energies)
+
+    def _placed(self, values: Tensor) -> Tensor:
+        return values.to(self.forward.device, self.forward.dtype)
+
+    def _explained(self, rows: Tensor) -> Tensor:
+        """S A^T x, (k, pixels)."""
+        seen = self.forward.adjoint(self._placed(rows).reshape(-1, *self.forward.range))
+        return self._moment(seen.flatten(1))
+
+    def _moment(self, images: Tensor) -> Tensor:
+        """(k, pixels) times S."""
+        found = torch.zeros_like(images)
+        if self._sample is not None:
+            found += images @ self._sample.t() @ self._sample
+        if self._spread is not None:
+            axes = tuple(range(1, 1 + len(self.shape)))
+            padded = [2 * length for length in self.shape]
+            spread = (images * self._spread).reshape(-1, *self.shape)
+            waves = torch.fft.rfftn(spread, s=padded, dim=axes) * self._density
+            back = torch.fft.irfftn(waves, s=padded, dim=axes)
+            inside = back[(slice(None), *(slice(length) for length in self.shape))]
+            found += inside.reshape(len(images), -1) * self._spread
+        self._done += len(images)
+        if self._progress is not None:
+            self._progress(min(self._done / self._planned, 1.0))
+        return found
+
+    def _measured(self, images: Tensor) -> Tensor:
+        found: Tensor = self.forward(images.reshape(-1, *self.shape))
+        return found.flatten(1).to(torch.float64)
+
+    def _wanted_of(self, images: Tensor) -> Tensor:
+        if self.wanted is None:
+            return images
+        found: Tensor = self.wanted(images.reshape(-1, *self.shape))
+        return found.flatten(1)

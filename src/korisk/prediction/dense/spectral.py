@@ -19,50 +19,50 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from korisk.errors import KoriskError
+from scipy.special import ndtr
 
 Array = NDArray[np.float64]
 
+CLIPPED_AT: Array = 2.0 ** np.arange(0.0, 16.0)  # N at which the effect of a ReLU is computed
+ROUNDING = 1e-14  # of the target's energy; errors below that are rounding
 _PER_DECADE = 32  # thresholds kappa; between two of them an error changes by less than 0.1%
 _ABOVE = 3  # decades above the eigenvalues' sum, where nothing is learned
 _BELOW = 13  # decades below the largest, where everything is
-_ROOM = 1e-9  # of 1 - sum L^2 / N_eff: below that the formula has no meaning
+_LEAST_LEFT = 1e-9  # of 1 - sum L^2 / N_eff: below that the formula does not hold
 _BRIGHTNESS = np.logspace(-9, 9, 361)  # t, over which the brightness of samples is averaged
-ROUNDING = 1e-14  # of the target's energy; errors below that are rounding
-_TARGETS = 2**22  # entries of (thresholds, eigenvalues) that are worked on at once
+_TOGETHER = 2**22  # entries of (thresholds, eigenvalues) that are computed at once
+_LEAST_DEVIATION = 1e-12  # over the targets' root mean square
+
+
+@dataclass(frozen=True, eq=False)
+class Clipping:
+    """The factor by which a ReLU behind the layer changes the error, at some N."""
+
+    n: Array  # (J,) ascending
+    factor: Array  # (J,)
+
+    def at(self, n: Array) -> Array:
+        """(M,) the factor at each N, interpolated in log N."""
+        return np.asarray(np.interp(np.log(n), np.log(self.n), self.factor))
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
     """What the learning curve of a dense layer, Eq. (eq:spectral), depends on."""
 
-    values: Array  # (K,) eigenvalues of the inputs' second moment
-    signal: Array  # (K,) the target's energy that each explains
+    values: Array = field(repr=False)  # (K,) eigenvalues of the inputs' second moment
+    signal: Array = field(repr=False)  # (K,) the target's energy that each explains
     rest: float  # the target's energy that no linear map explains
-    scales: Array  # (images,) squared brightness of example inputs over their mean
+    scales: Array = field(repr=False)  # (images,) squared brightness of inputs over their mean
     entries: int  # of a target: errors are means over them
-    counts: Array | None = None  # (K,) how many eigenvalues each stands for; one where it is None
+    counts: Array | None = field(default=None, repr=False)  # eigenvalues that each stands for
     parameters: int | None = None  # weights of the layer
-    gain: "Clipping | None" = field(default=None)  # what a ReLU behind it takes off
+    gain: Clipping | None = field(default=None, repr=False)  # the effect of a ReLU behind it
 
     def __post_init__(self) -> None:
         for name in ("values", "signal", "scales"):
-            values = np.asarray(getattr(self, name), dtype=float)
-            if not len(values) or not np.isfinite(values).all() or (values < 0).any():
-                raise KoriskError(f"{name} of a spectrum must be finite and >= 0")
-            object.__setattr__(self, name, values)
-        if not self.values.any():
-            raise KoriskError("all inputs are zero; there is nothing to learn from")
-        if not self.scales.any():
-            raise KoriskError("all images are empty; bring images with something on them")
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=float))
         object.__setattr__(self, "scales", self.scales / self.scales.mean())
-
-    def __repr__(self) -> str:
-        return (
-            f"Spectrum(floor={self.floor:.4g}, energy={self.energy:.4g}, entries={self.entries}, "
-            f"eigenvalues={len(self.values)})"
-        )
 
     @property
     def energy(self) -> float:
@@ -77,7 +77,7 @@ class Spectrum:
 
     @property
     def rank(self) -> float:
-        """Directions that inputs have, beyond rounding."""
+        """The number of directions that inputs have, beyond rounding."""
         there = self.values > 1e-12 * self.values.max()
         return float(self._counts[there].sum())
 
@@ -93,7 +93,7 @@ class Spectrum:
         number = int(np.ceil((most - least) * _PER_DECADE)) + 1
         thresholds = np.logspace(most, least, number)
         sums = np.empty((3, number))
-        step = max(1, _TARGETS // len(self.values))
+        step = max(1, _TOGETHER // len(self.values))
         for first in range(0, number, step):
             part = slice(first, first + step)
             kept = self.values / (self.values + thresholds[part, None])
@@ -113,12 +113,12 @@ class Spectrum:
     def _best(self, n: float) -> tuple[float, float]:
         """The smallest error at N, and at which place among the thresholds it is."""
         dimension, used = self._filters[1], self._brightness[0]
-        # Smaller thresholds ask for a penalty below zero; without any it is the last one.
+        # Smaller thresholds would need a penalty below zero; a penalty of zero is the last one.
         last = float(np.interp(n * used[-1], dimension, np.arange(len(dimension))))
         places = np.append(np.arange(np.floor(last) + 1), last)
-        _, _, room, bias = self._at(n, places)
+        _, _, left, bias = self._at(n, places)
         with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.where(room > _ROOM, bias / room, np.inf)
+            errors = np.where(left > _LEAST_LEFT, bias / left, np.inf)
         best = int(np.argmin(errors))
         return max(float(errors[best]), ROUNDING * self.energy), float(places[best])
 
@@ -132,54 +132,25 @@ class Spectrum:
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) the mean squared error of an entry after N samples, at the best penalty."""
-        sizes = checked_sizes(n)
+        sizes = np.atleast_1d(np.asarray(n, dtype=float))
         found = np.array([self._best(float(each))[0] for each in sizes]) / self.entries
         return found if self.gain is None else found * self.gain.at(sizes)
 
     def effective(self, n: float) -> float:
         """sum_i L_i at N: how many of the inputs' directions N samples determine."""
-        size = float(checked_sizes([n])[0])
-        return float(self._at(size, np.array([self._best(size)[1]]))[0][0])
+        return float(self._at(n, np.array([self._best(n)[1]]))[0][0])
 
     def filter(self, n: float) -> tuple[float, float, float]:
         """The threshold at N, Eq. (eq:threshold), N_eff, and 1 - sum L^2 / N_eff."""
         place = np.array([self._best(n)[1]])
-        _, effective, room, _ = self._at(n, place)
+        _, effective, left, _ = self._at(n, place)
         logs = np.log(self._filters[0])
         threshold = np.exp(np.interp(place, np.arange(len(logs)), logs))
-        return float(threshold[0]), float(effective[0]), float(room[0])
-
-
-@dataclass(frozen=True, eq=False)
-class Clipping:
-    """By which factor a ReLU behind the layer changes the error, at some N."""
-
-    n: Array  # (J,) ascending
-    factor: Array  # (J,)
-
-    def at(self, n: Array) -> Array:
-        """(M,) the factor at each N, between those that were computed."""
-        return np.asarray(np.interp(np.log(n), np.log(self.n), self.factor))
-
-
-def checked_sizes(n: ArrayLike) -> Array:
-    """(M,) numbers of samples; at least one each."""
-    try:
-        sizes = np.atleast_1d(np.asarray(n, dtype=float))
-    except (TypeError, ValueError):
-        sizes = np.full(1, np.nan)
-    if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 1).all()):
-        raise KoriskError("n must be numbers of training samples, 1 or more; check them")
-    return sizes
+        return float(threshold[0]), float(effective[0]), float(left[0])
 
 
 def spectrum(
-    second: Array,
-    cross: Array,
-    energy: float,
-    *,
-    scales: Array,
-    parameters: int | None = None,
+    second: Array, cross: Array, energy: float, *, scales: Array, parameters: int | None = None
 ) -> tuple[Spectrum, Array]:
     """The spectrum of a dense layer, and the inputs' eigenvectors in columns.
 
@@ -194,3 +165,50 @@ def spectrum(
     rest = max(energy - float(signal.sum()), 0.0)
     made = Spectrum(values, signal, rest, scales, len(cross), parameters=parameters)
     return made, vectors
+
+
+# --- A ReLU behind the layer ---------------------------------------------------------------------
+
+
+def clipping(
+    made: Spectrum,
+    vectors: Array,  # (inputs, K) eigenvectors of the inputs' second moment
+    cross: Array,  # (outputs, inputs) E[y x^T]
+    energies: Array,  # (outputs,) E[y^2] of every output
+    inputs: Array,  # (images, inputs) examples with noise
+    targets: Array,  # (images, outputs)
+) -> Clipping:
+    """The factor at `CLIPPED_AT`, from predictions as training sets of N scatter them.
+
+    At an example x the prediction's mean is M* L x, and its variance at output p is E_p / N_eff
+    times sum_i L_i^2 (u_i x)^2 / lambda_i, where E_p is the error at p.
+    """
+    there = made.values > 1e-13 * made.values.max()
+    values = made.values[there]
+    best = cross @ vectors[:, there] / values  # M* in the eigenbasis
+    along = inputs @ vectors[:, there]
+    rest = np.maximum(energies - np.square(best) @ values, 0.0)
+    factors = []
+    for n in CLIPPED_AT:
+        threshold, effective, left = made.filter(float(n))
+        kept = values / (values + threshold)
+        error = (np.square(best) @ ((1 - kept) ** 2 * values) + rest) / left
+        scatter = np.square(along) @ (kept**2 / values) / effective
+        mean = (along * kept) @ best.T
+        factors.append(clipped_share(mean, np.outer(scatter, error), targets))
+    return Clipping(CLIPPED_AT, np.array(factors))
+
+
+def clipped_share(mean: Array, variance: Array, targets: Array) -> float:
+    """The squared error of ReLU(f) over that of f, for normal f around `mean`, all (images, p)."""
+    least = _LEAST_DEVIATION * float(np.sqrt(np.square(targets).mean()))
+    deviation = np.maximum(np.sqrt(variance), max(least, 1e-150))
+    away = mean / deviation
+    above = ndtr(away)
+    bell = np.exp(-0.5 * np.minimum(away**2, 1400.0)) / np.sqrt(2 * np.pi)
+    # In differences from the targets, so that small errors are not lost to rounding.
+    off = mean - targets
+    kept = (off**2 + deviation**2) * above + (2 * off - mean) * deviation * bell
+    clipped = float((kept + targets**2 * ndtr(-away)).sum())
+    linear = float(((mean - targets) ** 2 + deviation**2).sum())
+    return max(clipped, 0.0) / linear if linear > 0 else 1.0

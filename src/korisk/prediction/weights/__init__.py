@@ -1,1 +1,1 @@
-"""The curve of weights around known operators."""
+"""The learning curve of weights in front of known operators. Start at `from_examples`."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from korisk.errors import KoriskError, shown
 
 Array = NDArray[np.float64]
 
@@ -19,7 +17,7 @@ _LAMBDAS = np.concatenate([[0.0], np.logspace(-10, 5, 181)])
 # Of the rows that N examples bring: with more parameters than that, no lambda below is tried.
 _MOST_USED = 0.98
 _TRUSTED = 0.5  # of the rows: beyond that the parameters are too many for the examples
-_LARGEST_LOOKED_AT = 2**24
+_LARGEST_N = 2**24  # up to which `holds_from` searches
 
 
 class Measure(NamedTuple):
@@ -30,19 +28,12 @@ class Measure(NamedTuple):
 
     def kernel(self, shifts: Array, power: int) -> Array:
         """The sum of weights / (value + shift)^power, for each shift."""
-        # Row by row: a spectrum of thousands times all shifts need not lie in memory.
+        # Row by row, since thousands of values times all shifts would take much memory.
         return np.array([self.weights @ (self.values + shift) ** -power for shift in shifts])
 
 
-class Spread(NamedTuple):
-    """Standard deviations of logarithms, from how much the examples differ."""
-
-    floor: float
-    slope: float
-
-
-class _Path(NamedTuple):
-    """What the errors are made of, for each lambda."""
+class Path(NamedTuple):
+    """The parts of the error, for each lambda."""
 
     bias: Array
     variance: Array  # of one example
@@ -76,26 +67,19 @@ class Structured:
     matrices, too: the same relations at N = n lead from its resolvent to that of G.
     """
 
-    spectrum: Measure
-    pull: Measure
-    noise: Measure
-    leverages: Measure | None  # without them examples count as many rows
+    spectrum: Measure = field(repr=False)
+    pull: Measure = field(repr=False)
+    noise: Measure = field(repr=False)
+    leverages: Measure | None = field(repr=False)  # without them examples count as many rows
     share: float  # of a change's square that the ReLU passes; 1 without it
     floor: float  # mean squared errors per entry of a target, as all below
-    start: float  # of what the fit shrinks towards
+    start: float  # of the weights that the fit shrinks towards
     analytic: float  # of the analytic weights, untrained
     entries: int  # of a target
     parameters: int
     examples: int  # that everything was estimated from
-    spread: Spread
+    spread: float  # relative standard error of the floor, from how much the examples differ
     least: float = 0.0  # errors below that are rounding
-
-    def __repr__(self) -> str:
-        return (
-            f"Structured(floor={self.floor:.4g}, slope={self.slope:.4g}, "
-            f"analytic={self.analytic:.4g}, parameters={self.parameters}, "
-            f"examples={self.examples})"
-        )
 
     @property
     def slope(self) -> float:
@@ -104,14 +88,14 @@ class Structured:
 
     def errors(self, n: ArrayLike) -> Array:
         """The expected error at each N, for the best lambda; the floor where N is infinite."""
-        sizes = _sizes(n)
+        sizes = np.asarray(n, dtype=float)
         found = [self._best(size)[0] for size in sizes.ravel()]
         return np.array(found, dtype=float).reshape(sizes.shape)
 
     def effective(self, n: float) -> float:
         """The effective number of parameters at N: tr N G (N G + lambda)^-1 at the best lambda."""
-        at = self._best(_size(n))[1]
-        return 0.0 if at is None else float(self._path.freedom[at])
+        at = self._best(n)[1]
+        return 0.0 if at is None else float(self.path.freedom[at])
 
     @cached_property
     def holds_from(self) -> int:
@@ -119,43 +103,40 @@ class Structured:
 
         Below it the errors are an extrapolation of a theory for many examples.
         """
-        last = 0
-        size = 1
-        while size <= _LARGEST_LOOKED_AT:
+        last, size = 0, 1
+        while size <= _LARGEST_N:
             if self._crowding(size) > _TRUSTED:
                 last = size
-            elif last:
+            elif last or size >= self.parameters:
                 break
-            elif size >= self.parameters:
-                return 1
             size *= 2
-        return self._first_held(last, 2 * last) if last else 1
-
-    def _first_held(self, low: int, high: int) -> int:
+        if not last:
+            return 1
+        low, high = last, 2 * last
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self._crowding(middle) > _TRUSTED else (low, middle)
         return high
 
     def _crowding(self, n: float) -> float:
+        """The share of the rows that the parameters in use take."""
         at = self._best(n)[1]
-        rows = self._rows(n)
-        return 0.0 if at is None or math.isinf(rows) else float(self._path.squared[at]) / rows
+        return 0.0 if at is None else float(self.path.squared[at]) / self.rows(n)
 
     def _best(self, n: float) -> tuple[float, int | None]:
         """The error at the best lambda, and which one that is; None where it is infinite."""
         if not self.spectrum.weights.size:  # no weight changes anything
             return max(self.start, self.least), None
-        path, rows = self._path, self._rows(n)
+        path, rows = self.path, self.rows(n)
         used = path.freedom < _MOST_USED * rows
-        room = np.where(used, 1 - path.squared / rows, 1.0)
-        excess = np.where(used, (path.bias + path.variance / n) / room, math.inf)
+        left = np.where(used, 1 - path.squared / rows, 1.0)
+        excess = np.where(used, (path.bias + path.variance / n) / left, math.inf)
         at = int(np.argmin(excess))
         error = self.floor + self.share * float(excess[at]) / self.entries
         found, at_best = (error, at) if error < self.start else (self.start, None)
         return max(found, self.least), at_best
 
-    def _rows(self, n: float) -> float:
+    def rows(self, n: float) -> float:
         """N r: how many equal and independent rows N examples are worth."""
         if self.leverages is None:
             return math.inf
@@ -164,9 +145,9 @@ class Structured:
         return n * first**2 / second
 
     @cached_property
-    def _path(self) -> _Path:
+    def path(self) -> Path:
         """Bias and variance at every lambda, of G, from the G of the examples."""
-        n, rows = self.examples, self._rows(self.examples)
+        n, rows = self.examples, self.rows(self.examples)
         total = float(self.spectrum.weights.sum())
         shifts = _LAMBDAS * float(self.spectrum.weights @ self.spectrum.values) / total
         freedom = total - shifts * self.spectrum.kernel(shifts, 1)
@@ -177,36 +158,10 @@ class Structured:
         lost = lost / known
         squared = np.clip((freedom - lost) / np.maximum(1 - lost / rows, 0.02), 0, freedom)
         slower = np.maximum(1 - squared / rows, 1 - _MOST_USED)  # d lambda / d kappa
-        way = _over_values(self.pull).kernel(shifts, 2)
-        # The gradient of n examples is there also where nothing pulls.
-        by_chance = _over_values(self.noise).kernel(shifts, 2) / n
+        pull, noise = self.pull, self.noise
+        way = Measure(pull.values, pull.weights / pull.values).kernel(shifts, 2)
+        # The gradient of n examples does not vanish, even where the start is already best.
+        by_chance = Measure(noise.values, noise.weights / noise.values).kernel(shifts, 2) / n
         bias = slower * kappas**2 * np.maximum(way - by_chance, 0.0)
-        variance = _times_values(self.noise).kernel(shifts, 2)
-        return _Path(bias, variance, freedom, squared)
-
-
-def _over_values(measure: Measure) -> Measure:
-    return Measure(measure.values, measure.weights / measure.values)
-
-
-def _times_values(measure: Measure) -> Measure:
-    return Measure(measure.values, measure.weights * measure.values)
-
-
-def _sizes(n: ArrayLike) -> Array:
-    try:
-        sizes = np.asarray(n, dtype=float)
-    except (TypeError, ValueError):
-        sizes = np.array(math.nan)
-    if not np.all(sizes >= 1):
-        raise KoriskError(
-            f"n must be numbers >= 1, got {shown(n)}; count the training examples of each set"
-        )
-    return sizes
-
-
-def _size(n: float) -> float:
-    sizes = _sizes(n)
-    if sizes.ndim:
-        raise KoriskError(f"n must be one number, got {shown(n)}; ask for each on its own")
-    return float(sizes)
+        variance = Measure(noise.values, noise.weights * noise.values).kernel(shifts, 2)
+        return Path(bias, variance, freedom, squared)

@@ -1,4 +1,4 @@
-"""Predictions from what a user brings: an operator in any form, images and noise."""
+"""Predictions from a user's inputs: an operator in any form, images and noise."""
 
 import math
 from typing import Any
@@ -12,12 +12,8 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.errors import KoriskError
 from korisk.operators import Matrix
-from korisk.prediction.api import (
-    dense_prediction,
-    known_prediction,
-    predict_dense,
-    predict_structured,
-)
+from korisk.prediction import predict_dense, predict_structured
+from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.user_inputs import examples_of
 from korisk.problems import CtProblem, CtScanner, Gaussian, HeatProblem, MriProblem, Poisson
 
@@ -50,33 +46,26 @@ class Convolved(nn.Module):
 
 
 OPERATORS: dict[str, Any] = {
-    "matrix": FORWARD,
     "float32": FORWARD.astype(np.float32),
     "tensor": torch.from_numpy(FORWARD),
     "operator": Matrix(FORWARD, SHAPE, (14,)),
     "function": linear,
     "module": Convolved(),
 }
+IMAGES: list[Any] = [images().astype(np.float32), torch.from_numpy(images()), images().tolist()]
 
 
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS.keys())
-def test_an_operator_is_the_same_in_every_form(operator: Any) -> None:
+def test_operators_and_images_are_the_same_in_every_form() -> None:
     expected = predict_dense(FORWARD, images(), 0.1)
-    made = predict_dense(operator, images(), 0.1)
-    assert made.computed(N) == pytest.approx(expected.computed(N), rel=1e-4)
-    assert made.errors(N) == pytest.approx(expected.errors(N), rel=1e-3)
-    assert made.parameters == 14 * 20
-    assert (made.model, made.examples) == ("FC", 40)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [images().astype(np.float32), torch.from_numpy(images()), images().tolist()],
-    ids=["float32", "tensor", "lists"],
-)
-def test_images_may_come_as_arrays_tensors_or_lists(given: Any) -> None:
-    expected = predict_dense(FORWARD, images(), 0.1).computed(N)
-    assert predict_dense(FORWARD, given, 0.1).computed(N) == pytest.approx(expected, rel=1e-4)
+    assert expected.parameters == 14 * 20
+    assert (expected.model, expected.examples) == ("FC", 40)
+    for operator in OPERATORS.values():
+        made = predict_dense(operator, images(), 0.1)
+        assert made.computed(N) == pytest.approx(expected.computed(N), rel=1e-4)
+        assert made.errors(N) == pytest.approx(expected.errors(N), rel=1e-3)
+    for values in IMAGES:
+        made = predict_dense(FORWARD, values, 0.1)
+        assert made.computed(N) == pytest.approx(expected.computed(N), rel=1e-4)
 
 
 def test_a_number_is_the_level_of_white_noise() -> None:
@@ -87,14 +76,10 @@ def test_a_number_is_the_level_of_white_noise() -> None:
     assert float(level.noise.mean()) == pytest.approx(0.04 * float(clean.square().mean()))
     for none in (None, 0, 0.0, Gaussian(0.0)):
         assert not examples_of(FORWARD, images(), none).noise.any()
-    photons = examples_of(np.abs(FORWARD), images(), Poisson(1e6))
-    assert (photons.noise > 0).all()
-
-
-def test_another_seed_draws_other_noise() -> None:
-    first, again, other = (examples_of(FORWARD, images(), 0.2, seed=seed) for seed in (0, 0, 1))
-    assert torch.equal(first.inputs, again.inputs)
-    assert not torch.equal(first.inputs, other.inputs)
+    assert (examples_of(np.abs(FORWARD), images(), Poisson(1e6)).noise > 0).all()
+    again, other = (examples_of(FORWARD, images(), 0.2, seed=seed) for seed in (0, 1))
+    assert torch.equal(level.inputs, again.inputs)
+    assert not torch.equal(level.inputs, other.inputs)
 
 
 def test_more_noise_makes_every_error_larger() -> None:
@@ -102,58 +87,93 @@ def test_more_noise_makes_every_error_larger() -> None:
     assert (np.diff(found, axis=0) > 0).all()
 
 
-# --- Refused in words ----------------------------------------------------------------------------
-
-
-def shifted(batch: Tensor) -> Tensor:
-    return linear(batch) + 1.0
+# --- Refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "function",
-    [lambda batch: linear(batch).relu(), torch.square, shifted],
+    [lambda batch: linear(batch).relu(), torch.square, lambda batch: linear(batch) + 1.0],
     ids=["relu", "x2", "+1"],
 )
 def test_operators_that_are_not_linear_are_refused(function: Any) -> None:
     centred = images() - 5.0
     centred[:20] = 0.0  # blank images are in many a folder
-    with pytest.raises(KoriskError, match=r"the operator is not linear: .*run a pilot instead"):
+    with pytest.raises(KoriskError, match=r"operator is not linear: .*run a pilot instead"):
         predict_dense(function, centred, 0.1)
 
 
+def rows(which: int, value: float) -> Array:
+    return np.where(np.arange(9)[:, None] == which, value, 1.0)
+
+
 @pytest.mark.parametrize(
-    ("operator", "given", "noise", "words"),
+    ("operator", "pictures", "noise", "words"),
     [
         (FORWARD, images(7), 0.1, "at least 8 example images, got 7"),
         (FORWARD[:, :19], images(), 0.1, "must have 20 columns, got shape"),
         (FORWARD[0], images(), 0.1, "must have 20 columns, got shape"),
         (Matrix(FORWARD, (5, 4), (14,)), images(), 0.1, "images must have the operator's shape"),
         (FORWARD, images()[:, None], 0.1, "images must have the shape"),
-        (FORWARD, images() * np.nan, 0.1, "image 0 holds NaN"),
+        (FORWARD, np.ones(8), 0.1, r"got \(8,\); stack them"),
+        (FORWARD, rows(3, np.nan), 0.1, "image 3 contains NaN"),
+        (FORWARD, rows(8, np.inf), 0.1, "image 8 contains NaN or infinities"),
+        (FORWARD, images() * 0, 0.1, "bring images that are not empty"),
+        (FORWARD, np.zeros((8, 0, 4)), 0.1, "bring images that are not empty"),
+        (FORWARD, np.full((8, 4, 5), 1e200), 0.1, "got 1e.200; scale them"),
+        (FORWARD, np.full((8, 4, 5), 1e-200), 0.1, "got 1e-200; scale them"),
+        (FORWARD, images() + 1j, 0.1, "images must be real numbers"),
+        (FORWARD, [["a", "b"]] * 8, 0.1, "images must be real numbers"),
+        (FORWARD, [[1.0], [1.0, 2.0]] * 4, 0.1, "images must be real numbers"),
         (FORWARD * np.nan, images(), 0.1, "finite"),
         (np.zeros((3, 20)), images(), 0.1, "all inputs are zero"),
+        (Matrix(FORWARD.astype(np.float32), SHAPE, (14,)), images() * 1e25, 0.1, "can square"),
         ("radon", images(), 0.1, "operator must be a LinearOperator, a matrix or a function"),
         (FORWARD, images(), -0.1, "level must be"),
         (FORWARD, images(), math.nan, "level must be"),
         (FORWARD, images(), "much", "noise must be"),
-        (linear, np.ones((8, 65, 65)), 0.1, "of 4,225 pixels would have to be called for each"),
+        (FORWARD, images(), True, "noise must be"),
+        (linear, np.ones((8, 65, 65)), 0.1, "4,225 pixels, which would be called for each"),
         (lambda batch: batch[0], images(), 0.1, "one output for each image"),
         (lambda batch: "none", images(), 0.1, "must give a tensor"),
         (lambda batch: batch.sum((1, 2)), images(), 0.1, "must give a tensor"),
+        (nn.Linear(64, 40, bias=False), images(), 0.1, "fails on a batch"),
         (FORWARD + 0j, images(), 0.1, "stack real and imaginary parts"),
         (torch.fft.fft2, images(), 0.1, "stack real and imaginary parts"),
-        (linear, images(), True, "noise must be"),
     ],
 )
-def test_what_cannot_be_used_is_refused(operator: Any, given: Any, noise: Any, words: str) -> None:
+def test_wrong_inputs_are_refused(operator: Any, pictures: Any, noise: Any, words: str) -> None:
+    with pytest.raises(KoriskError, match=words) as refused:
+        predict_dense(operator, pictures, noise)
+    assert "; " in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+BACK = FORWARD.T
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"tail": ()}, "tail must contain at least one known operator"),
+        ({"tail": [BACK, BACK]}, r"tail\[1\]: a matrix behind \(4, 5\)|must have 20 columns"),
+        ({"tail": [FORWARD]}, "must have 14 columns"),
+        ({"tail": ["fbp"]}, "tail must contain LinearOperators or matrices, got 'fbp'"),
+        ({"tail": np.eye(14)}, r"tail must map inputs \(14,\) to images \(4, 5\)"),
+        ({"tail": BACK, "weights": np.ones(13)}, r"shape \(14\), got .* of shape \(13\)"),
+        ({"tail": BACK, "weights": np.full(14, np.nan)}, "weights must be finite numbers"),
+        ({"tail": BACK, "weights": "ones"}, "weights must be numbers of an input's shape"),
+        ({"tail": BACK, "toward": "analytical"}, "toward must be one of analytic, zero"),
+    ],
+)
+def test_wrong_tails_and_weights_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(KoriskError, match=words):
-        predict_dense(operator, given, noise)
+        predict_structured(FORWARD, images(), 0.1, **settings)
 
 
-# --- What it says --------------------------------------------------------------------------------
+# --- The answers ---------------------------------------------------------------------------------
 
 
-def test_without_noise_it_levels_off_at_what_is_not_seen() -> None:
+def test_without_noise_it_levels_off_at_the_part_that_is_not_seen() -> None:
     """Of independent pixels of variance one, an operator of rank 14 leaves 6 of 20 unseen."""
     rng = np.random.default_rng(2)
     white = rng.standard_normal((4000, *SHAPE))
@@ -173,16 +193,13 @@ def test_without_noise_it_levels_off_at_what_is_not_seen() -> None:
     assert noisy.floor > made.floor
 
 
-def test_few_images_are_told_that_they_are() -> None:
-    assert (
-        "8 images leave the errors' size uncertain"
-        in predict_dense(FORWARD, images(8), 0.1).notes[0]
-    )
+def test_notes_tell_of_few_images_and_of_images_that_the_theory_does_not_fit() -> None:
+    few = predict_dense(FORWARD, images(8), 0.1)
+    assert "8 images leave the errors' size uncertain" in few.notes[0]
     assert not predict_dense(FORWARD, images(64), 0.1, rehearsal=False).notes
-
-
-def test_a_theory_that_does_not_fit_the_images_says_so() -> None:
-    """Images of which one in ten is a hundred times as bright are no field with one moment."""
+    copies = predict_dense(FORWARD, np.stack([images(1)[0]] * 8), 0.1)
+    assert "equally bright" in copies.notes[0]
+    # Images of which one in ten is a hundred times as bright are no field with one moment.
     rng = np.random.default_rng(3)
     rare = np.where(np.arange(256) % 10 == 0, 100.0, 1.0)[:, None, None]
     odd = rng.standard_normal((256, 20, 1)) ** 3 * rng.standard_normal((256, 1, 20)) ** 3 * rare
@@ -190,20 +207,25 @@ def test_a_theory_that_does_not_fit_the_images_says_so() -> None:
     assert any("the theory does not fit these images well" in note for note in made.notes)
 
 
-def test_the_band_knows_how_much_images_differ_in_energy() -> None:
+def test_notes_tell_of_features_that_few_images_have() -> None:
+    """A pixel that one image in twenty lights makes fits to different images differ."""
+    rng = np.random.default_rng(4)
+    pictures = rng.random((128, 6, 6))
+    common = predict_dense(np.eye(36), pictures, 0.01)
+    assert not any("few images have" in note for note in common.notes)
+    pictures[rng.permutation(128)[:6], 0, 0] = 40.0
+    rare = predict_dense(np.eye(36), pictures, 0.01)
+    assert any("few images have the features that matter" in note for note in rare.notes)
+
+
+def test_level_rehearsal_relu_and_pilot_reach_the_prediction() -> None:
     energies = np.square(images()).sum(axis=(1, 2))
     made = predict_dense(FORWARD, images(), 0.1)
     assert made.level == pytest.approx(energies.std(ddof=1) / energies.mean() / math.sqrt(40))
-
-
-def test_a_rehearsal_can_be_left_out() -> None:
-    made = predict_dense(FORWARD, images(), 0.1, rehearsal=False)
-    assert made.rehearsal is None
-    assert made.errors(N) == pytest.approx(made.computed(N), rel=1e-6)
-    assert predict_dense(FORWARD, images(), 0.1).rehearsal is not None
-
-
-def test_a_relu_and_a_pilot_are_passed_on() -> None:
+    assert made.rehearsal is not None
+    alone = predict_dense(FORWARD, images(), 0.1, rehearsal=False)
+    assert alone.rehearsal is None
+    assert alone.errors(N) == pytest.approx(alone.computed(N), rel=1e-6)
     plain, clipped = (
         predict_dense(FORWARD, images() - 3.5, 0.3, relu=relu, rehearsal=False)
         for relu in (False, True)
@@ -231,9 +253,6 @@ def test_one_pixel_is_an_image() -> None:
     assert made.effective(1e6) == pytest.approx(1.0, rel=1e-3)
 
 
-# --- Problems ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "problem",
     [
@@ -258,8 +277,7 @@ def test_problems_have_curves_of_both_models(problem: Any) -> None:
 
 def test_known_operators_behind_weights_have_a_curve() -> None:
     scanner = CtScanner(side=8, views=10, bins=8, beam="surrogate")
-    problem = CtProblem(scanner=scanner, noise=Gaussian(0.1))
-    latents = problem.examples(seed=0, count=48).latents
+    latents = CtProblem(scanner=scanner, noise=Gaussian(0.1)).examples(seed=0, count=48).latents
     weights, tail = scanner.reconstruction()
     made = predict_structured(scanner.projector(), latents, 0.1, tail=tail, weights=weights)
     assert (made.model, made.parameters) == ("KO", 80)
@@ -267,8 +285,9 @@ def test_known_operators_behind_weights_have_a_curve() -> None:
     assert made.computed(1e7)[0] == pytest.approx(made.floor, rel=0.01)
     ones = predict_structured(scanner.projector(), latents, 0.1, tail=tail[0])
     assert ones.computed(N) == pytest.approx(made.computed(N))  # the surrogate's weights are ones
-    with pytest.raises(KoriskError, match="tail must hold at least one known operator"):
-        predict_structured(scanner.projector(), latents, 0.1, tail=())
+    alone = predict_structured(FORWARD, images(), 0.02, tail=BACK)
+    both = predict_structured(FORWARD, images(), 0.02, tail=[np.eye(14), BACK])
+    assert both.errors([64]) == pytest.approx(alone.errors([64]))
 
 
 def test_weights_that_are_exact_leave_rounding_and_no_zero() -> None:
@@ -280,26 +299,3 @@ def test_weights_that_are_exact_leave_rounding_and_no_zero() -> None:
     assert (made.computed(N) > 0).all()
     assert (made.errors(N) < 1e-12 * energy).all()
     assert made.samples(1e-6).samples == 2
-
-
-def test_matrices_serve_as_a_tail_and_functions_that_fail_are_named() -> None:
-    rng = np.random.default_rng(0)
-    matrix, images = rng.normal(size=(40, 64)), rng.random((16, 8, 8))
-    alone = kr.predict_structured(matrix, images, 0.02, tail=matrix.T)
-    both = kr.predict_structured(matrix, images, 0.02, tail=[np.eye(40), matrix.T])
-    assert both.errors([64]) == pytest.approx(alone.errors([64]))
-    with pytest.raises(KoriskError, match="must have 40 columns"):
-        kr.predict_structured(matrix, images, 0.02, tail=[matrix])
-    with pytest.raises(KoriskError, match="fails on a batch"):
-        kr.predict_dense(torch.nn.Linear(64, 40, bias=False), images, 0.02)
-
-
-def test_features_that_few_images_have_are_named() -> None:
-    """A pixel that one image in twenty lights makes fits to different images differ."""
-    rng = np.random.default_rng(4)
-    images = rng.random((128, 6, 6))
-    common = predict_dense(np.eye(36), images, 0.01)
-    assert not any("few images have" in note for note in common.notes)
-    images[rng.permutation(128)[:6], 0, 0] = 40.0
-    rare = predict_dense(np.eye(36), images, 0.01)
-    assert any("few images have what matters" in note for note in rare.notes)

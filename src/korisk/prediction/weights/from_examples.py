@@ -1,0 +1,379 @@
+"""The learning curve of weights in front of known operators, from a handful of examples.
+
+One fit to the examples gives everything: `structured_from_pairs` first, then what it needs: pairs
+of inputs and targets, their normal matrix, its inverse, and the correction of the fit's optimism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from korisk.fitting.ridge.diagonal import gram_fits, parts, tail_gram
+from korisk.operators import LinearOperator
+from korisk.prediction.dense.spectral import ROUNDING
+from korisk.prediction.lanczos import Spaces, lanczos
+from korisk.prediction.weights.structured import Measure, Structured
+
+Toward = Literal["analytic", "zero"]
+Progress = Callable[[float], None]  # of the share that is done
+
+LARGEST_WHOLE = 3072  # weights up to which all eigenvectors are quicker than Lanczos
+LARGEST_STORED = 8192  # weights up to which B^T B is worth its time
+# Relative eigenvalues that are rounding, where nothing can be learned.
+_ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-6}
+_STEPS = 128  # of Lanczos; they reach lambdas that a fit of as many steps reaches
+_SPECTRUM_STEPS = 48  # for counts of eigenvalues, which are smoother in lambda
+_PROBES = 8  # random vectors that stand for all examples, and half of them where none is stored
+_SHIFTS = 6  # times that a Cholesky factor is tried, each with a larger shift
+_LEVERAGE_STEPS = 6  # of Lanczos, for the leverages of an example
+_WORK = 2**17  # examples times weights whose leverages are computed, 32 examples at least
+_MOST_LEVERAGE = 0.98  # of what one example can have
+_MOST_HELD = 4.0  # factor by which halves may correct a slope; beyond that they are chance
+
+
+def structured_from_pairs(
+    tail: LinearOperator,
+    weights: Tensor,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    toward: Toward = "analytic",
+    relu: bool,
+    progress: Progress | None = None,
+) -> Structured:
+    """The learning curve of w in `tail(w * x)` from n examples: see `Structured`.
+
+    `weights` are the analytic ones, of the tail's domain, `inputs` (n, *domain) with their noise
+    and `targets` (n, *range). Up to 8,192 weights the normal matrix is stored, beyond that products
+    with it go through the operators.
+
+    Notes
+    -----
+    The examples are fitted once, without a lambda. Residuals of that fit are too small: those of
+    example k are r_k = (1 - L_k) s_k with L_k = B D_k (n G)^-1 D_k B^T and s_k what a fit to the
+    others would leave. The floor and the gradients are made of <r_k, s_k>, which has the
+    expectation of noise of equal size everywhere (known as HC2). A ReLU stands behind a fit that
+    does not know it, so it passes a share of each change: that of its active set. Where no normal
+    matrix is stored, both corrections come from fits to halves of the examples instead.
+    """
+    report = progress or (lambda share: None)
+    with torch.no_grad():
+        analytic, x, y = (each.to(tail.device, tail.dtype) for each in (weights, inputs, targets))
+        examples = Pairs(tail, x, y, relu)
+        start = analytic if toward == "analytic" else torch.zeros_like(analytic)
+        count = math.prod(tail.domain)
+        stored = count <= LARGEST_STORED and gram_fits(tail)
+        normal = Normal(tail, x, tail_gram(tail) if stored else None)
+        report(0.2)
+        whole = normal.matrix is not None and len(normal.active) <= LARGEST_WHOLE
+        resolvent = Whole(normal) if whole else Iterated(normal)
+        report(0.5)
+        pull = normal.gathered(examples.gradients(examples.residuals(start)).mean(0, keepdim=True))
+        way, pulled = resolvent.both(pull)
+        fitted = start - normal.spread(way)[0]
+        residuals = examples.residuals(fitted)
+        gradients = normal.gathered(examples.gradients(residuals))
+        noise = resolvent.measure(gradients)
+        share = examples.passed(fitted, normal, resolvent, gradients) if relu else 1.0
+        report(0.7)
+        slope = float(np.sum(noise.weights / noise.values))
+        if not slope:
+            held = HeldBack(1.0, 0.0, None)
+        elif resolvent.can_solve_many:
+            held = _by_leverages(examples, residuals, normal, resolvent)
+        else:
+            held = _by_halves(examples, residuals, start, len(normal.active), slope)
+        losses = examples.losses(fitted)
+        at_start = float(examples.losses(start).mean())
+        floor = min(float(losses.mean()) + share * held.loss, at_start)
+        report(0.9)
+        # As of the dense layer; targets of zeros alone have no size.
+        energy = float(y.flatten(1).double().square().sum(1).mean())
+        least = max(ROUNDING * energy, 1e-200)
+        floor = floor if floor > least else 0.0
+        entries, mean = math.prod(tail.range), float(losses.mean())
+        found = Structured(
+            spectrum=resolvent.spectrum(),
+            pull=pulled,
+            noise=Measure(noise.values, noise.weights * held.gradients),
+            leverages=held.leverages,
+            share=share,
+            floor=floor / entries,
+            start=at_start / entries,
+            analytic=float(examples.losses(analytic).mean()) / entries,
+            entries=entries,
+            parameters=count,
+            examples=len(x),
+            spread=float(losses.std()) / math.sqrt(len(losses)) / mean if mean else 0.0,
+            least=least / entries,
+        )
+    report(1.0)
+    return found
+
+
+class Pairs:
+    """Inputs and targets of a tail, processed in pieces."""
+
+    def __init__(self, tail: LinearOperator, inputs: Tensor, targets: Tensor, relu: bool) -> None:
+        self.tail, self.inputs, self.targets, self.relu = tail, inputs, targets, relu
+        entries = math.prod(tail.domain) + math.prod(tail.range)
+        self._parts = list(parts(len(inputs), entries))
+
+    def some(self, which: slice) -> Pairs:
+        """Some of them."""
+        return Pairs(self.tail, self.inputs[which], self.targets[which], self.relu)
+
+    def images(self, weights: Tensor) -> Tensor:
+        """B (w ∘ x_k), (n, *range), before the ReLU."""
+        found = torch.empty_like(self.targets)
+        for part in self._parts:
+            found[part] = self.tail._map(self.inputs[part] * weights)
+        return found
+
+    def residuals(self, weights: Tensor) -> Tensor:
+        """B (w ∘ x_k) - y_k, (n, *range), as the fit sees them, without the ReLU."""
+        return self.images(weights).sub_(self.targets)
+
+    def losses(self, weights: Tensor) -> Tensor:
+        """The squared errors of the predictions, (n,)."""
+        images = self.images(weights)
+        if self.relu:
+            images.relu_()
+        return images.sub_(self.targets).flatten(1).double().square().sum(1)
+
+    def gradients(self, residuals: Tensor) -> Tensor:
+        """x_k ∘ B^T r_k, (n, *domain)."""
+        found = torch.empty_like(self.inputs)
+        for part in self._parts:
+            found[part] = self.inputs[part] * self.tail._map_adjoint(residuals[part])
+        return found
+
+    def passed(
+        self, weights: Tensor, normal: Normal, resolvent: Whole | Iterated, gradients: Tensor
+    ) -> float:
+        """The share of a change's square that the ReLU passes, for changes as chance makes them."""
+        signs = _signs((resolvent.probes, len(self.inputs)), gradients, seed=3)
+        changes = normal.spread(resolvent.solve(signs @ gradients))
+        active = self.images(weights) > 0
+        passed = total = 0.0
+        for change in changes:
+            squares = self.images(change).double().square()
+            passed += float((squares * active).sum())
+            total += float(squares.sum())
+        return passed / total if total else 1.0
+
+
+# --- The normal matrix and its inverse -----------------------------------------------------------
+
+
+class Normal:
+    """The mean normal matrix of examples on the weights whose inputs are not all zero."""
+
+    def __init__(self, tail: LinearOperator, inputs: Tensor, gram: Tensor | None) -> None:
+        self.tail, self.inputs = tail, inputs
+        rows = inputs.flatten(1)
+        self.active = rows.any(0).nonzero()[:, 0]
+        self.matrix: Tensor | None = None
+        if gram is not None:
+            if len(self.active) < len(gram):
+                rows, gram = rows[:, self.active], gram[self.active][:, self.active]
+            self.matrix = (rows.T @ rows).div_(len(rows)).mul_(gram.to(rows))
+
+    def product(self, vectors: Tensor) -> Tensor:
+        """The matrix times each row of (batch, active weights)."""
+        if self.matrix is not None:
+            return vectors @ self.matrix
+        found = []
+        entries = math.prod(self.tail.domain) + math.prod(self.tail.range)
+        for weights in self.spread(vectors):
+            total = torch.zeros_like(weights)
+            for part in parts(len(self.inputs), entries):
+                inputs = self.inputs[part]
+                total += (inputs * self.tail._map_adjoint(self.tail._map(inputs * weights))).sum(0)
+            found.append(total.flatten()[self.active] / len(self.inputs))
+        return torch.stack(found)
+
+    def spread(self, active: Tensor) -> Tensor:
+        """(batch, active weights) as (batch, *domain), zero elsewhere."""
+        whole = active.new_zeros(len(active), math.prod(self.tail.domain))
+        whole[:, self.active] = active
+        return whole.reshape(-1, *self.tail.domain)
+
+    def gathered(self, weights: Tensor) -> Tensor:
+        """(batch, *domain) as (batch, active weights)."""
+        return weights.flatten(1)[:, self.active]
+
+
+class Whole:
+    """Spectral measures of the normal matrix G, and G^-1 of vectors, from all eigenvectors."""
+
+    can_solve_many = True  # whether solutions are cheap enough for every example
+    probes = _PROBES
+
+    def __init__(self, normal: Normal) -> None:
+        assert normal.matrix is not None
+        values, vectors = torch.linalg.eigh(normal.matrix.double())
+        kept = values > _ROUNDING[normal.matrix.dtype] * values[-1]
+        self.values, self.vectors = values[kept], vectors[:, kept]
+
+    def spectrum(self) -> Measure:
+        """How many eigenvalues there are of each size."""
+        values = self.values.cpu().numpy()
+        return Measure(values, np.ones_like(values))
+
+    def measure(self, vectors: Tensor) -> Measure:
+        """The spectral measure of (batch, active weights), its mean over the batch."""
+        squared = (vectors.double() @ self.vectors).square_().mean(0)
+        return Measure(self.values.cpu().numpy(), squared.cpu().numpy())
+
+    def solve(self, vectors: Tensor) -> Tensor:
+        """G^-1 of each row of (batch, active weights)."""
+        found: Tensor = ((vectors.double() @ self.vectors) / self.values) @ self.vectors.T
+        return found.to(vectors.dtype)
+
+    def both(self, vector: Tensor) -> tuple[Tensor, Measure]:
+        """G^-1 of (1, active weights), and its spectral measure."""
+        return self.solve(vector), self.measure(vector)
+
+
+class Iterated:
+    """As `Whole`, by Lanczos' quadrature of a few random vectors.
+
+    Solutions come from a Cholesky factor where the matrix is stored.
+    """
+
+    def __init__(self, normal: Normal) -> None:
+        self.normal = normal
+        self.probes = _PROBES if normal.matrix is not None else _PROBES // 2
+        self._cut = _ROUNDING[normal.inputs.dtype]
+        self._lower: Tensor | None = None
+        if normal.matrix is not None:
+            matrix = normal.matrix.clone()
+            shift = 0.1 * self._cut * float(matrix.diagonal().mean())
+            for _ in range(_SHIFTS):
+                matrix.diagonal().add_(shift)
+                lower, failed = torch.linalg.cholesky_ex(matrix)
+                if not int(failed):
+                    self._lower = lower
+                    break
+                shift *= 10
+        self.can_solve_many = self._lower is not None
+
+    def spectrum(self) -> Measure:
+        """How many eigenvalues there are of each size, by Hutchinson's signs."""
+        signs = _signs((self.probes, len(self.normal.active)), self.normal.inputs, seed=1)
+        return self._kept(lanczos(self.normal.product, signs, steps=_SPECTRUM_STEPS))
+
+    def measure(self, vectors: Tensor) -> Measure:
+        """The spectral measure of (batch, active weights), its mean over the batch."""
+        if len(vectors) > self.probes:
+            # Sums with random signs have the same mean square in every direction.
+            signs = _signs((self.probes, len(vectors)), vectors, seed=2)
+            vectors = signs @ vectors / math.sqrt(len(vectors))
+        return self._kept(lanczos(self.normal.product, vectors, steps=_STEPS))
+
+    def solve(self, vectors: Tensor) -> Tensor:
+        """G^-1 of each row of (batch, active weights)."""
+        if self._lower is not None:
+            return torch.cholesky_solve(vectors.T, self._lower).T
+        return lanczos(self.normal.product, vectors, steps=_STEPS).solved_above(self._cut)
+
+    def both(self, vector: Tensor) -> tuple[Tensor, Measure]:
+        """G^-1 of (1, active weights), and its spectral measure, from one space."""
+        space = lanczos(self.normal.product, vector, steps=_STEPS)
+        solved = space.solved_above(self._cut) if self._lower is None else self.solve(vector)
+        return solved, self._kept(space)
+
+    def _kept(self, space: Spaces) -> Measure:
+        values, weights = space.nodes.cpu().numpy(), space.weights.cpu().numpy()
+        kept = values > self._cut * values.max()
+        return Measure(values[kept], weights[kept] / len(values))
+
+
+def _signs(shape: tuple[int, ...], like: Tensor, *, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randint(0, 2, shape, generator=generator) * 2 - 1).to(like)
+
+
+# --- The optimism of the fit ---------------------------------------------------------------------
+
+
+class HeldBack(NamedTuple):
+    """What examples take from their own residuals, without the ReLU."""
+
+    gradients: float  # factor of their squares
+    loss: float  # to be added to the mean loss in sample
+    leverages: Measure | None  # at the limit of many examples
+
+
+def _by_leverages(
+    examples: Pairs, residuals: Tensor, normal: Normal, resolvent: Whole | Iterated
+) -> HeldBack:
+    """Sums over the spectra of L_k, the leverages of some examples, from r_k and at random."""
+    n = len(examples.inputs)
+    count = min(n, max(32, _WORK // len(normal.active)))
+    some = examples.some(slice(count))
+
+    def leverage(rows: Tensor) -> Tensor:
+        """B D_k G^-1 D_k B^T of row k."""
+        images = rows.reshape(some.targets.shape).to(some.targets)
+        moved = normal.spread(resolvent.solve(normal.gathered(some.gradients(images))))
+        return some.tail._map(some.inputs * moved).flatten(1).double()
+
+    def nodes(start: Tensor) -> Measure:
+        seen = lanczos(leverage, start.flatten(1).double(), steps=_LEVERAGE_STEPS)
+        values, weights = seen.nodes.flatten().cpu().numpy(), seen.weights.flatten().cpu().numpy()
+        return Measure(np.minimum(values, _MOST_LEVERAGE * n), weights / count)
+
+    own = nodes(residuals[:count])
+    kept = 1 - own.values / n
+    raw = float(own.weights @ own.values)
+    factor = float(own.weights @ (own.values / kept)) / raw if raw else 1.0
+    loss = float(own.weights @ (1 / kept - 1))
+    # At the limit of many examples: without example k the rest leave it e / (1 - e / n), and all
+    # together must still be the number of parameters; G of few examples has too large an inverse.
+    drawn = nodes(_signs(some.targets.shape, some.targets, seed=4))
+    values = drawn.values / (1 - drawn.values / n)
+    total = float(drawn.weights @ values)
+    if not total:
+        return HeldBack(factor, loss, None)
+    scaled = values * float(drawn.weights @ drawn.values) / total
+    return HeldBack(factor, loss, Measure(scaled, drawn.weights))
+
+
+def _by_halves(
+    examples: Pairs, residuals: Tensor, start: Tensor, weights: int, slope: float
+) -> HeldBack:
+    """From fits to halves of the examples; `slope` is tr(G^-1 Omega) in sample.
+
+    The loss in sample is floor - slope / n, so what halves lose more of it tells the slope. Out of
+    sample, halves have an excess of (2 slope / n) / (1 - 2 c / n) with c = p / r, which tells how
+    many rows an example counts for.
+    """
+
+    def loss_of(half: Pairs, fit: Tensor) -> float:
+        return float(half.residuals(fit).double().square().sum())
+
+    n = len(examples.inputs)
+    halves = [examples.some(slice(at, None, 2)) for at in (0, 1)]
+    fits = []
+    for half in halves:
+        normal = Normal(half.tail, half.inputs, None)
+        pull = half.gradients(half.residuals(start)).mean(0, keepdim=True)
+        way, _ = Iterated(normal).both(normal.gathered(pull))
+        fits.append(start - normal.spread(way)[0])
+    inside = sum(loss_of(half, fit) for half, fit in zip(halves, fits, strict=True)) / n
+    outside = sum(loss_of(half, fit) for half, fit in zip(halves, fits[::-1], strict=True)) / n
+    whole = float(residuals.double().square().sum()) / n
+    factor = min(max(n * (whole - inside) / slope, 1.0), _MOST_HELD)
+    loss = factor * slope / n
+    excess = outside - whole - loss
+    crowded = n / 2 * (1 - 2 * loss / excess) if excess > 2 * loss else 0.0
+    rows = Measure(np.array([crowded]), np.array([weights / crowded])) if crowded else None
+    return HeldBack(factor, loss, rows)
