@@ -163,7 +163,7 @@ def test_names_and_repr() -> None:
         (lambda: Curve([4, 4], [0.5, 0.6]), "N = 4 is given twice without a seed; add a seed"),
         (lambda: Curve([4, 4], [0.5, 0.6], [3, 3]), "seed '3' is given twice at N = 4"),
         (lambda: Curve([4], [0.5], unit="mile"), "unit must be one of"),
-        (lambda: Curve([4], [0.5], metric="PSNR"), "pass unit='psnr' (--unit psnr)"),
+        (lambda: Curve([4], [0.5], metric="PSNR"), "pass unit='psnr'"),
         (lambda: PILOT.up_to(3), "KO has no measurement up to N = 3; the smallest is N = 4"),
         (lambda: PILOT.up_to(math.nan), "no measurement up to N = nan"),
         (lambda: PILOT.merged(PILOT), "seed '1' is given twice at N = 4"),
@@ -175,7 +175,7 @@ def test_names_and_repr() -> None:
         ),
         (
             lambda: PILOT.require(4, "a power law with a floor"),
-            "a power law with a floor needs at least four distinct N, got three (4, 16, 64) in KO; "
+            "a power law with a floor needs at least 4 distinct N, got 3 (4, 16, 64) in KO; "
             "measure more, for example N = 128",
         ),
         (lambda: PILOT.require(12, "it"), "at least 12 distinct N"),

@@ -11,10 +11,16 @@ from scipy.special import ndtri
 from korisk.curves.curve import Curve
 from korisk.planning.plan import LEAST_REACH
 from korisk.planning.posterior import MOST_SIZES, PRIOR, posterior
-from korisk.prediction.explain import crossover_words, explain, size_words, trust_words
+from korisk.prediction.misfit import LogErrors
 from korisk.prediction.pair import PredictedPair, last_shown, track
-from korisk.prediction.prediction import _AS_SEEDS, FARTHEST_N, Prediction, _checks_of
-from korisk.prediction.rehearsal import Checks
+from korisk.prediction.prediction import (
+    AS_SEEDS,
+    FARTHEST_N,
+    Prediction,
+    log_errors,
+    size_words,
+    trust_words,
+)
 from pilots import power_pilot
 
 Array = NDArray[np.float64]
@@ -116,23 +122,23 @@ def test_the_first_n_that_will_do_is_two(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_errors_are_no_surer_than_they_can_be() -> None:
     agreeing = power_pilot(noise=0.0)
-    assert _checks_of(agreeing, 0.01).variance == pytest.approx(1e-4)
-    assert made().with_pilot(agreeing)._misfit.real.variance == pytest.approx(1e-6)
+    assert log_errors(agreeing, 0.01).variance == pytest.approx(1e-4)
+    assert made().with_pilot(agreeing).misfit().real.variance == pytest.approx(1e-6)
     alone = Curve(agreeing.sizes, agreeing.means)
-    found = _checks_of(alone, 0.01)
+    found = log_errors(alone, 0.01)
     assert found.variance == pytest.approx(0.05**2)
     assert found.n.tolist() == alone.sizes.tolist()
     assert found.log_error == pytest.approx(np.log(alone.means))
     # Five quantiles of a normal law, spread out, have a mean that is as unsure as the law.
-    spread = _AS_SEEDS * ndtri([0.05, 0.25, 0.5, 0.75, 0.95])
+    spread = AS_SEEDS * ndtri([0.05, 0.25, 0.5, 0.75, 0.95])
     assert spread.std(ddof=1) / math.sqrt(5) == pytest.approx(1, abs=2e-3)
 
 
 def test_many_sizes_are_thinned_and_few_are_not() -> None:
     n = np.arange(40, 40 + MOST_SIZES)
-    assert _checks_of(Curve(n, 1 / n), 0.01).n == pytest.approx(n)
+    assert log_errors(Curve(n, 1 / n), 0.01).n == pytest.approx(n)
     more = np.arange(8, 10 + MOST_SIZES)
-    found = _checks_of(Curve(more, 1 / more), 0.01)
+    found = log_errors(Curve(more, 1 / more), 0.01)
     assert len(found) <= MOST_SIZES
     assert found.n[-1] == more[-1]
     assert np.exp(found.log_error) == pytest.approx(1 / found.n, rel=1e-9)
@@ -146,18 +152,18 @@ def test_a_pilot_is_held_against_the_theory_where_that_speaks() -> None:
         (32.0, 64.0, [8, 16, 32, 64]),  # two sizes are too few: a rough guide is better
         (1.0, 8.0, [8]),
     ):
-        within = replace(whole, valid_from=first, valid_to=last)._within
+        within = replace(whole, valid_from=first, valid_to=last).tested_on
         assert within is not None
         assert within.sizes.tolist() == kept
         tested = replace(whole, valid_from=first, valid_to=last).tested
         assert tested == (len(kept) >= 3)
-    assert replace(whole, valid_to=7.0)._within is None
+    assert replace(whole, valid_to=7.0).tested_on is None
 
 
 def test_a_rehearsal_counts_where_the_theory_speaks() -> None:
     n = np.array([4.0, 8, 16, 32])
-    checks = Checks(n, np.log(2 / n), np.full(4, 0.01))
-    found = replace(made(), rehearsal=checks, valid_from=8.0, valid_to=16.0)._misfit.simulated
+    checks = LogErrors(n, np.log(2 / n), np.full(4, 0.01))
+    found = replace(made(), rehearsal=checks, valid_from=8.0, valid_to=16.0).misfit().simulated
     assert found.n.tolist() == [8, 16]
     assert found.log_error == pytest.approx(math.log(2))
 
@@ -168,7 +174,7 @@ def test_trust_is_three_to_one_times_how_much_better_the_theory_explains_the_pil
     theory = Falling(0.5, 0.45, 0.02)
     one = made(theory).with_pilot(seeds)
     rival = posterior(seeds, replace(PRIOR, least_noise=0.01, noises=(0.05,)))
-    log_odds = one._misfit_of(0.01).evidence - rival.evidence
+    log_odds = one.misfit(0.01).evidence - rival.evidence
     log_odds += 0.5 * (len(seeds.sizes) - 1) * math.log(2 * math.pi) + math.log(4) + math.log(3)
     assert 0.01 < one.trust < 0.999
     assert math.log(one.trust / (1 - one.trust)) == pytest.approx(log_odds)
@@ -200,7 +206,7 @@ def test_beyond_a_theory_its_fall_comes_or_does_not() -> None:
 def test_beyond_a_theory_the_pilot_is_carried_on_with_doublings_up_to_its_end() -> None:
     for end, sizes in ((1023.0, []), (1024.0, [1024]), (5000.0, [1024, 2048, 4096])):
         one = replace(made().with_pilot(power_pilot(noise=0.02)), valid_to=end)
-        known = one._beyond.pilot
+        known = one.extended.pilot
         expected = [16, 32, 64, 128, 256, 512, *sizes]
         assert known.x * known.last == pytest.approx(expected)
 
@@ -270,7 +276,7 @@ def test_who_is_ahead_is_told_at_the_last_n_that_is_shown() -> None:
     assert pair.odds[-1] > 0.75
     assert pair.crossover is not None
     assert pair.crossover.n == pytest.approx(4000, rel=0.05)
-    assert "from there on FC" in crossover_words(pair)
+    assert "from there on FC" in pair.explain()
 
 
 def test_curves_that_rise_or_are_level_have_no_slope() -> None:
@@ -308,5 +314,5 @@ def test_the_outlook_is_at_the_examples_and_at_two_at_least() -> None:
     for examples, n in ((64, 64), (1, 2)):
         one = replace(made(), examples=examples)
         low, high = (f"{float(end):.4g}" for (end,) in one.band([n]))
-        told = explain(one)
+        told = one.explain()
         assert f"at N = {n} (90%: {low} to {high})" in told

@@ -11,8 +11,8 @@ import pytest
 from korisk.planning.compare import _where_it_rises
 from korisk.planning.posterior import PRIOR, posterior
 from korisk.prediction.dense.moments import image_moment
-from korisk.prediction.misfit import BELIEF, KNOWN_BELIEF, Belief, Misfit, no_checks
-from korisk.prediction.weights.structured import Measure, Spread, Structured
+from korisk.prediction.misfit import BELIEF, KNOWN_BELIEF, NOTHING_MEASURED, Belief, Misfit
+from korisk.prediction.weights.structured import Measure, Structured
 from pilots import power_pilot
 
 DOCS = Path(__file__).parents[2] / "docs/explanation"
@@ -29,10 +29,11 @@ def test_the_shrinkage_is_variance_over_distance(shape: tuple[int, ...], scale: 
     flat = images.reshape(len(images), -1)
     each = np.einsum("ki,kj->kij", flat, flat)
     variance = each.var(axis=0, ddof=1).sum() / len(flat)
-    distance = np.square(each.mean(axis=0) - made.target()).sum()
+    target = image_moment(images, shrinkage=1.0).apply(np.eye(flat.shape[1]))
+    distance = np.square(each.mean(axis=0) - target).sum()
     assert made.shrinkage == pytest.approx(min(variance / distance, 1.0))
     vectors = rng.normal(size=(3, flat.shape[1]))
-    assert made.apply(vectors) == pytest.approx(vectors @ made.matrix())
+    assert made.apply(vectors) == pytest.approx(vectors @ made.apply(np.eye(len(made.deviation))))
 
 
 # --- Known operators -----------------------------------------------------------------------------
@@ -44,14 +45,14 @@ def test_lambdas_run_from_none_to_all() -> None:
     many: dict[str, Any] = {"leverages": None, "share": 1.0, "floor": 1.0, "start": 9.0}
     made = Structured(
         spectrum=equal, pull=equal, noise=equal, analytic=9.0, entries=1, parameters=2**25,
-        examples=100, spread=Spread(0.0, 0.0), **many,
+        examples=100, spread=0.0, **many,
     )  # fmt: skip
-    freedom = made._path.freedom / 12
+    freedom = made.path.freedom / 12
     assert freedom[0] == 1
     assert 1 - freedom[1] == pytest.approx(1e-10, rel=1e-3)
     assert freedom[-1] == pytest.approx(1 / (1 + 1e5))
-    assert made._path.squared == pytest.approx(12 * freedom**2)
-    assert made._path.variance == pytest.approx(12 / (1 / freedom) ** 2 / 7)
+    assert made.path.squared == pytest.approx(12 * freedom**2)
+    assert made.path.variance == pytest.approx(12 / (1 / freedom) ** 2 / 7)
     ratios = (1 / freedom[2:-1] - 1) / (1 / freedom[1:-2] - 1)
     assert ratios[40:] == pytest.approx(10 ** (15 / 180), rel=1e-4)
     assert made.holds_from == 1  # examples count as many rows: nothing crowds
@@ -95,7 +96,7 @@ def test_a_posterior_is_a_value_that_shows_no_workings() -> None:
 
 def test_beliefs_are_those_of_the_page_and_of_the_kept_figures() -> None:
     """They were chosen once; figures on docs/explanation/predict.md are of these."""
-    plain = Misfit(no_checks(), no_checks(), 0.0)
+    plain = Misfit(NOTHING_MEASURED, NOTHING_MEASURED, 0.0)
     weights, _, deviations = plain.moments(np.array([64.0]))
     assert weights == pytest.approx(
         np.outer([0.2, 0.2, 0.2, 0.2, 0.1, 0.1], [0.7, 0.2, 0.1]).ravel()

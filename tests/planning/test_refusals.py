@@ -8,9 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 import korisk as kr
 from korisk.planning import explain as words
-from korisk.prediction.dense.spectral import checked_sizes
 from korisk.prediction.pair import PredictedPair
-from korisk.prediction.prediction import Prediction
+from korisk.prediction.prediction import Prediction, checked_sizes
 from pilots import power_pilot
 
 N = [16, 32, 64, 128, 256]

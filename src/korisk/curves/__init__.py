@@ -1,1 +1,5 @@
-"""Learning curves: pilots, their extrapolation, and the sample sizes that follow."""
+"""What was measured: learning curves, and the units and noise of their errors.
+
+Start with `curve`; `read` takes tables of all kinds apart, `unit` turns metrics into errors, and
+`noise` says how far seeds scatter.
+"""

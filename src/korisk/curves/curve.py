@@ -30,8 +30,6 @@ Floats = NDArray[np.float64]
 Kind = TypeVar("Kind", bound=np.generic)
 Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as messages name it
 
-_COUNTS = "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -40,13 +38,29 @@ class Curve:
 
     The constructor takes *errors*: positive, smaller is better. `read`, `from_records`,
     `from_frame` and `from_learning_curve` take values in the user's unit and convert them. Rows
-    are kept in order of N, then of seed, so that the order of the input changes nothing.
+    are kept in order of N, then of seed, so that the order of the input changes nothing. Arrays are
+    read-only.
 
-    `n` (rows,) counts training samples, whole numbers from 2 on; `error` (rows,) is from 1e-100 to
-    1e100; `seed` (rows,) labels repetitions, whose N is then repeated. `unit` is the name of one of
-    `UNITS`, or a `Unit`: the one in which targets and answers are given. Arrays are read-only, and
-    what is out of range, or given twice, raises `KoriskError`.
+    Parameters
+    ----------
+    n : array of int, (rows,)
+        Training samples of each measurement, from 2 to 10^15.
+    error : array of float, (rows,)
+        Its error, from 1e-100 to 1e100.
+    seed : sequence of str or int, (rows,), optional
+        Labels of repetitions, whose N is then repeated.
+    model, metric : str, default ""
+        What was trained, and what was measured.
+    unit : str or Unit, default "error"
+        One of `UNITS`: the unit in which targets and answers are given.
 
+    Raises
+    ------
+    KoriskError
+        If a number is out of range, or a measurement is given twice.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> curve = kr.Curve([64, 64, 128, 128], [0.12, 0.1, 0.07, 0.05], seed=[1, 2, 1, 2])
     >>> curve
@@ -72,28 +86,78 @@ class Curve:
         unit: Unit | str = "error",
     ) -> None:
         sizes, errors = _numbers("n", n), _numbers("error", error)
-        if len(sizes) != len(errors):
+        if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
             raise KoriskError(
-                f"n and error must have the same length, got {len(sizes)} and {len(errors)}; "
-                "give one error for each n, and repeat n for every seed"
+                f"seed must be a list of labels, one for each n, got {shown(seed)}; pass a list"
             )
+        seeds = [""] * len(sizes) if seed is None else [label("seed", each) for each in seed]
+        for name, length in (("error", len(errors)), ("seed", len(seeds))):
+            if length != len(sizes):
+                raise KoriskError(
+                    f"n and {name} must have the same length, got {len(sizes)} and {length}; "
+                    f"give one {name} for each n, and repeat n for every seed"
+                )
         if not len(sizes):
             raise KoriskError("a curve must have at least one measurement, got none; add rows")
-        seeds = _seed_labels(seed, len(sizes))
-        _check_sizes(sizes, _measurement)
-        _to_errors(errors, sizes, UNITS["error"], _measurement)
-        order = _order(sizes, seeds, _measurement)
+
+        def where(row: int, name: str) -> str:
+            return f"{name}, measurement {row + 1}"
+
+        named = label("model", model), label("metric", metric), known_unit(unit)
+        self._fill(sizes, errors, seeds, named, UNITS["error"], where)
+
+    def _fill(
+        self,
+        n: Floats,
+        values: Floats,
+        seeds: list[str],
+        named: tuple[str, str, Unit],  # model, metric, unit
+        told: Unit,  # the unit that the values are in
+        where: Place,
+        source: str = "",
+    ) -> None:
+        """Check and order the rows; errors say where in the input they are."""
+        _, metric, unit = named
+        suggested = suggested_unit(metric)
+        if suggested and not unit.larger_is_better:
+            raise KoriskError(
+                f"{source}metric {metric!r} must have a unit in which larger is better, got "
+                f"{unit.name!r}; pass unit={suggested!r}"
+            )
+        with np.errstate(invalid="ignore"):
+            right = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
+        if not right.all():
+            row = int(np.argmin(right))
+            raise KoriskError(
+                f"{where(row, 'n')}: N must be a whole number from 2 to 10^15, got "
+                f"{float(n[row])!r}; count the training samples; the rate log N / N needs N >= 2"
+            )
+        errors = told.to_error(values)
+        right = (errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR)
+        if not right.all():
+            row = int(np.argmin(right))
+            place = f"{where(row, 'error')}, N = {n[row]:.0f}"
+            raise KoriskError(f"{place}: {told.refusal(float(values[row]))}")
+        ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=_natural))}
+        rank = np.array([ranks[seed] for seed in seeds])
+        order = np.lexsort((rank, n))
+        twice = (np.diff(n[order]) == 0) & (np.diff(rank[order]) == 0)
+        if twice.any():
+            row = int(order[np.argmax(twice) + 1])
+            size, seed = f"N = {n[row]:.0f}", seeds[row]
+            problem = f"seed {seed!r} is given twice at {size}; rename or remove one"
+            if not seed:
+                problem = f"{size} is given twice without a seed; add a seed column (or a model "
+                problem += "column), for only distinct seeds are averaged"
+            raise KoriskError(f"{where(row, 'n')}: {problem}")
         fields = {
-            "n": _read_only(sizes[order].astype(np.int64)),
+            "n": _read_only(n[order].astype(np.int64)),
             "error": _read_only(errors[order]),
             "seed": tuple(seeds[row] for row in order),
-            "model": label("model", model),
-            "metric": label("metric", metric),
-            "unit": known_unit(unit),
+            **dict(zip(("model", "metric", "unit"), named, strict=True)),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        _check_metric(self.metric, self.unit)
 
     # --- Where curves come from ------------------------------------------------------------------
 
@@ -109,12 +173,30 @@ class Curve:
     ) -> Self:
         """The curve in a CSV or JSON file: long (n, error, seed) or wide (n, one column a seed).
 
-        `model` and `metric` choose among those that the file names, or name the curve where the
-        file names none. `columns` maps our names to the file's: {"n": "train_size"}.
+        Parameters
+        ----------
+        path : str or path
+            The file; see docs/reference/pilot-file.md.
+        model, metric : str, optional
+            Which of those that the file names; where it names none, what to call the curve. Both
+            may be left out where there is one alone.
+        unit : str or Unit, default "error"
+            One of `UNITS`: the unit of the values in the file.
+        columns : dict, optional
+            Our names and the file's, as {"n": "train_size"}.
 
-        Both may be left out where there is one alone. A file that cannot be understood raises
-        `KoriskError`, which names the line; see docs/reference/pilot-file.md.
+        Returns
+        -------
+        Curve
+            The curve.
 
+        Raises
+        ------
+        KoriskError
+            If the file cannot be understood; the message names the line.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> from pathlib import Path
         >>> rows = "train_size,psnr,seed", "64,20,1", "128,23,1"
@@ -137,8 +219,18 @@ class Curve:
     ) -> tuple[Self, ...]:
         """One curve for each model in a file, in the order in which they first appear.
 
-        Options are those of `read`.
+        Parameters
+        ----------
+        path, metric, unit, columns
+            As in `read`.
 
+        Returns
+        -------
+        tuple of Curve
+            At most a thousand.
+
+        Examples
+        --------
         >>> from pathlib import Path
         >>> import korisk as kr
         >>> _ = Path("two.csv").write_text("n,error,model\\n64,0.1,KO\\n64,0.3,FC\\n")
@@ -158,8 +250,22 @@ class Curve:
         unit: Unit | str = "error",
         columns: Columns = None,
     ) -> Self:
-        """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}; options as in `read`.
+        """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}.
 
+        Parameters
+        ----------
+        records : iterable of mappings
+            One for each measurement.
+        model, metric, unit, columns
+            As in `read`.
+
+        Returns
+        -------
+        Curve
+            The curve.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> rows = [{"n": 64, "error": 0.9}, {"n": 128, "error": 0.95}]
         >>> kr.Curve.from_records(rows, metric="accuracy", unit="accuracy").error.round(3).tolist()
@@ -177,8 +283,22 @@ class Curve:
         unit: Unit | str = "error",
         columns: Columns = None,
     ) -> tuple[Self, ...]:
-        """One curve for each model in the records; options as in `read_all`.
+        """One curve for each model in the records.
 
+        Parameters
+        ----------
+        records : iterable of mappings
+            One for each measurement.
+        metric, unit, columns
+            As in `read`.
+
+        Returns
+        -------
+        tuple of Curve
+            In the order in which the models first appear.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> rows = [{"n": 64, "error": 0.1, "model": name} for name in ("KO", "FC")]
         >>> [curve.model for curve in kr.Curve.all_from_records(rows)]
@@ -197,9 +317,19 @@ class Curve:
         unit: Unit | str = "error",
         columns: Columns = None,
     ) -> Self:
-        """The curve in a data frame of pandas or polars, long or wide; options as in `read`.
+        """The curve in a data frame of pandas or polars, long or wide.
 
-        Anything with `columns` that gives each of them by name will do.
+        Parameters
+        ----------
+        frame : data frame
+            Anything with `columns` that gives each of them by name.
+        model, metric, unit, columns
+            As in `read`.
+
+        Returns
+        -------
+        Curve
+            The curve.
         """
         known = known_unit(unit)
         return cls._one(frame_measurements(frame, columns), model, metric, known)
@@ -216,11 +346,24 @@ class Curve:
     ) -> Self:
         """The curve of scikit-learn's `learning_curve`; folds are the seeds "1", "2", ...
 
-        Scores named neg_... are negative: their unit is `negated`.
+        Parameters
+        ----------
+        train_sizes : array of int, (sizes,)
+            The first of what it returns.
+        scores : array of float, (sizes, folds)
+            The third of what it returns.
+        unit : str or Unit
+            One of `UNITS`. Scores named neg_... are negative: their unit is "negated".
+        model, metric : str, default ""
+            What to call the curve.
 
-        `train_sizes` (sizes,) and `scores` (sizes, folds) are the first and third of what it
-        returns.
+        Returns
+        -------
+        Curve
+            The curve.
 
+        Examples
+        --------
         >>> import korisk as kr
         >>> scores = [[0.8, 0.84], [0.9, 0.92]]
         >>> kr.Curve.from_learning_curve([50, 100], scores, unit="accuracy").means.round(3).tolist()
@@ -239,18 +382,18 @@ class Curve:
             return size if name == "n" else f"{size}, fold {row % folds + 1}"
 
         seeds = [str(fold + 1) for fold in range(folds)] * len(sizes)
-        n = np.repeat(sizes, folds)
-        return cls._built(n, values.ravel(), seeds, model, metric, known_unit(unit), where)
+        named = label("model", model), label("metric", metric), known_unit(unit)
+        made = cls.__new__(cls)
+        made._fill(np.repeat(sizes, folds), values.ravel(), seeds, named, named[2], where)
+        return made
 
     @classmethod
     def _one(cls, found: Measurements, model: str | None, metric: str | None, unit: Unit) -> Self:
-        rows = range(len(found.n))
         chosen = _choose("model", model, found.model, found)
-        rows_of_model = [row for row in rows if found.model[row] == chosen]
-        metrics = [found.metric[row] for row in rows_of_model]
-        chosen_metric = _choose("metric", metric, metrics, found)
-        kept = [row for row in rows_of_model if found.metric[row] == chosen_metric]
-        return cls._of_rows(found, kept, chosen or model or "", metric, unit)
+        rows = [row for row, name in enumerate(found.model) if name == chosen]
+        wanted = _choose("metric", metric, (found.metric[row] for row in rows), found)
+        rows = [row for row in rows if found.metric[row] == wanted]
+        return cls._of_rows(found, rows, chosen or model or "", metric, unit)
 
     @classmethod
     def _each(cls, found: Measurements, metric: str | None, unit: Unit) -> tuple[Self, ...]:
@@ -275,36 +418,18 @@ class Curve:
         # A column that was mapped to `error` names the metric where nothing else does.
         column = found.value_column or "error"
         implied = "" if column.casefold() == "error" else column
-        name = found.metric[rows[0]] or metric or implied
-        return cls._built(
+        metric = found.metric[rows[0]] or metric or implied
+        made = cls.__new__(cls)
+        made._fill(
             np.array([found.n[row] for row in rows]),
             np.array([found.value[row] for row in rows]),
             [found.seed[row] for row in rows],
-            model,
-            name,
+            (label("model", model), label("metric", metric), unit),
             unit,
             lambda row, field: found.where(rows[row], field),
             source=f"{found.source.name}: " if found.source.name else "",
         )
-
-    @classmethod
-    def _built(
-        cls,
-        n: Floats,
-        values: Floats,
-        seeds: list[str],
-        model: str,
-        metric: str,
-        unit: Unit,
-        where: Place,
-        source: str = "",
-    ) -> Self:
-        """A curve of values in the user's unit, whose errors say where in the input they are."""
-        _check_metric(metric, unit, source)
-        _check_sizes(n, where)
-        errors = _to_errors(values, n, unit, where)
-        _order(n, seeds, where)
-        return cls(n, errors, seeds, model, metric, unit)
+        return made
 
     # --- What they hold --------------------------------------------------------------------------
 
@@ -366,7 +491,13 @@ class Curve:
         return _read_only(result)
 
     def records(self) -> list[dict[str, int | float | str]]:
-        """The rows, errors in the user's unit, as `from_records` takes them back."""
+        """The rows, errors in the user's unit, as `from_records` takes them back.
+
+        Returns
+        -------
+        list of dict
+            With the keys n, error, seed, model and metric.
+        """
         values = self.unit.from_error(self.error)
         return [
             {"n": n, "error": value, "seed": seed, "model": self.model, "metric": self.metric}
@@ -378,8 +509,23 @@ class Curve:
     def up_to(self, n: float) -> Self:
         """The measurements with at most `n` training samples.
 
-        One that has none of them raises `KoriskError`.
+        Parameters
+        ----------
+        n : float
+            The largest N to keep.
 
+        Returns
+        -------
+        Curve
+            The first part of the curve.
+
+        Raises
+        ------
+        KoriskError
+            If there is no such measurement.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> kr.Curve([16, 32, 64], [0.3, 0.2, 0.1]).up_to(40).sizes.tolist()
         [16, 32]
@@ -393,38 +539,57 @@ class Curve:
         return self._with(self.n[:kept], self.error[:kept], self.seed[:kept])
 
     def merged(self, other: Self) -> Self:
-        """The measurements of both curves, which must be of one model, metric and unit.
+        """The measurements of both curves.
 
+        Parameters
+        ----------
+        other : Curve
+            Of the same model, metric and unit.
+
+        Returns
+        -------
+        Curve
+            All measurements.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> later = kr.Curve([128], [0.06])
         >>> kr.Curve([32, 64], [0.2, 0.1]).merged(later).sizes.tolist()
         [32, 64, 128]
         """
-        for field in ("model", "metric"):
+        for field in ("model", "metric", "unit"):
             mine, theirs = getattr(self, field), getattr(other, field)
             if mine != theirs:
+                mine, theirs = (getattr(each, "name", each) for each in (mine, theirs))
                 raise KoriskError(
                     f"merged curves must have the same {field}, got {mine!r} and {theirs!r}; "
-                    "read both under one name"
+                    f"read both with one {field}"
                 )
-        if self.unit != other.unit:
-            raise KoriskError(
-                f"merged curves must have the same unit, got {self.unit.name!r} and "
-                f"{other.unit.name!r}; read both in one unit"
-            )
         n, error = np.append(self.n, other.n), np.append(self.error, other.error)
         return self._with(n, error, self.seed + other.seed)
 
     def require(self, points: int, what: str) -> None:
-        """Refuse a curve with fewer than `points` distinct N for `what`, as in "a power law"."""
-        if len(self.sizes) >= points:
-            return
-        listed = ", ".join(map(str, self.sizes[:10].tolist()))
-        raise KoriskError(
-            f"{what} needs at least {_in_words(points)} distinct N, got "
-            f"{_in_words(len(self.sizes))} ({listed}) in {self.name}; "
-            f"measure more, for example N = {2 * self.sizes[-1]}"
-        )
+        """Raise if there are fewer than `points` distinct N for `what`, as in "a power law".
+
+        Parameters
+        ----------
+        points : int
+            The least number of distinct N.
+        what : str
+            What needs them, for the message.
+
+        Raises
+        ------
+        KoriskError
+            If there are fewer.
+        """
+        if len(self.sizes) < points:
+            listed = ", ".join(map(str, self.sizes[:10].tolist()))
+            raise KoriskError(
+                f"{what} needs at least {points} distinct N, got {len(self.sizes)} ({listed}) in "
+                f"{self.name}; measure more, for example N = {2 * self.sizes[-1]}"
+            )
 
     def _with(self, n: NDArray[np.int64], error: Floats, seed: tuple[str, ...]) -> Self:
         return type(self)(n, error, seed, self.model, self.metric, self.unit)
@@ -446,20 +611,15 @@ class Curve:
         return hash((self.model, self.metric, self.seed, self.n.tobytes(), self.error.tobytes()))
 
     def __repr__(self) -> str:
-        parts = [repr(self.model)] if self.model else []
-        parts += [self.metric] if self.metric else []
         ends = dict.fromkeys(self.sizes[[0, -1]].tolist())
-        sizes = _plural(len(self.sizes), "size")
-        parts.append(f"N = {' ... '.join(map(str, ends))} ({sizes})")
-        parts += [_plural(len(self.seeds), "seed")] if self.seeds != ("",) else []
+        sizes, seeds = len(self.sizes), len(self.seeds)
+        parts = [
+            *([repr(self.model)] if self.model else []),
+            *([self.metric] if self.metric else []),
+            f"N = {' ... '.join(map(str, ends))} ({sizes} size{'s' * (sizes > 1)})",
+            *([f"{seeds} seed{'s' * (seeds > 1)}"] if self.seeds != ("",) else []),
+        ]
         return f"Curve({', '.join(parts)})"
-
-
-# --- Checks and order ----------------------------------------------------------------------------
-
-
-def _measurement(row: int, name: str) -> str:
-    return f"{name}, measurement {row + 1}"
 
 
 def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
@@ -473,102 +633,28 @@ def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
     raise KoriskError(f"{name} must be {kind} of numbers, got {shown(values)}; pass an array")
 
 
-def _seed_labels(seed: Sequence[object] | NDArray[Any] | None, rows: int) -> list[str]:
-    if seed is None:
-        return [""] * rows
-    if isinstance(seed, str | bytes) or not isinstance(seed, Iterable):
-        raise KoriskError(
-            f"seed must be a list of labels, one for each n, got {shown(seed)}; pass a list"
-        )
-    labels = [label("seed", value) for value in seed]
-    if len(labels) != rows:
-        raise KoriskError(
-            f"n and seed must have the same length, got {rows} and {len(labels)}; "
-            "give one seed for each n, or none at all"
-        )
-    return labels
-
-
-def _check_sizes(n: Floats, where: Place) -> None:
-    with np.errstate(invalid="ignore"):
-        right = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
-    if not right.all():
-        row = int(np.argmin(right))
-        raise KoriskError(
-            f"{where(row, 'n')}: N must be a whole number from 2 to 10^15, got {float(n[row])!r}; "
-            "count the training samples; the rate log N / N needs N >= 2"
-        )
-
-
-def _to_errors(values: Floats, n: Floats, unit: Unit, where: Place) -> Floats:
-    errors = unit.to_error(values)
-    right = (errors >= SMALLEST_ERROR) & (errors <= LARGEST_ERROR)
-    if not right.all():
-        row = int(np.argmin(right))
-        place = f"{where(row, 'error')}, N = {n[row]:.0f}"
-        raise KoriskError(f"{place}: {unit.refusal(float(values[row]))}")
-    return errors
-
-
-def _order(n: Floats, seeds: Sequence[str], where: Place) -> NDArray[np.intp]:
-    """The rows in order of N, then of seed, refused if a pair is there twice."""
-    ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=_natural))}
-    rank = np.array([ranks[seed] for seed in seeds])
-    order = np.lexsort((rank, n))
-    twice = (np.diff(n[order]) == 0) & (np.diff(rank[order]) == 0)
-    if twice.any():
-        row = int(order[np.argmax(twice) + 1])
-        seed = seeds[row]
-        if seed:
-            problem = f"seed {seed!r} is given twice at N = {n[row]:.0f}; rename or remove one"
-        else:
-            problem = (
-                f"N = {n[row]:.0f} is given twice without a seed; add a seed column (or a model "
-                "column), for only distinct seeds are averaged"
-            )
-        raise KoriskError(f"{where(row, 'n')}: {problem}")
-    return order
-
-
 def _natural(seed: str) -> tuple[list[str | int], str]:
     # Texts and numbers take turns, so like is compared with like: "run 2" before "run 10".
     parts = re.split(r"([0-9]+)", seed)
     return [int(part) if index % 2 else part for index, part in enumerate(parts)], seed
 
 
-def _check_metric(metric: str, unit: Unit, source: str = "") -> None:
-    suggested = suggested_unit(metric)
-    if suggested and not unit.larger_is_better:
-        raise KoriskError(
-            f"{source}metric {metric!r} must have a unit in which larger is better, got "
-            f"{unit.name!r}; pass unit={suggested!r} (--unit {suggested})"
-        )
-
-
 def _choose(kind: str, wanted: str | None, names: Iterable[str], found: Measurements) -> str:
     known = list(dict.fromkeys(names))
     if known == [""]:
         return ""
+    if wanted is None and len(known) == 1:
+        return known[0]
     if wanted is None:
-        if len(known) == 1:
-            return known[0]
         listed = ", ".join(map(repr, known[:10]))
         more = f" and {len(known) - 10} more" if len(known) > 10 else ""
         raise found.source.error(
-            f"holds {len(known)} {kind}s, {listed}{more}; name one with {kind}= (--{kind})"
+            f"holds {len(known)} {kind}s, {listed}{more}; name one with {kind}="
         )
     if wanted not in known:
         hint = did_you_mean(str(wanted)[:80], known[:1_000])
         raise found.source.error(f"no {kind} {shown(wanted)}{hint}")
     return wanted
-
-
-def _in_words(count: int) -> str:
-    return _COUNTS[count] if count < len(_COUNTS) else str(count)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _read_only(array: NDArray[Kind]) -> NDArray[Kind]:

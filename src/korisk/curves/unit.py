@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,39 +21,32 @@ LARGEST_ERROR = 1e100
 class _Law:
     to_error: Callable[[Array], Array]
     from_error: Callable[[Array], Array]
-    larger_is_better: bool
+    _: KW_ONLY
     rule: str
     remedy: str
+    larger_is_better: bool = True
 
 
+_LOGARITHM = "a fit needs its logarithm: leave it out"
+_PERFECT = "a perfect score leaves no error to fit: leave it out"
 _LAWS = {
     "error": _Law(
         lambda x: x.copy(),
         lambda e: e.copy(),
         larger_is_better=False,
         rule="above 0 (1e-100 to 1e100)",
-        remedy="a fit needs its logarithm: leave it out, "
-        "or pass unit= (--unit) if larger values are better",
+        remedy=f"{_LOGARITHM}, or pass unit= if larger values are better",
     ),
     "complement": _Law(
         lambda x: 1.0 - x,
         lambda e: 1.0 - e,
-        larger_is_better=True,
         rule="below 1",
-        remedy="a perfect score leaves no error to fit: leave it out, "
-        "or pass unit='percent' (--unit percent) if 100 is perfect",
+        remedy=f"{_PERFECT}, or pass unit='percent' if 100 is perfect",
     ),
-    "percent": _Law(
-        lambda x: 100.0 - x,
-        lambda e: 100.0 - e,
-        larger_is_better=True,
-        rule="below 100",
-        remedy="a perfect score leaves no error to fit: leave it out",
-    ),
+    "percent": _Law(lambda x: 100.0 - x, lambda e: 100.0 - e, rule="below 100", remedy=_PERFECT),
     "psnr": _Law(
         lambda x: np.power(10.0, -x / 10.0),
         lambda e: -10.0 * np.log10(e),
-        larger_is_better=True,
         rule="from -1000 to 1000",
         remedy="give decibels, and leave a perfect reconstruction out",
     ),
@@ -63,29 +56,18 @@ _LAWS = {
         np.sqrt,
         larger_is_better=False,
         rule="above 0 (1e-50 to 1e50)",
-        remedy="a fit needs its logarithm: leave it out",
+        remedy=_LOGARITHM,
     ),
     "negated": _Law(
         lambda x: -x,
         lambda e: -e,
-        larger_is_better=True,
         rule="below 0",
         remedy="this unit is for scores such as scikit-learn's neg_mean_squared_error; "
         "pass unit='error' for errors above 0",
     ),
 }
-
-_ALIASES = {
-    "accuracy": "complement",
-    "auc": "complement",
-    "dice": "complement",
-    "f1": "complement",
-    "iou": "complement",
-    "r2": "complement",
-    "ssim": "complement",
-    "db": "psnr",
-    "rmse": "squared",
-}
+_SCORES = ("accuracy", "auc", "dice", "f1", "iou", "r2", "ssim")
+_ALIASES = {**dict.fromkeys(_SCORES, "complement"), "db": "psnr", "rmse": "squared"}
 
 _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negated": "score"}
 
@@ -94,12 +76,22 @@ _NOUNS = {"complement": "score", "percent": "score", "squared": "value", "negate
 class Unit:
     """The unit of a metric: `to_error` makes it positive and smaller-is-better.
 
-    `name` is the user's word for it, `law` the formula behind: accuracy and ssim are both
-    `complement`, 1 - x.
+    Take one from `UNITS`, or name it where a unit is asked for.
 
-    Take one from `UNITS`, or name it where a unit is asked for. A law that there is not raises
-    `KoriskError`.
+    Parameters
+    ----------
+    name : str
+        The user's word for it.
+    law : str
+        The formula behind: accuracy and ssim are both `complement`, 1 - x.
 
+    Raises
+    ------
+    KoriskError
+        If there is no such law.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> psnr = kr.UNITS["psnr"]
     >>> psnr.to_error([20, 30]).tolist(), psnr.larger_is_better
@@ -139,12 +131,34 @@ class Unit:
         return _NOUNS.get(self.name, self.name)
 
     def to_error(self, x: ArrayLike) -> Array:
-        """The errors of metric values; outside the unit's range not positive, or not finite."""
+        """The errors of metric values; outside the unit's range not positive, or not finite.
+
+        Parameters
+        ----------
+        x : array of float
+            Values in this unit.
+
+        Returns
+        -------
+        array
+            Errors, of the same shape.
+        """
         with np.errstate(all="ignore"):
             return np.asarray(_LAWS[self.law].to_error(np.asarray(x, np.float64)))
 
     def from_error(self, e: ArrayLike) -> Array:
-        """The metric values of errors."""
+        """The metric values of errors.
+
+        Parameters
+        ----------
+        e : array of float
+            Errors.
+
+        Returns
+        -------
+        array
+            Values in this unit, of the same shape.
+        """
         with np.errstate(all="ignore"):
             return np.asarray(_LAWS[self.law].from_error(np.asarray(e, np.float64)))
 
@@ -174,21 +188,13 @@ def unit(name: str | Unit) -> Unit:
 
 # A metric's words, each with the unit to suggest for it.
 _LARGER_IS_BETTER = {
-    **{word: word for word in _ALIASES if UNITS[word].larger_is_better and word != "db"},
+    **{word: word for word in _SCORES},
+    **dict.fromkeys(("aucroc", "auroc", "auprc"), "auc"),
+    **dict.fromkeys(("jaccard", "miou"), "iou"),
+    **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
+    **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
     "acc": "accuracy",
-    "aucroc": "auc",
-    "auroc": "auc",
-    "auprc": "auc",
-    "jaccard": "iou",
-    "miou": "iou",
     "msssim": "ssim",
-    "cnr": "psnr",
-    "psnr": "psnr",
-    "snr": "psnr",
-    "precision": "complement",
-    "recall": "complement",
-    "sensitivity": "complement",
-    "specificity": "complement",
 }
 _SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation"}
 
