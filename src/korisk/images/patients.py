@@ -177,24 +177,9 @@ def image_pools(
         raise KoriskError(
             f"images must be an ImageSet, got {type(images).__name__}; read_images returns one"
         )
-    if split is None:
-        return split_patients(
-            images.patients, test=test, validation=validation, train=train, seed=seed, order=order
-        )
-    _check_request(train, validation, test, seed, order)
-    parts = _user_parts(images, split)
-    labels = np.asarray(images.patients)
-    pools = {}
-    for part, wanted in (("train", train), ("validation", validation), ("test", test)):
-        inside = np.flatnonzero(parts == part)
-        if len(inside) < wanted:
-            raise KoriskError(
-                f"{part} must be at most {len(inside):,}, the images that split= has there, got "
-                f"{wanted:,}; ask for fewer, or add images"
-            )
-        mixed = len(labels) if part != "train" or order == "mixed" else 1
-        pools[part] = _queue(part, inside, labels, seed=seed, mixed=mixed)[:wanted]
-    return ImagePools(**pools)
+    parts = None if split is None else _user_parts(images, split)
+    counts = {"test": test, "validation": validation, "train": train}
+    return _pools(np.asarray(images.patients, dtype=str), counts, seed, order, parts)
 
 
 def split_patients(
@@ -246,12 +231,29 @@ def split_patients(
     >>> len({patients[i] for i in pools.train} & {patients[i] for i in pools.test})
     0
     """
-    _check_request(train, validation, test, seed, order)
     labels = np.asarray([str(each) for each in patients], dtype=str)
+    counts = {"test": test, "validation": validation, "train": train}
+    return _pools(labels, counts, seed, order, None)
+
+
+def _pools(
+    labels: NDArray[np.str_],
+    counts: Mapping[str, int | None],
+    seed: int,
+    order: Order,
+    parts: NDArray[np.str_] | None,
+) -> ImagePools:
+    """Pools from all patients, or from a user's parts."""
+    _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
+    _checks.one_of("order", order, ORDERS)
+    for part, wanted in counts.items():
+        if wanted is not None or part != "train":
+            remedy = "count the pool's images"
+            _checks.count(part, wanted, at_least=0, at_most=2**31, remedy=remedy)
     names = sorted(set(labels.tolist()))
     if not names:
         raise KoriskError("patients must name the patient of each image, got none; read images")
-    if len(names) == 1 and (test or validation):
+    if len(names) == 1 and parts is None and (counts["test"] or counts["validation"]):
         raise KoriskError(
             f"all {len(labels):,} images are of one patient, {shown(names[0])}, and cannot be "
             "split; read them with patients='file' if every file is a patient of its own, "
@@ -259,32 +261,21 @@ def split_patients(
         )
     free = np.ones(len(labels), dtype=bool)
     pools = {}
-    for part, wanted in (("test", test), ("validation", validation), ("train", train)):
-        mixed = -(-len(names) // _SHARE)
+    for part, wanted in counts.items():
+        mixed = len(names) if parts is not None else -(-len(names) // _SHARE)
         if part == "train":
             mixed = len(names) if order == "mixed" else 1
-        left = _queue(part, np.flatnonzero(free), labels, seed=seed, mixed=mixed)
-        pools[part] = left[:wanted]
-        if wanted is not None and len(left) < wanted:
-            asked = f"{test:,} for test, {validation:,} for validation"
-            if train is not None:
-                asked += f" and {train:,} for training"
+        inside = np.flatnonzero(free if parts is None else parts == part)
+        pools[part] = _queue(part, inside, labels, seed=seed, mixed=mixed)[:wanted]
+        if wanted is not None and len(inside) < wanted:
+            asked = ", ".join(f"{each} {number}" for each, number in counts.items() if number)
             raise KoriskError(
-                f"there are {len(labels):,} images of {len(names):,} patients, and no patient may "
-                f"be in two pools: {asked} were requested, but only {len(left):,} are left for "
-                f"{part} with seed {seed}; ask for fewer, or add patients"
+                f"{part} must be at most {len(inside):,}, got {wanted:,}: no patient may be in two "
+                f"pools, and there are {len(labels):,} images of {len(names):,} patients for "
+                f"{asked}, with seed {seed}; ask for fewer, or add patients"
             )
         free &= ~np.isin(labels, labels[pools[part]])
     return ImagePools(**pools)
-
-
-def _check_request(train: int | None, validation: int, test: int, seed: int, order: Order) -> None:
-    _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
-    _checks.one_of("order", order, ORDERS)
-    for name, number in (("train", train), ("validation", validation), ("test", test)):
-        if number is not None or name != "train":
-            remedy = "count the pool's images"
-            _checks.count(name, number, at_least=0, at_most=2**31, remedy=remedy)
 
 
 def _queue(
@@ -307,44 +298,38 @@ def _queue(
 
 def _user_parts(images: ImageSet, split: Parts) -> NDArray[np.str_]:
     """The part of each image in a user's split ("" for none); no patient may be in two."""
-    part_of = split if callable(split) else _by_file(split, images.files).get
-    words = [part_of(name) for name in images.files]
-    parts = ["" if word is None else str(word) for word in words]
-    first: dict[str, tuple[str, str]] = {}
-    for patient, name, part in zip(images.patients, images.files, parts, strict=True):
-        if part not in ("", *ImagePools._fields):
+    found: list[object] = []
+    if callable(split):
+        found = [split(name) for name in images.files]
+    else:
+        pairs: list[tuple[str, object]] = list(split.items())
+        if set(split) <= set(ImagePools._fields):  # lists of files
+            for part, names in split.items():
+                if isinstance(names, str) or not isinstance(names, Sequence):
+                    raise KoriskError(
+                        f"split[{part!r}] must be a list of files, got {shown(names)}"
+                    )
+            pairs = [(str(name), part) for part, names in pairs for name in names]  # type: ignore[attr-defined]
+        parts: dict[str, object] = {}
+        read = {key for name in images.files for key in (name, _file_of(name))}
+        for file, word in pairs:
+            if file not in read or parts.setdefault(file, word) != word:
+                raise KoriskError(
+                    f"split must name files that were read, each in one part, got {file} for "
+                    f"{word}; name files as in ImageSet.files"
+                )
+        found = [parts.get(name, parts.get(_file_of(name))) for name in images.files]
+    first: dict[str, tuple[str, object]] = {}
+    for patient, name, word in zip(images.patients, images.files, found, strict=True):
+        if word not in (None, *ImagePools._fields):
             raise KoriskError(
                 f"split must give {', '.join(ImagePools._fields)} or None for a file, got "
-                f"{shown(part)} for {name}"
+                f"{shown(word)} for {name}"
             )
-        other, where = first.setdefault(patient, (name, part)) if part else (name, part)
-        if where != part:
+        other, where = first.setdefault(patient, (name, word)) if word else (name, word)
+        if where != word:
             raise KoriskError(
                 f"patient {shown(patient)} is in two parts of the split: {other} is for "
-                f"{where}, {name} for {part}; put a patient's images into one part"
+                f"{where}, {name} for {word}; put a patient's images into one part"
             )
-    return np.asarray(parts, dtype=str)
-
-
-def _by_file(split: Mapping[str, object], files: Sequence[str]) -> dict[str, object]:
-    """Image to part, from a mapping of files to parts or of parts to lists of files."""
-    parts: dict[str, object] = {}
-    if set(split) <= set(ImagePools._fields):
-        for part, names in split.items():
-            if isinstance(names, str) or not isinstance(names, Sequence):
-                raise KoriskError(f"split[{part!r}] must be a list of files, got {shown(names)}")
-            for name in names:
-                if parts.setdefault(str(name), part) != part:
-                    raise KoriskError(
-                        f"{name} is in two parts of the split, {parts[str(name)]} and {part}; "
-                        "keep one"
-                    )
-    else:
-        parts.update(split)
-    known = {key for name in files for key in (name, _file_of(name))}
-    if unknown := [name for name in parts if name not in known]:
-        raise KoriskError(
-            f"split names {len(unknown):,} files that were not read, the first is {unknown[0]}; "
-            "name files as in ImageSet.files"
-        )
-    return {name: parts.get(name, parts.get(_file_of(name))) for name in files}
+    return np.asarray(["" if word is None else word for word in found], dtype=str)

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.images.formats.page import Page
+from korisk.images.image_set import digest
 
 Array = NDArray[np.float64]
 PixelUnit = Literal["HU", "1/mm", "1/cm", "1/m", "plain"]
@@ -27,14 +28,18 @@ CROP = ("square", "pad", "none")
 _LARGEST_SIDE = 65536
 
 
-class Pixels(NamedTuple):
-    """An image as it is kept, and how it was made."""
+class Image(NamedTuple):
+    """An image as it is kept, and what is known about it."""
 
+    name: str
     values: NDArray[np.float32]
     unit: str  # "1/mm" or "plain"
     scaling: str  # how values were made, in words
     spacing: tuple[float, float] | None  # mm from row to row, from column to column
     shape: tuple[int, int]  # in the file
+    stated: str | None  # its patient, as the file says
+    note: str | None  # what to warn about
+    digest: str  # of what the file holds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +57,14 @@ class Conversion:
         _checks.one_of("resample", self.resample, RESAMPLE)
         if self.side is not None:
             self._set("side", _pixel_count("side", self.side))
-        if not isinstance(self.crop, str) or self.crop not in CROP:
-            self._set("crop", self._window())
+        crop: object = self.crop
+        if isinstance(crop, tuple | list) and len(crop) == 2:
+            self._set("crop", tuple(_pixel_count("crop", each) for each in crop))
+        elif crop not in CROP:
+            raise KoriskError(
+                f"crop must be one of {', '.join(CROP)}, or (rows, columns), got {shown(crop)}; "
+                "'square' keeps the middle, 'pad' keeps all"
+            )
         if self.unit is not None:
             _checks.one_of("unit", self.unit, PIXEL_UNITS)
         water = _checks.real("mu_water", self.mu_water, above=0, remedy="0.0192 is water in 1/mm")
@@ -70,21 +81,6 @@ class Conversion:
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
-    def _window(self) -> tuple[int, int]:
-        given: object = self.crop
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise KoriskError(
-                f"crop must be one of {', '.join(CROP)}, or (rows, columns), got {shown(given)}; "
-                "'square' keeps the middle, 'pad' keeps all"
-            )
-        rows, columns = (_pixel_count("crop", each) for each in given)
-        if self.side is not None and rows != columns:
-            raise KoriskError(
-                f"crop must be square if side= is used, got {rows} x {columns}; images of "
-                f"{self.side} x {self.side} would be distorted"
-            )
-        return rows, columns
-
     def key(self) -> str:
         """The options as a fingerprint has them."""
         return (
@@ -92,8 +88,8 @@ class Conversion:
             f"unit={self.unit} mu_water={self.mu_water!r} scale={self.scale!r}"
         )
 
-    def __call__(self, page: Page) -> Pixels:
-        """The image of a page."""
+    def __call__(self, page: Page, name: str) -> Image:
+        """The image of a page, under the name that messages use."""
         high, wide = page.values.shape
         if min(high, wide) < 2:
             raise KoriskError(f"is {high} x {wide}, too small for an image; remove it")
@@ -117,7 +113,9 @@ class Conversion:
             raise KoriskError(f"is {image.flat[0]:g} everywhere and shows nothing; remove it")
         if not np.isfinite(image.max()):
             raise KoriskError("has values beyond 3e38, the limit of float32; scale them")
-        return Pixels(image, unit, scaling, spacing, (high, wide))
+        mark = digest(page.values, page.unit, page.full)
+        known = (spacing, (high, wide), page.patient, page.note, mark)
+        return Image(name, image, unit, scaling, *known)
 
     def _in_unit(self, page: Page) -> tuple[Array, str, str]:
         """The values in float64, their unit ("1/mm" or "plain"), and what was done in words."""

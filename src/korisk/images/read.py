@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from textwrap import shorten
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,9 +22,9 @@ from korisk.images.formats.dicom import is_dicom, read_dicom
 from korisk.images.formats.hdf5 import read_hdf5
 from korisk.images.formats.page import NotAnImageError, Page, memory_without
 from korisk.images.formats.pictures import read_png, read_tiff
-from korisk.images.image_set import ImageSet, Skipped, counted, digest, in_words
+from korisk.images.image_set import ImageSet, Skipped, counted, in_words
 from korisk.images.patients import Patients, checked_rule, name_patients
-from korisk.images.pixels import MU_WATER, Conversion, Crop, Pixels, PixelUnit, Resample
+from korisk.images.pixels import MU_WATER, Conversion, Crop, Image, PixelUnit, Resample
 
 Source = str | PathLike[str]
 OnError = Literal["stop", "skip"]
@@ -133,26 +133,36 @@ def read_images(
         raise KoriskError(
             f"no image is left of {len(files):,} files; left out: {in_words(skipped)}"
         )
-    _refuse_mixture(images)
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for image in images:
+        rows, columns = image.values.shape
+        kinds.setdefault((f"{rows} x {columns}", image.unit), []).append(image.name)
+    if len(kinds) > 1:
+        listed = [
+            f"{shape} {unit} in {len(names):,} images such as {names[0]}"
+            for (shape, unit), names in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+        ]
+        more = f"; and {len(listed) - 3} more kinds" if len(listed) > 3 else ""
+        raise KoriskError(
+            f"images must be of one size and one unit, got {'; '.join(listed[:3])}{more}; give "
+            "side= or unit=, or read one kind with pattern="
+        )
     names = [image.name for image in images]
     labels = name_patients(rule, names, [image.stated for image in images])
     for text in _warnings(reading, labels):
         warnings.warn(text, KoriskWarning, stacklevel=2)
-    stack = np.empty((len(images), *images[0].pixels.values.shape), dtype=np.float32)
-    for place, image in zip(stack, images, strict=True):
-        place[:] = image.pixels.values
     return ImageSet(
-        images=stack,
+        images=np.stack([image.values for image in images]),
         patients=labels,
         files=tuple(names),
-        unit=images[0].pixels.unit,
-        spacings=tuple(image.pixels.spacing for image in images),
+        unit=images[0].unit,
+        spacings=tuple(image.spacing for image in images),
         mu_water=convert.mu_water,
-        scaling=tuple(sorted({image.pixels.scaling for image in images})),
+        scaling=tuple(sorted({image.scaling for image in images})),
         digests=tuple(image.digest for image in images),
         settings=convert.key(),
         skipped=skipped,
-        shapes=tuple(sorted({image.pixels.shape for image in images})),
+        shapes=tuple(sorted({image.shape for image in images})),
     )
 
 
@@ -180,7 +190,6 @@ def find_images(
     root = Path(os.path.commonpath(folders))  # names relative to it stay when all is moved
     files: list[ImageFile] = []
     closed: list[tuple[str, str]] = []
-    others: Counter[str] = Counter()
     seen: set[str] = set()
     for start, member in places:
         for path in _below(start, root, closed) if start.is_dir() else [start]:
@@ -202,18 +211,12 @@ def find_images(
                 raise KoriskError(f"{name}: is not of a supported format: {KINDS}; convert it")
             if member is not None and reader not in (read_npz, read_hdf5):
                 raise KoriskError(f"{name}: has no members such as {member!r}; name the file alone")
-            if reader is None:
-                others[path.suffix.lower() or "no ending"] += 1
-            else:
+            if reader is not None:
                 read = partial(reader, path, *([] if member is None else [member]))
                 files.append(ImageFile(path, name, read, by_name))
     if not files and not closed:
-        found = ", ".join(f"{count:,} {kind}" for kind, count in others.most_common(4))
         matching = f" that match {pattern!r}" if pattern is not None else ""
-        raise KoriskError(
-            f"no images{matching} were found (other files: {found or 'none'}); supported formats: "
-            f"{KINDS}"
-        )
+        raise KoriskError(f"no images{matching} were found; supported formats: {KINDS}")
     return files, closed
 
 
@@ -272,16 +275,6 @@ class UnreadableError(KoriskError):
     """A file that cannot be used ended the reading; the message names it."""
 
 
-class _Image(NamedTuple):
-    """One image that was read."""
-
-    name: str
-    pixels: Pixels
-    stated: str | None  # its patient, as the file says
-    note: str | None
-    digest: str
-
-
 @dataclass
 class _Reading:
     """What was read so far."""
@@ -289,7 +282,7 @@ class _Reading:
     convert: Conversion
     on_error: OnError
     limit: int | None
-    images: list[_Image] = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     failed: list[Skipped] = field(default_factory=list)
 
@@ -317,33 +310,27 @@ class _Reading:
             return
         except (MissingExtraError, TooLargeError, UnreadableError):
             raise
-        except NotAnImageError as error:
-            reason = str(error)
-            if not file.by_name:
-                del self.images[before:]
-                self.skipped.append(Skipped(file.name, reason))
-                return
         except KoriskError as error:
             reason = str(error)
+            if isinstance(error, NotAnImageError) and not file.by_name:
+                self.skipped.append(Skipped(file.name, reason))
+                return
         except Exception as error:  # a broken file makes a reader raise anything
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+            text = shorten(f"{type(error).__name__}: {error}", _LONGEST, placeholder="...")
             reason = f"cannot be read: {text}"
         del self.images[before:]
         self.fail(file.name, reason)
 
     def _read(self, file: ImageFile) -> None:
-        if not file.path.is_file():
-            raise KoriskError("is a broken link, or not a regular file; repair or remove it")
-        if file.path.stat().st_size == 0:
-            raise KoriskError("is empty; remove it")
+        if not file.path.is_file() or file.path.stat().st_size == 0:
+            raise KoriskError("is empty, a broken link, or not a regular file; remove it")
         unusable = 0
         for number, page in enumerate(file.read()):
             if self.full:
                 return
             name = file.name if page.count == 1 else f"{file.name}#{number}"
             try:
-                pixels = self.convert(page)
+                image = self.convert(page, name)
             except KoriskError as error:
                 self.fail(name, str(error))
                 unusable += 1
@@ -358,35 +345,14 @@ class _Reading:
             if self.limit is not None:
                 coming = min(coming, self.limit - len(self.images))
             # What was read is copied once, into one array; so it must fit again.
-            needed = (len(self.images) + 2 * coming) * pixels.values.nbytes
+            needed = (len(self.images) + 2 * coming) * image.values.nbytes
             if (free := memory_without(needed, 0.9)) is not None:
                 raise TooLargeError(
                     f"{name}: with it, {len(self.images) + coming:,} images take "
                     f"{needed / 2**30:.3g} GiB, of {free / 2**30:.3g} GiB free; give side= for "
                     "smaller ones, or limit= for fewer"
                 )
-            mark = digest(page.values, page.unit, page.full)
-            self.images.append(_Image(name, pixels, page.patient, page.note, mark))
-
-
-def _refuse_mixture(images: list[_Image]) -> None:
-    units = {image.pixels.unit: image.name for image in images}
-    if len(units) > 1:
-        named = ", ".join(f"{unit} in {name}" for unit, name in sorted(units.items()))
-        raise KoriskError(
-            f"images must be of one unit, got {named}; read one kind with pattern=, or give unit="
-        )
-    sizes = Counter(image.pixels.values.shape for image in images)
-    if len(sizes) > 1:
-        names = {image.pixels.values.shape: image.name for image in reversed(images)}
-        listed = "; ".join(
-            f"{rows} x {columns} in {count:,} images such as {names[rows, columns]}"
-            for (rows, columns), count in sizes.most_common(3)
-        )
-        more = f"; and {len(sizes) - 3} more sizes" if len(sizes) > 3 else ""
-        raise KoriskError(
-            f"images must be of one size, got {listed}{more}; give side= to bring them to one"
-        )
+            self.images.append(image)
 
 
 def _warnings(reading: _Reading, labels: Sequence[str]) -> Iterator[str]:

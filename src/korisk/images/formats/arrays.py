@@ -46,13 +46,10 @@ def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
             raise KoriskError(f"has no array {member!r}{did_you_mean(chosen, inside)}")
         with archive.open(f"{chosen}.npy") as member_file:
             file = io.BytesIO(member_file.read(_LONGEST_HEADER))
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
+        if np.lib.format.read_magic(file) == (1, 0):
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        elif version == (2, 0):
-            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
         else:
-            raise KoriskError(f"{chosen} is in version {version} of NumPy's format; save it again")
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
     # The header decides before anything is unpacked: a few bytes can hold gigabytes of zeros.
     count, rows, columns = stack_of(shape, f"the array {chosen!r}")
     refuse_large(rows, columns, dtype.itemsize, at_once=count)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError
 from korisk.images.formats.page import (
     FITS,
     NotAnImageError,
@@ -25,6 +25,7 @@ from korisk.images.formats.page import (
 
 AIR = -1000.0  # Hounsfield units
 _MARK_AT, _MARK = 128, b"DICM"
+_DEFLATED = "1.2.840.10008.1.2.1.99"  # transfer syntax
 _META = 2  # the group of what is said about the file itself
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _INSTALL = "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg"
@@ -52,7 +53,14 @@ def read_dicom(path: Path) -> Iterator[Page]:
             "free; split it"
         )
     content = path.read_bytes()  # whole, so that no length in it can ask for more than there is
-    _refuse_deflated(content)
+    with contextlib.suppress(AttributeError, NotImplementedError):  # no transfer syntax
+        header = io.BytesIO(content)
+        header.seek(_MARK_AT + len(_MARK))
+        meta = package("pydicom.filereader", "reading DICOM").read_dataset(
+            header, False, True, stop_when=lambda tag, *_: tag.group != _META
+        )
+        if meta.TransferSyntaxUID == _DEFLATED:  # unpacked to any size before its header is known
+            raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
     dataset = pydicom.dcmread(io.BytesIO(content))
     modality = str(dataset.get("Modality") or "unknown")
     if "Rows" not in dataset or "Columns" not in dataset:
@@ -64,37 +72,17 @@ def read_dicom(path: Path) -> Iterator[Page]:
     colours = dataset.PhotometricInterpretation
     if dataset.get("SamplesPerPixel", 1) != 1 or colours not in ("MONOCHROME1", "MONOCHROME2"):
         raise KoriskError(f"holds colours ({colours}); save it in grey")
-    stated = dataset.get("NumberOfFrames") or 1
-    try:
-        frames = int(stated)
-    except ValueError:
-        frames = 0
-    if frames < 1:
-        raise KoriskError(f"NumberOfFrames must be a whole number >= 1, got {shown(stated)}")
-    rows, columns = int(dataset.Rows), int(dataset.Columns)
+    frames, rows, columns = (
+        int(dataset.get(name) or 1) for name in ("NumberOfFrames", "Rows", "Columns")
+    )
     refuse_large(rows, columns, 4, at_once=frames)
     for number, values in enumerate(_decoded(dataset).reshape(frames, rows, columns)):
         yield _page(dataset, modality, values, number, frames)
 
 
-def _refuse_deflated(content: bytes) -> None:
-    """Such a file is unpacked before its header is known, to whatever size."""
-    from pydicom.filereader import read_dataset
-    from pydicom.uid import DeflatedExplicitVRLittleEndian
-
-    with contextlib.suppress(AttributeError, NotImplementedError):  # it says nothing of it
-        header = io.BytesIO(content)
-        header.seek(_MARK_AT + len(_MARK))
-        meta = read_dataset(header, False, True, stop_when=lambda tag, *_: tag.group != _META)
-        if meta.TransferSyntaxUID == DeflatedExplicitVRLittleEndian:
-            raise KoriskError(f"is deflated as a whole, header and all; {_RAW}")
-
-
 def _decoded(dataset: Any) -> NDArray[Any]:
     """The stored pixels, or the remedy where no installed decoder reads them."""
-    syntax = dataset.file_meta.get("TransferSyntaxUID")
-    if syntax is None:
-        raise KoriskError("has no transfer syntax; save it again with a complete header")
+    syntax = dataset.file_meta.TransferSyntaxUID
     try:
         if package("pydicom.pixels", "reading DICOM").get_decoder(syntax).is_available:
             return np.asarray(dataset.pixel_array)
@@ -112,7 +100,18 @@ def _page(dataset: Any, modality: str, stored: NDArray[Any], number: int, count:
     kind = str(_of_frame(dataset, number, "RescaleType") or "").strip().upper()
     # A CT image need not state RescaleType where its values are HU (PS3.3, C.8.2.1).
     hounsfield = kind == "HU" or (modality == "CT" and not kind)
-    slope, intercept = _rescaling(dataset, number, required=hounsfield)
+    rescaling = [_of_frame(dataset, number, f"Rescale{name}") for name in ("Slope", "Intercept")]
+    if None in rescaling and hounsfield:
+        raise KoriskError(
+            "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
+            "units are not known; complete the header, or save the values as .npy and use unit="
+        )
+    slope, intercept = (1.0, 0.0) if None in rescaling else map(float, rescaling)
+    if not np.isfinite([slope, intercept]).all() or slope == 0:
+        raise KoriskError(
+            "RescaleSlope and RescaleIntercept must be finite, and the first not 0, got "
+            f"{slope:g} and {intercept:g}; complete the header"
+        )
     bits = int(dataset.get("BitsStored") or 0)
     full = None
     if (slope, intercept) == (1.0, 0.0):
@@ -143,28 +142,6 @@ def _page(dataset: Any, modality: str, stored: NDArray[Any], number: int, count:
         patient=str(dataset.get("PatientID") or "").strip() or None,
         note=None if hounsfield else note,
     )
-
-
-def _rescaling(dataset: Any, number: int, *, required: bool) -> tuple[float, float]:
-    slope = _of_frame(dataset, number, "RescaleSlope")
-    intercept = _of_frame(dataset, number, "RescaleIntercept")
-    if slope is None or intercept is None:
-        if required:
-            raise KoriskError(
-                "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
-                "units are not known; complete the header, or save the values as .npy and use unit="
-            )
-        return 1.0, 0.0
-    try:
-        numbers = float(slope), float(intercept)
-    except (TypeError, ValueError):
-        numbers = 0.0, 0.0
-    if not np.isfinite(numbers).all() or numbers[0] == 0:
-        raise KoriskError(
-            f"RescaleSlope and RescaleIntercept must be numbers, the first not 0, got "
-            f"{shown(slope)} and {shown(intercept)}; complete the header"
-        )
-    return numbers
 
 
 def _of_frame(dataset: Any, number: int, name: str) -> Any:

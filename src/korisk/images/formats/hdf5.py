@@ -92,14 +92,28 @@ def _slices(dataset: Any, full: float | None) -> Iterator[Page]:
 
 
 def _lodopab_slices(h5py: Any, path: Path, name: re.Match[str], dataset: Any) -> Iterator[Page]:
-    """Slices in 1/mm, with their patients if the list of the part is beside the file."""
+    """Slices in 1/mm, with their patients if the list of the part is beside the file or above."""
+    part, number, slices = name[2], name[3], dataset.shape[0]
+    patients: list[str | None] = [None] * slices
+    listed = f"patient_ids_rand_{part}.csv"
+    tables = [folder / listed for folder in (path.parent, path.parent.parent)]
+    if table := next((each for each in tables if each.exists()), None):
+        # The list counts on from file to file; all have as many slices as the first.
+        each_has = _LODOPAB_SLICES
+        first_file = path.with_name(f"ground_truth_{part}_{'0' * len(number)}.hdf5")
+        if first_file.exists():
+            with h5py.File(first_file, "r") as file:
+                each_has = int(file["data"].shape[0])
+        lines = read_text(table, max_bytes=_LARGEST_LIST).split()
+        first = int(number) * each_has
+        own = lines[first : first + slices]
+        if not own or not all(_WHOLE.fullmatch(each) for each in own):
+            raise KoriskError(
+                f"{listed} must have one whole number a slice, from line {first + 1} on for this "
+                f"file, got {len(lines)} lines; use the list that belongs to the data"
+            )
+        patients = [str(int(each)) for each in own]
     width = LODOPAB_WIDTH / dataset.shape[-1]
-    patients: list[str | None] = [None] * dataset.shape[0]
-    listed = f"patient_ids_rand_{name[2]}.csv"
-    for folder in (path.parent, path.parent.parent):
-        if (folder / listed).exists():
-            patients = _lodopab_patients(h5py, path, name, folder / listed, dataset.shape[0])
-            break
     # The last file is filled up with slices of no patient, which are left out.
     for patient, page in zip(patients, _slices(dataset, 1.0), strict=False):
         yield replace(
@@ -110,24 +124,3 @@ def _lodopab_slices(h5py: Any, path: Path, name: re.Match[str], dataset: Any) ->
             spacing=(width, width),
             patient=patient,
         )
-
-
-def _lodopab_patients(
-    h5py: Any, path: Path, name: re.Match[str], table: Path, slices: int
-) -> list[str | None]:
-    """The patient of each slice: the list of a part counts on from file to file."""
-    # All files have as many slices as the first; the last may have fewer.
-    first_file = path.with_name(f"ground_truth_{name[2]}_{'0' * len(name[3])}.hdf5")
-    slices_a_file = _LODOPAB_SLICES
-    if first_file.exists():
-        with h5py.File(first_file, "r") as file:
-            slices_a_file = int(file["data"].shape[0])
-    lines = read_text(table, max_bytes=_LARGEST_LIST).split()
-    first = int(name[3]) * slices_a_file
-    patients = lines[first : first + slices]
-    if not patients or not all(_WHOLE.fullmatch(each) for each in patients):
-        raise KoriskError(
-            f"{table.name} must have one whole number a slice, from line {first + 1} on for this "
-            f"file, got {len(lines)} lines; use the list that belongs to the data"
-        )
-    return [str(int(each)) for each in patients]

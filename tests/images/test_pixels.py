@@ -1,7 +1,6 @@
 """Resampling against block means, an independent spline, and the laws of averages."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.ndimage import zoom
 
-from korisk.errors import KoriskError
-from korisk.images.pixels import Conversion, cut, cut_shape, resampled
+from korisk.images.pixels import cut, cut_shape, resampled
 
 Array = NDArray[np.float64]
 sides = st.integers(1, 12)
@@ -92,17 +90,3 @@ def test_the_middle_is_cut_and_zeros_are_added() -> None:
     assert cut_shape((5, 6), "square") == (5, 5)
     assert cut_shape((5, 6), "pad") == (6, 6)
     assert cut_shape((5, 6), "none") == (5, 6)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"crop": "round"}, "crop must be one of square, pad, none, or"),
-        ({"crop": (4, 6), "side": 8}, "crop must be square if side= is used, got 4 x 6"),
-        ({"crop": (4, 0)}, "crop must be a whole number from 2"),
-        ({"resample": "cubic"}, "resample must be one of area, spline"),
-    ],
-)
-def test_what_cannot_be_cut_is_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(KoriskError, match=reason):
-        Conversion(**options)

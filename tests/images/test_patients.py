@@ -1,5 +1,6 @@
-"""Splits: no patient on both sides, one test set for all seeds, pools that begin alike."""
+"""Whose image it is; splits: no patient in two pools, one test set, pools that begin alike."""
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,64 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, KoriskWarning
 from korisk.images import ImagePools, ImageSet, image_pools, read_images, split_patients
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two patients with three stacks of two images."""
+    folder = tmp_path_factory.mktemp("clinic")
+    rng = np.random.default_rng(7)
+    for name in ("ann/1.npy", "ann/2.npy", "bob/1.npy"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        np.save(folder / name, rng.uniform(0.1, 1, (2, 6, 6)))
+    return folder
+
+
+def test_patients_by_folder_file_image_function_mapping_and_table(clinic: Path) -> None:
+    def named(rule: Any) -> tuple[str, ...]:
+        return read_images(clinic, patients=rule).patients
+
+    files = ("ann/1.npy", "ann/2.npy", "bob/1.npy")
+    assert named("auto") == named("folder") == ("ann",) * 4 + ("bob",) * 2
+    assert named("file") == tuple(name for name in files for _ in range(2))
+    assert named("image") == tuple(f"{name}#{page}" for name in files for page in range(2))
+    assert named(lambda name: name[-1]) == ("0", "1") * 3
+    table = {"ann/1.npy": 5, "ann/2.npy": 6, "bob/1.npy": 5, "bob/1.npy#1": 7}
+    assert named(table) == ("5", "5", "6", "6", "5", "7")
+    path = clinic / "whose.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("file", "patient"), *table.items()])
+    assert named(path) == named(str(path)) == named(table)
+    path.unlink()
+
+
+def test_patients_that_cannot_be_named_are_refused(clinic: Path, tmp_path: Path) -> None:
+    table = tmp_path / "whose.csv"
+
+    def refused(reason: str, rule: Any, content: str = "") -> None:
+        table.write_text(content)
+        with pytest.raises(KoriskError, match=reason):
+            read_images(clinic, patients=rule)
+
+    refused("has no entry for 4 of 6 images, the first is ann/2.npy#0", {"ann/1.npy": "a"})
+    refused("ann/1.npy#0: must have a patient, got ''", lambda _: "")
+    refused("line 2: must have a file and a patient", table, "file;patient\na.npy;x\n")
+    twice = "file,patient\na.npy,x\na.npy,y\n"
+    refused(r"line 3: a.npy is of 'y' here and of 'x' above", table, twice)
+
+
+def test_the_same_image_under_two_patients_is_reported(clinic: Path, tmp_path: Path) -> None:
+    for name in ("ann/1.npy", "bob/copy.npy"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes((clinic / "ann" / "1.npy").read_bytes())
+    with pytest.warns(KoriskWarning, match=r"bob/copy.npy#0 and ann/1.npy#0 are the same image"):
+        read_images(tmp_path)
+    read_images(tmp_path, patients={"ann/1.npy": "x", "bob/copy.npy": "x"})
+
+
+# Splits
 
 patient_lists = st.lists(st.sampled_from([f"p{i}" for i in range(8)]), min_size=12, max_size=60)
 seeds = st.integers(0, 2**40)
@@ -86,19 +143,18 @@ def test_training_images_are_mixed_or_of_one_patient_after_the_other() -> None:
 
 
 def test_too_few_are_refused_with_the_numbers_there_are() -> None:
-    patients = ["a"] * 5 + ["b"] * 5 + ["c"] * 5
-    with pytest.raises(KoriskError, match=r"15 images of 3 patients.* 5 are left for train"):
-        split_patients(patients, test=2, validation=2, train=6, seed=0)
-    with pytest.raises(KoriskError, match=r"11 for test, 9 for validation were requested"):
-        split_patients(patients, test=11, validation=9, seed=0)
-    with pytest.raises(KoriskError, match=r"all 5 images are of one patient, 'a'.*patients='file'"):
-        split_patients(["a"] * 5, test=1, validation=0, seed=0)
-    with pytest.raises(KoriskError, match="must name the patient of each image"):
-        split_patients([], test=0, validation=0, seed=0)
-    with pytest.raises(KoriskError, match="order must be one of mixed, patients"):
-        split_patients(patients, test=1, validation=1, seed=0, order="random")  # type: ignore[arg-type]
-    with pytest.raises(KoriskError, match="test must be a whole number"):
-        split_patients(patients, test=-1, validation=1, seed=0)
+    three = ["a"] * 5 + ["b"] * 5 + ["c"] * 5
+    wrong: list[tuple[list[str], dict[str, Any], str]] = [
+        (three, {"test": 2, "validation": 2, "train": 6}, "train must be at most 5, got 6.* 15 im"),
+        (three, {"test": 11, "validation": 9}, "validation must be at most 0, got 9.*3 patients"),
+        (["a"] * 5, {"test": 1, "validation": 0}, "5 images are of one patient, 'a'.*='file'"),
+        ([], {"test": 0, "validation": 0}, "must name the patient of each image"),
+        (three, {"test": 1, "validation": 1, "order": "random"}, "one of mixed, patients"),
+        (three, {"test": -1, "validation": 1}, "test must be a whole number"),
+    ]
+    for patients, options, reason in wrong:
+        with pytest.raises(KoriskError, match=reason):
+            split_patients(patients, **options, seed=0)
     assert len(split_patients(["a"] * 5, test=0, validation=0, seed=0).train) == 5
 
 
@@ -147,19 +203,18 @@ def test_a_given_split_is_followed(images: ImageSet) -> None:
     other = image_pools(images, seed=2, train=12, validation=2, test=3, split=part)
     assert other.test.tolist() == found[0].test.tolist()
     assert other.train.tolist() != found[0].train.tolist()
-    with pytest.raises(KoriskError, match=r"test must be at most 4, .* got 5"):
+    with pytest.raises(KoriskError, match=r"test must be at most 4, got 5"):
         image_pools(images, seed=1, train=12, validation=2, test=5, split=part)
 
 
-def test_a_patient_on_both_sides_of_a_given_split_is_named(images: ImageSet) -> None:
-    asked: dict[str, Any] = {"seed": 1, "train": 1, "validation": 0, "test": 1}
-    with pytest.raises(KoriskError, match=r"patient 'b' is in two parts.*b/x.npy.*b/y.npy"):
-        image_pools(images, **asked, split={"b/x.npy": "train", "b/y.npy": "test"})
-    with pytest.raises(KoriskError, match=r"a/x.npy is in two parts of the split, train"):
-        image_pools(images, **asked, split={"train": ["a/x.npy"], "test": ["a/x.npy"]})
-    with pytest.raises(KoriskError, match=r"names 1 files that were not read, the first is z.npy"):
-        image_pools(images, **asked, split={"z.npy": "train"})
-    with pytest.raises(KoriskError, match=r"must give train, validation, test or None.*'exam'"):
-        image_pools(images, **asked, split={"a/x.npy": "exam"})
-    with pytest.raises(KoriskError, match=r"must be a list of files, got 'a/x.npy'"):
-        image_pools(images, **asked, split={"train": "a/x.npy"})
+def test_a_patient_in_two_parts_of_a_split_is_named(images: ImageSet) -> None:
+    wrong: list[tuple[Any, str]] = [
+        ({"b/x.npy": "train", "b/y.npy": "test"}, r"patient 'b' is in two .*b/x.npy.*b/y.npy"),
+        ({"train": ["a/x.npy"], "test": ["a/x.npy"]}, "each in one part, got a/x.npy for test"),
+        ({"z.npy": "train"}, r"files that were read, .*got z.npy"),
+        ({"a/x.npy": "exam"}, r"must give train, validation, test or None.*'exam'"),
+        ({"train": "a/x.npy"}, r"must be a list of files, got 'a/x.npy'"),
+    ]
+    for split, reason in wrong:
+        with pytest.raises(KoriskError, match=reason):
+            image_pools(images, seed=1, train=1, validation=0, test=1, split=split)

@@ -1,8 +1,9 @@
-"""Reading images: formats, units, patients, and files that cannot be read."""
+"""Reading images: formats, units, sizes, folders, and files that cannot be read."""
 
-import csv
+import importlib.util
 import os
 import pickle
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,13 @@ def integers(dtype: Any, low: int, high: int, shape: tuple[int, ...] = (6, 6)) -
     values = RNG.integers(low, high, shape).astype(dtype)
     values.flat[0], values.flat[1] = low, high
     return values
+
+
+def refused(reason: str, source: Any, **options: Any) -> None:
+    """Reading is refused in one line that has the reason in it."""
+    with pytest.raises(KoriskError, match=reason) as caught:
+        read_images(source, **options)
+    assert "\n" not in str(caught.value)
 
 
 # Formats
@@ -86,21 +94,18 @@ def test_pages_of_a_tiff_are_images_and_previews_are_none(tmp_path: Path) -> Non
 def test_signed_sixteen_bits_are_hounsfield_units_where_one_says_so(tmp_path: Path) -> None:
     values = integers(np.int16, -2000, 3000)
     tifffile.imwrite(tmp_path / "slice.tif", values)
-    with pytest.raises(KoriskError, match=r"slice.tif: has values below 0 .* -2000.*unit='HU'"):
-        read_images(tmp_path)
+    refused(r"slice.tif: has values below 0 .* -2000.*unit='HU'", tmp_path)
     images = read_images(tmp_path, unit="HU", mu_water=0.02)
     expected = np.where(values < -1000, 0, 0.02 * (1 + values / 1000.0))
     np.testing.assert_allclose(images.images[0], expected, rtol=1e-6)
     np.testing.assert_allclose(relative(images)[0], expected / 0.02, rtol=1e-6)
     assert images.unit == "1/mm"
-
-
-@pytest.mark.parametrize(("unit", "factor"), [("1/mm", 1.0), ("1/cm", 0.1), ("1/m", 0.001)])
-def test_attenuation_in_other_units(tmp_path: Path, unit: Any, factor: float) -> None:
-    values = picture() - 0.2
-    np.save(tmp_path / "a.npy", values)
-    images = read_images(tmp_path, unit=unit)
-    np.testing.assert_allclose(images.images[0], np.clip(values, 0, None) * factor, rtol=1e-6)
+    np.save(tmp_path / "a.npy", values / 2000)
+    factors: dict[Any, float] = {"1/mm": 1.0, "1/cm": 0.1, "1/m": 0.001}
+    for unit, factor in factors.items():
+        images = read_images(tmp_path / "a.npy", unit=unit)
+        expected = np.clip(values / 2000, 0, None) * factor
+        np.testing.assert_allclose(images.images[0], expected, rtol=1e-6)
 
 
 def test_hdf5_datasets_are_found_or_named(tmp_path: Path) -> None:
@@ -111,15 +116,15 @@ def test_hdf5_datasets_are_found_or_named(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "b.hdf5", "w") as file:
         file["one"], file["two"] = one, stack
     np.testing.assert_array_equal(read_images(tmp_path / "a.h5").images, np.float32(stack))
-    with pytest.raises(KoriskError, match=r"b.hdf5: must hold one dataset.*got 2 \(/one, /two\)"):
-        read_images(tmp_path / "b.hdf5")
+    refused(r"b.hdf5: must hold one dataset.*got 2 \(/one, /two\)", tmp_path / "b.hdf5")
     named = read_images([f"{tmp_path}/b.hdf5:/one", f"{tmp_path}/b.hdf5:/two"])
     np.testing.assert_array_equal(named.images, np.array([one, *stack], np.float32))
-    with pytest.raises(KoriskError, match=r"has no dataset '/on'; did you mean '/one'"):
-        read_images(f"{tmp_path}/b.hdf5:/on")
+    refused(r"has no dataset '/on'; did you mean '/one'", f"{tmp_path}/b.hdf5:/on")
     np.savez(tmp_path / "c.npz", one=one, two=stack)
-    with pytest.raises(KoriskError, match=r"c.npz: must hold one array, got 2 \(one, two\)"):
-        read_images(tmp_path / "c.npz")
+    refused(r"c.npz: must hold one array, got 2 \(one, two\)", tmp_path / "c.npz")
+    refused(r"has no array 'tow'; did you mean 'two'", f"{tmp_path}/c.npz:tow")
+    np.save(tmp_path / "d.npy", one)
+    refused(r"d.npy: has no members such as 'one'", f"{tmp_path}/d.npy:one")
     np.testing.assert_array_equal(read_images(f"{tmp_path}/c.npz:one").images[0], np.float32(one))
 
 
@@ -146,8 +151,7 @@ def test_lodopab_has_attenuation_and_patients(tmp_path: Path) -> None:
     half = read_images(tmp_path, side=5)
     assert half.spacing == (52.0, 52.0)
     (tmp_path / "patient_ids_rand_train.csv").write_text("\n".join(ids[:5]))
-    with pytest.raises(KoriskError, match=r"one whole number a slice, from line 7 on .* got 5"):
-        read_images(tmp_path)
+    refused(r"one whole number a slice, from line 7 on .* got 5", tmp_path)
     (tmp_path / "patient_ids_rand_train.csv").unlink()
     assert set(read_images(tmp_path, limit=6).patients) == {"ground_truth_train"}
 
@@ -159,8 +163,7 @@ def test_mixed_sizes_are_named_or_brought_to_one(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", picture(8, 8))
     np.save(tmp_path / "b.npy", picture(4, 4))
     np.save(tmp_path / "c.npy", picture(8, 12))
-    with pytest.raises(KoriskError, match=r"8 x 8 in 2 images such as a.npy; 4 x 4 .*give side="):
-        read_images(tmp_path)
+    refused(r"8 x 8 plain in 2 images such as a.npy; 4 x 4 .*give side=", tmp_path)
     images = read_images(tmp_path, side=4)
     stored = np.load(tmp_path / "c.npy")[:, 2:10]
     np.testing.assert_allclose(images[2], stored.reshape(4, 2, 4, 2).mean(axis=(1, 3)), rtol=1e-6)
@@ -169,22 +172,19 @@ def test_mixed_sizes_are_named_or_brought_to_one(tmp_path: Path) -> None:
     assert padded[0][[0, 1, 10, 11]].max() == 0
     windows = read_images(tmp_path, crop=(4, 6))
     np.testing.assert_array_equal(windows[2], np.float32(np.load(tmp_path / "c.npy")[2:6, 3:9]))
-    with pytest.raises(KoriskError, match=r"c.npy: is 8 x 12 and would be distorted to 4 x 4"):
-        read_images(tmp_path, side=4, crop="none")
+    refused(r"c.npy: is 8 x 12 and would be distorted to 4 x 4", tmp_path, side=4, crop="none")
     curved = read_images(tmp_path, side=64, resample="spline").images
     assert curved.min() >= 0
 
 
 def test_mixed_units_are_refused(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "ground_truth_test_000.hdf5", "w") as file:
+    attenuation = tmp_path / "ground_truth_test_000.hdf5"
+    with h5py.File(attenuation, "w") as file:
         file["data"] = picture(1, 6, 6)
     np.save(tmp_path / "a.npy", picture())
-    with pytest.raises(KoriskError, match=r"of one unit, got 1/mm in ground.*, plain in a.npy"):
-        read_images(tmp_path)
-    with pytest.raises(KoriskError, match=r"in 1/mm, which contradicts unit='HU'"):
-        read_images(tmp_path / "ground_truth_test_000.hdf5", unit="HU")
-    with pytest.raises(KoriskError, match="holds attenuation, and scale=2 is for plain values"):
-        read_images(tmp_path / "ground_truth_test_000.hdf5", scale=2)
+    refused(r"one unit, got 6 x 6 plain in 1 .* a.npy; 6 x 6 1/mm in 1 .*unit=", tmp_path)
+    refused(r"in 1/mm, which contradicts unit='HU'", attenuation, unit="HU")
+    refused("holds attenuation, and scale=2 is for plain values", attenuation, scale=2)
     assert read_images(tmp_path, unit="1/mm").unit == "1/mm"
 
 
@@ -204,12 +204,8 @@ def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_corrupt_file_among_a_thousand_is_named(thousand: Path) -> None:
-    with pytest.raises(KoriskError, match=r"^p3/41.npy: is not a complete .npy file.*on_error='skip'"):
-        read_images(thousand)
-
-
-def test_a_corrupt_file_among_a_thousand_is_left_out_by_choice(thousand: Path) -> None:
+def test_a_corrupt_file_among_a_thousand_is_named_or_left_out(thousand: Path) -> None:
+    refused(r"^p3/41.npy: is not a complete .npy file.*on_error='skip'", thousand)
     seen = []
     with pytest.warns(KoriskWarning, match=r"left out what cannot be read: 1, p3/41.npy \(is not"):
         images = read_images(
@@ -222,9 +218,9 @@ def test_a_corrupt_file_among_a_thousand_is_left_out_by_choice(thousand: Path) -
     assert "999 images of 2 x 2 pixels from 10 patients (99 to 100 each)" in images.summary()
 
 
-def broken_files() -> dict[str, tuple[bytes, str]]:
+def test_broken_files_of_every_kind_are_named_in_one_line(tmp_path: Path) -> None:
     png = b"\x89PNG\r\n\x1a\n"
-    return {
+    broken = {
         "a.npy": (b"", "is empty"),
         "b.npy": (b"\x93NUMPY" + bytes(20), "not a complete .npy file"),
         "c.npy": (pickle.dumps([1]), "not a complete .npy file"),
@@ -233,45 +229,33 @@ def broken_files() -> dict[str, tuple[bytes, str]]:
         "f.png": (png + bytes(4) + b"IHDR" + bytes([0, 0, 0, 6] * 2 + [8, 0]), "cannot be read"),
         "g.tif": (b"II*\x00" + bytes(30), "cannot be read"),
         "h.dcm": (bytes(200), "has no DICOM header"),
-        "i.dcm": (bytes(128) + b"DICM" + b"\xff" * 50, "cannot be read|without an image"),
+        "i.dcm": (bytes(128) + b"DICM" + b"\xff" * 50, "(cannot be read|without an image)"),
         "j.h5": (b"\x89HDF\r\n\x1a\n" + bytes(20), "cannot be read"),
     }
+    for name, (content, reason) in broken.items():
+        (tmp_path / name).write_bytes(content)
+        refused(f"^{name}: .*{reason}", tmp_path / name)
 
 
-@pytest.mark.parametrize("name", list(broken_files()))
-def test_broken_files_of_every_kind_are_named_in_one_line(tmp_path: Path, name: str) -> None:
-    content, reason = broken_files()[name]
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(KoriskError, match=reason) as caught:
-        read_images(tmp_path / name)
-    assert str(caught.value).startswith(f"{name}: ")
-    assert "\n" not in str(caught.value)
-
-
-def odd_arrays() -> dict[str, tuple[Any, str]]:
+def test_arrays_that_are_no_images_are_named(tmp_path: Path) -> None:
     spoiled = picture()
     spoiled[2, 3] = np.nan
-    return {
-        "nan": (spoiled, "has 1 values that are NaN or infinite"),
-        "beyond": (picture() * 1e39, "values beyond 3e38"),
-        "flat": (np.full((6, 6), 0.5), "is 0.5 everywhere"),
-        "negative": (picture() - 5, "has values below 0"),
-        "four": (picture(2, 2, 6, 6), "must have 2 axes"),
-        "colours": (picture(6, 6, 3), "colours in the last axis"),
-        "none": (np.zeros((0, 6, 6)), "at least one image, got the shape"),
-        "line": (picture(1, 6), "is 1 x 6, too small"),
-        "complex": (picture() + 1j, "holds complex128; save real numbers"),
-        "texts": (np.array([["a", "b"], ["c", "d"]]), "holds <U1; save real numbers"),
-        "wide": (integers(np.int32, 0, 70000), "beyond 16 bits.*give scale="),
-    }
-
-
-@pytest.mark.parametrize("name", list(odd_arrays()))
-def test_arrays_that_are_no_images_are_named(tmp_path: Path, name: str) -> None:
-    array, reason = odd_arrays()[name]
-    np.save(tmp_path / "odd.npy", array)
-    with pytest.raises(KoriskError, match=f"^odd.npy: .*{reason}"):
-        read_images(tmp_path)
+    odd: list[tuple[NDArray[Any], str]] = [
+        (spoiled, "has 1 values that are NaN or infinite"),
+        (picture() * 1e39, "values beyond 3e38"),
+        (np.full((6, 6), 0.5), "is 0.5 everywhere"),
+        (picture() - 5, "has values below 0"),
+        (picture(2, 2, 6, 6), "must have 2 axes"),
+        (picture(6, 6, 3), "colours in the last axis"),
+        (np.zeros((0, 6, 6)), "at least one image, got the shape"),
+        (picture(1, 6), "is 1 x 6, too small"),
+        (picture() + 1j, "holds complex128; save real numbers"),
+        (np.array([["a", "b"], ["c", "d"]]), "holds <U1; save real numbers"),
+        (integers(np.int32, 0, 70000), "beyond 16 bits.*give scale="),
+    ]
+    for array, reason in odd:
+        np.save(tmp_path / "odd.npy", array)
+        refused(f"^odd.npy: .*{reason}", tmp_path)
 
 
 def test_a_page_that_shows_nothing_is_left_out_alone_and_a_broken_file_whole(
@@ -300,8 +284,7 @@ def test_pictures_in_colour_are_refused(tmp_path: Path) -> None:
     veiled = np.full((6, 6, 4), 9, np.uint8)
     Image.fromarray(veiled).save(tmp_path / "c.png")
     for name, reason in (("a.png", "colours"), ("b.tif", "colours"), ("c.png", "transparent")):
-        with pytest.raises(KoriskError, match=f"{name}: .*{reason}.*save it in grey"):
-            read_images(tmp_path / name)
+        refused(f"{name}: .*{reason}.*save it in grey", tmp_path / name)
 
 
 def test_a_compressed_tiff_without_its_codec_is_told(
@@ -313,31 +296,19 @@ def test_a_compressed_tiff_without_its_codec_is_told(
         raise ValueError("<COMPRESSION.LZW: 5> requires the 'imagecodecs' package")
 
     monkeypatch.setattr(tifffile.TiffPage, "asarray", missing)
-    with pytest.raises(
-        KoriskError, match=r"a.tif: is compressed as \w+, .*pip install imagecodecs"
-    ):
-        read_images(tmp_path)
+    refused(r"a.tif: is compressed as \w+, .*pip install imagecodecs", tmp_path)
 
 
 def test_nothing_left_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(KoriskError, match=r"no images were found \(other files: none\)"):
-        read_images(tmp_path)
+    refused(r"no images were found; supported formats: .npy", tmp_path)
     (tmp_path / "a.nii").write_bytes(b"x")
-    with pytest.raises(KoriskError, match=r"other files: 1 .nii\); supported formats: .npy"):
-        read_images(tmp_path)
     (tmp_path / "b.npy").write_bytes(b"")
-    with pytest.raises(
-        KoriskError, match=r"no image is left of 1 files; left out: 1, b.npy \(is e"
-    ):
-        read_images(tmp_path, on_error="skip")
-    with pytest.raises(KoriskError, match=r"a.nii: is not of a supported format"):
-        read_images(tmp_path / "a.nii")
-    with pytest.raises(KoriskError, match=r"that match '\*.png' were found"):
-        read_images(tmp_path, pattern="*.png")
-    with pytest.raises(KoriskError, match="missing': does not exist"):
-        read_images(tmp_path / "missing")
-    with pytest.raises(KoriskError, match="empty list"):
-        read_images([])
+    refused(r"no image is left of 1 files; left out: 1, b.npy \(is e", tmp_path, on_error="skip")
+    refused(r"a.nii: is not of a supported format", tmp_path / "a.nii")
+    refused(r"that match '\*.png' were found", tmp_path, pattern="*.png")
+    refused("missing': does not exist", tmp_path / "missing")
+    refused("empty list", [])
+    refused("must be a path", [3])
 
 
 def test_huge_images_are_refused_by_their_header(
@@ -348,19 +319,16 @@ def test_huge_images_are_refused_by_their_header(
     checksum = zlib.crc32(header).to_bytes(4, "big")
     png = b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + header + checksum
     (tmp_path / "a.png").write_bytes(png)
-    with pytest.raises(KoriskError, match=r"200,000 x 200,000 pixels would take .* GiB"):
-        read_images(tmp_path)
+    refused(r"200,000 x 200,000 pixels would take .* GiB", tmp_path)
     (tmp_path / "a.png").unlink()
     np.savez_compressed(tmp_path / "b.npz", np.zeros((100, 100, 100), np.uint8))
     monkeypatch.setattr(image_page, "SMALL", 0)
     monkeypatch.setattr(image_page, "free_memory", lambda _: 10**6)
-    with pytest.raises(KoriskError, match=r"b.npz: 100 images of 100 x 100 pixels would take"):
-        read_images(tmp_path)
+    refused(r"b.npz: 100 images of 100 x 100 pixels would take", tmp_path)
     (tmp_path / "b.npz").unlink()
     np.save(tmp_path / "c.npy", picture(50, 40, 40))
     monkeypatch.setattr(image_page, "free_memory", lambda _: 2 * 10**5)
-    with pytest.raises(KoriskError, match=r"c.npy#0: with it, 50 images take .*give side="):
-        read_images(tmp_path, on_error="skip")
+    refused(r"c.npy#0: with it, 50 images take .*give side=", tmp_path, on_error="skip")
     assert len(read_images(tmp_path, limit=2)) == 2
 
 
@@ -386,8 +354,7 @@ def test_folders_are_searched_in_one_order_and_loops_end(tmp_path: Path) -> None
     twice = read_images([tmp_path / "p2", tmp_path / "p2" / "s1" / "a.npy", tmp_path / "p10"])
     assert twice.files == ("p2/s1/a.npy", "p2/s1/b.npy", "p10/x.npy")
     (tmp_path / "p2" / "gone.npy").symlink_to(tmp_path / "nowhere.npy")
-    with pytest.raises(KoriskError, match=r"p2/gone.npy: is a broken link"):
-        read_images(tmp_path)
+    refused(r"p2/gone.npy: is .*a broken link", tmp_path)
 
 
 def test_a_folder_that_cannot_be_opened_is_named(
@@ -401,8 +368,7 @@ def test_a_folder_that_cannot_be_opened_is_named(
         return walk(top, onerror=onerror, **options)
 
     monkeypatch.setattr(os, "walk", closed)
-    with pytest.raises(KoriskError, match=r"^shut: cannot be opened: permission denied"):
-        read_images(tmp_path)
+    refused(r"^shut: cannot be opened: permission denied", tmp_path)
     with pytest.warns(KoriskWarning, match="shut"):
         assert len(read_images(tmp_path, on_error="skip")) == 1
 
@@ -420,7 +386,7 @@ def test_the_extra_is_named_where_a_package_is_missing(
         read_images(tmp_path, on_error="skip")
 
 
-# Patients
+# The set
 
 
 @pytest.fixture(scope="module")
@@ -430,61 +396,6 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         np.save(folder / name, picture(2, 6, 6))
     return folder
-
-
-def test_patients_by_folder_file_image_function_mapping_and_table(clinic: Path) -> None:
-    def named(rule: Any) -> tuple[str, ...]:
-        return read_images(clinic, patients=rule).patients
-
-    files = ("ann/1.npy", "ann/2.npy", "bob/1.npy")
-    assert named("auto") == named("folder") == ("ann",) * 4 + ("bob",) * 2
-    assert named("file") == tuple(name for name in files for _ in range(2))
-    assert named("image") == tuple(f"{name}#{page}" for name in files for page in range(2))
-    assert named(lambda name: name[-1]) == ("0", "1") * 3
-    table = {"ann/1.npy": 5, "ann/2.npy": 6, "bob/1.npy": 5, "bob/1.npy#1": 7}
-    assert named(table) == ("5", "5", "6", "6", "5", "7")
-    path = clinic / "whose.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("file", "patient"), *table.items()])
-    assert named(path) == named(str(path)) == named(table)
-    path.unlink()
-
-
-@pytest.mark.parametrize(
-    ("rule", "reason"),
-    [
-        ("nobody", "patients must be one of auto, folder, file, image, a function"),
-        ({"ann/1.npy": "a"}, "has no entry for 4 of 6 images, the first is ann/2.npy#0"),
-        (lambda _: "", "ann/1.npy#0: must have a patient, got ''"),
-        ("gone.csv", "gone.csv: no such file"),
-    ],
-)
-def test_patients_that_cannot_be_named_are_told(clinic: Path, rule: Any, reason: str) -> None:
-    with pytest.raises(KoriskError, match=reason):
-        read_images(clinic, patients=rule)
-
-
-def test_a_table_of_patients_must_be_whole_and_without_contradiction(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", picture())
-    table = tmp_path / "whose.csv"
-    table.write_text("file;patient\na.npy;x\n")
-    with pytest.raises(KoriskError, match="line 2: must have a file and a patient"):
-        read_images(tmp_path, patients=table)
-    table.write_text("file,patient\na.npy,x\na.npy,y\n")
-    with pytest.raises(KoriskError, match=r"line 3: a.npy is of 'y' here and of 'x' above"):
-        read_images(tmp_path, patients=table)
-
-
-def test_the_same_image_under_two_patients_is_told(clinic: Path, tmp_path: Path) -> None:
-    for name in ("ann/1.npy", "bob/copy.npy"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_bytes((clinic / "ann" / "1.npy").read_bytes())
-    with pytest.warns(KoriskWarning, match=r"bob/copy.npy#0 and ann/1.npy#0 are the same image"):
-        read_images(tmp_path)
-    read_images(tmp_path, patients={"ann/1.npy": "x", "bob/copy.npy": "x"})
-
-
-# The set
 
 
 def test_a_set_is_indexed_and_cannot_be_changed(clinic: Path) -> None:
@@ -536,20 +447,52 @@ def test_the_fingerprint_is_of_contents_patients_and_settings(clinic: Path, tmp_
         ({"side": 1}, "side must be a whole number from 2"),
         ({"on_error": "ignore"}, "on_error must be one of stop, skip"),
         ({"resample": "cubic"}, "resample must be one of area, spline"),
+        ({"crop": "round"}, "crop must be one of square, pad, none, or"),
+        ({"crop": (4, 0)}, "crop must be a whole number from 2"),
         ({"unit": "mm"}, "unit must be one of HU"),
         ({"mu_water": 0}, "mu_water must be a finite number > 0"),
         ({"scale": -1}, "scale must be a finite number > 0"),
         ({"scale": 2, "unit": "HU"}, "scale= is for plain values"),
         ({"limit": 0}, "limit must be a whole number >= 1"),
+        ({"patients": "nobody"}, "patients must be one of auto, folder, file, image, a function"),
+        ({"patients": "gone.csv"}, "gone.csv: no such file"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_read(
     tmp_path: Path, option: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(KoriskError, match=reason):
-        read_images(tmp_path / "missing", **option)
+    refused(reason, tmp_path / "missing", **option)
 
 
 def test_relative_wants_a_set() -> None:
     with pytest.raises(KoriskError, match="images must be an ImageSet, got list"):
         relative([])  # type: ignore[arg-type]
+
+
+# The example
+
+
+def test_the_example_makes_reads_and_splits_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(__file__).parents[2] / "examples" / "images_folder.py"
+    spec = importlib.util.spec_from_file_location("images_folder", path)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+
+    def run(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["images_folder.py", *words])
+        example.main()
+        return capsys.readouterr().out
+
+    made = run()
+    assert "pixels from 12 patients (3 to 8 each)" in made
+    assert "from Hounsfield units with water at 0.0192 1/mm" in made
+    assert "In units of water: 0 to 1." in made
+    example.make_folder(tmp_path)
+    assert run(str(tmp_path), "--unit", "HU") == made
+    assert read_images(tmp_path, side=32, unit="HU").fingerprint in made
+    with pytest.raises(SystemExit, match=r"error: .*unit='HU'"):
+        run(str(tmp_path))

@@ -134,7 +134,9 @@ def test_dicom_is_known_by_content_and_by_patients(tmp_path: Path) -> None:
     assert images.files == ("1.2.840.5", "IM000001", "c")
     assert images.patients == ("7", "1CT1", ".")
     assert [each.file for each in images.skipped] == ["plan.dcm", "scout.dcm"]
-    with pytest.raises(KoriskError, match=r"plan.dcm: is a DICOM file without an image \(modality RTSTRUCT"):
+    with pytest.raises(
+        KoriskError, match=r"plan.dcm: is a DICOM file without an image \(modality RTSTRUCT"
+    ):
         read_images(tmp_path / "plan.dcm")
 
 
@@ -168,54 +170,39 @@ def test_white_may_be_zero(tmp_path: Path) -> None:
     np.testing.assert_array_equal(one.images, other.images)
 
 
-@pytest.mark.parametrize("name", ["MR_small_RLE.dcm", "MR_small_bigendian.dcm"])
-def test_other_transfer_syntaxes_give_the_same_image(name: str) -> None:
+def test_other_transfer_syntaxes_give_the_same_image() -> None:
     plain = read_images(bundled("MR_small.dcm"), unit="plain")
-    np.testing.assert_array_equal(read_images(bundled(name), unit="plain").images, plain.images)
+    for name in ("MR_small_RLE.dcm", "MR_small_bigendian.dcm"):
+        np.testing.assert_array_equal(read_images(bundled(name), unit="plain").images, plain.images)
 
 
-def test_compression_without_a_codec_is_told_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch,
+def test_compression_without_a_codec_that_reads_it_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(get_decoder(JPEGLSLossless), "_available", {})  # as where none is installed
-    words = (
-        r"as JPEG-LS Lossless.*1.2.840.10008.1.2.4.80.*no installed decoder reads.*"
-        r"pip install pylibjpeg.*gdcmconv"
-    )
+    words = r"as JPEG-LS Lossless.*1.2.840.10008.1.2.4.80.*no .*decoder.*pip install.*gdcmconv"
     with pytest.raises(KoriskError, match=words):
         read_images(bundled("MR_small_jpeg_ls_lossless.dcm"))
-
-
-def test_a_codec_that_fails_and_pixels_that_are_missing_are_told(tmp_path: Path) -> None:
     whole = pydicom.dcmread(bundled("MR_small_RLE.dcm"))
     whole.PixelData = whole.PixelData[:60] + bytes(len(whole.PixelData) - 60)
     path = saved(tmp_path, whole)
-    with pytest.raises(
-        KoriskError, match=r"^a.dcm: is compressed as RLE .*no installed decoder reads"
-    ):
+    with pytest.raises(KoriskError, match=r"^a.dcm: is compressed as RLE .*no installed decoder"):
         read_images(path, unit="plain")
-    with pytest.raises(
-        KoriskError, match=r"MR_truncated.dcm: cannot be read: ValueError: The number"
-    ):
+    with pytest.raises(KoriskError, match=r"MR_truncated.dcm: cannot be read: ValueError"):
         read_images(bundled("MR_truncated.dcm"))
 
 
-@pytest.mark.parametrize(
-    ("tags", "reason"),
-    [
+def test_incomplete_headers_are_refused(tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"RescaleSlope": None}, "CT image without RescaleSlope"),
         ({"RescaleSlope": 0}, "the first not 0, got .*0"),
         ({"PixelData": None}, "has a header and no pixels"),
         ({"PhotometricInterpretation": "PALETTE COLOR"}, "holds colours"),
-        ({"NumberOfFrames": 0}, None),
-    ],
-)
-def test_headers_that_do_not_suffice_are_told(
-    tmp_path: Path, tags: dict[str, Any], reason: str | None
-) -> None:
-    path = saved(tmp_path, ct(SIGNED, **tags))
-    if reason is None:  # an empty count means one
-        assert len(read_images(path, crop="none")) == 1
-        return
-    with pytest.raises(KoriskError, match=f"a.dcm: .*{reason}"):
-        read_images(path, crop="none")
+        ({"NumberOfFrames": 3}, "cannot be read"),
+    ]
+    for tags, reason in wrong:
+        path = saved(tmp_path, ct(SIGNED, **tags))
+        with pytest.raises(KoriskError, match=f"a.dcm: .*{reason}"):
+            read_images(path, crop="none")
+    empty = saved(tmp_path, ct(SIGNED, NumberOfFrames=0))  # an empty count means one
+    assert len(read_images(empty, crop="none")) == 1
