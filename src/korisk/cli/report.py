@@ -13,8 +13,7 @@ from rich.text import Text
 
 from korisk.cli.output import print_json
 from korisk.errors import KoriskError, did_you_mean
-from korisk.figure_file import KINDS
-from korisk.files import make_folder, write_text
+from korisk.files import FIGURE_KINDS, make_folder, write_text
 
 PARTS = ("page", "figures", "tables")
 PAGE = "report.html"
@@ -43,7 +42,7 @@ def report(
     ] = None,
     formats: Annotated[
         str, typer.Option(metavar="FORMAT,...", help="Formats of the figures: png, svg, pdf.")
-    ] = ",".join(KINDS),
+    ] = ",".join(FIGURE_KINDS),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Draw a study: one page that answers how much data it takes, figures, tables.
@@ -52,7 +51,7 @@ def report(
     and the page says what is missing.
     """
     parts = _chosen("--only", ",".join(PARTS) if only is None else only, PARTS)
-    kinds = _chosen("--formats", formats, KINDS)
+    kinds = _chosen("--formats", formats, FIGURE_KINDS)
     if target is not None and "page" not in parts:
         raise KoriskError("--target is asked on the page; add page to --only, or leave it out")
     from korisk.report.contents import read_contents, refuse_an_empty_one

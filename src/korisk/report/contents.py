@@ -18,18 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
-from korisk.studies.reproduction import Sweep, sweeps
-from korisk.studies.result import Row, Task
-from korisk.studies.results import PART_OF, Chosen, Crossing, chosen, crossing, curve_from, group_of
-from korisk.studies.spec.study import PROTOCOLS, asked_for
+from korisk.studies.result import Task
+from korisk.studies.results import (
+    LEAST_N,
+    PART_OF,
+    Crossing,
+    chosen,
+    crossing,
+    curve_from,
+    group_of,
+)
+from korisk.studies.spec.study import asked_for
 from korisk.studies.store.store import Cell, Failure, FlatRow, Store, store_path
+from korisk.studies.theorem.check import PointTheorem, point_theorem
 
 Array = NDArray[np.float64]
 
 SQUARED = "(RMSE / max)\N{SUPERSCRIPT TWO}"
-_LEAST_N = 2  # of a curve: without training samples there is none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +65,14 @@ def grey_scale(truth: Array) -> tuple[float, float]:
     known = truth[np.isfinite(truth)]
     low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
     return (low, high) if high > low else (low, low + 1.0)
+
+
+def error_scale(errors: Iterable[Array]) -> tuple[float, float]:
+    """The error of the last colour, beyond which two pixels in a hundred lie, and the largest."""
+    known = np.abs(np.concatenate([np.zeros(0), *(each.ravel() for each in errors)]))
+    known = known[np.isfinite(known)]
+    reach = float(np.percentile(known, 98.0)) if known.size else 0.0
+    return (reach, float(known.max())) if reach > 0 else (1.0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +135,6 @@ class Contents:
     known: bool  # whether the store tells which cells were asked for
 
     @property
-    def empty(self) -> bool:
-        """Whether no cell is finished."""
-        return not any(point.cells for point in self.points)
-
-    @property
     def complete(self) -> bool:
         """Whether every cell that was asked for is there."""
         return all(point.complete for point in self.points)
@@ -141,10 +150,10 @@ class Contents:
         )
 
     @cached_property
-    def sweeps(self) -> list[Sweep]:
-        """The points that are sweeps of the paper's kind, KO against FC in CT."""
-        drawable = {point.name for point in self.points if _is_sweep(point)}
-        return sweeps(row for row in self.rows if group_of(row.task) in drawable)
+    def theorems(self) -> list[PointTheorem]:
+        """The theorem at the points that hold errors of layers."""
+        made = (point_theorem(point.name, point.cells, point.failures) for point in self.points)
+        return [each for each in made if each is not None]
 
     @cached_property
     def crossings(self) -> dict[str, Crossing]:
@@ -155,87 +164,80 @@ class Contents:
 
 
 def read_contents(path: str | PathLike[str]) -> Contents:
-    """Everything that a report tells, from the folder of a study or its store."""
+    """Read everything that a report tells.
+
+    Parameters
+    ----------
+    path : path
+        The folder of a study, or its store.
+
+    Returns
+    -------
+    Contents
+        Points with their curves, cells, failures and pictures; the store is closed again.
+
+    Raises
+    ------
+    KoriskError
+        If there is no store, or it cannot be read.
+    """
     with Store.read(store_path(path)) as store:
         cells, failures = list(store.results()), store.failures()
         asked = asked_for(store.study)
-        tried = {cell.task.key for cell in cells} | {failure.task.key for failure in failures}
-        waiting = [task for task in asked or () if task.key not in tried]
-        names = dict.fromkeys(
-            [
-                *(group_of(cell.task) for cell in cells),
-                *(group_of(failure.task) for failure in failures),
-                *(group_of(task) for task in waiting),
-            ]
-        )
-        points = tuple(_point(store, name, cells, failures, waiting) for name in names)
+        tried = [*(cell.task for cell in cells), *(failure.task for failure in failures)]
+        keys = {task.key for task in tried}
+        waiting = [task for task in asked or () if task.key not in keys]
+        points = []
+        for name in dict.fromkeys(group_of(task) for task in [*tried, *waiting]):
+            own = [cell for cell in cells if group_of(cell.task) == name]
+            failed = [failure for failure in failures if group_of(failure.task) == name]
+            missing = [task for task in waiting if group_of(task) == name]
+            points.append(_point(store, name, own, failed, missing))
         return Contents(
             name=str(store.study.get("name", "")),
             store=store.path,
             created=store.created,
             korisk=store.korisk,
-            points=points,
+            points=tuple(points),
             known=asked is not None,
         )
 
 
 def refuse_an_empty_one(contents: Contents) -> None:
-    """Say in one line why there is nothing to report."""
-    if not contents.empty:
+    """Raise an error if no cell is finished, with the reason."""
+    if any(point.cells for point in contents.points):
         return
     failures = [failure for point in contents.points for failure in point.failures]
     if not failures:
         raise KoriskError(f"{contents.store}: no cell is finished yet; run the study first")
     raise KoriskError(
         f"{contents.store}: no cell is finished, and {len(failures)} failed, the first because: "
-        f"{failures[0].reason}; mend that and run again with --retry-failed"
+        f"{failures[0].reason}; correct that and run the study again with failed cells retried"
     )
 
 
 def _point(
-    store: Store, name: str, cells: list[Cell], failures: list[Failure], waiting: list[Task]
+    store: Store, name: str, cells: list[Cell], failures: list[Failure], missing: list[Task]
 ) -> Point:
-    own = tuple(cell for cell in cells if group_of(cell.task) == name)
-    failed = tuple(failure for failure in failures if group_of(failure.task) == name)
-    lacking = [task for task in waiting if group_of(task) == name]
-    tasks = [
-        *(cell.task for cell in own),
-        *(failure.task for failure in failed),
-        *lacking,
-    ]
-    spec = tasks[0].spec
-    looked_at = chosen(spec, (row for cell in own for row in cell.rows))
-    drawn, left_out = _curves(own, looked_at, perfect_may_be=PART_OF in spec)
-    return Point(
-        name=name,
-        spec=spec,
-        metric=looked_at.metric,
-        curves=tuple(drawn),
-        untrained=_untrained(own, looked_at),
-        cells=own,
-        failures=failed,
-        missing=tuple(task.seed for task in lacking),
-        left_out=tuple(left_out),
-        pictures=_pictures(store, own),
-    )
-
-
-def _curves(
-    cells: Iterable[Cell], looked_at: Chosen, *, perfect_may_be: bool
-) -> tuple[list[Curve], list[str]]:
-    """A curve for each model, and sentences about the values that no curve can hold.
+    """A point with a curve for each model, and sentences about the values that no curve can hold.
 
     Where perfect fits may be, as in a pilot, their part in the mean is kept.
     """
-    trained: dict[str, list[tuple[int, Row]]] = {}
+    tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures), *missing]
+    spec = tasks[0].spec
+    looked_at = chosen(spec, (row for cell in cells for row in cell.rows))
+    trained: dict[str, list[tuple[int, float, int]]] = {}
+    before: dict[str, list[float]] = {}
     for cell in cells:
         for row in cell.rows:
-            if row.n >= _LEAST_N:
-                trained.setdefault(row.model, []).append((cell.task.seed, row))
-    made, left_out = [], []
-    for model, found in trained.items():
-        values = [(row.n, looked_at.error(row), seed) for seed, row in found]
-        least = 0.0 if perfect_may_be else math.ulp(0.0)
+            error = looked_at.error(row)
+            if row.n >= LEAST_N:
+                trained.setdefault(row.model, []).append((row.n, error, cell.task.seed))
+            elif row.n == 0 and error > 0:
+                before.setdefault(row.model, []).append(error)
+    curves, left_out = [], []
+    least = 0.0 if PART_OF in spec else math.ulp(0.0)
+    for model, values in trained.items():
         kept = [value for value in values if value[1] >= least]
         if len(kept) < len(values):
             left_out.append(
@@ -245,61 +247,34 @@ def _curves(
             )
         curve, words = curve_from(kept, model, looked_at)
         left_out += [f"{model}: {sentence}" for sentence in words]
-        made += [curve] if curve is not None else []
-    return made, left_out
+        curves += [curve] if curve is not None else []
+    return Point(
+        name=name,
+        spec=spec,
+        metric=looked_at.metric,
+        curves=tuple(curves),
+        untrained={model: sum(errors) / len(errors) for model, errors in before.items()},
+        cells=tuple(cells),
+        failures=tuple(failures),
+        missing=tuple(task.seed for task in missing),
+        left_out=tuple(left_out),
+        pictures=_pictures(store, cells[0].task) if cells else None,
+    )
 
 
-def _untrained(cells: Iterable[Cell], looked_at: Chosen) -> dict[str, float]:
-    """The mean error of each model before training."""
-    found: dict[str, list[float]] = {}
-    for cell in cells:
-        for row in cell.rows:
-            if row.n == 0 and (error := looked_at.error(row)) > 0:
-                found.setdefault(row.model, []).append(error)
-    return {model: sum(errors) / len(errors) for model, errors in found.items()}
-
-
-def _pictures(store: Store, cells: tuple[Cell, ...]) -> Pictures | None:
-    """What the first seed's cell kept to look at."""
-    if not cells:
-        return None
-    task = cells[0].task
+def _pictures(store: Store, task: Task) -> Pictures | None:
+    """The arrays of one cell to look at."""
     arrays = store.arrays(task.key)
     truth = arrays.get("truth")
     if truth is None or truth.ndim != 3 or not truth.size:
         return None
-    images = {
-        model: {n: image for n, image in found.items() if image.shape == truth.shape}
-        for model, found in _by_model(arrays, "images").items()
-    }
-    images = {model: found for model, found in images.items() if found}
-    if not images:
-        return None
-    return Pictures(
-        seed=task.seed,
-        truth=np.asarray(truth, np.float64),
-        images=images,
-        weights=_by_model(arrays, "weights"),
-    )
-
-
-def _by_model(arrays: Mapping[str, NDArray[np.generic]], kind: str) -> dict[str, dict[int, Array]]:
-    found: dict[str, dict[int, Array]] = {}
+    found: dict[str, dict[str, dict[int, Array]]] = {"images": {}, "weights": {}}
     for name, array in arrays.items():
         model, _, rest = name.rpartition("/")[0].rpartition("/")
-        if name.endswith(f"/{kind}") and rest.isdecimal():
-            found.setdefault(model, {})[int(rest)] = np.asarray(array, np.float64)
-    return found
-
-
-def _is_sweep(point: Point) -> bool:
-    """Whether a point is of the paper's kind, with all values that its tables need."""
-    problem = point.spec.get("problem")
-    if not isinstance(problem, Mapping) or point.left_out or "side" not in problem:
-        return False
-    return point.spec.get("protocol") in PROTOCOLS and all(
-        Chosen(name, UNITS["error"]).error(row) > 0
-        for cell in point.cells
-        for row in cell.rows
-        for name in ("mse", "rmse_over_max")
-    )
+        kind = name.rpartition("/")[2]
+        if rest.isdecimal() and (kind == "weights" or array.shape == truth.shape):
+            by_model = found.get(kind, {})
+            by_model.setdefault(model, {})[int(rest)] = np.asarray(array, np.float64)
+    if not found["images"]:
+        return None
+    return Pictures(seed=task.seed, truth=np.asarray(truth, np.float64), **found)

@@ -1,1 +1,13 @@
-"""Figures, one file each."""
+"""Figures of studies, pilots and predictions, drawn without pyplot: no display, no global state.
+
+Start with `study`, which lists the figures of a report. `efficiency`, `factors`, `theorem`,
+`networks`, `images`, `pilot` and `prediction` compute what a figure shows, then draw it with what
+`panels` (axes, ticks, legends) and `style` (colours, type, files) share.
+"""
+
+from korisk.errors import KoriskError
+
+try:
+    import matplotlib  # noqa: F401
+except ModuleNotFoundError as error:
+    raise KoriskError("a plot needs matplotlib; pip install 'korisk[report]'") from error

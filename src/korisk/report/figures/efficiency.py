@@ -13,17 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import Calibration, calibrate
 from korisk.planning.forecast import forecast
-from korisk.report.contents import Contents, Point, squared
+from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Track, values
-from korisk.report.figures.style import GREY, LOOKS, REST, Look
+from korisk.report.figures.style import GREY, LOOKS, REST, Look, Options
 
 FAR = 4.0  # times the last N: so far forecasts and lines are drawn
 
@@ -79,14 +78,29 @@ class Panel:
                 wished.append(values(curve, curve.error))
         return panels.limits(needed, wished, log=self.log)
 
+    @property
+    def cut(self) -> bool:
+        """Whether single seeds lie beyond these limits."""
+        low, high = self.height
+        curves = [trace.curve for trace in self.traces]
+        few = [values(each, each.error) for each in curves if each.counts.max() <= _FEW_SEEDS]
+        return any(bool(np.any((error < low) | (error > high))) for error in few)
+
 
 def panels_of(contents: Contents) -> list[Panel]:
     """The points of a study that have curves, in the study's order."""
-    return [
-        panel(point.name, point.curves, point.untrained, note=_note(point))
-        for point in map(squared, contents.points)
-        if point.curves
-    ]
+    made = []
+    for point in map(squared, contents.points):
+        if not point.curves:
+            continue
+        problem, note = point.spec.get("problem"), ""
+        if isinstance(problem, Mapping) and {"side", "views", "bins"} <= problem.keys():
+            note = f"H = {problem['side']}, {problem['views']} views, {problem['bins']} bins; "
+        seeds = sorted({int(count) for curve in point.curves for count in curve.counts})
+        span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
+        note += f"{span} seed{'' if span == '1' else 's'}"
+        made.append(panel(point.name, point.curves, point.untrained, note=note))
+    return made
 
 
 def panel(
@@ -110,18 +124,6 @@ def panel(
     return Panel(name=name, note=note, metric=metric, traces=tuple(traces))
 
 
-def _note(point: Point) -> str:
-    """What a point is, in a few words."""
-    problem = point.spec.get("problem")
-    parts = []
-    if isinstance(problem, Mapping) and {"side", "views", "bins"} <= problem.keys():
-        parts.append(f"H = {problem['side']}, {problem['views']} views, {problem['bins']} bins")
-    seeds = sorted({int(count) for curve in point.curves for count in curve.counts})
-    span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    parts.append(f"{span} seed{'' if span == '1' else 's'}")
-    return "; ".join(parts)
-
-
 # --- The figure ----------------------------------------------------------------------------------
 
 
@@ -132,13 +134,21 @@ def efficiency_figure(found: Sequence[Panel]) -> Figure | None:
     if not drawn:
         return None
     looks = style.looks_of(trace.curve.model for each in full for trace in each.traces)
+    notes = []
+    rest = sum(look is REST for look in looks.values())
+    if rest:
+        notes.append(f"{rest} further models are drawn in grey, without forecasts and lines.")
+    if any(each.cut for each in drawn):
+        notes.append("Small triangles at a frame's edge: N of single seeds beyond the frame.")
+    for each in drawn:
+        doubts = [(trace.curve.model, trace.doubt) for trace in each.traces if trace.doubt]
+        notes += [f"{each.name}, {model}: {doubt}" for model, doubt in doubts]
+    if len(full) > MOST_PANELS:
+        notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
+    margins = (0.56, 0.47, 0.40, 0.34)
     with style.settings(fine=True):
-        figure, frames = panels.sheet(
-            len(drawn),
-            _entries(drawn, looks),
-            _notes(full, looks),
-            margins=(0.56, 0.47, 0.40, 0.34),
-        )
+        entries = _entries(drawn, looks)
+        figure, frames = panels.sheet(len(drawn), entries, notes, margins=margins)
         for axes, each in zip(frames, drawn, strict=True):
             _draw(axes, each, looks)
         return figure
@@ -157,9 +167,9 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
         tag, colour = f"-{order[curve.model]}", look.colour
         made = trace.track
         if made is not None:
-            band = {"facecolor": colour, "alpha": 0.18, "linewidth": 0}
+            band: Options = {"facecolor": colour, "alpha": 0.18, "linewidth": 0}
             axes.fill_between(made.n, made.better, made.worse, **band)
-            line = {"color": colour, "linewidth": 1.2}
+            line: Options = {"color": colour, "linewidth": 1.2}
             axes.plot(made.n, made.middle, gid=f"forecast{tag}", zorder=2.2, **line)
         if trace.line is not None:
             n = trace.line_n
@@ -170,78 +180,49 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
             floors.append((floor, style.digits(floor, 2), look.text_colour))
         if 1 < curve.counts.max() <= _FEW_SEEDS:
-            _draw_seeds(axes, curve, look, tag)
+            error = values(curve, curve.error)
+            solid = {"markerfacecolor": colour, "markeredgewidth": 0}
+            dots = look.mark(size=1.8) | solid
+            axes.plot(curve.n, error, gid=f"seeds{tag}", alpha=0.35, **dots)
+            low, high = axes.get_ylim()
+            for at, beyond, marker in ((0.025, error < low, "v"), (0.975, error > high, "^")):
+                n = np.unique(curve.n[beyond])
+                place: Options = {"transform": axes.get_xaxis_transform(), "zorder": 2.8}
+                mark = look.mark(marker, 3.0) | solid | {"gid": f"beyond{tag}"}
+                axes.plot(n, np.full(len(n), at), **place, **mark)
         plainly = {"linestyle": "-", "linewidth": 0.6} if look is REST else {}
         panels.draw_means(axes, curve, look, tag, markersize=3.6, markeredgewidth=0.8, **plainly)
         if trace.untrained is not None:
             start = values(curve, np.array([trace.untrained]))
-            edge = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}
+            edge: Options = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}
             axes.plot([0], start, gid=f"untrained{tag}", **edge, **look.mark("<"))
     panels.beside(axes, floors)
-
-
-def _draw_seeds(axes: Axes, curve: Curve, look: Look, tag: str) -> None:
-    """Faint dots of single seeds, and small triangles at the frame for those beyond it."""
-    error = values(curve, curve.error)
-    solid = {"markerfacecolor": look.colour, "markeredgewidth": 0}
-    dots = look.mark(size=1.8) | solid
-    axes.plot(curve.n, error, gid=f"seeds{tag}", alpha=0.35, **dots)
-    low, high = axes.get_ylim()
-    for edge, beyond, marker in ((0.025, error < low, "v"), (0.975, error > high, "^")):
-        n = np.unique(curve.n[beyond])
-        if n.size:
-            place = {"transform": axes.get_xaxis_transform(), "gid": f"beyond{tag}"}
-            mark = look.mark(marker, 3.0) | solid
-            axes.plot(n, np.full(len(n), edge), zorder=2.8, **place, **mark)
 
 
 def _entries(drawn: Sequence[Panel], looks: Mapping[str, Look]) -> list[Entry]:
     traces = [trace for each in drawn for trace in each.traces]
     shown = {trace.curve.model for trace in traces}
     entries: list[Entry] = [
-        (Line2D([], [], **look.mark(size=3.6) | {"linestyle": "-"}), style.fitted(name, 2.2))
+        (panels.line(**look.mark(size=3.6) | {"linestyle": "-"}), style.fitted(name, 2.2))
         for name, look in looks.items()
         if name in shown and look is not REST
     ]
     grey = {"color": GREY, "markerfacecolor": GREY, "linestyle": "none"}
     if any(trace.curve.counts.max() > 1 for trace in traces):
-        bar = Line2D([], [], marker="|", markersize=7, **grey)
-        dot = Line2D([], [], marker="o", markersize=3.6, **grey)
+        bar = panels.line(marker="|", markersize=7, **grey)
+        dot = panels.line(marker="o", markersize=3.6, **grey)
         entries.append(((bar, dot), "mean of seeds ± standard error"))
     if any(trace.track for trace in traces):
         band = Patch(facecolor=GREY, alpha=0.25, linewidth=0)
-        entries.append(((band, Line2D([], [], color=GREY, linewidth=1.2)), "forecast, 90% band"))
+        entries.append(((band, panels.line(color=GREY, linewidth=1.2)), "forecast, 90% band"))
     if any(trace.line for trace in traces):
-        dashed = Line2D([], [], color=GREY, linewidth=0.9, linestyle=_DASHES)
+        dashed = panels.line(color=GREY, linewidth=0.9, linestyle=_DASHES)
         entries.append((dashed, f"calibrated: floor + {style.SIGMA} log N / N"))
-        thin = Line2D([], [], color=GREY, linewidth=0.5)
+        thin = panels.line(color=GREY, linewidth=0.5)
         entries.append((thin, "floor (its value: right edge)"))
     if any(trace.untrained is not None for trace in traces):
-        entries.append((Line2D([], [], marker="<", markersize=5, **grey), "before training"))
+        entries.append((panels.line(marker="<", markersize=5, **grey), "before training"))
     if any(look is REST for look in looks.values()):
         plainly = REST.mark() | {"linestyle": "-", "linewidth": 0.6}
-        entries.append((Line2D([], [], **plainly), "other models"))
+        entries.append((panels.line(**plainly), "other models"))
     return entries
-
-
-def _notes(full: Sequence[Panel], looks: Mapping[str, Look]) -> list[str]:
-    notes = []
-    rest = sum(look is REST for look in looks.values())
-    if rest:
-        notes.append(f"{rest} further models are drawn in grey, without forecasts and lines.")
-    for each in full[:MOST_PANELS]:
-        low, high = each.height
-        curves = [trace.curve for trace in each.traces]
-        few = [values(c, c.error) for c in curves if c.counts.max() <= _FEW_SEEDS]
-        if any(np.any((error < low) | (error > high)) for error in few):
-            notes.append("Small triangles at a frame's edge: N of single seeds beyond the frame.")
-            break
-    notes += [
-        f"{each.name}, {trace.curve.model}: {trace.doubt}"
-        for each in full[:MOST_PANELS]
-        for trace in each.traces
-        if trace.doubt
-    ]
-    if len(full) > MOST_PANELS:
-        notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
-    return notes

@@ -6,25 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison
-from korisk.planning.fit import calibrate
+from korisk.planning.fit import fitted_line
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Entry
-from korisk.report.figures.style import DARK, GREY, LOOKS, MINUS, SIGMA
-from korisk.theory import RiskLine, TwoFactors, two_factors
+from korisk.report.figures.style import DARK, GREY, LOOKS, MINUS, SIGMA, Options
+from korisk.theory import TwoFactors, two_factors
 
 _STEPS = 33  # targets at which the factors are drawn
 _NEAREST = 0.01  # of the floor: as near to it as factors are drawn
@@ -33,7 +31,7 @@ _LIKELY = 0.5  # chance that both numbers are enough, each by itself; below, mar
 _SHADE = "#e8e8e8"
 _TALLEST = 1e12  # a ratio that no axis needs to show
 
-_LINES: Mapping[str, tuple[str, dict[str, Any]]] = {
+_LINES: Mapping[str, tuple[str, Options]] = {
     "structural": (
         f"structural: {SIGMA} {{dense}} / {SIGMA} {{known}}",
         {"color": LOOKS[2].colour, "linestyle": (0, (1, 1)), "linewidth": 1.3},
@@ -94,9 +92,8 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
     for curve in (known, dense):
         model = style.fitted(curve.model or "a model", 0.5)
         try:
-            fit = calibrate(curve, "paper")
-            lines.append(RiskLine(fit.floor, fit.slope or 0.0))
-            if not fit.slope:
+            lines.append(fitted_line(curve, "paper"))
+            if not lines[-1].slope:
                 reason = reason or f"{SIGMA} of {model} is 0 (no error above its floor): no factors"
         except KoriskError:
             reason = reason or f"{model} has a single size: no line, no factors"
@@ -181,7 +178,7 @@ def _draw(axes: Axes, each: Factors) -> None:
             axes.plot(*zip(*shown, strict=True), gid=gid, zorder=3, **_planned(likely))
 
 
-def _planned(likely: bool) -> dict[str, Any]:
+def _planned(likely: bool) -> Options:
     mark = LOOKS[0].mark("D", 3.6)
     return mark if likely else mark | {"markerfacecolor": "white"}
 
@@ -193,12 +190,12 @@ def _entries(drawn: Sequence[Factors]) -> list[Entry]:
     entries: list[Entry] = []
     if any(each.factors for each in drawn):
         for words, look in _LINES.values():
-            entries.append((Line2D([], [], **look), words.format(known=known, dense=dense)))
+            entries.append((panels.line(**look), words.format(known=known, dense=dense)))
     chances = [chance for each in drawn for _, _, chance in each.planned]
     if chances:
         hollow = " (hollow: a chance below 50%)" if min(chances) < _LIKELY else ""
         words = f"N {dense} / N {known} by the planner{hollow}"
-        entries.append((Line2D([], [], **_planned(likely=True)), words))
+        entries.append((panels.line(**_planned(likely=True)), words))
     if any(math.isfinite(each.undefined) for each in drawn):
         entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
     return entries

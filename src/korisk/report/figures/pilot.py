@@ -1,118 +1,132 @@
 """A pilot on paper: what was measured, its extrapolation, and the answer to a target.
 
-Figures are made without pyplot: they need no display and leave no global state. Values are drawn
-in the user's unit, errors on a logarithmic axis, scores of which larger is better on a linear one.
+Values are drawn in the user's unit, errors on a logarithmic axis, scores of which larger is better
+on a linear one.
 """
 
 import math
-import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.transforms import ScaledTranslation
 
 from korisk.curves.curve import Curve
 from korisk.curves.unit import words
 from korisk.planning.compare import Comparison, Crossover
-from korisk.planning.explain import chance
+from korisk.planning.explain import chance, count
+from korisk.planning.explain import crossover as crossover_words
 from korisk.planning.plan import Plan
-from korisk.report.figures.frame import Frame, Track, has_floor, on_curve, values
-from korisk.report.figures.style import (
-    DARK,
-    DPI,
-    GREY,
-    LARGE,
-    LOOKS,
-    MEDIUM,
-    SMALL,
-    Artist,
-    Axes,
-    ConstrainedLayoutEngine,
-    Entry,
-    Figure,
-    HandlerTuple,
-    Line2D,
-    Look,
-    Patch,
-    ScaledTranslation,
-    gridded,
-    not_hidden,
-    save,
-    shortened,
-    style,
-    tick,
-    wrapped,
-)
-from korisk.report.figures.ticks import Ticks, doubling_ticks, linear_ticks, log_ticks, number
+from korisk.report.figures import panels, style
+from korisk.report.figures.panels import Entry, values
+from korisk.report.figures.style import DARK, LARGE, LOOKS, MEDIUM, SMALL, Look, Options
 
-__all__ = ["NOTE", "NO_ANSWER", "UNREACHABLE", "answer", "comparison_figure", "plan_figure", "save"]
-
-WIDTH, HEIGHT = 6.3, 4.0  # inches
+WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
 NOTE = "band: 90%; beyond the pilot it is an extrapolation"
 UNREACHABLE = "not reachable according to this pilot"
 NO_ANSWER = "no answer, see below"
 _SURE = 0.95  # chance to reach a target from which on the number of samples needs no "if"
-_ROW = 12.5  # points, of a legend
-_LINE = 11.0  # and of a note
-
-_FIRST, _SECOND = LOOKS[:2]
-_ANSWER = Look("#D55E00", "D", "#D55E00", "-", "", "")
-
-
-# --- The two figures, and their files ------------------------------------------------------------
+_STEPS = 100  # N at which a curve is drawn
+_NEAR = 1.05  # factor in N and in the error within which a curve passes through a mark
+_ANSWER = Look("#D55E00", "D", "-", "")
 
 
 def plan_figure(plan: Plan) -> Figure:
-    """One pilot, its forecast, and the number of samples that a target asks for."""
-    with style():
-        frame = Frame((plan,))
-        figure, axes = _canvas(frame)
-        entries = _draw_curve(axes, plan.curve, frame.tracks[0], _FIRST)
-        _mark_pilot_end(axes, (plan,), (DARK,))
-        _draw_target(axes, frame)
-        safe: list[Entry] = []
-        if plan.samples is None:
-            _write_at_target(axes, plan.target, answer(plan), 0.02, "left", frame.better)
-        else:
-            _mark_answer(axes, plan, frame, _ANSWER)
-            _label_answer(axes, plan, frame)
-            safe = _mark_safe(axes, plan, frame)
-        how = f"{plan.fit} forecast from {_counted(plan.curve)}"
-        if plan.trust is not None:
-            how += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
-        _head(axes, _name(plan.curve), how)
-        notes = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
-        _foot(figure, entries + safe, notes or [NOTE], columns=2 if safe else 3)
+    """Draw one pilot, its forecast, and the number of samples that a target asks for.
+
+    Parameters
+    ----------
+    plan : Plan
+        What `kr.plan` returns.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, 6.3 inches wide; `savefig` writes it.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> curve = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model="net")
+    >>> plan_figure(kr.plan(curve, target=0.02)).axes[0].get_title(loc="left")
+    'net'
+    """
+    how = f"{plan.fit} forecast from {_counted(plan.curve)}"
+    if plan.trust is not None:
+        how += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
+    look, curve = LOOKS[0], plan.curve
+    measured = "measured"
+    if curve.counts.max() > 1:
+        measured = f"mean of {_span(curve.counts.tolist())} seeds ± standard error"
+    entries: list[Entry] = [
+        (panels.line(**look.mark()), measured),
+        (_handles(look, extrapolated=False), "between the measured means"),
+    ]
+    if not plan.forecast.doubt:
+        entries.append((_handles(look, extrapolated=True), "extrapolated"))
+    safe = plan.safe(0.9) if plan.samples is not None else None
+    upwards = curve.unit.larger_is_better
+    mark = LOOKS[1].mark("v" if upwards else "^", 5.5)
+    if safe is not None and safe != plan.samples:
+        entries.append((panels.line(**mark), f"enough with 90%: N = {safe:,}"))
+    notes = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))) or [NOTE]
+    with style.settings():
+        figure, axes = _canvas((plan,), entries, notes)
+        panels.head(axes, curve.model or curve.metric or "learning curve", how, size=LARGE, lift=11)
+        if plan.samples is not None:
+            _mark_answer(axes, plan, _ANSWER)
+        if safe is not None and safe != plan.samples:
+            axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
+        _label_answer(axes, plan)
         return figure
 
 
 def comparison_figure(comparison: Comparison) -> Figure:
-    """Two pilots, their forecasts, both answers at the target, and where the curves cross."""
-    plans, looks = (comparison.first, comparison.second), (_FIRST, _SECOND)
-    with style():
-        frame = Frame(plans, comparison.crossover)
-        figure, axes = _canvas(frame)
-        entries: list[Entry] = []
-        shifts = (-4.0, 4.0) if _overlap(*plans) else (0.0, 0.0)
-        for index, (plan, look) in enumerate(zip(plans, looks, strict=True)):
-            tag = f"-{index + 1}"
-            _draw_curve(axes, plan.curve, frame.tracks[index], look, tag)
-            _mark_answer(axes, plan, frame, look, tag, shifts[index])
-            handle = Line2D([], [], **look.mark() | {"linestyle": "-"})
-            entries.append((handle, f"{shortened(comparison.names[index])}: {answer(plan)}"))
-        _mark_pilot_end(axes, plans, [look.colour for look in looks])
-        _draw_target(axes, frame)
-        if comparison.crossover is not None:
-            entries.append(_mark_crossover(axes, comparison.crossover, frame))
-        counted = _counted(*(plan.curve for plan in plans))
-        how = f"{comparison.first.fit} forecasts from {counted}; diamonds: N for the target"
-        _head(axes, " against ".join(comparison.names), how)
-        doubts = [
-            f"{shortened(name)}: {said}"
-            for name, plan in zip(comparison.names, plans, strict=True)
-            for said in dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))
-        ]
-        _foot(figure, entries, [NOTE, *doubts], columns=1)
+    """Draw two pilots, their forecasts, both answers at the target, and where the curves cross.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What `kr.compare` returns.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, 6.3 inches wide.
+    """
+    plans, names = (comparison.first, comparison.second), comparison.names
+    crossover = comparison.crossover
+    entries: list[Entry] = [
+        (panels.line(**look.mark() | {"linestyle": "-"}), f"{name[:36]}: {answer(plan)}")
+        for plan, look, name in zip(plans, LOOKS, names, strict=False)
+    ]
+    notes = [NOTE]
+    if crossover is not None:
+        entries.append(panels.crossover_entry())
+        notes.append(crossover_words(crossover))
+    for name, plan in zip(names, plans, strict=True):
+        doubts = dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))
+        notes += [f"{name}: {said}" for said in doubts]
+    counted = _counted(*(plan.curve for plan in plans))
+    how = f"{plans[0].fit} forecasts from {counted}; diamonds: N for the target"
+    with style.settings():
+        figure, axes = _canvas(plans, entries, notes, crossover)
+        panels.head(axes, " against ".join(names), how, size=LARGE, lift=11)
+        near = all(plan.samples is not None for plan in plans) and (
+            plans[0].lower <= 1.2 * plans[1].upper and plans[1].lower <= 1.2 * plans[0].upper
+        )
+        for index, plan in enumerate(plans):
+            if plan.samples is not None:
+                shift = (-4.0, 4.0)[index] if near else 0.0
+                _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift)
+        if crossover is not None:
+            at = np.array([float(crossover.n)])
+            errors = np.concatenate([plan.forecast.middle(at) for plan in plans])
+            height = values(plans[0].curve, np.sqrt(errors.prod(keepdims=True)))
+            panels.draw_crossover(axes, crossover, float(height[0]))
         return figure
 
 
@@ -122,221 +136,175 @@ def answer(plan: Plan) -> str:
         return NO_ANSWER
     if plan.samples is None or plan.chance is None:
         return f"{UNREACHABLE}, chance {chance(plan.reach)}"
-    condition = "" if on_curve(plan) or plan.reach >= _SURE else "if reached: "
-    ends = _range_words(plan.lower, plan.upper, "90%: " if plan.samples > plan.last else "")
+    condition = "" if _on_curve(plan) or plan.reach >= _SURE else "if reached: "
+    ends = ""
+    if math.isfinite(plan.lower):
+        level = "90%: " if plan.samples > plan.last else ""
+        ends = f" ({level}{count(plan.lower)} to {count(plan.upper)})"
     return f"{condition}N = {plan.samples:,}, chance {chance(plan.chance)}{ends}"
 
 
-# --- The frame -----------------------------------------------------------------------------------
+def _on_curve(plan: Plan) -> bool:
+    """Whether the curve that is drawn passes the target at the plan's N, within a few per cent.
+
+    Inside the pilot, where measured means answer, it does.
+    """
+    if plan.samples is None or plan.samples <= plan.last:
+        return plan.samples is not None
+    before, after = plan.forecast.middle([plan.samples / _NEAR, plan.samples * _NEAR]).tolist()
+    return bool(before * _NEAR >= plan.goal >= after / _NEAR)
 
 
-def _canvas(frame: Frame) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
-    axes = figure.add_subplot()
-    axes.set(xscale="log", yscale="log" if frame.log else "linear")
-    axes.set(xlim=(frame.left, frame.right), ylim=frame.height, xlabel="training samples N")
-    quantity = _quantity(frame.plans[0].curve)
-    axes.set_ylabel(textwrap.fill(quantity, 34), parse_math=False)
-    tick(axes.xaxis, _sample_ticks(frame))
-    tick(axes.yaxis, log_ticks(*frame.height) if frame.log else linear_ticks(*frame.height))
-    gridded(axes)
+# --- The frame and the curves --------------------------------------------------------------------
+
+
+def _canvas(
+    plans: tuple[Plan, ...],
+    entries: Sequence[Entry],
+    notes: Sequence[str],
+    crossover: Crossover | None = None,
+) -> tuple[Figure, Axes]:
+    """Axes around all points, the target, the answers and most of the bands, with the curves."""
+    figure, (axes,) = panels.sheet(
+        1,
+        entries,
+        notes,
+        margins=(0.75, 0.75, 0.45, 0.62),
+        height=HEIGHT,
+        width=WIDTH,
+        size=SMALL,
+    )
+    first, curve, target = plans[0], plans[0].curve, plans[0].target
+    log = curve.unit.logarithmic
+    end = max(*map(_farthest, plans), 2.0 * crossover.n if crossover else 0.0)
+    made = [plan.forecast for plan in plans]
+    tracks = [panels.track(each, panels.drawn_sizes(each, end, steps=_STEPS)) for each in made]
+    floor = None
+    if len(plans) == 1 and first.samples is None and not first.doubt:
+        lowest = float(curve.unit.to_error(first.floor))
+        if first.goal < lowest < float(curve.means.max()):  # it stands in the way of the target
+            floor = first.floor
+    needed = [np.array([target] if floor is None else [target, floor])]
+    wished = []
+    for plan, track in zip(plans, tracks, strict=True):
+        inside = track.n <= plan.last
+        needed += [values(plan.curve, plan.curve.error), track.middle]
+        needed += [track.better[inside], track.worse[inside]]
+        wished += [track.better, track.worse]
+    low, high = panels.limits(needed, wished, log=log, pad=0.05)
+    flat = math.log10 if log else float
+    room = 0.15 * (flat(high) - flat(low))  # for words on both sides of the target
+    ends = min(flat(low), flat(target) - room), max(flat(high), flat(target) + room)
+    start = min(float(plan.curve.sizes[0]) for plan in plans)
+    margin = max(1.05, (end / start) ** 0.025)
+    panels.frame(
+        axes,
+        (start / margin, end * margin),
+        (10.0 ** ends[0], 10.0 ** ends[1]) if log else ends,
+        labels=(panels.SAMPLES, _quantity(curve)),
+        log=log,
+        sizes=np.concatenate([plan.curve.sizes for plan in plans]),
+    )
+    for index, (plan, track) in enumerate(zip(plans, tracks, strict=True)):
+        look, tag = LOOKS[index], f"-{index + 1}" if len(plans) > 1 else ""
+        dots = look.mark(size=2.6) | {"markerfacecolor": look.colour, "markeredgewidth": 0}
+        error = values(plan.curve, plan.curve.error)
+        axes.plot(plan.curve.n, error, gid=f"points{tag}", alpha=0.4, **dots)
+        panels.draw_means(axes, plan.curve, look, tag)
+        for extrapolated, gid in ((False, "fitted"), (True, "extrapolated")):
+            part = track.n >= plan.last if extrapolated else track.n <= plan.last
+            if np.count_nonzero(part) < 2:
+                continue
+            layers, line = _part(look, extrapolated=extrapolated)
+            for layer in layers:
+                axes.fill_between(track.n[part], track.better[part], track.worse[part], **layer)
+            axes.plot(track.n[part], track.middle[part], gid=f"{gid}{tag}", zorder=2.2, **line)
+    # A hairline where measuring ended, and above the frame what lies on its either side.
+    lasts = [plan.last for plan in plans]
+    for last, look in zip(lasts, LOOKS, strict=False):
+        colour = DARK if len(set(lasts)) == 1 else look.colour
+        axes.axvline(last, color=colour, linewidth=0.6, zorder=1.9)
+    panels.note_at(axes, min(lasts), "measured", "right")
+    if not all(plan.forecast.doubt for plan in plans):
+        panels.note_at(axes, max(lasts), "extrapolated", "left")
+    axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
+    margin_words = [(target, f"target\n{style.digits(target, 4)}", DARK)]
+    if floor is not None:
+        axes.axhline(floor, color=DARK, linewidth=1.1, linestyle=":", gid="floor")
+        margin_words.append((floor, f"levels\noff at\n{style.digits(floor, 3)}", DARK))
+    panels.beside(axes, margin_words, SMALL)
     return figure, axes
 
 
-def _sample_ticks(frame: Frame) -> Ticks:
-    """Powers of two where all pilots have such sizes, else round decimal numbers."""
-    sizes = np.concatenate([plan.curve.sizes for plan in frame.plans])
-    if frame.right < 1e6 and not np.any(sizes & (sizes - 1)):
-        return doubling_ticks(int(sizes.min()), frame.left, frame.right)
-    return log_ticks(frame.left, frame.right)
+def _farthest(plan: Plan) -> float:
+    """The N up to which a plan is drawn: beyond the answer, and some way beyond the pilot."""
+    last, first = float(plan.last), float(plan.curve.sizes[0])
+    if plan.forecast.doubt:
+        return last  # of larger N nothing is said
+    ends = [4.0 * last, float(last * (last / first) ** 0.3)]
+    if plan.samples is None:
+        return max(*ends, 16.0 * last)
+    ends += [2.0 * plan.samples, 1.3 * (plan.safe(0.9) or 0)]
+    if plan.upper <= 20.0 * max(plan.samples, last):
+        ends.append(1.3 * plan.upper)
+    return max(ends)
 
 
-def _head(axes: Axes, name: str, how: str) -> None:
-    title = textwrap.fill(name, 52)
-    axes.set_title(title, loc="left", pad=27, fontsize=LARGE, fontweight="bold", parse_math=False)
-    axes.annotate(
-        how, (0, 1), (0, 15), xycoords="axes fraction", textcoords="offset points", color=GREY
-    )
-
-
-def _foot(figure: Figure, entries: Iterable[Entry], notes: Iterable[str], *, columns: int) -> None:
-    """The legend and the notes, in a strip of their own under the axes."""
-    handles, labels = zip(*entries, strict=True)
-    lines = [line for note in notes for line in wrapped(note, 0.97 * WIDTH, SMALL)]
-    point = 1 / (72 * HEIGHT)
-    bottom = (4 + _LINE * len(lines)) * point
-    strip = bottom + math.ceil(len(handles) / columns) * _ROW * point
-    # Laid out once and then left alone: laid out again with each file, no two would be the same.
-    ConstrainedLayoutEngine(rect=(0, strip, 1, 1 - strip)).execute(figure)
-    legend = figure.legend(
-        handles,
-        [not_hidden(label) for label in labels],
-        loc="lower left",
-        bbox_to_anchor=(0.01, bottom),
-        ncols=columns,
-        handler_map={tuple: HandlerTuple(ndivide=1)},
-        handlelength=2.6,
-        columnspacing=2.5,
-        labelspacing=0.35,
-        borderaxespad=0,
-        borderpad=0,
-        frameon=False,
-    )
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-    for place, line in enumerate(reversed(lines)):
-        figure.text(0.01, (4 + _LINE * place) * point, line, color=GREY, parse_math=False)
-
-
-# --- Curves --------------------------------------------------------------------------------------
-
-
-def _draw_curve(axes: Axes, curve: Curve, track: Track, look: Look, tag: str = "") -> list[Entry]:
-    dots = look.mark(size=2.6) | {"markerfacecolor": look.colour, "markeredgewidth": 0}
-    axes.plot(curve.n, values(curve, curve.error), gid=f"points{tag}", alpha=0.4, **dots)
-    _draw_means(axes, curve, look, tag)
-    fitted = _draw_part(axes, track, look, f"fitted{tag}", extrapolated=False)
-    entries: list[Entry] = [
-        (Line2D([], [], **look.mark()), _means_words(curve)),
-        (fitted, "between the measured means"),
-    ]
-    if track.n[-1] > track.last:
-        beyond = _draw_part(axes, track, look, f"extrapolated{tag}", extrapolated=True)
-        entries.append((beyond, "extrapolated"))
-    return entries
-
-
-def _draw_means(axes: Axes, curve: Curve, look: Look, tag: str) -> None:
-    """The means, and bars of one standard error where there are seeds to tell it."""
-    repeated = curve.counts > 1
-    mean = curve.means[repeated]
-    error = curve.deviations[repeated] / np.sqrt(curve.counts[repeated])
-    low, high = values(curve, mean - error), values(curve, mean + error)
-    axes.vlines(curve.sizes[repeated], low, high, color=look.colour, linewidth=1.1, zorder=2.6)
-    axes.plot(curve.sizes, values(curve, curve.means), gid=f"means{tag}", zorder=2.7, **look.mark())
-
-
-def _draw_part(
-    axes: Axes, track: Track, look: Look, gid: str, *, extrapolated: bool
-) -> tuple[Artist, ...]:
-    """The middle and the band; dashed, lighter and hatched where they are an extrapolation."""
-    part = track.extrapolated if extrapolated else track.measured
-    band = track.n[part], track.better[part], track.worse[part]
-    layers: list[dict[str, Any]] = [{"facecolor": look.colour, "alpha": 0.28, "linewidth": 0}]
+def _part(look: Look, *, extrapolated: bool) -> tuple[list[Options], Options]:
+    """Options of the band's layers and of the line."""
+    alpha = 0.1 if extrapolated else 0.28
+    layers: list[Options] = [{"facecolor": look.colour, "alpha": alpha, "linewidth": 0}]
     if extrapolated:
-        layers[0]["alpha"] = 0.1
         # A layer of its own, pale rather than transparent: SVG and PDF lose other hatches.
-        pale = {"facecolor": "none", "edgecolor": look.pale, "hatch": look.hatch, "linewidth": 0}
-        layers.append(pale)
-    for layer in layers:
-        axes.fill_between(*band, **layer)
+        hatch = {"edgecolor": style.pale(look.colour), "hatch": look.hatch}
+        layers.append({"facecolor": "none", "linewidth": 0, **hatch})
     dashes = look.dashes if extrapolated else "-"
-    style: dict[str, Any] = {"color": look.colour, "linestyle": dashes, "linewidth": 1.5}
-    axes.plot(track.n[part], track.middle[part], gid=gid, zorder=2.2, **style)
-    return *(Patch(**layer) for layer in layers), Line2D([], [], **style)
+    return layers, {"color": look.colour, "linestyle": dashes, "linewidth": 1.5}
 
 
-def _mark_pilot_end(axes: Axes, plans: Sequence[Plan], colours: Sequence[str]) -> None:
-    """A hairline where measuring ended, and above the frame what lies on its either side."""
-    lasts = [plan.last for plan in plans]
-    for last, colour in zip(lasts, colours, strict=True):
-        shared = len(set(lasts)) == 1
-        axes.axvline(last, color=DARK if shared else colour, linewidth=0.6, zorder=1.9)
-    words = [(min(lasts), "measured", "right", -3), (max(lasts), "extrapolated", "left", 3)]
-    if all(plan.forecast.doubt for plan in plans):
-        del words[1]
-    for n, word, side, shift in words:
-        axes.annotate(
-            word,
-            (n, 1),
-            (shift, 2),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            ha=side,
-            color=GREY,
-            fontstyle="italic",
-        )
+def _handles(look: Look, *, extrapolated: bool) -> tuple[Patch | Line2D, ...]:
+    layers, line = _part(look, extrapolated=extrapolated)
+    return *(Patch(**layer) for layer in layers), panels.line(**line)
 
 
-# --- The target and the answers ------------------------------------------------------------------
+# --- Answers -------------------------------------------------------------------------------------
 
 
-def _draw_target(axes: Axes, frame: Frame) -> None:
-    """The target's line and, where a single plan cannot reach it, the floor that is in the way."""
-    plan = frame.plans[0]
-    axes.axhline(plan.target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
-    target, apart = frame.up(plan.target), 0.0
-    if len(frame.plans) == 1 and has_floor(plan):
-        axes.axhline(plan.floor, color=DARK, linewidth=1.1, linestyle=":", gid="floor")
-        floor = frame.up(plan.floor)
-        lack = max(0.0, 0.2 - abs(floor - target)) / 2  # so far the words are moved apart
-        apart = math.copysign(lack, target - floor)
-        _label_margin(axes, floor - apart, f"levels\noff at\n{_short(plan.floor, 3)}")
-    _label_margin(axes, target + apart, f"target\n{_short(plan.target)}")
-
-
-def _label_margin(axes: Axes, height: float, text: str) -> None:
-    axes.text(1.018, height, text, transform=axes.transAxes, va="center", color=DARK)
-
-
-def _mark_answer(
-    axes: Axes, plan: Plan, frame: Frame, look: Look, tag: str = "", shift: float = 0.0
-) -> None:
+def _mark_answer(axes: Axes, plan: Plan, look: Look, tag: str = "", shift: float = 0.0) -> None:
     """The answer on the target's line, and its range as a bracket, `shift` points above it.
 
     Hollow where the drawn curve passes the target elsewhere.
     """
-    if plan.samples is None:
-        return
-    moved = ScaledTranslation(0, shift / 72, axes.figure.dpi_scale_trans)
-    place: dict[str, Any] = {"transform": axes.transData + moved, "color": look.colour, "zorder": 3}
-    _bracket(axes, frame, (plan.lower, plan.upper), plan.target, f"range{tag}", place)
-    face = look.colour if on_curve(plan) else "white"
+    moved = axes.transData + ScaledTranslation(0, shift / 72, axes.figure.dpi_scale_trans)
+    place: Options = {"transform": moved, "color": look.colour, "zorder": 3}
+    panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **place)
+    face = look.colour if _on_curve(plan) else "white"
     diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2, "zorder": 3.2}
-    axes.plot([plan.samples], [plan.target], gid=f"answer{tag}", **place | diamond)
+    axes.plot([plan.samples or 0], [plan.target], gid=f"answer{tag}", **place | diamond)
 
 
-def _bracket(
-    axes: Axes,
-    frame: Frame,
-    ends: tuple[float, float],
-    height: float,
-    gid: str,
-    style: dict[str, Any],
-) -> None:
-    """A range of N with a bar at each end, or an arrow where it leaves the frame."""
-    if not ends[0] <= frame.right:
-        return
-    right = min(ends[1], frame.right)
-    axes.plot([ends[0], right], [height] * 2, **{"gid": gid, "linewidth": 1.5, **style})
-    tip = {"marker": ">", "markersize": 5} if ends[1] > frame.right else {"marker": "|"}
-    for n, marker in ((ends[0], {"marker": "|"}), (right, tip)):
-        bar = {"markersize": 7, "markeredgewidth": 1.5, "clip_on": False, **style, **marker}
-        axes.plot([n], [height], **bar)
-
-
-def _label_answer(axes: Axes, plan: Plan, frame: Frame) -> None:
+def _label_answer(axes: Axes, plan: Plan) -> None:
     """The answer in words, where the band leaves the target's line alone.
 
     That is short of the range's lower end on the better side of the target, or past its upper end
     on the other side.
     """
-    text = answer(plan).replace(" (90%", "\n(90%") if not on_curve(plan) else answer(plan)
-    width = 5.4 * max(map(len, text.splitlines())) / 365  # of the frame, about
-    samples = plan.samples or plan.last
-    before = frame.across(min(plan.lower, samples))
-    after = frame.across(max(samples, min(plan.upper, frame.right)))
-    if before >= min(width, 1 - after):
-        x, side, away = max(before, width), "right", frame.better
-    else:
-        x, side, away = min(after, 1 - width), "left", -frame.better
-    _write_at_target(axes, plan.target, text, x, side, away)
-
-
-def _write_at_target(axes: Axes, target: float, text: str, x: float, side: str, away: int) -> None:
+    better = 1 if plan.curve.unit.larger_is_better else -1
+    text, x, side, away = answer(plan), 0.02, "left", better
+    if plan.samples is not None:
+        text = text if _on_curve(plan) else text.replace(" (90%", "\n(90%")
+        lines = [style.inches_of(line, MEDIUM, bold=True) for line in text.splitlines()]
+        width = max(lines) / panels.inches(axes)[0]
+        to_axes = axes.transData + axes.transAxes.inverted()
+        ends = min(plan.lower, plan.samples), max(plan.samples, min(plan.upper, axes.get_xlim()[1]))
+        before, after = (float(to_axes.transform((n, plan.target))[0]) for n in ends)
+        if before >= min(width, 1 - after):
+            x, side = max(before, width), "right"
+        else:
+            x, away = min(after, 1 - width), -better
     axes.annotate(
         text,
-        (x, target),
+        (x, plan.target),
         (0, 6 * away),
         xycoords=axes.get_yaxis_transform(),
         textcoords="offset points",
@@ -351,43 +319,7 @@ def _write_at_target(axes: Axes, target: float, text: str, x: float, side: str, 
     )
 
 
-def _mark_safe(axes: Axes, plan: Plan, frame: Frame) -> list[Entry]:
-    """A small mark at the N that is enough with 90%, unless it is the answer or there is none."""
-    safe = plan.safe(0.9)
-    if safe is None or safe == plan.samples:
-        return []
-    mark = _SECOND.mark("^" if frame.better < 0 else "v", 5.5)
-    axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
-    return [(Line2D([], [], **mark), f"enough with 90%: N = {safe:,}")]
-
-
-def _mark_crossover(axes: Axes, crossover: Crossover, frame: Frame) -> Entry:
-    """A cross where the curves do, and the range of N in which they might."""
-    at = np.array([float(crossover.n)])
-    errors = np.concatenate([plan.forecast.middle(at) for plan in frame.plans])
-    height = float(values(frame.plans[0].curve, np.sqrt(errors.prod(keepdims=True)))[0])
-    line: dict[str, Any] = {"color": DARK, "linestyle": ":", "linewidth": 1.3}
-    ends = crossover.lower, crossover.upper
-    if not math.isnan(crossover.lower):
-        _bracket(axes, frame, ends, height, "crossover-range", line | {"zorder": 3.4})
-    mark: dict[str, Any] = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
-    axes.plot(at, [height], gid="crossover", zorder=3.5, **line | mark)
-    after = f"then {shortened(crossover.better_after)} is ahead"
-    where = f"N ≈ {crossover.n:,}{_range_words(*ends)}"
-    return Line2D([], [], **line | mark), f"the curves cross at {where}; {after}"
-
-
-def _overlap(first: Plan, second: Plan) -> bool:
-    if first.samples is None or second.samples is None:
-        return False
-    return first.lower <= 1.2 * second.upper and second.lower <= 1.2 * first.upper
-
-
 # --- Words ---------------------------------------------------------------------------------------
-
-
-def _name(curve: Curve) -> str:
-    return curve.model or curve.metric or "learning curve"
 
 
 def _quantity(curve: Curve) -> str:
@@ -402,12 +334,6 @@ def _quantity(curve: Curve) -> str:
     return curve.metric if told else f"{curve.metric} ({word})"
 
 
-def _means_words(curve: Curve) -> str:
-    if curve.counts.max() == 1:
-        return "measured"
-    return f"mean of {_span(curve.counts.tolist())} seeds ± standard error"
-
-
 def _counted(*curves: Curve) -> str:
     sizes = _span(len(curve.sizes) for curve in curves)
     seeds = _span(count for curve in curves for count in curve.counts.tolist())
@@ -417,13 +343,3 @@ def _counted(*curves: Curve) -> str:
 def _span(counts: Iterable[int]) -> str:
     known = sorted(set(counts))
     return f"{known[0]}" if len(known) == 1 else f"{known[0]} to {known[-1]}"
-
-
-def _range_words(lower: float, upper: float, what: str = "") -> str:
-    if not math.isfinite(lower):
-        return ""
-    return f" ({what}{lower:,.0f} to {f'{upper:,.0f}' if math.isfinite(upper) else '∞'})"
-
-
-def _short(value: float, digits: int = 4) -> str:
-    return number(float(f"{value:.{digits}g}"))

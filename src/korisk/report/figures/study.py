@@ -4,88 +4,74 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from korisk._checks import one_of
 from korisk.files import FIGURE_KINDS, make_folder
-from korisk.report.contents import Contents, Point
-from korisk.report.figures.architecture import architecture_figure
-from korisk.report.figures.ct_networks import CtNetwork, ct_networks
+from korisk.report.contents import Contents
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
 from korisk.report.figures.factors import factors_figure, factors_of
-from korisk.report.figures.layers import layers_figure
-from korisk.report.figures.reconstruction import reconstruction_figure
-from korisk.report.figures.style import Figure, save
+from korisk.report.figures.images import reconstruction_figure, weights_figure
+from korisk.report.figures.networks import architecture_figure, ct_networks, layers_figure
+from korisk.report.figures.style import save
 from korisk.report.figures.theorem import theorem_figure
-from korisk.report.figures.weights import weights_figure
-from korisk.report.tables.theorem import theorems_of
 
 STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
 THEOREM = "theorem"
-Draw = Callable[[], Figure | None]
 
 _LONGEST = 60  # letters of a file's name that come from a point's
 
 
 def study_figures(contents: Contents, *, page: bool = False) -> Iterator[tuple[str, Figure]]:
-    """The stem of a file and its figure, one after the other; what has nothing to show is absent.
+    """The figures of a study one after the other, drawn when they are asked for.
 
-    Figures are made when they are asked for, because together they take seconds. With `page`, only
-    those that a page shows: it has the reconstructions itself, and of the weights the last ones.
+    Parameters
+    ----------
+    contents : Contents
+        What `read_contents` returns.
+    page : bool, default False
+        Only the figures that a page shows: it has the reconstructions itself, and of the weights
+        the last ones.
+
+    Yields
+    ------
+    tuple of str and matplotlib.figure.Figure
+        The stem of the figure's file, and the figure. What has nothing to show is left out.
     """
-    for stem, draw in _figures(contents, page):
-        figure = draw()
+    for stem, figure in _figures(contents, page):
         if figure is not None:
             yield stem, figure
 
 
-def _figures(contents: Contents, page: bool) -> Iterator[tuple[str, Draw]]:
-    yield STILL, lambda: efficiency_figure(panels_of(contents))
-    yield "two_factors", lambda: factors_figure(factors_of(contents))
+def _figures(contents: Contents, page: bool) -> Iterator[tuple[str, Figure | None]]:
+    yield STILL, efficiency_figure(panels_of(contents))
+    yield "two_factors", factors_figure(factors_of(contents))
     networks = ct_networks(contents)
-    named = [(made.title, made.network) for made in networks]
     shapes = {made.title: made.shapes for made in networks}
-    yield "architecture", lambda: architecture_figure(named, shapes=shapes)
-    yield "layers", lambda: _layers(networks)
-    yield THEOREM, lambda: theorem_figure(theorems_of(contents))
-    stems = file_stems([point.name for point in contents.points])
-    shown = [each for each in zip(contents.points, stems, strict=True) if each[0].pictures]
-    for point, stem in shown[-1:] if page else shown:
-        if not page:
-            yield f"reconstructions_{stem}", partial(_reconstructions, point)
-        yield f"weights_{stem}", partial(_weights, point)
-
-
-def _reconstructions(point: Point) -> Figure | None:
-    if point.pictures is None:
-        return None
-    return reconstruction_figure(point.pictures, title=f"{point.name}: reconstructions")
-
-
-def _weights(point: Point) -> Figure | None:
-    if point.pictures is None:
-        return None
-    return weights_figure(point.pictures, title=f"{point.name}: learned weights")
-
-
-def _layers(networks: Sequence[CtNetwork]) -> Figure | None:
-    """The layers of the networks whose constants are known up to the output."""
+    named = [(made.title, made.network) for made in networks]
+    yield "architecture", architecture_figure(named, shapes=shapes)
+    # The layers of the networks whose constants are known up to the output.
     known = [made for made in networks if not np.isinf(made.network.amplification()).any()]
     lasts = [made.last for made in known if made.last is not None]
-    if not known or not lasts:
-        return None
-    fitted = all(made.calibrated for made in known)
-    unit = "MSE: C and kappa are such that the composed bound is the calibrated line"
-    reference = "squared error with C = 0 and kappa = 1 where a calibration gives no constants"
-    return layers_figure(
-        [(made.title, made.network) for made in known],
-        n=min(lasts),
-        unit=unit if fitted else reference,
-    )
+    if lasts:
+        unit = "squared error with C = 0 and kappa = 1 where a calibration gives no constants"
+        if all(made.calibrated for made in known):
+            unit = "MSE: C and kappa are such that the composed bound is the calibrated line"
+        named = [(made.title, made.network) for made in known]
+        yield "layers", layers_figure(named, n=min(lasts), unit=unit)
+    yield THEOREM, theorem_figure(contents.theorems)
+    stems = file_stems([point.name for point in contents.points])
+    shown = [(p.name, stem, p.pictures) for p, stem in zip(contents.points, stems, strict=True)]
+    for name, stem, pictures in [each for each in shown if each[2]][-1 if page else 0 :]:
+        if pictures is not None:
+            if not page:
+                title = f"{name}: reconstructions"
+                yield f"reconstructions_{stem}", reconstruction_figure(pictures, title=title)
+            yield f"weights_{stem}", weights_figure(pictures, title=f"{name}: learned weights")
 
 
 def file_stems(names: Sequence[str]) -> list[str]:
@@ -113,7 +99,29 @@ def save_figures(
     *,
     watch: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write figures into a folder, which is made, in each of the kinds."""
+    """Write figures into a folder, which is made if there is none.
+
+    Parameters
+    ----------
+    figures : iterable of (str, matplotlib.figure.Figure)
+        Stems of files and figures, such as `study_figures` gives.
+    folder : path
+        Where the files go.
+    kinds : sequence of str, default ("png", "svg", "pdf")
+        The formats; each figure is written in each of them.
+    watch : callable, optional
+        Is called with the name of each file before it is written.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    KoriskError
+        If a kind is none of the three, or a file cannot be written.
+    """
     for kind in kinds:
         one_of("kinds", kind, FIGURE_KINDS)
     target = make_folder(folder)

@@ -1,1 +1,5 @@
-"""The HTML page."""
+"""The page of a study or a pilot, one HTML file: start with `study` or `pilot`.
+
+`groups` says what a page answers, `planner` packs the planner's answers into a table, `page`
+writes the file around `assets/` (style, scripts, parts of HTML).
+"""

@@ -10,65 +10,28 @@ import base64
 import gzip
 import importlib.resources
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any
+from string import Template
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from korisk._version import __version__
+from korisk.curves.curve import Curve
 from korisk.errors import MissingExtraError
-from korisk.report.page.data import script_json
-from korisk.report.page.groups import Group, main_group
+from korisk.planning.forecast import forecast
+from korisk.report.figures.pilot import comparison_figure, plan_figure
+from korisk.report.page.groups import Group, groups_data, main_group, script_json
+from korisk.report.page.pictures import figure_uri
 from korisk.report.page.planner import SENTENCES
-from korisk.report.tables.tables import Column, ReportTable
+from korisk.report.tables.tables import ReportTable, columns
 from korisk.report.tables.text import html as table_html
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 LARGEST = 6_000_000  # bytes of a page
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
-    "base-uri 'none'; form-action 'none'"
-)
 _DPI = 130  # of figures
-_SCRIPTS = ("table.js", "view.js")
-
-PROMISES = (
-    "A number of samples here is an estimate from the errors that were measured, extrapolated by a "
-    "model of how learning curves behave. It is no guarantee, and no statement about patients.",
-    "The chance beside a number of samples is the probability that it is enough, over everything "
-    "that the pilot leaves possible, also that the target is never met.",
-    "The interval holds if the pilot is like what comes after it: same population, same scanner, "
-    "same network, same way of training. Other data have another curve.",
-    "90% means: of pilots such as those the method was tested on, about nine in ten. "
-    "docs/explanation/planner.md has the figures, and where they are lower.",
-    "Not reachable means not reachable according to this pilot. One more doubling of the data "
-    "tells a floor from a slow decline.",
-)
-BOUND = (
-    "The deep risk bound promises that the expected squared error is at most its value, if every "
-    "layer's Lipschitz constant and every constant of its layers' errors is right. Those constants "
-    "are seldom known, so here they are fitted to measured errors.",
-    "The fitted line floor + sigma log N / N is no upper bound any more: it passes through the "
-    "errors and not above them.",
-    "The paper's floor is the lowest error that was seen. By that line no target below it can ever "
-    "be reached, whatever the data say; the planner's forecast does not have that limit.",
-    "The two factors explain a ratio of sample sizes through those lines. They change with the "
-    "target, and say nothing at or below a floor.",
-    "A known operator that is slightly wrong adds an error that no data remove. The curves show it "
-    "as a floor; the bound counts it as mismatch.",
-)
-
-METHOD = (
-    "<h3>How it is extrapolated</h3><p>From each curve's means and the scatter of its seeds a "
-    "posterior over curves is made: power laws with a floor and a shift, and a random walk that "
-    "lets real curves leave any family. From it <code>korisk plan</code> computes the probability "
-    "that a target is met by N; sample sizes, intervals and chances are read off that. This page "
-    "holds the answers for some hundred targets, at which the slider stops, and interpolates "
-    "between them. docs/explanation/planner.md tells how well the method did on curves it had not "
-    "seen.</p>"
-)
+_STILLS = 4  # pictures of single forecasts in the page of a pilot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,135 +54,74 @@ class Page:
     answers: Sequence[tuple[str, str]]  # one for each group: its name, and a sentence
     notes: Sequence[str] = ()  # what is missing, at the top
     still: str = ""  # the curves as a picture, for paper and where no script runs
-    sections: Sequence[Section] = field(default_factory=tuple)
-
-    @property
-    def answer(self) -> str:
-        """The first sentence."""
-        chosen = main_group(self.groups)
-        if chosen is None:
-            return (
-                "No curve has three sizes yet, so nothing can be extrapolated: measure each model "
-                "at three training set sizes or more."
-            )
-        said = dict(self.answers)[chosen.name]
-        return said if len(self.groups) == 1 else f"{chosen.name}: {said}"
+    sections: Sequence[Section] = ()
 
     def html(self) -> str:
         """The whole file."""
         main = main_group(self.groups)
         start = list(self.groups).index(main) if main else 0
-        data = self.data | {"start": start, "sentences": SENTENCES}
-        return "\n".join(
-            [
-                "<!doctype html>",
-                '<html lang="en">',
-                _head(self.title),
-                "<body>",
-                '<a class="skip" href="#main">Skip to the content</a>',
-                self._header(),
-                '<main id="main">',
-                *(_section(section) for section in self._sections()),
-                "</main>",
-                f"<footer><p>Made by korisk {escape(__version__)}. This file needs no network: "
-                "everything in it stays here.</p></footer>",
-                f'<script type="application/json" id="data">{script_json(data)}</script>',
-                _library(),
-                *(f"<script>{asset(name)}</script>" for name in _SCRIPTS),
-                "</body>",
-                "</html>",
-                "",
-            ]
+        answer = (
+            "No curve has three sizes yet, so nothing can be extrapolated: measure each model at "
+            "three training set sizes or more."
         )
-
-    def _header(self) -> str:
-        links = " ".join(
-            f'<a href="#{section.name}">{escape(section.title)}</a>' for section in self._sections()
-        )
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return (
-            f'<header><div class="bar"><p class="kind">{escape(self.kind)}</p>'
-            '<button type="button" id="theme" hidden>Dark colours</button></div>'
-            f"<h1>{escape(self.title)}</h1>"
-            f'<p class="answer">{escape(self.answer)}</p>'
-            '<p class="caption" id="moved" hidden>This is the answer to the first target; the '
-            "planner below has another one now.</p>"
-            + (f'<ul class="notes">{notes}</ul>' if notes else "")
-            + f'<nav aria-label="On this page">{links}</nav></header>'
+        if main is not None:
+            said = dict(self.answers)[main.name]
+            answer = said if len(self.groups) == 1 else f"{main.name}: {said}"
+        shown = self._sections()
+        return Template(asset("page.html")).substitute(
+            title=escape(self.title),
+            kind=escape(self.kind),
+            answer=escape(answer),
+            notes=bullets(self.notes, "notes") if self.notes else "",
+            links=" ".join(f'<a href="#{each.name}">{escape(each.title)}</a>' for each in shown),
+            sections="\n".join(
+                f'<section id="{each.name}" aria-labelledby="{each.name}-title">'
+                f'<h2 id="{each.name}-title">{escape(each.title)}</h2>{each.html}</section>'
+                for each in shown
+            ),
+            version=__version__,
+            style=asset("page.css"),
+            data=script_json(self.data | {"start": start, "sentences": SENTENCES}),
+            library=_library(),
+            table=asset("table.js"),
+            view=asset("view.js"),
         )
 
     def _sections(self) -> list[Section]:
-        first = [self._planner(), self._curves()] if main_group(self.groups) else []
-        last = Section(
-            name="promises", title="What this does and does not promise", html=_promises()
-        )
-        return [*first, *self.sections, last]
-
-    def _planner(self) -> Section:
-        return Section(
-            name="planner",
-            title="How much data do I need?",
-            html='<noscript><p class="note">The planner needs JavaScript; the answers to one '
-            "target stand below.</p></noscript>" + asset("planner.html") + self._answers(),
-        )
-
-    def _answers(self) -> str:
-        if len(self.answers) < 2:
-            return ""
-        table = ReportTable(
-            name="answers",
-            title="Every point at a glance",
-            caption="Every point at a glance",
-            columns=(Column("point"), Column("answer")),
-            rows=tuple(self.answers),
-        )
-        return table_html(table)
-
-    def _curves(self) -> Section:
+        title = "What this does and does not promise"
+        last = Section(name="promises", title=title, html=asset("promises.html"))
+        if main_group(self.groups) is None:
+            return [*self.sections, last]
+        planner = asset("planner.html")
+        if len(self.answers) > 1:
+            name = "Every point at a glance"
+            heads = columns("text", "point", "answer")
+            planner += table_html(
+                ReportTable(
+                    name="answers", title=name, caption=name, columns=heads, rows=self.answers
+                )
+            )
         still = f'<figure class="still">{self.still}</figure>' if self.still else ""
-        return Section(name="curves", title="Curves", html=asset("curves.html") + still)
+        return [
+            Section(name="planner", title="How much data do I need?", html=planner),
+            Section(name="curves", title="Curves", html=asset("curves.html") + still),
+            *self.sections,
+            last,
+        ]
 
 
-def figure_html(figure: Figure, words: str) -> str:
-    """A figure as an image element, with words for those who do not see it."""
-    from korisk.report.page.pictures import figure_uri
-
-    return f'<img src="{figure_uri(figure, dpi=_DPI)}" alt="{escape(words)}">'
-
-
-def bullets(sentences: Iterable[str]) -> str:
-    """Sentences as a list."""
-    return "<ul>" + "".join(f"<li>{escape(each)}</li>" for each in sentences) + "</ul>"
+def figure_html(figure: Figure, words: str, caption: str = "") -> str:
+    """A figure as an image, with words for those who do not see it, and a caption if given."""
+    image = f'<img src="{figure_uri(figure, dpi=_DPI)}" alt="{escape(words)}">'
+    if not caption:
+        return image
+    return f'<figure class="figure">{image}<figcaption>{escape(caption)}</figcaption></figure>'
 
 
-def definitions(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and what they are."""
-    inner = "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}</dd></div>" for a, b in pairs)
-    return f'<dl class="facts">{inner}</dl>'
-
-
-def _promises() -> str:
-    return (
-        f"<h3>The sample sizes</h3>{bullets(PROMISES)}<h3>The bound and its lines</h3>"
-        f"{bullets(BOUND)}"
-    )
-
-
-def _head(title: str) -> str:
-    return (
-        '<head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark">'
-        f"<title>{escape(title)}</title><style>{asset('page.css')}</style></head>"
-    )
-
-
-def _section(section: Section) -> str:
-    return (
-        f'<section id="{section.name}" aria-labelledby="{section.name}-title">'
-        f'<h2 id="{section.name}-title">{escape(section.title)}</h2>{section.html}</section>'
-    )
+def bullets(sentences: Iterable[str], kind: str = "plain") -> str:
+    """Sentences as a list of a class."""
+    items = "".join(f"<li>{escape(each)}</li>" for each in sentences)
+    return f'<ul class="{kind}">{items}</ul>'
 
 
 @lru_cache
@@ -235,5 +137,53 @@ def _library() -> str:
         from plotly.offline import get_plotlyjs
     except ModuleNotFoundError as error:
         raise MissingExtraError("a page needs plotly; pip install 'korisk[report]'") from error
-    packed = base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
-    return f'<script type="text/plain" id="library">{packed}</script>'
+    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
+
+
+# --- The page of a pilot -------------------------------------------------------------------------
+
+
+def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = None) -> str:
+    """The planner for curves that a user measured, without any study, as one text."""
+    group = Group(title, tuple(curves), target)
+    if not group.forecasts:
+        forecast(group.curves[0])  # refuses a pilot of too few sizes, and says so
+    data, notes = groups_data([group])
+    # The answers on paper: of one model, of two, or of the first of many.
+    words = f"Forecast of {', '.join(each.curve.name for each in group.forecasts[:8])}"
+    if group.comparison is not None and len(group.forecasts) == 2:
+        still = figure_html(comparison_figure(group.comparison), words)
+    else:
+        still = "".join(figure_html(plan_figure(plan), words) for plan in group.plans[:_STILLS])
+    rows = []
+    for curve in group.curves:
+        means = curve.unit.from_error(curve.means).tolist()
+        for n, seeds, mean in zip(curve.sizes.tolist(), curve.counts.tolist(), means, strict=True):
+            rows.append((curve.name, n, seeds, mean))
+    table = ReportTable(
+        name="measured",
+        title="What was measured",
+        caption="Means over seeds",
+        columns=[
+            *columns("text", "model"),
+            *columns("integer", "N", "seeds"),
+            *columns("number", curves[0].metric or curves[0].unit.noun),
+        ],
+        rows=rows,
+    )
+    odd = [f"{plan.curve.name}: {said}" for plan in group.plans for said in plan.findings]
+    notes_html = f"<h3>What is odd about it</h3>{bullets(odd)}" if odd else ""
+    page = Page(
+        title=title,
+        kind="korisk plan of a pilot",
+        groups=[group],
+        data={"groups": data, "pictures": []},
+        answers=[(title, group.sentence)],
+        notes=notes,
+        still=still,
+        sections=[
+            Section(name="measured", title=table.title, html=table_html(table) + notes_html),
+            Section(name="how", title="How it is extrapolated", html=asset("method.html")),
+        ],
+    )
+    return page.html()

@@ -10,17 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from PIL import Image
 
-from korisk.errors import MissingExtraError
-from korisk.report.contents import Pictures, grey_scale, relative_error
-from korisk.report.figures.style import Figure, style
-
-try:
-    from matplotlib import colormaps
-    from PIL import Image
-except ModuleNotFoundError as error:
-    raise MissingExtraError("a report needs matplotlib; pip install 'korisk[report]'") from error
+from korisk.report.contents import Pictures, error_scale, grey_scale, relative_error
+from korisk.report.figures.style import settings
 
 Array = NDArray[np.float64]
 
@@ -38,10 +34,11 @@ class Framed:
 
 
 def framed(named: Sequence[tuple[str, Pictures]], *, most: int) -> tuple[list[Framed], list[str]]:
-    """Pictures of all points in at most so many bytes, and the points whose pictures had no room.
+    """Pictures of all points in at most so many bytes, and the points whose pictures do not fit.
 
     All are reduced alike; where even the smallest are too many, the first points give way.
     """
+    made: list[Framed] = []
     for side in SIDES:
         made = [_frame(point, pictures, side) for point, pictures in named]
         if sum(each.size for each in made) <= most:
@@ -53,82 +50,66 @@ def framed(named: Sequence[tuple[str, Pictures]], *, most: int) -> tuple[list[Fr
 
 
 def _frame(point: str, pictures: Pictures, most: int) -> Framed:
-    factor = max(1, -(-max(pictures.truth.shape[1:]) // most))
-    low, high = grey_scale(pictures.truth)
-    reach = _error_scale(pictures)
-    truth = [_grey(_reduced(image, factor), low, high) for image in pictures.truth]
-    frames: dict[str, dict[int, list[dict[str, Any]]]] = {}
-    for model, by_size in pictures.images.items():
-        frames[model] = {
-            n: [
-                {
-                    "image": _grey(_reduced(image, factor), low, high),
-                    "error": _coloured(_reduced(image - true, factor), reach),
-                    "relative": _finite(relative_error(image, true)),
-                }
-                for image, true in zip(images, pictures.truth, strict=True)
-            ]
+    truth = pictures.truth
+    factor = max(1, -(-max(truth.shape[1:]) // most))
+    low, high = grey_scale(truth)
+    reach, _ = error_scale(
+        image - truth for by_size in pictures.images.values() for image in by_size.values()
+    )
+
+    def grey(image: Array) -> str:
+        return _png(Image.fromarray(_levels((image - low) / (high - low), factor)))
+
+    def coloured(errors: Array) -> str:
+        picture = Image.fromarray(_levels(0.5 + 0.5 * errors / reach, factor))
+        made = Image.new("P", picture.size)
+        made.putdata(picture.tobytes())
+        made.putpalette(_palette())
+        return _png(made)
+
+    def tile(image: Array, true: Array) -> dict[str, Any]:
+        off = relative_error(image, true)
+        relative = float(f"{off:.4g}") if np.isfinite(off) else None
+        return {"image": grey(image), "error": coloured(image - true), "relative": relative}
+
+    frames = {
+        model: {
+            n: [tile(image, true) for image, true in zip(images, truth, strict=True)]
             for n, images in by_size.items()
         }
+        for model, by_size in pictures.images.items()
+    }
     content = {
         "point": point,
         "seed": pictures.seed,
-        "side": list(pictures.truth.shape[1:]),
+        "side": list(truth.shape[1:]),
         "reduced": factor,
         "grey": [low, high],
         "reach": reach,
         "sizes": pictures.sizes,
-        "truth": truth,
+        "truth": [grey(image) for image in truth],
         "frames": frames,
     }
     return Framed(point, content, _bytes(content))
 
 
-def _finite(value: float) -> float | None:
-    return float(f"{value:.4g}") if np.isfinite(value) else None
+def _levels(share: Array, factor: int) -> NDArray[np.uint8]:
+    """Shares of a scale as bytes, in means over squares of `factor` pixels.
 
-
-def _error_scale(pictures: Pictures) -> float:
-    """One scale for all errors, as in figures: beyond it lie two pixels in a hundred."""
-    parts = [
-        np.abs(image - pictures.truth).ravel()
-        for by_size in pictures.images.values()
-        for image in by_size.values()
-    ]
-    known = np.concatenate(parts) if parts else np.zeros(0)
-    known = known[np.isfinite(known)]
-    reach = float(np.quantile(known, 0.98)) if known.size else 0.0
-    return reach or 1.0
-
-
-def _reduced(image: Array, factor: int) -> Array:
-    """Means over squares of pixels; what is thinner than one stays as thin as it is."""
-    down, across = (min(factor, length) for length in image.shape)
-    rows, columns = image.shape[0] // down, image.shape[1] // across
-    cut = image[: rows * down, : columns * across]
-    return np.asarray(cut.reshape(rows, down, columns, across).mean(axis=(1, 3)))
-
-
-def _grey(image: Array, low: float, high: float) -> str:
-    return _png(Image.fromarray(_levels((image - low) / (high - low))))
-
-
-def _coloured(errors: Array, reach: float) -> str:
-    picture = Image.fromarray(_levels(0.5 + 0.5 * errors / reach))
-    coloured = Image.new("P", picture.size)
-    coloured.putdata(picture.tobytes())
-    coloured.putpalette(_palette())
-    return _png(coloured)
+    An image that is thinner than such a square stays as thin as it is.
+    """
+    down, across = (min(factor, length) for length in share.shape)
+    rows, columns = share.shape[0] // down, share.shape[1] // across
+    cut = share[: rows * down, : columns * across]
+    mean = np.asarray(cut.reshape(rows, down, columns, across).mean(axis=(1, 3)))
+    levels = 255 * np.clip(np.nan_to_num(mean, nan=0.5), 0.0, 1.0)
+    return np.asarray(np.round(levels), np.uint8)
 
 
 @lru_cache
 def _palette() -> bytes:
     colours = np.asarray(colormaps[ERRORS](np.arange(256)))[:, :3]
     return np.round(255 * colours).astype(np.uint8).tobytes()
-
-
-def _levels(share: Array) -> NDArray[np.uint8]:
-    return np.round(255 * np.clip(np.nan_to_num(share, nan=0.5), 0.0, 1.0)).astype(np.uint8)
 
 
 def _png(picture: Image.Image) -> str:
@@ -140,7 +121,7 @@ def _png(picture: Image.Image) -> str:
 def figure_uri(figure: Figure, *, dpi: int) -> str:
     """A figure as an address that holds it, in 256 colours: a third of the size."""
     content = io.BytesIO()
-    with style():
+    with settings():
         figure.savefig(content, format="png", dpi=dpi)
     return _png(Image.open(content).convert("RGB").quantize(256))
 

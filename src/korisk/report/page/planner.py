@@ -7,14 +7,14 @@ the numbers that are read off that.
 
 import base64
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError, shown
 from korisk.planning.explain import chance, count, findings, value
@@ -60,6 +60,16 @@ def sentence(plan: Plan) -> str:
         return plan.doubt
     samples, safe, model = plan.samples, plan.safe(0.9), plan.curve.model
     reach = chance(plan.reach)
+    if samples is None:
+        parts = ["unreachable"]
+    elif samples <= plan.curve.sizes[0]:
+        parts = ["smallest"]
+    else:
+        parts = ["inside" if samples <= plan.last else "beyond"]
+    if samples is not None and safe is None:
+        parts.append("unsafe_inside" if plan.forecast.doubt else "unsafe")
+    elif samples is not None and safe != samples:
+        parts.append("safe")
     told = {
         "start": model or "The model",
         "model": model or "the model",
@@ -73,16 +83,6 @@ def sentence(plan: Plan) -> str:
         "upper": count(plan.upper),
         "safe": count(safe or 0),
     }
-    if samples is None:
-        return SENTENCES["unreachable"].format(**told)
-    if samples <= plan.curve.sizes[0]:
-        parts = ["smallest"]
-    else:
-        parts = ["inside" if samples <= plan.last else "beyond"]
-    if safe is None:
-        parts.append("unsafe_inside" if plan.forecast.doubt else "unsafe")
-    elif safe != samples:
-        parts.append("safe")
     return " ".join(SENTENCES[part].format(**told) for part in parts)
 
 
@@ -91,10 +91,20 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
 
     Parameters
     ----------
-    made
-        The pilot's forecast by the default fit; another raises `KoriskError`.
-    first
+    made : Forecast
+        The pilot's forecast by the default fit.
+    first : float, optional
         A target that is answered exactly, besides those that are chosen here.
+
+    Returns
+    -------
+    dict
+        What table.js reads.
+
+    Raises
+    ------
+    KoriskError
+        If the forecast is by another fit.
     """
     if made.fit != DEFAULT_FIT:
         raise KoriskError(
@@ -104,7 +114,12 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
     curve = made.curve
     stops, others = _targets(made)
     asked = [first] if first is not None else []
-    plans = _plans(made, [*stops, *others, *asked])
+    often = _AskedOften(made.curve, made.fit, made.related)
+    plans: list[Plan] = []
+    for target in {*stops, *others, *asked}:
+        with suppress(KoriskError):  # a target that is far too easy
+            plans.append(plan_from(often, target))
+    plans.sort(key=lambda plan: -plan.goal)  # from the easiest to the hardest
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
     return {
         "model": curve.model,
@@ -127,17 +142,29 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
         "table": _table(plans, (float(curve.sizes[0]), float(made.horizon))),
         "ends": [_digits(float(end), 4) for plan in plans for end in plan.chances.p[[0, -1]]],
         "least_reach": LEAST_REACH,
-        "answers": _answers(plans, doubts),
+        "answers": {  # one list over the targets for each quantity
+            "samples": [plan.samples for plan in plans],
+            "chance": [plan.chance and _digits(plan.chance, 6) for plan in plans],
+            "lower": [_finite(plan.lower) for plan in plans],
+            "upper": [_finite(plan.upper) for plan in plans],
+            "reach": [None if math.isnan(plan.reach) else _digits(plan.reach, 6) for plan in plans],
+            "next": [plan.next_round for plan in plans],
+            "safe": {f"{p:g}": [plan.safe(p) for plan in plans] for p in LEVELS},
+            "if_reached": {f"{p:g}": [plan.if_reached(p) for plan in plans] for p in LEVELS},
+            "by": [plan.before_long for plan in plans],
+            "by_chance": [_digits(plan.chances.at(plan.before_long), 6) for plan in plans],
+            "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
+        },
     }
 
 
 def _targets(made: Forecast) -> tuple[list[float], list[float]]:
     """Round targets from easy to hard, and others that make interpolation between them better.
 
-    At a mean the answer changes its kind: the mean and what lies just beyond it are among them. So
+    At a mean the answer changes its kind: the mean and a target just beyond it are among them. So
     are targets at which the probability at the pilot's first N rises from a half to one.
     """
-    curve = made.curve
+    curve, unit = made.curve, made.curve.unit
     levels = np.unique(np.maximum.accumulate(curve.means[::-1]))[::-1]  # that stay met from some N
     levels = levels[np.unique(np.linspace(0, len(levels) - 1, _MEANS).round().astype(int))]
     last = float(curve.means[-1])
@@ -150,85 +177,51 @@ def _targets(made: Forecast) -> tuple[list[float], list[float]]:
         np.geomspace(start, end, count, endpoint=False)
         for start, end, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
-    stops = [_rounded(curve, error) for error in [*np.concatenate(grid), low]]
+    stops = []
+    for error in [*np.concatenate(grid), low]:  # with as few digits as people would give
+        if unit.law == "psnr":
+            stops.append(round(float(unit.from_error(error)), 2))
+        elif unit.law in ("complement", "percent"):  # the digits of what is left to be right
+            stops.append(_digits(float(unit.from_error(_digits(error, 3))), 12))
+        else:
+            stops.append(_digits(float(unit.from_error(error)), 4))
     beside = [each for level in levels for each in (level, level * (1 - _JUST))]
     smallest = made.measured.lasting(curve.sizes[:1].astype(float))
     beside += [math.exp(smallest.quantile(p)[0]) for p in _AT_FIRST]
-    return stops, curve.unit.from_error(beside).tolist()
-
-
-def _rounded(curve: Curve, error: float) -> float:
-    """An error in the user's unit, with as few digits as people would give."""
-    unit = curve.unit
-    if unit.law == "psnr":
-        return round(float(unit.from_error(error)), 2)
-    if unit.law in ("complement", "percent"):  # the digits of what is left to be right
-        return float(f"{float(unit.from_error(float(f'{error:.3g}'))):.12g}")
-    return float(f"{float(unit.from_error(error)):.4g}")
+    return stops, unit.from_error(beside).tolist()
 
 
 class _AskedOften(Forecast):
     """A forecast that makes the law at the sizes of its table once, for all targets."""
 
     @cached_property
-    def _table(self) -> Array:
-        return table_sizes(self)
-
-    @cached_property
-    def _lasting(self) -> Law:
-        return self._joined(self._table, self.measured.lasting)
+    def kept(self) -> tuple[Array, Law]:
+        """The sizes of the table, and the law there."""
+        sizes = table_sizes(self)
+        return sizes, self._joined(sizes, self.measured.lasting)
 
     def probability(self, n: Array, goal: float) -> Array:
         """(M,) the probability at each N."""
-        if len(n) == len(self._table) and np.array_equal(n, self._table):
-            return self._lasting.under(np.full(len(n), math.log(goal)))
+        sizes, law = self.kept
+        if np.array_equal(n, sizes):
+            return law.under(np.full(len(n), math.log(goal)))
         return super().probability(n, goal)
-
-
-def _plans(made: Forecast, targets: Iterable[float]) -> list[Plan]:
-    """The answers from the easiest target to the hardest; targets that are refused are left out."""
-    often = _AskedOften(made.curve, made.fit, made.related)
-    plans = []
-    for target in sorted(set(targets)):
-        try:
-            plans.append(plan_from(often, target))
-        except KoriskError:
-            continue
-    return sorted(plans, key=lambda plan: -plan.goal)
 
 
 def _table(plans: Sequence[Plan], ends: tuple[float, float]) -> str:
     """(T, L) N by which each target is met with each share of its probability, as base64.
 
-    Sixteen bits each, in steps of log N between the ends.
+    Sixteen bits each, in steps of log N between the ends. Shares are of the way from the
+    probability at the pilot's first N to the largest.
     """
-    n = np.array([[plan.chances.first(p) for p in _probabilities(plan)] for plan in plans])
+    rows = []
+    for plan in plans:
+        first, most = float(plan.chances.p[0]), float(plan.chances.p[-1])
+        levels = [min(first + share * (most - first), most) for share in _SHARES]
+        rows.append([plan.chances.first(p) for p in levels])
     low, high = np.log(ends)
-    steps = (np.log(n) - low) / (high - low) * 65535
+    steps = (np.log(np.array(rows)) - low) / (high - low) * 65535
     return base64.b64encode(np.rint(steps).astype("<u2").tobytes()).decode("ascii")
-
-
-def _probabilities(plan: Plan) -> list[float]:
-    """From that at the pilot's first N to the largest."""
-    first, most = float(plan.chances.p[0]), float(plan.chances.p[-1])
-    return [min(first + share * (most - first), most) for share in _SHARES]
-
-
-def _answers(plans: Sequence[Plan], doubts: Sequence[str]) -> dict[str, Any]:
-    """What is read off the table, one list over the targets for each quantity."""
-    return {
-        "samples": [plan.samples for plan in plans],
-        "chance": [None if plan.chance is None else _digits(plan.chance, 6) for plan in plans],
-        "lower": [_finite(plan.lower) for plan in plans],
-        "upper": [_finite(plan.upper) for plan in plans],
-        "reach": [None if math.isnan(plan.reach) else _digits(plan.reach, 6) for plan in plans],
-        "next": [plan.next_round for plan in plans],
-        "safe": {f"{p:g}": [plan.safe(p) for plan in plans] for p in LEVELS},
-        "if_reached": {f"{p:g}": [plan.if_reached(p) for plan in plans] for p in LEVELS},
-        "by": [plan.before_long for plan in plans],
-        "by_chance": [_digits(plan.chances.at(plan.before_long), 6) for plan in plans],
-        "doubt": [doubts.index(plan.doubt) + 1 if plan.doubt else 0 for plan in plans],
-    }
 
 
 def _finite(n: float) -> int | None:

@@ -1,22 +1,21 @@
-"""What was predicted before training beside what came out, as a section of a study's page."""
+"""What was predicted before training beside what was measured, as a section of a study's page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from typing import Any
 
 import numpy as np
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.prediction.file import NAME, ModelRecord, PointRecord, read_prediction
+from korisk.prediction.study import NAME, PointRecord, read_prediction
 from korisk.report.contents import Contents, Point
-from korisk.report.page.data import Watch
+from korisk.report.figures.prediction import prediction_figure
+from korisk.report.page.groups import Watch
 from korisk.report.page.page import Section, bullets, figure_html
-from korisk.report.tables.tables import Column, ReportTable
+from korisk.report.tables.tables import ReportTable, columns
 from korisk.report.tables.text import html as table_html
 
 TITLE = "Predicted before training"
@@ -52,15 +51,17 @@ def prediction_section(
     contents: Contents, watch: Watch = lambda _: None
 ) -> tuple[Section, list[str]]:
     """The section, empty where nothing was predicted, and notes on what could not be shown."""
+    empty = Section(name="predicted", title=TITLE, html="")
     file = contents.store.parent / NAME
     if not file.is_file():
-        return _section(""), []
+        return empty, []
     try:
         record = read_prediction(file)
     except KoriskError as error:
-        return _section(""), [f"What was predicted cannot be shown: {error}."]
+        return empty, [f"The prediction cannot be shown: {error}."]
     points = {point.name: point for point in contents.points}
-    shown, notes, found = [], [], []
+    shown, notes = "", []
+    found: list[Outcome] = []
     for each in record.points:
         point = points.get(each.point)
         refusal = _refusal(each, point)
@@ -68,42 +69,33 @@ def prediction_section(
             notes.append(f"{NAME}: {refusal}.")
             continue
         watch(f"prediction of {each.point}")
-        shown.append(_figure(each, point))
-        found += list(outcomes(each, measured_curves(point)))
-    if not shown:
-        return _section(""), notes
-    words = "" if not found else bullets(sentences(found)) + table_html(outcomes_table(found))
-    return _section("".join(shown) + words), notes
-
-
-def _section(html: str) -> Section:
-    return Section(name="predicted", title=TITLE, html=html)
+        curves = measured_curves(point)
+        caption = f"{each.point}: {_WORDS.lower()}; from {each.images}."
+        shown += figure_html(prediction_figure(each, curves), _WORDS, caption)
+        found += outcomes(each, curves)
+    if found:
+        shown += bullets(sentences(found)) + table_html(outcomes_table(found))
+    return Section(name="predicted", title=TITLE, html=shown), notes
 
 
 def _refusal(each: PointRecord, point: Point | None) -> str:
     """Why a prediction is not of a point of the study; empty where it is."""
     if point is None:
-        return f"{each.point} is no point of this study"
+        return f"{each.point} is not a point of this study"
     problem = point.spec.get("problem")
-    if not isinstance(problem, Mapping) or _bare(problem) != _bare(each.problem):
-        return f"what was predicted for {each.point} is another problem than what was run"
+    told, run = (
+        {name: value for name, value in content.items() if name not in _OF_IMAGES}
+        if isinstance(content, Mapping)
+        else None
+        for content in (each.problem, problem)
+    )
+    if told != run:
+        return f"the prediction for {each.point} is of another problem than the one that was run"
     models = point.spec.get("models", {})
     for made in each.models:
         if made.model in models and bool(models[made.model].get("relu")) != made.relu:
             return f"{made.model} of {each.point} was predicted with another ReLU than was run"
     return ""
-
-
-def _bare(problem: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in problem.items() if name not in _OF_IMAGES}
-
-
-def _figure(each: PointRecord, point: Point) -> str:
-    from korisk.report.figures.prediction import prediction_figure
-
-    drawn = figure_html(prediction_figure(each, measured_curves(point)), _WORDS)
-    caption = f"{each.point}: {_WORDS.lower()}; from {each.images}."
-    return f'<figure class="figure">{drawn}<figcaption>{escape(caption)}</figcaption></figure>'
 
 
 def measured_curves(point: Point) -> list[Curve]:
@@ -122,24 +114,20 @@ def measured_curves(point: Point) -> list[Curve]:
 
 
 def outcomes(each: PointRecord, curves: Sequence[Curve]) -> Iterator[Outcome]:
-    """What was predicted at the N that were measured; not at those that a pilot had told."""
+    """What was predicted at the N that were measured, interpolated; not at those of a pilot."""
     measured = {curve.model: curve for curve in curves}
     for made in each.models:
         curve = measured.get(made.model)
         if curve is None:
             continue
         told = {check.n for check in made.checks}
-        first, last = made.track[0].n, made.track[-1].n
+        logs = np.log([(row.n, row.expected, row.lower, row.upper) for row in made.track])
         for n, mean in zip(curve.sizes.tolist(), curve.means.tolist(), strict=True):
-            if first <= n <= last and n not in told:
-                yield Outcome(each.point, made.model, n, *_at(made, n), mean)
-
-
-def _at(made: ModelRecord, n: float) -> tuple[float, float, float]:
-    """The expected error and the ends of its band, between the N that were kept."""
-    rows = np.log([(row.n, row.expected, row.lower, row.upper) for row in made.track])
-    found = [float(np.exp(np.interp(math.log(n), rows[:, 0], rows[:, k]))) for k in (1, 2, 3)]
-    return found[0], found[1], found[2]
+            if made.track[0].n <= n <= made.track[-1].n and n not in told:
+                expected, lower, upper = (
+                    math.exp(np.interp(math.log(n), logs[:, 0], logs[:, k])) for k in (1, 2, 3)
+                )
+                yield Outcome(each.point, made.model, n, expected, lower, upper, mean)
 
 
 def sentences(found: Sequence[Outcome]) -> Iterator[str]:
@@ -164,18 +152,13 @@ def outcomes_table(found: Sequence[Outcome]) -> ReportTable:
         name="predicted",
         title="Predicted and measured",
         caption="Mean squared errors: predicted before training, and measured over seeds",
-        columns=(
-            Column("point"),
-            Column("model"),
-            Column("N", "integer"),
-            Column("predicted", "number"),
-            Column("90% from", "number"),
-            Column("to", "number"),
-            Column("measured", "number"),
-            Column("ratio", "number"),
-        ),
-        rows=tuple(
+        columns=[
+            *columns("text", "point", "model"),
+            *columns("integer", "N"),
+            *columns("number", "predicted", "90% from", "to", "measured", "ratio"),
+        ],
+        rows=[
             (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio)
             for e in found
-        ),
+        ],
     )

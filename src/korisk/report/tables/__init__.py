@@ -1,1 +1,1 @@
-"""Tables as text, CSV and JSON."""
+"""Tables of a study: `tables` has the values, `text` writes Markdown, LaTeX, CSV and HTML."""

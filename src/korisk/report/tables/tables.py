@@ -1,35 +1,48 @@
 """The tables of a study as values: what is in them, not how they look.
 
-A table keeps its numbers whole; `table_text` writes it as Markdown, LaTeX, CSV or HTML. A point of
-the paper's own study stands beside the paper's tables, any other one for itself.
+A table keeps its numbers whole; `text` writes it as Markdown, LaTeX, CSV or HTML. A point of the
+paper's own study stands beside the paper's tables, any other one for itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.fit import calibrate
-from korisk.report.contents import Contents, Point
-from korisk.studies.export import Value
-from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, verdicts
-from korisk.studies.results import LEAST_SIZES, Crossing, group_of, mean_at
+from korisk.planning.explain import crossing as crossing_words
+from korisk.planning.fit import fitted_line
+from korisk.report.contents import Contents
+from korisk.studies.reproduction import (
+    NAME,
+    ORIGINS,
+    SIDES,
+    Sweep,
+    calibration,
+    sweeps,
+    verdicts,
+)
+from korisk.studies.results import group_of, mean_at
 from korisk.studies.spec.study import PROTOCOLS
-from korisk.theory import Footprint, RiskLine
+from korisk.studies.store.store import FlatRow
+from korisk.studies.theorem.check import MEASURED, PointTheorem
+from korisk.studies.theorem.explain import number
+from korisk.theory import BOUNDS, Footprint, Known, RiskLine
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 
 Kind = Literal["text", "number", "integer"]
+Value = str | int | float | bool | None
 Row = tuple[Value, ...]
 
 BYTES = "bytes"  # the unit that is shown as KiB, MiB or GiB
+THEOREM = ("theorem", "theorem_layers", "theorem_order")  # names of the theorem's tables
 
-_LEAST_SIZES_OF_A_LINE = 2
 _OF_THE_ROW = ("lambda", "seconds")  # what a row's detail tells, if it does
+_PAPER_METRICS = ("mse", "rmse_over_max")
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,11 @@ class Column:
         return "left" if self.kind == "text" else "right"
 
 
+def columns(kind: Kind, *titles: str, unit: str = "") -> list[Column]:
+    """Columns of one kind."""
+    return [Column(title, kind, unit) for title in titles]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReportTable:
     """A table of plain values; None is what is missing."""
@@ -53,39 +71,45 @@ class ReportTable:
     name: str  # the stem of its file
     title: str
     caption: str  # what the numbers are
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+    def without_empty_columns(self) -> ReportTable:
+        """The table without the columns in which everything is missing."""
+        kept = [k for k in range(len(self.columns)) if any(row[k] is not None for row in self.rows)]
+        return replace(
+            self,
+            columns=[self.columns[k] for k in kept],
+            rows=[tuple(row[k] for k in kept) for row in self.rows],
+        )
 
 
 def study_tables(contents: Contents) -> list[ReportTable]:
-    """Every table that has something to say about the study."""
-    builders: tuple[Callable[[Contents], ReportTable], ...] = (
-        status_table,
-        calibration_table,
-        outcomes_table,
-        comparison_table,
-        parameters_table,
-        cells_table,
-    )
-    made = [build(contents) for build in builders]
-    from korisk.report.tables.theorem import theorem_tables, theorems_of  # made of what is here
+    """Every table of a study that has rows.
 
-    made[-1:-1] = theorem_tables(theorems_of(contents))
-    return [table for table in made if table.rows]
+    Parameters
+    ----------
+    contents : Contents
+        What `read_contents` returns.
 
-
-def _without_empty_columns(table: ReportTable) -> ReportTable:
-    """The table without the columns in which everything is missing."""
-    kept = [
-        place
-        for place in range(len(table.columns))
-        if any(row[place] is not None for row in table.rows)
+    Returns
+    -------
+    list of ReportTable
+        What is missing, calibration, the paper's outcomes, comparison of models, parameters and
+        costs, the theorem's tables, and every result; those without rows are left out.
+    """
+    made = [
+        status_table(contents),
+        calibration_table(contents),
+        outcomes_table(contents),
+        comparison_table(contents),
+        parameters_table(contents),
+        theorem_table(contents.theorems),
+        layers_table(contents.theorems),
+        order_table(contents.theorems),
+        cells_table(contents),
     ]
-    return replace(
-        table,
-        columns=tuple(table.columns[place] for place in kept),
-        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
-    )
+    return [table for table in made if table.rows]
 
 
 # --- What was asked and what is there ------------------------------------------------------------
@@ -93,42 +117,65 @@ def _without_empty_columns(table: ReportTable) -> ReportTable:
 
 def status_table(contents: Contents) -> ReportTable:
     """What each point lacks; no rows where every point is complete."""
-    whole = contents.complete and not any(point.left_out for point in contents.points)
     caption = "Cells are pairs of a point and a seed."
     if not contents.known:
         caption += " The store does not tell which were asked for: those that were tried count."
-    table = ReportTable(
+    rows: list[Row] = []
+    if not contents.complete or any(point.left_out for point in contents.points):
+        for point in contents.points:
+            done, failed = len(point.cells), len(point.failures)
+            rows.append(
+                (
+                    *(point.name, done + failed + len(point.missing), done, failed),
+                    point.failures[0].reason if failed else None,
+                    ", ".join(map(str, point.missing)) or None,
+                    "; ".join(point.left_out) or None,
+                )
+            )
+    return ReportTable(
         name="status",
         title="What is missing",
         caption=caption,
-        columns=(
-            Column("point"),
-            Column("cells asked", "integer"),
-            Column("done", "integer"),
-            Column("failed", "integer"),
-            Column("first error"),
-            Column("missing seeds"),
-            Column("values left out"),
-        ),
-        rows=() if whole else tuple(_status(point) for point in contents.points),
+        columns=[
+            *columns("text", "point"),
+            *columns("integer", "cells asked", "done", "failed"),
+            *columns("text", "first error", "missing seeds", "values left out"),
+        ],
+        rows=rows,
+    ).without_empty_columns()
+
+
+def cells_table(contents: Contents) -> ReportTable:
+    """Every row of every finished cell."""
+    flat = contents.rows
+    metrics = list(dict.fromkeys(name for each in flat for name in each.row.metrics))
+    told = [name for name in _OF_THE_ROW if any(name in each.row.detail for each in flat)]
+    taken = ("point", "seed", "model", "n", *_OF_THE_ROW)
+    titles = [f"metric {name}" if name in taken else name for name in metrics]
+    rows: list[Row] = []
+    for each in flat:
+        task, row = each.task, each.row
+        numbers = [*map(row.metrics.get, metrics), *map(row.detail.get, told)]
+        known = [isinstance(v, int | float) and not isinstance(v, bool) for v in numbers]
+        kept = [v if ok else None for v, ok in zip(numbers, known, strict=True)]
+        rows.append((group_of(task), task.seed, row.model, row.n, *kept))
+    return ReportTable(
+        name="cells",
+        title="Every result",
+        caption="One row for each point, seed, model and number n of training samples; n = 0 is "
+        "before training. Seconds are of the fit alone.",
+        columns=[
+            *columns("text", "point"),
+            *columns("integer", "seed"),
+            *columns("text", "model"),
+            *columns("integer", "n"),
+            *columns("number", *titles, *told),
+        ],
+        rows=rows,
     )
-    return _without_empty_columns(table)
 
 
-def _status(point: Point) -> Row:
-    done, failed = len(point.cells), len(point.failures)
-    return (
-        point.name,
-        done + failed + len(point.missing),
-        done,
-        failed,
-        point.failures[0].reason if failed else None,
-        ", ".join(map(str, point.missing)) or None,
-        "; ".join(point.left_out) or None,
-    )
-
-
-# --- Calibration ---------------------------------------------------------------------------------
+# --- Calibration and the paper's outcomes --------------------------------------------------------
 
 
 def calibration_table(contents: Contents) -> ReportTable:
@@ -137,272 +184,65 @@ def calibration_table(contents: Contents) -> ReportTable:
     lines = calibration(list(found.values()))
     others = [point for point in contents.points if point.name not in found]
     origins = [name for name in ORIGINS if any(line.by_origin[name] for line in lines)]
-    rows: list[Row] = []
+    pairs: list[tuple[tuple[str, str, str], list[RiskLine | None]]] = []
     for line in lines:
         label = f"H = {line.side}" + ("*" if line.reduced else "")
-        pairs = [line.by_origin[name] for name in origins]
-        rows += _two_rows((label, line.model, line.metric), [*pairs, None] if others else pairs)
-    fitted = [(point, curve, line) for point in others for curve, line in _own_lines(point)]
-    for point, curve, own in fitted:
-        pairs = [*(None for _ in origins), own]
-        rows += _two_rows((point.name, curve.model, _squared_name(point.metric)), pairs)
-    titles = [*origins, *(["this study"] if others else [])]
-    return ReportTable(
-        name="calibration",
-        title="Calibration",
-        caption=_calibration_caption(bool(lines), any(line.reduced for line in lines)),
-        columns=(
-            *(Column("point"), Column("model"), Column("error"), Column("quantity")),
-            *(Column(title, "number") for title in titles),
-        ),
-        rows=tuple(rows),
-    )
-
-
-def _calibration_caption(of_paper: bool, reduced: bool) -> str:
-    said = [
+        of_study = [None] if others else []
+        by_origin = [line.by_origin[name] for name in origins]
+        pairs.append(((label, line.model, line.metric), [*by_origin, *of_study]))
+    for point in others:
+        # Lines are of squared errors, as in the paper: the one metric that is a root is squared.
+        metric = "(RMSE / max)^2" if point.metric == "rmse_over_max" else point.metric
+        for curve in point.curves:
+            means = curve.means if metric == point.metric else curve.means**2
+            with suppress(KoriskError):  # a single size, or squares too small to fit
+                own = fitted_line(Curve(curve.sizes, means), "paper")
+                about = (point.name, curve.model, metric)
+                pairs.append((about, [*(None for _ in origins), own]))
+    rows: list[Row] = []
+    for about, each in pairs:  # what is compared stands side by side
+        rows.append((*about, "floor", *(None if line is None else line.floor for line in each)))
+        rows.append((*about, "sigma", *(None if line is None else line.slope for line in each)))
+    caption = (
         "Floor and sigma of the line floor + sigma log N / N by the paper's calibration: the floor "
         "is the lowest mean error, and sigma the least-squares slope through it."
-    ]
-    if of_paper:
-        said.append(
-            "The paper's Table 2 and the authors' released results stand beside our run of their "
+    )
+    if lines:
+        caption += (
+            " The paper's Table 2 and the authors' released results stand beside our run of their "
             "protocol and our rigorous one, whose images, rays and fits are others. All are fitted "
             "over the paper's N (up to 64 for H up to 32, 2048 beyond) in the paper's metric; "
             "figures and planner take every N that was run, in the study's metric."
         )
-    if reduced:
-        said.append("* Ours, rigorous, is from a reduced grid of N.")
-    return " ".join(said)
-
-
-def _two_rows(about: tuple[str, ...], pairs: Iterable[RiskLine | None]) -> list[Row]:
-    """The floors in one row and the sigmas below: what is compared stands side by side."""
-    kept = list(pairs)
-    floors = [None if pair is None else float(pair.floor) for pair in kept]
-    sigmas = [None if pair is None else float(pair.slope) for pair in kept]
-    return [(*about, "floor", *floors), (*about, "sigma", *sigmas)]
-
-
-def _own_lines(point: Point) -> list[tuple[Curve, RiskLine]]:
-    """Lines are of squared errors, as in the paper: the one metric that is a root is squared."""
-    made = []
-    for curve in point.curves:
-        if len(curve.sizes) < _LEAST_SIZES_OF_A_LINE:
-            continue
-        means = curve.means**2 if _is_root(point.metric) else curve.means
-        with suppress(KoriskError):  # squares may be too small to fit
-            fitted = calibrate(Curve(curve.sizes, means), "paper")
-            made.append((curve, RiskLine(fitted.floor, fitted.slope or 0.0)))
-    return made
-
-
-def _is_root(metric: str) -> bool:
-    return metric == "rmse_over_max"
-
-
-def _squared_name(metric: str) -> str:
-    return "(RMSE / max)^2" if _is_root(metric) else metric
-
-
-# --- Outcomes ------------------------------------------------------------------------------------
+    if any(line.reduced for line in lines):
+        caption += " * Ours, rigorous, is from a reduced grid of N."
+    return ReportTable(
+        name="calibration",
+        title="Calibration",
+        caption=caption,
+        columns=[
+            *columns("text", "point", "model", "error", "quantity"),
+            *columns("number", *origins, *(["this study"] if others else [])),
+        ],
+        rows=rows,
+    )
 
 
 def outcomes_table(contents: Contents) -> ReportTable:
     """The paper's claims about who is better, and whether they hold in the sweeps that were run."""
     says = {True: "yes", False: "no", None: "open"}
-    judged = verdicts(list(_paper_sweeps(contents).values()))
     return ReportTable(
         name="outcomes",
         title="The paper's outcomes",
         caption="The claims of the paper's Table 3, held against our sweeps over the paper's N (up "
         "to 64 for H up to 32, 2048 beyond) in its metric: MSE up to H = 32, RMSE / max beyond. "
-        "Open is what the N that were run cannot decide.",
-        columns=tuple(map(Column, ("point", "claim", "protocol", "holds", "evidence"))),
-        rows=tuple(
+        "Open: the N that were run cannot decide.",
+        columns=columns("text", "point", "claim", "protocol", "holds", "evidence"),
+        rows=[
             (f"H = {each.side}", each.claim, each.protocol, says[each.holds], each.evidence)
-            for each in judged
-        ),
+            for each in verdicts(list(_paper_sweeps(contents).values()))
+        ],
     )
-
-
-def comparison_table(contents: Contents) -> ReportTable:
-    """Who is better at the first and at the last N, and where that changes."""
-    pairs = [point for point in contents.points if len(point.curves) == 2]
-    rows = [_comparison(point, contents.crossings.get(point.name)) for point in pairs]
-    return ReportTable(
-        name="comparison",
-        title="Who is better",
-        caption="Of the models' mean errors at the smallest and at the largest N that both were "
-        "trained with: the better model, and how many times the other's error is as large.",
-        columns=(
-            *(Column("point"), Column("error")),
-            *(
-                Column("first N", "integer"),
-                Column("better at first"),
-                Column("factor at first", "number"),
-            ),
-            *(
-                Column("last N", "integer"),
-                Column("better at last"),
-                Column("factor at last", "number"),
-            ),
-            Column("crossover"),
-        ),
-        rows=tuple(row for row in rows if row is not None),
-    )
-
-
-def _comparison(point: Point, crossed: Crossing | None) -> Row | None:
-    first, second = point.curves
-    shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
-    if not shared:
-        return None
-    start, end = shared[0], shared[-1]
-    return (
-        *(point.name, point.metric),
-        *(start, *_ahead(first, second, start)),
-        *(end, *_ahead(first, second, end)),
-        None if crossed is None else _in_words(crossed),
-    )
-
-
-def _ahead(first: Curve, second: Curve, n: int) -> tuple[str, float]:
-    errors = {curve.model: mean_at(curve, n) for curve in (first, second)}
-    if errors[first.model] == errors[second.model]:
-        return "neither", 1.0
-    better, worse = sorted(errors, key=lambda model: errors[model])
-    return better, errors[worse] / errors[better]
-
-
-def _in_words(crossed: Crossing) -> str:
-    found = crossed.found
-    if found is not None:
-        how = "extrapolated"
-        if found.measured:
-            how = "measured" if crossed.measured else "by the fitted curves"
-        text = f"{found.better_after} is better from N = {found.n:,} on ({how}"
-        if math.isnan(found.lower):
-            return text + ")"
-        upper = "∞" if math.isinf(found.upper) else f"{found.upper:,.0f}"
-        return f"{text}; 90%: {found.lower:,.0f} to {upper})"
-    if crossed.means is not None:
-        before, after = crossed.means
-        return f"the means change their order between N = {before:,} and {after:,}"
-    if crossed.sizes < LEAST_SIZES:
-        return f"none measured; {LEAST_SIZES} N are needed to look beyond"
-    return "none measured; none expected with odds of three to one"
-
-
-# --- Parameters and costs ------------------------------------------------------------------------
-
-
-def parameters_table(contents: Contents) -> ReportTable:
-    """What both networks weigh at each point of CT, and what its cells cost."""
-    sizes = {point.name: _footprint(point) for point in contents.points}
-    table = ReportTable(
-        name="parameters",
-        title="Parameters and costs",
-        caption=(_OF_NETWORKS if any(sizes.values()) else "") + _OF_CELLS,
-        columns=(
-            Column("point"),
-            *(Column(title, "integer") for title in ("H", "V", "B", "p_KO", "p_FC", "ratio")),
-            *(Column(title, "integer", BYTES) for title in _MEMORY),
-            Column("cells", "integer"),
-            Column("peak memory", "integer", BYTES),
-            Column("device memory", "integer", BYTES),
-            Column("time", "number", "s"),
-        ),
-        rows=tuple(
-            (point.name, *_weights(sizes[point.name]), *_costs(point))
-            for point in contents.points
-            if sizes[point.name] is not None or point.cells
-        ),
-    )
-    return _without_empty_columns(table)
-
-
-_OF_NETWORKS = (
-    "Image side H, views V and detector bins B; parameters p of the known-operator and the dense "
-    "network; memory of their weights in single precision, and with Adam (16 bytes a weight). "
-)
-_OF_CELLS = (
-    "Measured: the largest peak memory of a cell's process, and on the device where there was one; "
-    "the mean time of a cell."
-)
-_MEMORY = ("KO weights", "FC weights", "KO with Adam", "FC with Adam")
-
-
-def _footprint(point: Point) -> Footprint | None:
-    problem = point.spec.get("problem")
-    if not isinstance(problem, Mapping) or problem.get("kind", "ct") != "ct":
-        return None
-    size = [problem.get(name) for name in ("side", "views", "bins")]
-    counts = [value for value in size if type(value) is int and 1 <= value <= MOST]
-    return Footprint(*counts) if len(counts) == len(size) else None
-
-
-def _weights(size: Footprint | None) -> Row:
-    if size is None:
-        return (None,) * 10
-    both = size.known_parameters, size.dense_parameters
-    memory = (*map(weight_bytes, both), *map(adam_bytes, both))
-    return (size.H, size.V, size.B, *both, size.ratio, *memory)
-
-
-def _costs(point: Point) -> Row:
-    usages = [cell.usage for cell in point.cells]
-    memory = [each.peak_memory for each in usages if each.peak_memory is not None]
-    device = [each.device_memory for each in usages if each.device_memory is not None]
-    times = [each.seconds for each in usages]
-    return (
-        len(usages),
-        max(memory, default=None),
-        max(device, default=None),
-        sum(times) / len(times) if times else None,
-    )
-
-
-# --- Every row -----------------------------------------------------------------------------------
-
-
-def cells_table(contents: Contents) -> ReportTable:
-    """Every row of every finished cell."""
-    flat = contents.rows
-    metrics = list(dict.fromkeys(name for each in flat for name in each.row.metrics))
-    told = [name for name in _OF_THE_ROW if any(name in each.row.detail for each in flat)]
-    return ReportTable(
-        name="cells",
-        title="Every result",
-        caption="One row for each point, seed, model and number n of training samples; n = 0 is "
-        "before training. Seconds are of the fit alone.",
-        columns=(
-            *(Column("point"), Column("seed", "integer"), Column("model"), Column("n", "integer")),
-            *(Column(_apart(name), "number") for name in metrics),
-            *(Column(name, "number") for name in told),
-        ),
-        rows=tuple(
-            (
-                *(group_of(each.task), each.task.seed, each.row.model, each.row.n),
-                *(_number(each.row.metrics.get(name)) for name in metrics),
-                *(_number(each.row.detail.get(name)) for name in told),
-            )
-            for each in flat
-        ),
-    )
-
-
-def _apart(metric: str) -> str:
-    """A metric's title, which is not that of another column."""
-    return f"metric {metric}" if metric in ("point", "seed", "model", "n", *_OF_THE_ROW) else metric
-
-
-def _number(value: object) -> float | int | None:
-    """What a program of someone's own wrote, if it is a number."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-# --- Which points are the paper's ----------------------------------------------------------------
 
 
 def _paper_sweeps(contents: Contents) -> dict[str, Sweep]:
@@ -413,9 +253,219 @@ def _paper_sweeps(contents: Contents) -> dict[str, Sweep]:
     """
     found: dict[str, Sweep] = {}
     for point in contents.points:
-        protocol = point.spec.get("protocol")
+        protocol, problem = point.spec.get("protocol"), point.spec.get("problem")
         own = protocol == "released" or (contents.name == NAME and protocol in PROTOCOLS)
-        made = replace(contents, points=(point,)).sweeps if own else []
-        if made and made[0].side in SIDES:
-            found[point.name] = made[0]
+        rows = [FlatRow(task=cell.task, row=row) for cell in point.cells for row in cell.rows]
+        errors = [each.row.metrics.get(name, 0.0) for each in rows for name in _PAPER_METRICS]
+        if own and isinstance(problem, Mapping) and "side" in problem and not point.left_out:
+            made = sweeps(rows) if all(0 < error < math.inf for error in errors) else []
+            if made and made[0].side in SIDES:
+                found[point.name] = made[0]
     return found
+
+
+# --- Comparison, parameters and costs ------------------------------------------------------------
+
+
+def comparison_table(contents: Contents) -> ReportTable:
+    """Who is better at the first and at the last N, and where that changes."""
+    rows: list[Row] = []
+    for point in contents.points:
+        if len(point.curves) != 2:
+            continue
+        first, second = point.curves
+        shared = sorted(set(first.sizes.tolist()) & set(second.sizes.tolist()))
+        if not shared:
+            continue
+        row: list[Value] = [point.name, point.metric]
+        for n in (shared[0], shared[-1]):
+            errors = {curve.model: mean_at(curve, n) for curve in point.curves}
+            better, worse = sorted(errors, key=lambda model: errors[model])
+            same = errors[better] == errors[worse]
+            row += [n, "neither" if same else better, errors[worse] / errors[better]]
+        found = contents.crossings.get(point.name)
+        said = None
+        if found is not None:
+            said = crossing_words(found.found, found.means, found.better, found.last)
+        rows.append((*row, said))
+    return ReportTable(
+        name="comparison",
+        title="Who is better",
+        caption="Of the models' mean errors at the smallest and at the largest N that both were "
+        "trained with: the better model, and how many times the other's error is as large.",
+        columns=[
+            *columns("text", "point", "error"),
+            *columns("integer", "first N"),
+            *columns("text", "better at first"),
+            *columns("number", "factor at first"),
+            *columns("integer", "last N"),
+            *columns("text", "better at last"),
+            *columns("number", "factor at last"),
+            *columns("text", "crossover"),
+        ],
+        rows=rows,
+    )
+
+
+def parameters_table(contents: Contents) -> ReportTable:
+    """Parameters and memory of both networks at each point of CT, and what its cells cost."""
+    rows: list[Row] = []
+    scans = False
+    for point in contents.points:
+        problem = point.spec.get("problem")
+        networks: Row = (None,) * 10
+        if isinstance(problem, Mapping) and problem.get("kind", "ct") == "ct":
+            size = [problem.get(name) for name in ("side", "views", "bins")]
+            if all(type(value) is int and 1 <= value <= MOST for value in size):
+                scan = Footprint(*size)  # type: ignore[arg-type]
+                both = scan.known_parameters, scan.dense_parameters
+                memory = (*map(weight_bytes, both), *map(adam_bytes, both))
+                networks = (scan.H, scan.V, scan.B, *both, scan.ratio, *memory)
+                scans = True
+        if networks[0] is None and not point.cells:
+            continue
+        usages = [cell.usage for cell in point.cells]
+        memory_used = [each.peak_memory for each in usages if each.peak_memory is not None]
+        device = [each.device_memory for each in usages if each.device_memory is not None]
+        peaks = max(memory_used, default=None), max(device, default=None)
+        time = sum(each.seconds for each in usages) / len(usages) if usages else None
+        rows.append((point.name, *networks, len(usages), *peaks, time))
+    caption = (
+        "Measured: the largest peak memory of a cell's process, and on the device where there was "
+        "one; the mean time of a cell."
+    )
+    if scans:
+        caption = (
+            "Image side H, views V and detector bins B; parameters p of the known-operator and the "
+            "dense network; memory of their weights in single precision, and with Adam (16 bytes a "
+            f"weight). {caption}"
+        )
+    return ReportTable(
+        name="parameters",
+        title="Parameters and costs",
+        caption=caption,
+        columns=[
+            *columns("text", "point"),
+            *columns("integer", "H", "V", "B", "p_KO", "p_FC", "ratio"),
+            *columns("integer", "KO weights", "FC weights", unit=BYTES),
+            *columns("integer", "KO with Adam", "FC with Adam", unit=BYTES),
+            *columns("integer", "cells"),
+            *columns("integer", "peak memory", "device memory", unit=BYTES),
+            *columns("number", "time", unit="s"),
+        ],
+        rows=rows,
+    ).without_empty_columns()
+
+
+# --- The theorem ---------------------------------------------------------------------------------
+
+
+def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
+    """Errors and bounds of each model at each N, and in how many networks the theorem holds."""
+    says = {True: "yes", False: "VIOLATED", None: "not known"}
+    rows: list[Row] = []
+    for point in points:
+        for group in point.groups:
+            loose = group.looseness("composed")
+            rows.append(
+                (
+                    *(point.name, group.model, group.n, says[group.holds]),
+                    None if math.isnan(group.error) else group.error,
+                    *(group.bound(form) for form in BOUNDS),
+                    *((loose.least, loose.mean, loose.worst) if loose else (None, None, None)),
+                    *(len(group.checks), len(group.judged), group.held),
+                )
+            )
+    return ReportTable(
+        name="theorem",
+        title="Does the theorem hold?",
+        caption="Means over seeds of E||y - f(x)||^2 of the network f, summed over the entries of "
+        "an output, and of the three bounds that its layers' measured errors give. Loose by: bound "
+        "/ error, composed: the smallest, the mean and the largest of the seeds. It holds where "
+        f"error <= composed <= minkowski <= paper up to a relative {MEASURED:g} of rounding.",
+        columns=[
+            *columns("text", "point", "model"),
+            *columns("integer", "N"),
+            *columns("text", "holds"),
+            *columns("number", "error", *BOUNDS),
+            *columns("number", "loose by, least", "loose by, mean", "loose by, most"),
+            *columns("integer", "seeds", "judged", "held"),
+        ],
+        rows=rows,
+    )
+
+
+def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
+    """The error of each layer and what it adds, of networks in which several have errors."""
+    rows: list[Row] = []
+    for point in points:
+        for group in point.groups:
+            errors, net = group.layer_errors, group.network
+            if net is None or len(errors) < 2:
+                continue
+            parts = [group.contributions(form) for form in BOUNDS]
+            total = group.bound("composed")
+            for name, error in errors.items():
+                kind = "known" if isinstance(net[name], Known) else "learned"
+                own = [part.get(name, 0.0) if part else None for part in parts]
+                composed = group.contributions("composed").get(name, 0.0)
+                share = 100 * composed / total if total else None
+                rows.append((point.name, group.model, group.n, name, kind, error, *own, share))
+    return ReportTable(
+        name="theorem_layers",
+        title="What each layer adds to the bound",
+        caption="Means over seeds of E||e_l||^2, the error of a layer at the inputs that the "
+        "network hands it, and of its part of each bound; parts add up to the bound. Networks with "
+        "errors in one layer alone are left out.",
+        columns=[
+            *columns("text", "point", "model"),
+            *columns("integer", "N"),
+            *columns("text", "layer", "kind"),
+            *columns("number", "layer error", *(f"part of {form}" for form in BOUNDS)),
+            *columns("number", "share of composed", unit="%"),
+        ],
+        rows=rows,
+    )
+
+
+def order_table(points: Iterable[PointTheorem]) -> ReportTable:
+    """For each pair of models and each form of the bound, the predicted and the measured order."""
+    rows: list[Row] = []
+    for point in points:
+        for order in point.orders:
+            turns = "; ".join(
+                f"error {number(each.target)}, N = {each.n:,.0f}: {each.model}"
+                for each in order.changes
+            )
+            for form in BOUNDS:
+                model = order.predicted(form)
+                confirmed = reverse = None
+                if model is not None:
+                    confirmed = len(order.targets(model))
+                    reverse = len(order.targets(order.other(model)))
+                rows.append(
+                    (
+                        *(point.name, " against ".join(order.models), form),
+                        *order.strengths.get(form, (None, None)),
+                        model or ("neither" if form in order.strengths else "not known"),
+                        *(confirmed, reverse, len(order.targets(None))),
+                        *(turns or None, order.lowest),
+                    )
+                )
+    return ReportTable(
+        name="theorem_order",
+        title="The order of sample sizes",
+        caption="A p with matched constants (C = 0, kappa = 1) of both models; the one with the "
+        "smaller should need fewer samples. Measured at targets from the largest mean error down "
+        "to the lowest that either model stays below: at how many targets the predicted one needed "
+        "fewer, the other did, or it is open, and where the order changes.",
+        columns=[
+            *columns("text", "point", "models", "bound"),
+            *columns("number", "A p, first", "A p, second"),
+            *columns("text", "predicted"),
+            *columns("integer", "confirmed", "reversed", "open"),
+            *columns("text", "changes at"),
+            *columns("number", "neither below"),
+        ],
+        rows=rows,
+    )

@@ -5,20 +5,22 @@ Names come from files and may hold anything: in every format they are shown as t
 
 from __future__ import annotations
 
-import html as markup
+import csv as writer
+import io
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from html import escape
 from os import PathLike
 from pathlib import Path
 
-from korisk.errors import KoriskError, shown
+from tabulate import DataRow, Line, TableFormat, tabulate
+
+from korisk._checks import one_of
 from korisk.files import make_folder, write_text
 from korisk.report.contents import Contents
-from korisk.report.tables.tables import BYTES, Column, ReportTable, study_tables
-from korisk.studies.export import Table, Value, csv_text
+from korisk.report.tables.tables import BYTES, Column, ReportTable, Value, study_tables
 from korisk.theory.footprint import format_bytes
 
 LONG = 40  # rows beyond which a table does not fit on a page
@@ -36,219 +38,209 @@ def save_tables(
     folder: str | PathLike[str],
     kinds: Sequence[str] = ("md", "tex", "csv"),
 ) -> list[Path]:
-    """Write every table of a study into a folder, one file for each kind: md, tex, csv, html."""
-    _prepare(folder, kinds)  # before the work
-    return write_tables(study_tables(contents), folder, kinds)
+    """Write every table of a study into a folder, which is made if there is none.
 
+    Parameters
+    ----------
+    contents : Contents
+        What `read_contents` returns.
+    folder : path
+        Where the files go.
+    kinds : sequence of str, default ("md", "tex", "csv")
+        The formats, of md, tex, csv and html; each table is written in each of them.
 
-def write_tables(
-    tables: Iterable[ReportTable], folder: str | PathLike[str], kinds: Sequence[str]
-) -> list[Path]:
-    """Write tables into a folder, which is made if there is none; the files that were written."""
-    place = _prepare(folder, kinds)
-    written = []
-    for table in tables:
-        for kind in kinds:
-            path = place / f"{table.name}.{kind}"
-            write_text(path, FORMATS[kind](table))
-            written.append(path)
-    return written
+    Returns
+    -------
+    list of Path
+        The files that were written.
 
-
-def _prepare(folder: str | PathLike[str], kinds: Sequence[str]) -> Path:
+    Raises
+    ------
+    KoriskError
+        If a kind is none of the four, or a file cannot be written.
+    """
     for kind in kinds:
-        if kind not in FORMATS:
-            raise KoriskError(
-                f"kinds must be among {', '.join(FORMATS)}, got {shown(kind)}; "
-                "name them without dots"
-            )
-    return make_folder(folder)
+        one_of("kinds", kind, tuple(FORMATS))
+    place = make_folder(folder)  # before the work
+    written = []
+    for table in study_tables(contents):
+        for kind in kinds:
+            written.append(place / f"{table.name}.{kind}")
+            write_text(written[-1], FORMATS[kind](table))
+    return written
 
 
 def one_line(text: str) -> str:
     """A text as every format shows it: breaks are spaces, what cannot be shown is marked."""
-    return "".join(map(_character, text))
-
-
-def _character(character: str) -> str:
-    if character in _BREAKS:
-        return " "
-    if character in _TURNS or unicodedata.category(character) in ("Cc", "Cs"):
-        return "\N{REPLACEMENT CHARACTER}"
-    return character
+    shown = []
+    for character in text:
+        if character in _BREAKS:
+            shown.append(" ")
+        elif character in _TURNS or unicodedata.category(character) in ("Cc", "Cs"):
+            shown.append("\N{REPLACEMENT CHARACTER}")
+        else:
+            shown.append(character)
+    return "".join(shown)
 
 
 # --- Cells ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Script:
-    """How a format writes what stands in cells."""
-
-    text: Callable[[str], str]  # a text of any characters
-    plain: Callable[[str], str] = str  # digits, with a sign and a point
-    power: Callable[[str, int], str] = "{}e{}".format  # a mantissa and a power of ten
+def _plain_number(digits: str, power: int) -> str:
+    return f"{digits}e{power}" if power else digits
 
 
-def _cells(table: ReportTable, script: _Script) -> list[list[str]]:
-    columns = [
-        _column([row[place] for row in table.rows], column, script)
-        for place, column in enumerate(table.columns)
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+def _cells(
+    table: ReportTable,
+    text: Callable[[str], str],
+    number: Callable[[str, int], str] = _plain_number,
+) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows; all numbers of a column are written alike, to be compared at a glance.
+
+    `text` writes words, `number` digits and a power of ten.
+    """
+    made = []
+    for place, column in enumerate(table.columns):
+        values = [row[place] for row in table.rows]
+        known = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
+        powers = any(v and not _PLAIN[0] <= v < _PLAIN[1] for v in known)
+        made.append([_cell(value, column, powers, text, number) for value in values])
+    heads = []
+    for column in table.columns:  # sizes in bytes bring their own unit
+        unit = f" ({column.unit})" if column.unit not in ("", BYTES) else ""
+        heads.append(text(one_line(column.title) + unit))
+    return heads, [list(row) for row in zip(*made, strict=True)]
 
 
-def _column(values: list[Value], column: Column, script: _Script) -> list[str]:
-    """All numbers of a column are written alike, so that they can be compared at a glance."""
-    numbers = [value for value in values if isinstance(value, int | float)]
-    with_powers = not all(_is_plain(value) for value in numbers if math.isfinite(value))
-    return [_cell(value, column, script, with_powers) for value in values]
-
-
-def _cell(value: Value, column: Column, script: _Script, with_powers: bool) -> str:
+def _cell(
+    value: Value,
+    column: Column,
+    powers: bool,
+    text: Callable[[str], str],
+    number: Callable[[str, int], str],
+) -> str:
     if value is None:
-        return script.text("\N{EN DASH}")
-    if isinstance(value, str | bool):
-        return script.text(one_line(str(value)))
+        return text("\N{EN DASH}")
+    if isinstance(value, str | bool) or not math.isfinite(value):
+        return text(one_line(str(value)))
     if isinstance(value, int) and column.kind != "number":
-        return format_bytes(value) if column.unit == BYTES else script.plain(f"{value:,}")
-    if not math.isfinite(value):
-        return script.text(str(value))
-    if with_powers and value:
+        return format_bytes(value) if column.unit == BYTES else number(f"{value:,}", 0)
+    if value == 0:
+        return number("0", 0)
+    if powers:
         mantissa, power = f"{value:.{_DIGITS - 1}e}".split("e")
-        return script.power(mantissa, int(power)) if int(power) else script.plain(mantissa)
-    return script.plain(_plain_digits(value) if value else "0")
-
-
-def _plain_digits(value: float) -> str:
+        return number(mantissa, int(power))
     decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{decimals}f}"
-
-
-def _is_plain(value: float) -> bool:
-    return value == 0 or _PLAIN[0] <= abs(value) < _PLAIN[1]
-
-
-def _heading(column: Column) -> str:
-    """The title with its unit; sizes in bytes bring their own."""
-    unit = f" ({column.unit})" if column.unit not in ("", BYTES) else ""
-    return one_line(column.title) + unit
+    return number(f"{value:,.{decimals}f}", 0)
 
 
 # --- Markdown ------------------------------------------------------------------------------------
 
+# Entities for what ends a cell or begins a tag: no reader of tables disagrees about those.
+_MARKDOWN = str.maketrans(
+    {character: f"&#{ord(character)};" for character in "|\\"}
+    | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+    | {character: f"\\{character}" for character in "`*_[]$~#!"}
+)
+
 
 def markdown(table: ReportTable) -> str:
     """The table in Markdown, as GitHub and Pandoc read it."""
-    heads = [_markdown_text(_heading(column)) for column in table.columns]
-    rules = ["---:" if column.align == "right" else "---" for column in table.columns]
-    rows = _cells(table, _Script(_markdown_text))
-    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *rows)]
-    title, caption = (_markdown_text(one_line(text)) for text in (table.title, table.caption))
-    return f"**{title}**\n\n" + "\n".join(lines) + f"\n\n{caption}\n"
-
-
-# Entities for what ends a cell or begins a tag: no reader of tables disagrees about those.
-_MARKDOWN = {character: f"&#{ord(character)};" for character in "|\\"}
-_MARKDOWN |= {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_MARKDOWN |= {character: f"\\{character}" for character in "`*_[]$~#!"}
-
-
-def _markdown_text(text: str) -> str:
-    return _replaced(text, _MARKDOWN)
+    heads, rows = _cells(table, lambda text: text.translate(_MARKDOWN))
+    aligned = [column.align for column in table.columns]
+    body = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=aligned)
+    title, caption = (one_line(t).translate(_MARKDOWN) for t in (table.title, table.caption))
+    return f"**{title}**\n\n{body}\n\n{caption}\n"
 
 
 # --- LaTeX ---------------------------------------------------------------------------------------
 
+_BOOKTABS = TableFormat(
+    lineabove=Line(r"\toprule", "", "", ""),
+    linebelowheader=Line(r"\midrule", "", "", ""),
+    linebetweenrows=None,
+    linebelow=Line(r"\bottomrule", "", "", ""),
+    headerrow=DataRow("", " & ", r" \\"),
+    datarow=DataRow("", " & ", r" \\"),
+    padding=0,
+    with_header_hide=None,
+)
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "{}$&#_%"}
+    # In braces: after the end of a row, a bracket or a star would be taken for an argument of it.
+    | {character: f"{{{character}}}" for character in "[]*"}
+    | {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "`": r"\textasciigrave{}",
+        '"': r"\char34{}",
+        "\N{EN DASH}": r"\textendash{}",
+        "\N{REPLACEMENT CHARACTER}": "?",  # which most fonts of LaTeX lack
+        "\0": "{}",
+    }
+)
+_TWINS = re.compile(r"([-',])(?=\1)")  # two of them in a row would be set as one sign
+
 
 def latex(table: ReportTable) -> str:
     """The table in LaTeX; it needs booktabs, graphicx if it is wide and longtable if it is long."""
-    heads = " & ".join(_latex_text(_heading(column)) for column in table.columns) + r" \\"
-    rows = [" & ".join(cells) + r" \\" for cells in _cells(table, _LATEX_SCRIPT)]
-    layout = "".join(_latex_layout(table))
-    title, caption = (_latex_text(one_line(text)) for text in (table.title, table.caption))
-    label = rf"\label{{tab:{re.sub('[^A-Za-z0-9-]', '-', table.name)}}}"
-    told = rf"\caption[{title}]{{{title}. {caption}}}{label}"
-    write = _long if len(rows) > LONG else _short
-    small = r"\scriptsize" if len(table.columns) > _WIDE else r"\small"
-    return "\n".join(write(told, layout, heads, rows, small)) + "\n"
-
-
-def _latex_layout(table: ReportTable) -> list[str]:
-    """Columns of sentences are broken into lines, and share half of the page's width."""
-    kinds = ["l" if column.align == "left" else "r" for column in table.columns]
+    heads, rows = _cells(table, _latex_text, _latex_number)
+    aligned = [column.align for column in table.columns]
+    text = tabulate(rows, heads, tablefmt=_BOOKTABS, disable_numparse=True, colalign=aligned)
+    body = text.splitlines()
+    # Columns of sentences are broken into lines, and share half of the page's width.
+    layout = ["l" if column.align == "left" else "r" for column in table.columns]
     long = [
         place
         for place, column in enumerate(table.columns)
         if column.kind == "text" and any(len(str(row[place])) > _SENTENCE for row in table.rows)
     ]
     for place in long:
-        kinds[place] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
-    return kinds
-
-
-def _short(told: str, layout: str, heads: str, rows: list[str], size: str) -> list[str]:
-    wide = heads.count(" & ") >= _WIDE  # made as wide as the page, however small the type
-    return [
-        r"\begin{table}[htbp]",
-        *(r"\centering", size, told),
-        *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
-        rf"\begin{{tabular}}{{{layout}}}",
-        *(r"\toprule", heads, r"\midrule", *rows, r"\bottomrule"),
-        r"\end{tabular}" + ("}" if wide else ""),
-        r"\end{table}",
-    ]
-
-
-def _long(told: str, layout: str, heads: str, rows: list[str], size: str) -> list[str]:
-    return [
-        rf"\begingroup{size}",
-        rf"\begin{{longtable}}{{{layout}}}",
-        told + r"\\",
-        *(r"\toprule", heads, r"\midrule", r"\endfirsthead"),
-        *(r"\toprule", heads, r"\midrule", r"\endhead"),
-        *(r"\bottomrule", r"\endfoot"),
-        *rows,
-        r"\end{longtable}",
-        r"\endgroup",
-    ]
-
-
-_LATEX = {character: f"\\{character}" for character in "{}$&#_%"}
-# In braces: after the end of a row, a bracket or a star would be taken for an argument of it.
-_LATEX |= {character: f"{{{character}}}" for character in "[]*"}
-_LATEX |= {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "`": r"\textasciigrave{}",
-    '"': r"\char34{}",
-    "\N{EN DASH}": r"\textendash{}",
-    "\N{REPLACEMENT CHARACTER}": "?",  # which most fonts of LaTeX lack
-}
-_TWINS = re.compile(r"([-',])(?=\1)")  # two of them in a row would be set as one sign
+        layout[place] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
+    title, caption = (_latex_text(one_line(t)) for t in (table.title, table.caption))
+    label = rf"\label{{tab:{re.sub('[^A-Za-z0-9-]', '-', table.name)}}}"
+    told = rf"\caption[{title}]{{{title}. {caption}}}{label}"
+    wide = len(table.columns) > _WIDE  # made as wide as the page, however small the type
+    small = r"\scriptsize" if wide else r"\small"
+    columns = "".join(layout)
+    if len(rows) > LONG:
+        top, (*middle, bottom) = body[:3], body[3:]
+        lines = [
+            rf"\begingroup{small}",
+            rf"\begin{{longtable}}{{{columns}}}",
+            told + r"\\",
+            *(*top, r"\endfirsthead", *top, r"\endhead", bottom, r"\endfoot", *middle),
+            r"\end{longtable}",
+            r"\endgroup",
+        ]
+    else:
+        lines = [
+            r"\begin{table}[htbp]",
+            *(r"\centering", small, told),
+            *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
+            rf"\begin{{tabular}}{{{columns}}}",
+            *body,
+            r"\end{tabular}" + ("}" if wide else ""),
+            r"\end{table}",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def _latex_text(text: str) -> str:
-    return _replaced(_TWINS.sub("\\1\0", text), _LATEX).replace("\0", "{}")
+    return _TWINS.sub("\\1\0", text).translate(_LATEX)
 
 
-def _latex_power(mantissa: str, power: int) -> str:
-    return rf"${mantissa}\cdot10^{{{power}}}$"
-
-
-def _latex_plain(digits: str) -> str:
+def _latex_number(digits: str, power: int) -> str:
     """In math mode, where a minus is one, and a comma would be followed by a space."""
-    return f"${digits.replace(',', '{,}')}$"
+    factor = rf"\cdot10^{{{power}}}" if power else ""
+    return f"${digits.replace(',', '{,}')}{factor}$"
 
 
-_LATEX_SCRIPT = _Script(_latex_text, _latex_plain, _latex_power)
-
-
-# --- CSV -----------------------------------------------------------------------------------------
+# --- CSV and HTML --------------------------------------------------------------------------------
 
 
 def csv(table: ReportTable) -> str:
@@ -256,63 +248,39 @@ def csv(table: ReportTable) -> str:
 
     A text that a spreadsheet would take for a formula has an apostrophe in front.
     """
-    titles = [
-        f"{column.title} ({column.unit})" if column.unit else column.title
-        for column in table.columns
-    ]
-    rows = tuple(tuple(map(_csv_value, row)) for row in table.rows)
-    return csv_text(Table(tuple(str(_csv_value(title)) for title in titles), rows))
-
-
-def _csv_value(value: Value) -> Value:
-    if not isinstance(value, str):
-        return value
-    text = one_line(value)
-    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text
-
-
-# --- HTML ----------------------------------------------------------------------------------------
+    heads = [f"{c.title} ({c.unit})" if c.unit else c.title for c in table.columns]
+    content = io.StringIO()
+    made = writer.writer(content, lineterminator="\n")
+    for row in (heads, *table.rows):
+        safe = []
+        for value in row:
+            if isinstance(value, str):
+                text = one_line(value)
+                formula = text.lstrip().startswith(("=", "+", "-", "@"))
+                safe.append(f"'{text}" if formula else text)
+            else:
+                safe.append("" if value is None else repr(value))
+        made.writerow(safe)
+    return content.getvalue()
 
 
 def html(table: ReportTable) -> str:
     """The table as a part of a page, in a region of its own that scrolls."""
-    title = _html_text(one_line(table.title))
-    caption = _html_text(one_line(table.caption))
-    heads = "".join(
-        f'<th scope="col"{_class(column)}>{_html_text(_heading(column))}</th>'
-        for column in table.columns
+    heads, rows = _cells(table, escape)
+    kinds = [' class="number"' if column.align == "right" else "" for column in table.columns]
+    title, caption = (escape(one_line(text)) for text in (table.title, table.caption))
+    top = "".join(f'<th scope="col"{k}>{head}</th>' for head, k in zip(heads, kinds, strict=True))
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td{k}>{cell}</td>" for cell, k in zip(row[1:], kinds[1:], strict=True))
+        lines.append(f'<tr><th scope="row"{kinds[0]}>{row[0]}</th>{cells}</tr>')
+    body = "\n".join(lines)
+    return (
+        f'<div class="table{" long" if len(rows) > LONG else ""}" role="region" '
+        f'aria-label="{title}" tabindex="0">\n<table>\n'
+        f"<caption><span>{caption}</span></caption>\n<thead>\n<tr>{top}</tr>\n</thead>\n"
+        f"<tbody>\n{body}\n</tbody>\n</table>\n</div>\n"
     )
-    kind = "table long" if len(table.rows) > LONG else "table"
-    lines = [
-        f'<div class="{kind}" role="region" aria-label="{title}" tabindex="0">',
-        "<table>",
-        f"<caption><span>{caption}</span></caption>",
-        f"<thead>\n<tr>{heads}</tr>\n</thead>",
-        "<tbody>",
-        *(_html_row(row, table.columns) for row in _cells(table, _Script(_html_text))),
-        "</tbody>",
-        "</table>",
-        "</div>",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _html_row(cells: list[str], columns: Sequence[Column]) -> str:
-    first, *others = zip(cells, columns, strict=True)
-    head = f'<th scope="row"{_class(first[1])}>{first[0]}</th>'
-    return f"<tr>{head}{''.join(f'<td{_class(kind)}>{cell}</td>' for cell, kind in others)}</tr>"
-
-
-def _class(column: Column) -> str:
-    return ' class="number"' if column.align == "right" else ""
-
-
-def _html_text(text: str) -> str:
-    return markup.escape(text)
-
-
-def _replaced(text: str, by: dict[str, str]) -> str:
-    return "".join(by.get(character, character) for character in text)
 
 
 FORMATS: dict[str, Callable[[ReportTable], str]] = {

@@ -1,0 +1,405 @@
+"""Panels, their axes and ticks, legends and notes, and the marks that several figures draw."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    LogLocator,
+    MaxNLocator,
+    NullLocator,
+    ScalarFormatter,
+)
+from numpy.typing import NDArray
+
+from korisk.curves.curve import Curve
+from korisk.planning.explain import Crosses
+from korisk.planning.forecast import Forecast
+from korisk.report.figures import style
+from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look
+
+Array = NDArray[np.float64]
+Entry = tuple[Any, str]  # of a legend: an artist or several, and words
+Margins = tuple[float, float, float, float]  # inches around axes: left, right, bottom, top
+
+MOST_PANELS = 12  # of one figure; a longer one fits no page
+SAMPLES = "training samples N"
+
+_MOST_TICKS = 8
+_CORNERS = 30  # pilot sizes at which a band's corners are drawn exactly
+_MANTISSAS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))  # of ticks, the densest that fits
+_CROSSING: dict[str, Any] = {"color": DARK, "linestyle": ":", "linewidth": 1.3}
+_CROSS: dict[str, Any] = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
+
+
+# --- Pages of panels -----------------------------------------------------------------------------
+
+
+def sheet(
+    panels: int,
+    entries: Sequence[Entry],
+    notes: Sequence[str] = (),
+    *,
+    margins: Margins = (0.56, 0.14, 0.40, 0.34),
+    height: float = 1.95,
+    width: float = PAGE,
+    across: int = 3,
+    size: float = FINE,
+) -> tuple[Figure, list[Axes]]:
+    """Panels of one height in rows, over a legend and notes; one panel alone is a column wide."""
+    across = min(panels, across)
+    width = COLUMN if panels == 1 and width == PAGE else width
+    lines = [line for note in notes for line in style.wrapped(note, width - 0.16, size)]
+    longest = max((style.inches_of(label, size) for _, label in entries), default=0.1)
+    columns = max(1, min(int((width - 0.1) / (0.07 * size + longest)), len(entries)))
+    row, line_height = 1.43 * size / 72, 1.54 * size / 72
+    below = 4 / 72 + line_height * len(lines)
+    foot = below + row * math.ceil(len(entries) / columns) + 4 / 72
+    tall = height * math.ceil(panels / across) + foot
+    figure = Figure(figsize=(width, tall), dpi=DPI)
+    left, right, bottom, top = margins
+    cell = width / across
+    made = []
+    for index in range(panels):
+        x, y = (index % across) * cell + left, tall - (index // across + 1) * height + bottom
+        box = x, y, cell - left - right, height - bottom - top
+        made.append(axes_in(figure, box))
+    for place, line in enumerate(reversed(lines)):
+        y = (4 / 72 + line_height * place) / tall
+        figure.text(0.08 / width, y, line, color=GREY, fontsize=size, parse_math=False)
+    if entries:
+        labels = [style.fitted(label, width - 0.1 * size, size) for _, label in entries]
+        legend = figure.legend(
+            [handle for handle, _ in entries],
+            [f" {label}" if label.startswith("_") else label for label in labels],  # _ hides
+            loc="lower left",
+            bbox_to_anchor=(0.08 / width, below / tall),
+            ncols=columns,
+            handler_map={tuple: HandlerTuple(ndivide=1)},
+            fontsize=size,
+            handlelength=2.4,
+            handletextpad=0.6,
+            columnspacing=1.4,
+            labelspacing=0.35,
+            borderaxespad=0,
+            borderpad=0,
+            frameon=False,
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return figure, made
+
+
+def line(**options: Any) -> Line2D:
+    """A line for a legend."""
+    return Line2D([], [], **options)
+
+
+def axes_in(figure: Figure, box: Sequence[float]) -> Axes:
+    """Axes in a box of inches: left, bottom, width, height."""
+    width, height = figure.get_size_inches()
+    left, bottom, across, up = box
+    return figure.add_axes((left / width, bottom / height, across / width, up / height))
+
+
+def inch_axes(figure: Figure) -> Axes:
+    """Axes over the whole figure whose unit is the inch, without a frame."""
+    width, height = figure.get_size_inches()
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(0, height))
+    axes.set_axis_off()
+    return axes
+
+
+def inches(axes: Axes) -> tuple[float, float]:
+    """The width and height of axes."""
+    box = axes.get_window_extent()
+    return box.width / DPI, box.height / DPI
+
+
+def head(
+    axes: Axes,
+    title: str,
+    note: str = "",
+    *,
+    size: float = SMALL,
+    room: float = 0.14,
+    lift: int = 0,
+) -> None:
+    """A title in bold over a note in grey above a panel, both `lift` points higher.
+
+    They may be `room` inches longer than the panel is wide.
+    """
+    width = inches(axes)[0] + room
+    pad = 4 + lift + (1.4 * (FINE if size == SMALL else SMALL) if note else 0)
+    text = style.fitted(title, width, size, bold=True)
+    axes.set_title(text, loc="left", pad=pad, fontsize=size, fontweight="bold", parse_math=False)
+    above(axes, style.fitted(note, width, FINE if size == SMALL else SMALL), lift=lift)
+
+
+def above(axes: Axes, text: str, *, lift: int = 0, right: bool = False) -> None:
+    """A grey line of words above the frame, at its left or its right end."""
+    axes.annotate(
+        text,
+        (1 if right else 0, 1),
+        (0, 4 + lift),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right" if right else "left",
+        color=GREY,
+        parse_math=False,
+    )
+
+
+def note_at(axes: Axes, n: float, text: str, side: str = "center") -> None:
+    """Grey words above the frame at N, in italics."""
+    shift = {"right": -3, "left": 3}.get(side, 0)
+    axes.annotate(
+        text,
+        (n, 1),
+        (shift, 2),
+        xycoords=axes.get_xaxis_transform(),
+        textcoords="offset points",
+        ha=side,
+        color=GREY,
+        fontstyle="italic",
+    )
+
+
+def say(axes: Axes, text: str, *, x: float = 0.5, y: float = 0.5) -> None:
+    """Why a panel does not show what others do, in lines within it, centred."""
+    lines = style.wrapped(text, 0.9 * inches(axes)[0])[:5]
+    axes.text(
+        x,
+        y,
+        "\n".join(lines),
+        transform=axes.transAxes,
+        ha="center",
+        va="center",
+        color=DARK,
+        gid="reason",
+        parse_math=False,
+        bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5},
+        zorder=4,
+    )
+
+
+# --- Axes ----------------------------------------------------------------------------------------
+
+
+def limits(
+    needed: Iterable[Array], wished: Iterable[Array] = (), *, log: bool = True, pad: float = 0.06
+) -> tuple[float, float]:
+    """Limits around all needed values, and wished ones as far as a quarter beyond those."""
+    ends = []
+    inner = list(needed)
+    for parts in (inner, [*inner, *wished]):
+        flat = np.concatenate([*(np.asarray(part, float).ravel() for part in parts), np.zeros(0)])
+        flat = flat[np.isfinite(flat) & ((flat > 0) | (not log))]
+        flat = np.log10(flat) if log else flat
+        ends.append((float(flat.min()), float(flat.max())) if flat.size else (0.0, 0.0))
+    (low, high), outer = ends
+    slack = 0.25 * (high - low)
+    low, high = max(outer[0], low - slack), min(outer[1], high + slack)
+    least = 0.1 if log else 0.01 * max(abs(low), abs(high)) or 1.0
+    room = max(pad * (high - low), 0.4 * least if high > low else least)
+    low, high = low - room, high + room
+    return (10.0**low, 10.0**high) if log else (low, high)
+
+
+def frame(
+    axes: Axes,
+    x: tuple[float, float],
+    y: tuple[float, float],
+    *,
+    labels: tuple[str, str],
+    log: bool = True,
+    sizes: NDArray[Any] | None = None,
+) -> None:
+    """Limits, labels, a pale grid, and few round ticks; x is logarithmic, y unless not `log`.
+
+    Ticks lie at powers of two where all `sizes` are such.
+    """
+    axes.set(xscale="log", yscale="log" if log else "linear", xlim=x, ylim=y)
+    across, up = inches(axes)
+    size = float(axes.xaxis.label.get_fontsize())
+    axes.set_xlabel(style.fitted(labels[0], across, size), parse_math=False)
+    axes.set_ylabel(style.fitted(labels[1], up, size), parse_math=False)
+    ticks(axes.xaxis, sizes)
+    ticks(axes.yaxis)
+    gridded(axes)
+
+
+def gridded(axes: Axes) -> None:
+    """A pale grid behind, and no frame above and on the right."""
+    axes.grid(color="#e3e3e3", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
+    """At most eight round ticks on an axis, as many as their labels have room for."""
+    low, high = sorted(axis.get_view_interval())
+    across = axis is axis.axes.xaxis
+    length = inches(axis.axes)[0 if across else 1]
+    axis.set_minor_locator(NullLocator())
+    if axis.get_scale() == "linear":
+        most = min(_MOST_TICKS - 1, int(length / 0.2))
+        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 5, 10]))
+        axis.set_major_formatter(ScalarFormatter(useOffset=False))
+        return
+    found = np.zeros(0)
+    whole = np.zeros(0, np.int64) if sizes is None else np.asarray(sizes, np.int64)
+    if whole.size and high < 1e6 and not np.any(whole & (whole - 1)):
+        powers = np.arange(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+        step = math.ceil(len(powers) / _MOST_TICKS)
+        found = 2.0 ** powers[(powers - int(math.log2(whole.min()))) % step == 0]
+    else:
+        for mantissas in _MANTISSAS:
+            found = np.asarray(LogLocator(subs=mantissas, numticks=99).tick_values(low, high))
+            found = found[(found >= low) & (found <= high)]
+            if len(found) < _MOST_TICKS:
+                break
+        if len(found) < 3:
+            nearby = MaxNLocator(_MOST_TICKS - 2, steps=[1, 2, 5, 10])
+            found = np.asarray(nearby.tick_values(low, high))
+            found = found[(found >= low) & (found <= high)]
+    long = bool(np.any((found < 0.99e-4) | (found > 0.99e6)))  # all labels alike
+    labels = [style.digits(value, 6, powers=long) for value in found]
+    size = float(matplotlib.rcParams["font.size"])
+    widest = max((style.inches_of(label, size) for label in labels), default=0.1)
+    room = max(2, int(length / (widest + 0.6 * size / 72 if across else 1.75 * size / 72)))
+    step = math.ceil(len(found) / min(room, _MOST_TICKS))
+    axis.set_major_locator(FixedLocator(found[::step].tolist()))
+    axis.set_major_formatter(FixedFormatter(labels[::step]))
+
+
+def colours(
+    axes: Axes,
+    mappable: ScalarMappable,
+    label: str,
+    *,
+    box: Sequence[float],
+    inches: bool = False,
+    extend: str = "neither",
+) -> None:
+    """A colour bar with few ticks: left, bottom, width, height in inches or shares of the axes."""
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    left, bottom, across, up = box
+    inner = axes_in(figure, box) if inches else axes.inset_axes((left, bottom, across, up))
+    bar = figure.colorbar(mappable, cax=inner, extend=extend)
+    bar.outline.set_linewidth(0.5)
+    bar.set_label(label, fontsize=FINE, parse_math=False)
+    bar.ax.tick_params(labelsize=FINE, length=2, width=0.5)
+    bar.ax.locator_params(nbins=5)
+
+
+# --- Marks ---------------------------------------------------------------------------------------
+
+
+def values(curve: Curve, error: Array) -> Array:
+    """Errors in the user's unit."""
+    return curve.unit.from_error(error)
+
+
+@dataclass(frozen=True)
+class Track:
+    """A forecast at the N of a figure, in the user's unit."""
+
+    n: Array  # (M,)
+    middle: Array  # (M,)
+    better: Array  # (M,) the end of the band with the smaller error
+    worse: Array  # (M,)
+
+
+def track(made: Forecast, n: Array) -> Track:
+    """A forecast at the sizes `n` (M,)."""
+    errors = made.middle(n), *made.band(n)
+    return Track(n, *(values(made.curve, error) for error in errors))
+
+
+def drawn_sizes(made: Forecast, end: float, *, steps: int) -> Array:
+    """(M,) sizes from the pilot's first to `end`, or to the horizon where that is nearer."""
+    sizes = made.curve.sizes
+    grid = np.geomspace(float(sizes[0]), min(end, float(made.horizon)), steps)
+    return np.unique([*grid, *(sizes if len(sizes) <= _CORNERS else [made.last])])
+
+
+def draw_means(axes: Axes, curve: Curve, look: Look, tag: str = "", **mark: Any) -> None:
+    """Means over seeds, with bars of one standard error where there are several seeds."""
+    many = curve.counts > 1
+    mean = curve.means[many]
+    error = curve.deviations[many] / np.sqrt(curve.counts[many])
+    low, high = values(curve, np.maximum(mean - error, 1e-3 * mean)), values(curve, mean + error)
+    bars = axes.vlines(curve.sizes[many], low, high, color=look.colour, linewidth=1, zorder=2.6)
+    bars.set_gid(f"bars{tag}")
+    means = values(curve, curve.means)
+    axes.plot(curve.sizes, means, gid=f"means{tag}", zorder=2.7, **{**look.mark(), **mark})
+
+
+def bracket(axes: Axes, lower: float, upper: float, height: float, **options: Any) -> None:
+    """A range of N with a bar at each end, or an arrow where it leaves the frame."""
+    right = axes.get_xlim()[1]
+    if not lower <= right:
+        return
+    axes.plot([lower, min(upper, right)], [height] * 2, **{"linewidth": 1.5, **options})
+    tip = "|" if upper <= right else ">"
+    for n, marker, size in ((lower, "|", 7), (min(upper, right), tip, 7 if tip == "|" else 5)):
+        bar = {"marker": marker, "markersize": size, "markeredgewidth": 1.5, "clip_on": False}
+        axes.plot([n], [height], **{**options, "gid": None, **bar})
+
+
+def draw_crossover(axes: Axes, found: Crosses, height: float) -> None:
+    """A cross where two curves do, and the range of N in which they might."""
+    if found.n > axes.get_xlim()[1]:
+        return
+    if not math.isnan(found.lower):
+        options = {"gid": "crossover-range", "zorder": 3.4, **_CROSSING}
+        bracket(axes, found.lower, found.upper, height, **options)
+    axes.plot([found.n], [height], gid="crossover", zorder=3.5, **_CROSSING, **_CROSS)
+
+
+def crossover_entry() -> Entry:
+    """The legend's entry of a crossover."""
+    return line(**_CROSSING, **_CROSS), "crossover, 90% interval"
+
+
+def beside(axes: Axes, labels: Iterable[tuple[float, str, str]], size: float = FINE) -> None:
+    """Words at the right edge, at the height of a value each, moved apart where they would touch.
+
+    `labels` are values, words and colours.
+    """
+    to_axes = axes.transData + axes.transAxes.inverted()
+    left, line = axes.get_xlim()[0], 1.25 * size / 72 / inches(axes)[1]
+    placed = sorted((float(to_axes.transform((left, at))[1]), w, c) for at, w, c in labels)
+    halves = [line * (text.count("\n") + 1) / 2 for _, text, _ in placed]
+    heights = [height for height, *_ in placed]
+    for k in range(1, len(placed)):
+        heights[k] = max(heights[k], heights[k - 1] + halves[k - 1] + halves[k])
+    top = 1 + line
+    for k in reversed(range(len(placed))):
+        heights[k] = min(heights[k], top - halves[k])
+        top = heights[k] - halves[k]
+    for height, (_, text, colour) in zip(heights, placed, strict=True):
+        axes.text(
+            1.018,
+            height,
+            text,
+            transform=axes.transAxes,
+            va="center",
+            color=colour,
+            fontsize=size,
+            parse_math=False,
+        )
