@@ -12,8 +12,8 @@ import torch
 from korisk import published
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
-from korisk.fitting.scores import Scorer
 from korisk.problems import CtScanner, draw_pools, measure
 from korisk.studies.reproduction import studies, sweeps
 from korisk.studies.result import Result, Task
@@ -177,7 +177,7 @@ def test_batches_are_drawn_by_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(seed)
         return torch.Generator().manual_seed(seed)
 
-    monkeypatch.setattr("korisk.studies.run.fits.released_generator", recorded)
+    monkeypatch.setattr("korisk.studies.run.cells.released_generator", recorded)
     gradient = {"fit": "gradient", "iterations": 2, "batch": 2}
     run_cell(small(models={"KO": gradient}, seeds=[4]), ignore)
     assert asked == [4, 4]  # one for each training set

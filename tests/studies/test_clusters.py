@@ -22,20 +22,21 @@ from dummy_work import PAUSE, STUDY, cell, tasks
 from waiting import counts, until
 
 from korisk.errors import KoriskError, MissingExtraError
-from korisk.studies.run import dask as dask_pool
+from korisk.files import read_yaml
+from korisk.studies.run import clusters
 from korisk.studies.run.clusters import (
     Cluster,
     job_cluster,
+    job_script,
     joined_cluster,
     local_cluster,
-    offers_gpu,
 )
 from korisk.studies.run.engine import Event, run_study
-from korisk.studies.run.job_profile import JobProfile
 from korisk.studies.store.store import Store
 
 HERE = Path(dummy_work.__file__).parent
 PROGRAM = Path(dummy_work.__file__)
+EXAMPLE = HERE.parents[1] / "examples" / "slurm_options.yaml"
 
 
 def alive(group: int) -> bool:
@@ -146,7 +147,7 @@ def test_a_killed_scheduler_ends_the_run_and_the_next_one_continues(
             with pytest.raises(KoriskError, match=r"the scheduler is gone; .* run again") as caught:
                 run_study(asked, work, store, cluster=cluster, watch=watch)
             assert first.address in str(caught.value)
-    kept = {found.task.key: found.account.started for found in store.results()}
+    kept = {found.task.key: found.usage.started for found in store.results()}
     assert 5 <= len(kept) < 20
     with fleet(tmp_path / "second") as second:
         second.worker()
@@ -157,28 +158,29 @@ def test_a_killed_scheduler_ends_the_run_and_the_next_one_continues(
             summary = run_study(asked, work, store, cluster=cluster)
         assert log.level == before
     assert counts(summary) == (20 - len(kept), 0, len(kept))
-    assert {one.task.key: one.account.started for one in store.results()}.items() >= kept.items()
+    assert {one.task.key: one.usage.started for one in store.results()}.items() >= kept.items()
     assert capfd.readouterr() == ("", "")
 
 
 def test_gpu_cells_go_to_workers_with_a_gpu_alone(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_pool, "_QUIET_WAIT", 0.0)
+    monkeypatch.setattr(clusters, "_QUIET_WAIT", 0.0)
     with fleet(tmp_path) as one:
         one.worker()
         with joined_cluster(one.address, gpu=True, patience=0.6) as cluster:
             cluster.client.wait_for_workers(1, timeout=120)
-            assert not offers_gpu(cluster)
             events: list[Event] = []
             with pytest.raises(KoriskError, match="no worker with a GPU for ") as caught:
                 run_study(tasks(1, 1), cell, store, cluster=cluster, watch=events.append)
             assert "--resources GPU=1" in str(caught.value)
             assert [event.kind for event in events] == ["waiting"]
-        fit = one.worker("--resources", "GPU=1")
-        with joined_cluster(one.address, gpu=True) as cluster:
-            cluster.client.wait_for_workers(2, timeout=120)
-            assert offers_gpu(cluster)
+        with joined_cluster(one.address, gpu=None) as found:
+            assert not found.gpu
+            fit = one.worker("--resources", "GPU=1")
+            found.client.wait_for_workers(2, timeout=120)
+        with joined_cluster(one.address, gpu=None) as cluster:
+            assert cluster.gpu
             run_study(tasks(1, 8), dummy_work.tells_process, store, cluster=cluster)
     assert {found.row.metrics["pid"] for found in store.rows()} == {fit.pid}
 
@@ -193,20 +195,20 @@ def test_a_cluster_without_workers_is_not_waited_for_without_end(
 
 
 OTHER_NUMPY = """
-from korisk.studies.run import dask_worker
-found = dask_worker.installed()
-dask_worker.installed = lambda: {**found, "numpy": "1.0.0", "torch": "0.0.0"}
+from korisk.studies.run import clusters
+found = clusters.installed()
+clusters.installed = lambda: {**found, "numpy": "1.0.0", "torch": "0.0.0"}
 """
 OTHER_BUILD = """
-from korisk.studies.run import dask_worker
-found = dask_worker.installed()
+from korisk.studies.run import clusters
+found = clusters.installed()
 patched = {"python": found["python"] + "1", "torch": found["torch"].partition("+")[0] + "+other"}
-dask_worker.installed = lambda: {**found, **patched}
+clusters.installed = lambda: {**found, **patched}
 """
 NO_LIFE = """
 import os
-from korisk.studies.run import dask_worker
-dask_worker.installed = lambda: os._exit(3)
+from korisk.studies.run import clusters
+clusters.installed = lambda: os._exit(3)
 """
 NO_KORISK = """
 import sys
@@ -239,7 +241,7 @@ def test_workers_that_do_not_match_are_refused_by_name(
         with pytest.raises(KoriskError, match=r"cannot load korisk as it is here: .*korisk"):
             run_study(tasks(1, 1), cell, store, cluster=cluster)
         end(ignorant, cluster)
-        monkeypatch.setattr(dask_pool, "_STARTS", 1)
+        monkeypatch.setattr(clusters, "_STARTS", 1)
         mortal = one.worker(*preload(NO_LIFE))
         with pytest.raises(KoriskError, match=r"worker tcp://.*: died while it loaded the work"):
             run_study(tasks(1, 1), cell, store, cluster=cluster)
@@ -274,7 +276,7 @@ def test_a_worker_that_returns_at_its_address_is_another(
         before = one.worker()
         cluster.client.wait_for_workers(1, timeout=120)
         [address] = cluster.client.nthreads()
-        monkeypatch.setattr(dask_pool, "_SURVEY", 30.0)
+        monkeypatch.setattr(clusters, "_SURVEY", 30.0)
 
         def watch(event: Event) -> None:
             events.append(event)
@@ -283,13 +285,13 @@ def test_a_worker_that_returns_at_its_address_is_another(
                 before.kill()
                 before.wait()
                 one.worker("--worker-port", address.rpartition(":")[2])
-                monkeypatch.setattr(dask_pool, "_SURVEY", 0.5)
+                monkeypatch.setattr(clusters, "_SURVEY", 0.5)
                 pool_sleeps_until_it_is_back(cluster.client, address)
 
         summary = run_study(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
     assert counts(summary) == (3, 0, 0)
     assert [event.task.seed for event in events if event.kind == "retried"] == [1]
-    assert [found.account.attempts for found in store.results()] == [1, 2, 1]
+    assert [found.usage.attempts for found in store.results()] == [1, 2, 1]
     assert len(list(folder.glob("*seed 1*"))) == 2
 
 
@@ -345,7 +347,7 @@ def test_local_workers_know_their_threads_and_this_process_keeps_its_own(
         run_study(tasks(1, 1), dummy_work.tells_threads, store, cluster=cluster)
     assert [found.row.metrics["threads"] for found in store.rows()] == [3.0]
     assert dict(os.environ) == before
-    with pytest.raises(KoriskError, match="workers must be 1 or more, got 0"):
+    with pytest.raises(KoriskError, match="workers must be a whole number >= 1, got 0"):
         local_cluster(0).__enter__()
 
 
@@ -398,20 +400,23 @@ def job_groups(folder: Path) -> list[int]:
     return [group for file in folder.glob("*.pid") if alive(group := int(file.read_text()))]
 
 
-def profile(**changes: Any) -> JobProfile:
-    found = {"jobs": 2, "cores": 1, "memory": "1 GB", "walltime": "00:10:00", "interface": "lo"}
-    return JobProfile.model_validate({**found, **changes})
+def options(**changes: Any) -> dict[str, Any]:
+    found = {"cores": 1, "memory": "1 GB", "walltime": "00:10:00", "interface": "lo"}
+    return found | changes
 
 
 def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
     slurm: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(dask_pool, "_RENEWAL", 0.5)
+    monkeypatch.setattr(clusters, "_RENEWAL", 0.5)
     soon = distributed.dask.config.set({"distributed.deploy.lost-worker-timeout": "0.2 s"})
-    chosen = profile(
-        jobs=1,
-        gpus=1,
-        prologue=[f"export PYTHONPATH={HERE}", f"export {PAUSE}=0.1"],
+    chosen = options(
+        worker_extra_args=["--resources", "GPU=1"],
+        job_extra_directives=["--gres=gpu:1"],
+        job_script_prologue=[
+            f"export PYTHONPATH={HERE}:{os.environ.get('PYTHONPATH', '')}",
+            f"export {PAUSE}=0.1",
+        ],
         local_directory=str(slurm),
     )
 
@@ -420,15 +425,12 @@ def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
             [group] = job_groups(slurm)
             os.killpg(group, signal.SIGKILL)  # as at the end of its walltime
 
-    with soon, job_cluster(chosen) as cluster:
+    with soon, job_cluster("slurm", 1, chosen) as cluster:
         assert cluster.gpu
         assert math.isinf(cluster.patience)  # which a test has not
         impatient = replace(cluster, patience=60.0)
-        assert counts(run_study(tasks(2, 3), cell, store, cluster=impatient, watch=watch)) == (
-            6,
-            0,
-            0,
-        )
+        summary = run_study(tasks(2, 3), cell, store, cluster=impatient, watch=watch)
+        assert counts(summary) == (6, 0, 0)
         assert len(job_groups(slurm)) == 1
     until(lambda: not job_groups(slurm))
     jobs = list((slurm / "jobs").iterdir())
@@ -448,10 +450,83 @@ def test_jobs_that_cannot_be_submitted_are_told_in_one_line(
     refusal = "#!/bin/sh\necho 'error: invalid partition' >&2\nexit 1\n"
     (slurm / "bin" / "sbatch").write_text(refusal)
     with pytest.raises(KoriskError, match=r"2 slurm jobs: .*error: invalid partition") as caught:
-        job_cluster(profile()).__enter__()
+        job_cluster("slurm", 2, options()).__enter__()
     assert "\n" not in str(caught.value)
     assert threading.active_count() == before  # and nothing goes on in the background
     monkeypatch.setenv("PATH", str(slurm))
-    with pytest.raises(KoriskError, match="sbatch is not there, which slurm takes jobs by"):
-        job_cluster(profile()).__enter__()
+    with pytest.raises(KoriskError, match="slurm needs the command sbatch"):
+        job_cluster("slurm", 2, options()).__enter__()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("system", "asked", "lines"),
+    [
+        ("slurm", {"queue": "fast", "account": "us"}, ["#SBATCH -p fast", "#SBATCH -t 00:10:00"]),
+        (
+            "pbs",
+            {"queue": "fast", "resource-spec": "select=1"},
+            ["#PBS -q fast", "#PBS -l select=1"],
+        ),
+        ("lsf", {"project": "us"}, ['#BSUB -P "us"', "#BSUB -W 00:10:00"]),
+        ("sge", {"job_extra_directives": ["-V"]}, ["#$ -V"]),
+        ("moab", {}, ["#PBS -l walltime=00:10:00"]),
+    ],
+)
+def test_options_are_those_of_dask_jobqueue(
+    system: str, asked: dict[str, Any], lines: list[str]
+) -> None:
+    script = job_script(system, options(cores=4, **asked))
+    assert set(lines) <= set(script.splitlines())
+    assert "OMP_NUM_THREADS=4" in script
+    assert "tcp://ADDRESS-OF-THE-SCHEDULER" in script
+    assert "--nthreads 4" in script
+    assert "GPU" not in script
+
+
+def test_what_is_missing_comes_from_dasks_own_configuration() -> None:
+    mine = {"jobqueue.slurm.cores": 6, "jobqueue.slurm.job-script-prologue": ["module load x"]}
+    with distributed.dask.config.set(mine):
+        script = job_script("slurm", {"memory": "1 GB"})
+    assert "#SBATCH --cpus-per-task=6" in script
+    assert script.index("export OMP_NUM_THREADS=6") < script.index("module load x")
+
+
+@pytest.mark.parametrize(
+    ("system", "asked", "said"),
+    [
+        ("spark", {}, "system must be one of slurm, pbs,"),
+        ("slurm", {"waltime": "2"}, "'waltime'"),
+        ("slurm", {"memory": "much"}, "much"),
+        ("slurm", {"cores": "four"}, "four"),
+        ("slurm", {"cores": None}, "the options of slurm"),
+        ("slurm", {"job_script_prologue": "module load"}, "job_script_prologue must be a list"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(
+    system: str, asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(KoriskError) as caught:
+        job_script(system, options(**asked))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_example_gives_a_script_with_all_its_lines() -> None:
+    asked = read_yaml(EXAMPLE)
+    script = job_script("slurm", asked)
+    for line in asked["job_extra_directives"]:
+        assert f"#SBATCH {line}" in script.splitlines()
+    for line in asked["job_script_prologue"]:
+        assert line in script.splitlines()
+    assert f"--interface {asked['interface']}" in script
+
+
+def test_loading_the_batch_systems_leaves_ctrl_c_alone() -> None:
+    code = (
+        "import signal; from korisk.studies.run.clusters import job_script;"
+        "job_script('slurm', {'cores': 1, 'memory': '1 GB'});"
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

@@ -19,11 +19,10 @@ import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
 from waiting import counts, until
 
-from korisk.cli.progress import Board, progress
 from korisk.errors import KoriskError
-from korisk.studies.result import Task
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.events import Queue
+from korisk.studies.run.progress import progress
 from korisk.studies.store.store import Cell, Store
 
 PROGRAM = Path(dummy_work.__file__)
@@ -54,17 +53,17 @@ def test_every_cell_is_stored_with_its_cost(store: Store, workers: int) -> None:
     found = list(store.results())
     assert figures(found) == {task.key: (cell(task, print).rows, {"draws": 9}) for task in asked}
     for one in found:
-        account = one.account
-        assert account.attempts == 1
-        assert account.started > "2026"
-        assert account.started.endswith("+00:00")
-        assert account.seconds >= 0
-        assert account.cpu_seconds is not None
-        assert account.peak_memory is not None
-        assert account.peak_memory > 10_000_000
-        assert workers == 0 or account.device_memory is None  # CUDA may be in use here already
-        assert set(account.machine) == {"platform", "processor", "cores"}
-        assert {"python", "korisk", "numpy", "scipy"} <= set(account.versions)
+        usage = one.usage
+        assert usage.attempts == 1
+        assert usage.started > "2026"
+        assert usage.started.endswith("+00:00")
+        assert usage.seconds >= 0
+        assert usage.cpu_seconds is not None
+        assert usage.peak_memory is not None
+        assert usage.peak_memory > 10_000_000
+        assert workers == 0 or usage.device_memory is None  # CUDA may be in use here already
+        assert set(usage.machine) == {"platform", "processor", "cores"}
+        assert {"python", "korisk", "numpy", "scipy"} <= set(usage.versions)
     assert counts(run_study(asked, cell, store, workers=workers)) == (0, 0, 6)
     assert list(store.results()) == found
 
@@ -127,7 +126,7 @@ def test_workers_know_their_threads_and_this_process_keeps_its_own(store: Store)
 def test_peak_memory_is_the_cells_own(store: Store) -> None:
     asked = tasks(1, 2, bytes=[200_000_000, 1_000])
     run_study(asked, dummy_work.fills_memory, store, workers=1)
-    large, small = (found.account.peak_memory or 0 for found in store.results())
+    large, small = (found.usage.peak_memory or 0 for found in store.results())
     assert large > small + 150_000_000
 
 
@@ -159,7 +158,7 @@ def test_device_memory_is_the_cells_own(store: Store, monkeypatch: pytest.Monkey
     torch = FakeTorch()
     monkeypatch.setitem(sys.modules, "torch", torch)
     run_study(tasks(1, 1), cell, store, workers=0, threads=3)
-    assert [found.account.device_memory for found in store.results()] == [201]
+    assert [found.usage.device_memory for found in store.results()] == [201]
     assert torch.threads == 3
 
 
@@ -203,7 +202,7 @@ def test_a_worker_that_dies_once_is_replaced(store: Store, tmp_path: Path) -> No
     asked = tasks(1, 3, folder=str(tmp_path))
     summary = run_study(asked, dummy_work.kills_itself_once, store, workers=1, watch=events.append)
     assert counts(summary) == (3, 0, 0)
-    assert [found.account.attempts for found in store.results()] == [1, 2, 1]
+    assert [found.usage.attempts for found in store.results()] == [1, 2, 1]
     [retried] = [event for event in events if event.kind == "retried"]
     assert (retried.task.seed, retried.words) == (1, "its worker died (exit code -9)")
 
@@ -217,7 +216,7 @@ def test_a_worker_that_always_dies_fails_its_cell_alone(store: Store) -> None:
     assert counts(summary) == (2, 1, 0)
     [failure] = store.failures()
     assert failure.error == "its worker died 3 times (exit code -9)"
-    assert failure.account.attempts == 3
+    assert failure.usage.attempts == 3
     assert [event.kind for event in events].count("retried") == 2
 
 
@@ -234,7 +233,7 @@ def test_work_that_no_worker_can_import(store: Store, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("wrong", [{"workers": -1}, {"attempts": 0}, {"threads": 0}])
 def test_wrong_numbers_are_refused(store: Store, wrong: Any) -> None:
-    with pytest.raises(KoriskError, match="must be a whole number from"):
+    with pytest.raises(KoriskError, match="must be a whole number >="):
         run_study(tasks(1, 1), cell, store, **wrong)
 
 
@@ -251,7 +250,7 @@ def test_workers_that_cannot_start_are_told(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert "workers do not start (exit code 1); call run() from a file, under if" in done.stderr
+    assert "workers do not start (exit code 1); call run_study from a file, under if" in done.stderr
 
 
 # --- Kills and interrupts ------------------------------------------------------------------------
@@ -285,7 +284,7 @@ def started(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     with Store.read(path) as store:
-        return {found.task.key: found.account.started for found in store.results()}
+        return {found.task.key: found.usage.started for found in store.results()}
 
 
 def has_more(path: Path, results: int) -> bool:
@@ -392,33 +391,9 @@ def test_events_tell_counts_and_fractions(store: Store) -> None:
     assert {(event.total, event.skipped) for event in events} == {(1, 1)}
 
 
-def test_board_estimates_from_finished_and_running_cells() -> None:
-    clock = [0.0]
-    board = Board(lambda: clock[0])
-    one, other, *_ = tasks(1, 3)
-
-    def tell(kind: Any, task: Task, done: int, fraction: float = 0.0) -> None:
-        board.take(
-            Event(kind=kind, task=task, done=done, failed=0, total=4, skipped=0, fraction=fraction)
-        )
-
-    assert board.remaining is None
-    tell("started", one, 0)
-    clock[0] = 10.0
-    assert board.remaining is None
-    tell("progress", one, 0, 0.5)
-    assert board.remaining == pytest.approx(10.0 * 3.5 / 0.5)
-    tell("done", one, 1, 1.0)
-    tell("progress", other, 1, 0.25)
-    assert board.remaining == pytest.approx(10.0 * 2.75 / 1.25)
-
-
 def test_no_display_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress() as watch:
-        assert watch is not None
-        kinds: list[Any] = ["started", "progress", "done", "failed"]
-        for kind in kinds:
-            watch(Event(kind=kind, task=tasks(1, 1)[0], done=0, failed=0, total=1, skipped=0))
+    with progress(unit="cells") as watch:
+        assert watch is None
     assert capsys.readouterr() == ("", "")
 
 
@@ -436,14 +411,14 @@ def test_display_names_what_runs_and_what_failed(
         parts[:] = (old + new for old, new in zip(parts, capsys.readouterr(), strict=True))
         return parts[1]
 
-    with progress(quiet=True) as watch:
+    with progress(quiet=True, unit="cells") as watch:
         assert watch is None
-    with progress() as watch:
+    with progress(unit="cells") as watch:
         assert watch is not None
         count: Any = {"done": 1, "total": 3, "skipped": 0}
         watch(Event(kind="failed", task=other, failed=1, words="ValueError: [no]\n  x", **count))
         watch(Event(kind="progress", task=task, failed=1, fraction=0.5, **count))
-        until(lambda: "50%" in said())  # it is drawn again from time to time
+        until(lambda: "point-1, seed 0" in said())  # it is drawn again from time to time
     assert "point-1, seed 1: failed: ValueError: [no]" in said()
     assert "2 of 3 cells, 1 failed" in said()
     assert "point-1, seed 0" in said()

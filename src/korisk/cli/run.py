@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
 
-from korisk.cli.dry_run import show_cells
-from korisk.cli.output import cells, console, number, print_json, table, warnings_as_lines
-from korisk.cli.places import Device, Engine, Scheduler, Slurm, Workers, chosen_place
-from korisk.cli.studying import (
+from korisk.cli.compute import (
+    ClusterName,
+    ClusterOptions,
+    Compute,
+    Device,
     Retry,
     Wait,
-    crossing_json,
-    folder_of,
-    in_words,
+    Workers,
+    chosen_compute,
+    groups,
     report_failures,
     run_tasks,
     summary_json,
 )
+from korisk.cli.output import cells, console, duration, number, print_json, table, warnings_as_lines
 from korisk.curves.curve import Curve
-from korisk.studies.results import crossing, curves
+from korisk.planning.explain import agrees
+from korisk.planning.explain import crossing as explain_crossing
+from korisk.studies.results import LEAST_SIZES, Crossing, crossing, curves
 from korisk.studies.spec.study import Study
-from korisk.studies.store.store import Store, store_path
+from korisk.studies.store.store import Store, store_path, store_to_write
+from korisk.theory.footprint import format_bytes
 
 
 def run(
@@ -32,19 +41,19 @@ def run(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where results go. [default: named as the file]"),
+        typer.Option(metavar="DIR", help="Folder for results. [default: named as the file]"),
     ] = None,
     device: Device = "auto",
-    engine: Engine = None,
-    scheduler: Scheduler = None,
-    slurm: Slurm = None,
+    cluster: ClusterName = None,
+    cluster_options: ClusterOptions = None,
     workers: Workers = None,
     retry_failed: Retry = False,
     wait: Wait = 0.0,
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="List the cells, their cost and which are done; run nothing."
+            "--dry-run",
+            help="List the cells with state, estimated time and memory; run nothing.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
@@ -55,16 +64,16 @@ def run(
     """
     with warnings_as_lines():
         study = Study.read(path)
-    place = chosen_place(engine, scheduler, slurm, workers=workers, device=device)
+    compute = chosen_compute(cluster, cluster_options, workers=workers, device=device)
     folder = out if out is not None else folder_of(path)
     if dry_run:
-        show_cells(study, folder, place, retry=retry_failed, as_json=as_json)
+        _show_cells(study, folder, compute, retry=retry_failed, as_json=as_json)
         return
     summary = run_tasks(
         study.tasks,
         study.content,
         folder,
-        place=place,
+        compute=compute,
         retry=retry_failed,
         wait=wait,
         quiet=as_json,
@@ -73,19 +82,22 @@ def run(
         asked = {task.key for task in study.tasks}
         found = curves(row for row in store.rows() if row.task.key in asked)
     if as_json:
-        points = {point: _point_json(models) for point, models in found.items()}
+        points: dict[str, Any] = {}
+        for point, models in found.items():
+            points[point] = {curve.model: curve.records() for curve in models}
+            if len(models) == 2:
+                between = crossing(*models)
+                points[point]["crossing"] = None if between is None else crossing_json(between)
         print_json({"store": str(store_path(folder)), **summary_json(summary), "points": points})
     else:
         _print(found, folder)
     report_failures(folder, study.tasks, summary)
 
 
-def _point_json(models: list[Curve]) -> dict[str, Any]:
-    content: dict[str, Any] = {curve.model: curve.records() for curve in models}
-    if len(models) == 2:
-        found = crossing(*models)
-        content["crossing"] = None if found is None else crossing_json(found)
-    return content
+def folder_of(study: Path) -> Path:
+    """The default folder for the results of a study's file: in this folder, named as the file."""
+    name = study.stem
+    return Path(name if name.strip(".") else "study")  # a name of dots would lead elsewhere
 
 
 def _print(found: dict[str, list[Curve]], folder: Path) -> None:
@@ -97,21 +109,139 @@ def _print(found: dict[str, list[Curve]], folder: Path) -> None:
         out.print(f"{point}: mean {models[0].metric} over seeds", style="bold", highlight=False)
         shown = table("", "N", *(curve.model for curve in models), text=0)
         shown.title = None
-        for n in sorted({int(size) for curve in models for size in curve.sizes}):
-            shown.add_row(*cells(str(n), *(_mean(curve, n) for curve in models)))
+        means = [dict(zip(curve.sizes.tolist(), curve.means, strict=True)) for curve in models]
+        for n in sorted({int(size) for each in means for size in each}):
+            shown.add_row(*cells(str(n), *(number(float(m[n])) if n in m else "-" for m in means)))
         out.print(shown)
         if len(models) == 2:
             between = crossing(*models)
             none = "The two models have no N in common."
-            words = none if between is None else in_words(between)
-            out.print(f"{words}\n", highlight=False)
+            out.print(f"{none if between is None else in_words(between)}\n", highlight=False)
     out.print(
-        f"Results lie in {store_path(folder)}; korisk report {folder} draws them on a page, korisk "
+        f"Results are in {store_path(folder)}; korisk report {folder} draws them on a page, korisk "
         f"export {folder} writes them as a table.",
         highlight=False,
     )
 
 
-def _mean(curve: Curve, n: int) -> str:
-    sizes = curve.sizes.tolist()
-    return number(float(curve.means[sizes.index(n)])) if n in sizes else "-"
+def in_words(found: Crossing) -> str:
+    """Where the better of two models changes, as a sentence or two."""
+    said = explain_crossing(found.found, found.means, found.better, found.last)
+    if found.sizes < LEAST_SIZES:
+        return f"{said} At least {LEAST_SIZES} sizes are needed to extrapolate."
+    return said
+
+
+def crossing_json(found: Crossing) -> dict[str, Any]:
+    """The same as plain values, without a crossover that the measured means contradict."""
+    content = {**asdict(found), "explanation": in_words(found)}
+    if found.found is not None and not agrees(found.found, found.means, found.better):
+        content["found"] = None
+    return content
+
+
+# --- Dry runs ------------------------------------------------------------------------------------
+
+
+def _show_cells(
+    study: Study, folder: Path, compute: Compute, *, retry: bool, as_json: bool
+) -> None:
+    """List the cells with their state and what they need, and the job script if there is one."""
+    states, seconds = _look_up(study, folder, compute.device_kind())
+    memory = {task.point: _memory(task.spec) for task in study.tasks}
+    open_states = {"to do", "failed"} if retry else {"to do"}
+    todo = [task for task in study.tasks if states[task.key] in open_states]
+    here = replace(compute, device=compute.device_kind())
+    default = 1 if compute.elsewhere else max(1, *(many for _, many in groups(study.tasks, here)))
+    workers = compute.workers or default
+    times = [seconds[task.key] for task in todo]
+    left = max(sum(times) / workers, max(times, default=0.0))  # not before its longest cell
+    script = None
+    if compute.batch is not None:
+        from korisk.studies.run.clusters import job_script
+
+        script = job_script(compute.batch, compute.options)
+    if as_json:
+        listed = [
+            {
+                "point": task.point,
+                "seed": task.seed,
+                "state": states[task.key],
+                "seconds": seconds[task.key],
+                "memory": memory[task.point],
+                "spec": task.spec,
+            }
+            for task in study.tasks
+        ]
+        to_do = {"cells": len(todo), "workers": workers, "seconds": left}
+        content = {"name": study.name, "cells": listed, "to_do": to_do}
+        print_json(content if script is None else content | {"job_script": script})
+        return
+    out = console()
+    shown = table(
+        f"cells of {study.name}", "cell", "models", "sizes", "state", "time", "memory", text=4
+    )
+    for task in study.tasks:
+        size = memory[task.point]
+        shown.add_row(
+            *cells(
+                *(task.key, " ".join(task.spec["models"]), ", ".join(map(str, task.spec["sizes"]))),
+                *(states[task.key], duration(seconds[task.key])),
+                "-" if size is None else format_bytes(size),
+            )
+        )
+    out.print(shown)
+    many = "1 worker" if workers == 1 else f"{workers:,} workers"
+    count = "1 cell" if len(todo) == 1 else f"{len(todo):,} cells"
+    time = f"about {duration(left)} on {many}, from measured cells"
+    if math.isnan(left):
+        time = "no measured cell yet, so the time is not known"
+    out.print(f"{count} to do: {time}." if todo else "Nothing is left to do.", highlight=False)
+    if script is not None:
+        out.print(f"\nScript of each job:\n\n{script}", highlight=False, soft_wrap=True)
+
+
+def _look_up(study: Study, folder: Path, device: str) -> tuple[dict[str, str], dict[str, float]]:
+    """The state of each cell, and its expected seconds from measured cells; NaN without any.
+
+    Measured are cells of the same point, or else of another point with the same kind and size of
+    problem and the same fits, on the same kind of device.
+    """
+    states = {task.key: "to do" for task in study.tasks}
+    measured: dict[str, list[float]] = {}
+    path = store_to_write(folder)
+    if path.exists():
+        with Store.read(path) as store:
+            store.check_name(study.name)
+            store.check(study.tasks)
+            for task in study.tasks:
+                if store.finished(task):
+                    states[task.key] = "done"
+                elif store.failed(task):
+                    states[task.key] = "failed"
+            for cell in store.results():
+                on_gpu = cell.detail.get("device", "cpu") != "cpu"
+                if on_gpu == (device == "cuda"):
+                    for name in (cell.task.point, _scale(cell.task.spec)):
+                        measured.setdefault(name, []).append(cell.usage.seconds)
+    seconds = {}
+    for task in study.tasks:
+        found = measured.get(task.point) or measured.get(_scale(task.spec)) or [math.nan]
+        seconds[task.key] = fmean(found)
+    return states, seconds
+
+
+def _scale(spec: Mapping[str, Any]) -> str:
+    """What the time of a cell depends on, and other points may share."""
+    problem = spec["problem"]
+    size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]
+    return repr((size, spec["sizes"], spec["models"], spec["pools"]))
+
+
+def _memory(spec: Mapping[str, Any]) -> int | None:
+    """Bytes that a cell's samples and fits need; None where PyTorch is not installed."""
+    try:
+        from korisk.studies.run.cells import memory_needed
+    except ImportError:
+        return None
+    return memory_needed(spec)

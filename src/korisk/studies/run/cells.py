@@ -3,87 +3,87 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from korisk._memory import free_memory
 from korisk.errors import KoriskError
-from korisk.fitting.ridge.diagonal import gram_fits, tail_gram
+from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches, released_generator
+from korisk.fitting.gradient.train import train
+from korisk.fitting.ridge.choice import Scorer
+from korisk.fitting.ridge.dense import DenseRidge, kernel_bytes
+from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes, gram_fits, tail_gram
+from korisk.fitting.ridge.refinement import refine
+from korisk.networks import KnownOperatorNet
+from korisk.networks.refined import RefinedNet
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
-from korisk.operators.ct.engines import free_memory
-from korisk.problems import Pools, Problem
+from korisk.problems import Pairs, Pools, Problem, measure
+from korisk.problems.deep import DeepProblem
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.run import layer_errors
-from korisk.studies.run.fits import PICTURES, Bench, Job, Report, fits_of, picture, report_share
-from korisk.studies.spec.problem_of import problem_of
+from korisk.studies.run.worker import Report
+from korisk.studies.spec.entries import OF_GRADIENT
+from korisk.studies.spec.study import problem_of
 from korisk.theory import Network
 
+Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
+KnownErrors = Callable[[Tensor, Tensor], dict[str, Any]]
+
 _LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix
+_STARTS = (10.0, 1.0, 0.1)  # lambdas over the mean of the diagonal, for fits with the ReLU alone
+_CLEARLY = 0.99  # of a score, below which another beats weights that have no noise of their own
+_PICTURES = 2  # test images whose reconstructions are kept
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all seeds of a point share: the problem and its known operators."""
+
+    problem: Problem
+    kept: object  # what all pools share
+    weights: Tensor  # analytic, of an input's shape
+    tail: Composed
+    gram: Tensor | None  # B^T B of the tail, where it was asked for and fits
+
+
+@dataclass(frozen=True)
+class Job:
+    """One model of a cell, to be fitted at every size."""
+
+    sizes: list[int]
+    settings: Mapping[str, Any]
+    seed: int
+    bench: Bench
+    pools: Pools
+    report: Report
+    networks: dict[str, Network] | None  # where errors are measured layer by layer: filled by fits
+
+    def each_size(self) -> Iterator[int]:
+        """The sizes; each is reported as done when the next is asked for."""
+        for at, n in enumerate(self.sizes):
+            yield n
+            self.report(sum(self.sizes[: at + 1]) / sum(self.sizes))
+
+    def recipe(self) -> Recipe:
+        """How networks are trained by gradients."""
+        return Recipe(**{name: self.settings[name] for name in OF_GRADIENT})
 
 
 @torch.no_grad()
 def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
     """Fit every model at every size and measure it on the test set."""
     spec = task.spec
-    bench = _bench(problem_of(spec), device, _needs_gram(spec))
-    pools = _pools(spec, task.seed, bench, device)
-    rows: list[Row] = []
-    arrays: dict[str, NDArray[np.generic]] = {
-        "truth": picture(pools.test.targets[:PICTURES]),
-        "sinograms": pools.test.inputs[:PICTURES].cpu().numpy().astype(np.float32),
-    }
-    networks: dict[str, Network] = {}
-    for at, (model, settings) in enumerate(spec["models"].items()):
-        fits = fits_of(bench.problem, model, settings)
-        share = partial(report_share, report, at, len(spec["models"]))
-        checked = networks if spec.get("theorem") else None
-        job = Job(spec["sizes"], settings, task.seed, bench, pools, share, checked)
-        for row, kept in fits(job):
-            rows.append(row)
-            arrays |= {f"{model}/{row.n}/{name}": array for name, array in kept.items()}
-    detail = {"device": _device_name(device), "precision": str(bench.tail.dtype).split(".")[-1]}
-    if networks:
-        detail |= layer_errors.networks_detail(networks, pools.test)
-    return Result(rows=tuple(rows), arrays=arrays, detail=detail)
-
-
-# --- What a cell works on ------------------------------------------------------------------------
-
-
-def _needs_gram(spec: Mapping[str, Any]) -> bool:
-    known = spec["models"].get("KO")
-    return known is not None and known.get("fit") == "ridge"
-
-
-@lru_cache(maxsize=1)
-def _bench(problem: Problem, device: str, gram: bool) -> Bench:
-    weights, tail = problem.reconstruction(device)
-    composed = Composed([_made_dense(operator) for operator in tail])
-    made = tail_gram(composed) if gram and gram_fits(composed) else None
-    return Bench(problem, problem.prepared(device), weights, composed, made)
-
-
-def _made_dense(operator: LinearOperator) -> LinearOperator:
-    """Small inverses as one matrix: the same map, without a sparse product in front of it."""
-    entries = math.prod(operator.domain) * math.prod(operator.range)
-    if not isinstance(operator, Tikhonov) or entries > _LARGEST_DENSE:
-        return operator
-    return Matrix(operator.as_matrix(), operator.domain, operator.range, name=operator.name)
-
-
-def _pools(spec: Mapping[str, Any], seed: int, bench: Bench, device: str) -> Pools:
-    _refuse_large(spec, bench)
-    train = spec["sizes"][-1]
-    return bench.problem.pools(seed=seed, train=train, **spec["pools"], device=device)
-
-
-def _refuse_large(spec: Mapping[str, Any], bench: Bench) -> None:
-    """Say what the pools would take before the machine finds out."""
-    samples = spec["sizes"][-1] + sum(spec["pools"].values())
+    with_gram = spec["models"].get("KO", {}).get("fit") == "ridge"
+    bench = _bench(problem_of(spec), device, with_gram)
+    samples = _samples(spec)
     entries = math.prod(bench.tail.range) + 2 * math.prod(bench.tail.domain)
     needed, free = samples * entries * bench.tail.dtype.itemsize, free_memory(bench.tail.device)
     if needed > free:
@@ -91,7 +91,264 @@ def _refuse_large(spec: Mapping[str, Any], bench: Bench) -> None:
             f"{samples:,} images and sinograms take {needed / 2**30:,.1f} GiB, of "
             f"{free / 2**30:,.1f} GiB free; use fewer samples or smaller images"
         )
+    train = spec["sizes"][-1]
+    pools = bench.problem.pools(seed=task.seed, train=train, **spec["pools"], device=device)
+    rows: list[Row] = []
+    arrays: dict[str, NDArray[np.generic]] = {
+        "truth": _picture(pools.test.targets),
+        "sinograms": pools.test.inputs[:_PICTURES].cpu().numpy().astype(np.float32),
+    }
+    networks: dict[str, Network] = {}
+    for at, (model, settings) in enumerate(spec["models"].items()):
+        fits = _FITS[model, settings.get("fit", "ridge")]
+        if model == "KO" and isinstance(bench.problem, DeepProblem):
+            fits = _refined_gradient
+        share = partial(_report_share, report, at, len(spec["models"]))
+        checked = networks if spec.get("theorem") else None
+        job = Job(spec["sizes"], settings, task.seed, bench, pools, share, checked)
+        for row, kept in fits(job):
+            rows.append(row)
+            arrays |= {f"{model}/{row.n}/{name}": array for name, array in kept.items()}
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
+    detail = {"device": name, "precision": str(bench.tail.dtype).split(".")[-1]}
+    if networks:
+        detail |= layer_errors.networks_detail(networks, pools.test)
+    return Result(rows=tuple(rows), arrays=arrays, detail=detail)
 
 
-def _device_name(device: str) -> str:
-    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
+def memory_needed(spec: Mapping[str, Any]) -> int:
+    """Bytes of a cell's samples and of its largest fit; libraries and projectors come on top."""
+    about, problem = spec["problem"], problem_of(spec)
+    dtype = getattr(getattr(problem, "scanner", problem), "dtype", torch.float64)
+    targets = about["points"] if about["kind"] == "heat" else about["side"] ** 2
+    inputs = {"heat": targets, "mri": 2 * targets}.get(about["kind"]) or (
+        about["views"] * about["bins"]
+    )
+    fits = [0]
+    for model, settings in spec["models"].items():
+        if model == "FC":
+            fits.append(kernel_bytes(spec["sizes"][-1]))
+        elif settings["fit"] == "ridge":  # where it does not fit, products go through the operators
+            gram = gram_bytes(inputs, dtype.itemsize)
+            fits.append(gram if gram <= free_memory(torch.device("cpu")) else 0)
+    return int(_samples(spec) * (targets + 2 * inputs) * dtype.itemsize + max(fits))
+
+
+def _samples(spec: Mapping[str, Any]) -> int:
+    """The samples of all pools."""
+    return int(spec["sizes"][-1] + sum(spec["pools"].values()))
+
+
+def _report_share(report: Report, at: int, shares: int, fraction: float) -> None:
+    """Progress of one of several equal shares as progress of the whole."""
+    report((at + fraction) / shares)
+
+
+@lru_cache(maxsize=1)
+def _bench(problem: Problem, device: str, with_gram: bool) -> Bench:
+    weights, tail = problem.reconstruction(device)
+    operators: list[LinearOperator] = []
+    for each in tail:
+        small = math.prod(each.domain) * math.prod(each.range) <= _LARGEST_DENSE
+        if isinstance(each, Tikhonov) and small:  # one matrix instead of a sparse product and more
+            operators.append(Matrix(each.as_matrix(), each.domain, each.range, name=each.name))
+        else:
+            operators.append(each)
+    composed = Composed(operators)
+    gram = tail_gram(composed) if with_gram and gram_fits(composed) else None
+    return Bench(problem, problem.prepared(device), weights, composed, gram)
+
+
+# --- Fits ----------------------------------------------------------------------------------------
+
+
+def _known_ridge(job: Job) -> Iterator[Fitted]:
+    toward = job.bench.weights if job.settings["toward"] == "analytic" else None
+    ridge = DiagonalRidge(
+        job.bench.tail,
+        *job.pools.train,
+        toward=toward,
+        relu=job.settings["relu"],
+        gram=job.bench.gram,
+    )
+    test, analytic = job.pools.test, job.bench.weights
+    errors = _known_layers(job)
+    yield _row("KO", 0, ridge.predict(analytic, test.inputs), test, {}, analytic, errors)
+    scorer = Scorer(*(test if job.settings["select"] == "test" else job.pools.validation))
+    for n in job.each_size():
+        start = time.perf_counter()
+        weights, detail = _known_fit(ridge, n, scorer, job.settings)
+        detail["seconds"] = _seconds(start, weights)
+        yield _row("KO", n, ridge.predict(weights, test.inputs), test, detail, weights, errors)
+
+
+def _known_layers(job: Job) -> KnownErrors | None:
+    """What measures the layers of this network; None where the study does not ask for it."""
+    if job.networks is None:
+        return None
+    bench, test = job.bench, job.pools.test
+    layers = layer_errors.KnownLayers.of(
+        bench.tail,
+        bench.problem.truth(test.inputs.device),
+        test,
+        toward=bench.weights,
+        relu=job.settings["relu"],
+        gram=bench.gram,
+    )
+    job.networks["KO"] = layers.network()
+    return layers.measure
+
+
+def _known_fit(
+    ridge: DiagonalRidge, n: int, scorer: Scorer, settings: Mapping[str, Any]
+) -> tuple[Tensor, dict[str, Any]]:
+    """Weights and what is kept beside them; the normal matrix is freed when this returns."""
+    training = ridge.training(n)
+    fit = training.fit(scorer=scorer, grid=settings.get("grid"))
+    if not settings["refine"]:
+        return fit.weights, fit.detail()
+    detail, refined = fit.detail(), refine(fit, scorer, steps=settings["refine"])
+    if ridge.relu and math.isinf(fit.penalty):
+        # No fit without the ReLU was better than the analytic weights; one with it may be.
+        for share in _STARTS:
+            start = training.fit(penalty=share * training.scale)
+            other = refine(start, scorer, steps=settings["refine"])
+            if other.score_after < _CLEARLY * refined.score_after:
+                detail, refined = detail | start.detail(), other
+    return refined.weights, detail | refined.detail()
+
+
+def _known_gradient(job: Job) -> Iterator[Fitted]:
+    """All sizes side by side: the smaller training sets are the beginnings of the largest."""
+    recipe = job.recipe()
+    test, analytic = job.pools.test, job.bench.weights
+    make = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
+    errors = _known_layers(job)
+    yield _row("KO", 0, make(analytic)(test.inputs), test, {}, analytic, errors)
+    # Batches of one group have one length; below `batch` samples each size has its own.
+    groups = [[n] for n in job.sizes if n < recipe.batch]
+    if large := [n for n in job.sizes if n >= recipe.batch]:
+        groups.append(large)
+    for group, sizes in enumerate(groups):
+        start = time.perf_counter()
+        drawn = [
+            draw_batches(n, recipe.batch, recipe.iterations, released_generator(job.seed))
+            for n in sizes
+        ]
+        network = make(analytic.expand(len(sizes), *analytic.shape))
+        share = partial(_report_share, job.report, group, len(groups))
+        made = train(
+            network,
+            *job.pools.train,
+            recipe,
+            indices=torch.stack(drawn, 1),
+            progress=lambda done, _, share=share: share(done / recipe.iterations),  # type: ignore[misc]
+        )
+        seconds = _seconds(start, network.weights)
+        for at, n in enumerate(sizes):
+            weights = network.weights.detach()[at]
+            detail = _convergence(made, at) | {"seconds": seconds / len(sizes)}
+            yield _row("KO", n, make(weights)(test.inputs), test, detail, weights, errors)
+
+
+def _convergence(made: Training, run: int | None) -> dict[str, Any]:
+    """How a training ended; `run` is its index where several ran side by side."""
+    at = ... if run is None else run
+    return {
+        "converged": bool(made.converged[at]),
+        "loss": float(made.end.loss[at]),
+        "improvement_in_last_tenth": float(made.improvement[at]),
+        "gradient_left": float(made.gradient_left[at]),
+    }
+
+
+def _dense_ridge(job: Job) -> Iterator[Fitted]:
+    test, relu = job.pools.test, job.settings["relu"]
+    ridge = DenseRidge(*job.pools.train, relu=relu)
+    scorer = None
+    if job.settings["select"] != "leave-one-out":
+        judges = test if job.settings["select"] == "test" else job.pools.validation
+        scorer = Scorer(*judges, by=job.settings["by"])
+    for n in job.each_size():
+        start = time.perf_counter()
+        fit = ridge.training(n).fit(scorer=scorer, grid=job.settings.get("grid"))
+        detail = fit.detail() | {"seconds": _seconds(start, ridge.targets)}
+        predictions = fit.predict(test.inputs)
+        if job.networks is not None:
+            job.networks["FC"] = layer_errors.dense_network(*test, relu=relu)
+            detail["theorem"] = layer_errors.dense_errors(
+                fit.product(test.inputs), predictions, test
+            )
+        yield _row("FC", n, predictions, test, detail, None)
+
+
+def _refined_gradient(job: Job) -> Iterator[Fitted]:
+    """Two learned parts around the known operators, trained together, N after N."""
+    problem, test = job.bench.problem, job.pools.test
+    assert isinstance(problem, DeepProblem)
+    truth = problem.true_network(test.inputs.device)
+    if job.networks is not None:
+        job.networks["KO"] = layer_errors.refined_network(truth)
+    recipe = job.recipe()
+    for at, n in enumerate([0, *job.sizes]):
+        start = time.perf_counter()
+        generator = torch.Generator().manual_seed(job.seed)
+        network = RefinedNet(
+            job.bench.weights, job.bench.tail, channels=2 * problem.channels, generator=generator
+        )
+        detail: dict[str, Any] = {}
+        if n:
+            share = partial(_report_share, job.report, at - 1, len(job.sizes))
+            inputs, targets = job.pools.train
+            made = train(
+                network,
+                inputs[:n],
+                targets[:n],
+                recipe,
+                indices=draw_batches(n, recipe.batch, recipe.iterations, generator),
+                progress=lambda done, _, share=share: share(done / recipe.iterations),  # type: ignore[misc]
+            )
+            detail = _convergence(made, None) | {"seconds": _seconds(start, network.weights)}
+        if job.networks is not None:
+            detail["theorem"] = layer_errors.refined_errors(truth, network, test)
+        yield _row("KO", n, network(test.inputs), test, detail, network.weights)
+
+
+_FITS: dict[tuple[str, str], Callable[[Job], Iterator[Fitted]]] = {
+    ("KO", "ridge"): _known_ridge,
+    ("KO", "gradient"): _known_gradient,
+    ("FC", "ridge"): _dense_ridge,
+}
+
+
+def _row(
+    model: str,
+    n: int,
+    predictions: Tensor,
+    test: Pairs,
+    detail: dict[str, Any],
+    weights: Tensor | None,
+    errors: KnownErrors | None = None,
+) -> Fitted:
+    kept: dict[str, NDArray[np.generic]] = {"images": _picture(predictions)}
+    if weights is not None:
+        kept["weights"] = weights.detach().cpu().numpy().astype(np.float32)
+        if errors is not None:
+            detail = detail | {"theorem": errors(weights.detach(), predictions)}
+    if test.targets.ndim > 2:
+        metrics = measure(predictions, test.targets)
+    else:  # fields on a line: those metrics that need neither a maximum nor a window
+        found = measure(predictions.unsqueeze(1), test.targets.unsqueeze(1))
+        metrics = {name: found[name] for name in ("mse", "relative")}
+    return Row(model=model, n=n, metrics=metrics, detail=detail), kept
+
+
+def _picture(images: Tensor) -> NDArray[np.generic]:
+    """The first images as they are stored for figures."""
+    return images[:_PICTURES].detach().cpu().numpy().astype(np.float16)
+
+
+def _seconds(start: float, result: Tensor) -> float:
+    if result.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start

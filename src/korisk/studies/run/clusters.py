@@ -1,84 +1,153 @@
-"""Dask clusters that studies run on: one started here, one joined, one of a batch system's jobs.
+"""Dask clusters that studies run on: started here, joined, or jobs of a batch system.
 
-Each is a context manager that gives a `Cluster` and closes what it started. While one is open,
-Dask's own log keeps still: what matters of it is said by the run, in its own words.
+`local_cluster`, `joined_cluster` and `job_cluster` are context managers that give a `Cluster` and
+close what they started. While one is open, Dask's own log is silenced: a run reports what matters.
+
+The driver places cells itself, one at a time on each worker process, instead of leaving that to
+Dask's scheduler (`client.submit(..., retries=)` and `as_completed`). A cell uses all threads and
+the memory of its process, so two must not share one; a death of a worker must count against the
+cell that it had and no other, up to `attempts`, which Dask sets for the whole scheduler; and
+`retries` are for exceptions, which here are results. A future is released once its cell is stored:
+otherwise the scheduler would compute it again if the worker that holds it dies.
 """
 
 import asyncio
 import logging
 import math
 import os
+import pickle
+import queue
 import re
-import shlex
 import shutil
 import signal
-import sys
 import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from importlib import import_module
-from multiprocessing import resource_tracker
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from korisk._checks import count, one_of
 from korisk.errors import KoriskError, MissingExtraError, shown
-from korisk.studies.run.job_profile import JobProfile, System
-from korisk.studies.run.signals import ended_by_sigterm
-from korisk.studies.run.usage import cores
-from korisk.studies.run.worker import THREAD_VARIABLES
+from korisk.studies.result import Task
+from korisk.studies.run.events import EventLog
+from korisk.studies.run.usage import Usage, cores, machine, now, versions
+from korisk.studies.run.worker import (
+    THREAD_VARIABLES,
+    Done,
+    Failed,
+    Work,
+    block_interrupts,
+    describe_error,
+    perform,
+    pickled,
+    sigterm_as_interrupt,
+    thread_environment,
+    use_threads,
+)
+
+SYSTEMS = ("slurm", "pbs", "lsf", "sge", "oar", "moab", "htcondor")  # of dask-jobqueue
 
 _PATIENCE = 60.0  # seconds without a worker, where none stands in a queue
 _CONNECTING = 8.0  # seconds for a scheduler to answer
 _CLOSING = 10.0
+_SURVEY = 0.5  # seconds between two checks of which workers are connected
+_SILENCE = 15.0  # seconds in which a scheduler answers, if it is there
+_FETCH = 60.0  # seconds after which to check whether a result's worker is still there
+_QUIET_WAIT = 2.0  # seconds without a worker before that is reported
+_SLOW_START = 30.0  # the same while workers are connected and load what they need
+_STARTS = 4  # workers in a row that may die before they have answered
+_RENEWAL = 30.0  # seconds between two requests for lost jobs
 _ADDRESS = re.compile(r"(?:(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})")
-_LOGGERS = ("distributed", "dask_jobqueue", "tornado.application", "tornado.general", "asyncio")
-_STAND_IN = "tcp://ADDRESS-OF-THE-SCHEDULER"
-
-
-def _nothing() -> None:
-    pass
+_LOGGERS = ("distributed", "dask_jobqueue", "tornado", "asyncio")
+_CANCELLED = (CancelledError, asyncio.CancelledError)  # distributed's has been either
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Where cells run: a connection, and how to speak of it."""
+    """A connection to a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The connection.
+    name : str
+        What messages call the cluster.
+    gpu : bool, default False
+        Whether cells ask for a worker's GPU resource.
+    patience : float, default 60
+        Seconds without a usable worker after which a run ends.
+    remedy : str
+        What the message about that advises.
+    renew : callable
+        Called every half minute, to ask again for workers that were lost for good.
+
+    Examples
+    --------
+    >>> from korisk.studies.run.clusters import Cluster
+    >>> Cluster(client=None, name="mine").patience
+    60.0
+    """
 
     client: Any  # distributed.Client
     name: str
     gpu: bool = False  # cells ask for a worker's GPU resource
-    patience: float = _PATIENCE  # seconds to go on without a worker
+    patience: float = _PATIENCE  # seconds without a usable worker after which a run ends
     remedy: str = "run again"  # where no worker comes
-    renew: Callable[[], None] = _nothing  # asks for workers again that were lost for good
+    renew: Callable[[], None] = lambda: None  # asks again for workers that were lost for good
 
 
 @contextmanager
 def local_cluster(
     workers: int, *, threads: int | None = None, gpu: bool = False
 ) -> Iterator[Cluster]:
-    """A cluster of so many processes on this machine, with `threads` threads each.
+    """Start a Dask cluster of processes on this machine.
 
-    By default they share the cores. With `gpu`, each of them offers the machine's GPU.
+    Parameters
+    ----------
+    workers : int
+        Processes.
+    threads : int, optional
+        Threads of each. Default: the cores, divided by the workers.
+    gpu : bool, default False
+        Whether each process offers the machine's GPU.
+
+    Returns
+    -------
+    Cluster
+        As the value of a `with` block, at whose end the cluster is closed.
+
+    Examples
+    --------
+    >>> from korisk.studies.run.clusters import local_cluster
+    >>> local_cluster(0).__enter__()
+    Traceback (most recent call last):
+    korisk.errors.KoriskError: workers must be a whole number >= 1, got 0; count processes
     """
-    if workers < 1:
-        raise KoriskError(f"workers must be 1 or more, got {shown(workers)}")
+    workers = count("workers", workers, at_least=1, remedy="count processes")
     distributed = _extra("distributed")
     share = threads or max(1, cores() // workers)
+    guard = "start the cluster from a file, under if __name__ == '__main__':"
+
+    async def without_interrupts() -> None:  # in the thread that starts workers, which inherit it
+        block_interrupts()
+
     with ExitStack() as stack:
-        stack.enter_context(ended_by_sigterm())
-        stack.enter_context(_quiet())
-        stack.enter_context(_threads_in_environment(share))
-        folder = stack.enter_context(_scratch_folder())
-        with _in_words("workers do not start", _UNGUARDED):
+        stack.enter_context(thread_environment(share))
+        folder = stack.enter_context(_silent_dask())
+        with _as_one_line("workers do not start", guard):
             made = distributed.LocalCluster(
                 n_workers=0,
                 processes=True,
                 threads_per_worker=share,
-                memory_limit=0,  # a cell may have what the machine has, as in the local pool
+                memory_limit=0,  # a cell may use what the machine has, as in the local pool
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # else it takes port 8787
                 silence_logs=logging.CRITICAL,
@@ -86,176 +155,189 @@ def local_cluster(
                 resources={"GPU": 1} if gpu else None,
             )
             stack.callback(_close, made)
-            made.sync(_without_interrupts)
-            made.sync(_grown, made, workers)
+            made.sync(without_interrupts)
+            made.sync(_scaled, made, workers)
         client = stack.enter_context(_connected(made, "the local Dask cluster"))
         yield Cluster(client=client, name="the local Dask cluster", gpu=gpu)
 
 
 @contextmanager
 def joined_cluster(
-    address: str, *, gpu: bool = False, timeout: float = _CONNECTING, patience: float = _PATIENCE
+    address: str,
+    *,
+    gpu: bool | None = False,
+    timeout: float = _CONNECTING,
+    patience: float = _PATIENCE,
 ) -> Iterator[Cluster]:
-    """A running cluster, by the address of its scheduler. Nothing of it is closed."""
+    """Join a running Dask cluster; it is not closed at the end.
+
+    Parameters
+    ----------
+    address : str
+        Address of its scheduler, such as "tcp://host:8786".
+    gpu : bool or None, default False
+        Whether cells run on workers with a GPU resource; None: if a worker now has one.
+    timeout : float, default 8
+        Seconds for the scheduler to answer.
+    patience : float, default 60
+        Seconds without a usable worker after which a run ends.
+
+    Returns
+    -------
+    Cluster
+        As the value of a `with` block.
+
+    Examples
+    --------
+    >>> from korisk.studies.run.clusters import joined_cluster
+    >>> joined_cluster("host").__enter__()
+    Traceback (most recent call last):
+    korisk.errors.KoriskError: the scheduler's address must be like tcp://host:8786, got 'host'
+    """
     found = _ADDRESS.fullmatch(address)
     if found is None or not 1 <= int(found[3]) <= 65535:
         raise KoriskError(
             f"the scheduler's address must be like tcp://host:8786, got {shown(address)}"
         )
     where = f"{found[1] or 'tcp'}://{found[2]}:{found[3]}"
-    _extra("distributed")
     command = f"dask worker {where} --nthreads CORES" + (" --resources GPU=1" if gpu else "")
     remedy = f"start one ({command}) and run again"
-    with _quiet():
-        _check_scheduler(where, timeout)
+    distributed = _extra("distributed")
+
+    async def identity() -> str:
+        """What answers at the address; a client would wait for ever for what is no scheduler."""
+        arguments = distributed.Security().get_connection_args("client")
+        rpc = distributed.rpc(where, timeout=timeout, connection_args=arguments)
+        try:
+            async with asyncio.timeout(timeout), rpc as there:
+                return str((await there.identity()).get("type", "nothing known"))
+        except (OSError, TimeoutError):
+            return f"no answer within {timeout:g} s"
+        except Exception as error:
+            return type(error).__name__
+
+    with _silent_dask():
+        with ThreadPoolExecutor(1) as other:  # this thread may have a running loop, as in notebooks
+            kind = other.submit(asyncio.run, identity()).result()
+        if "Scheduler" not in kind:
+            raise KoriskError(
+                f"{where}: no Dask scheduler found there ({kind}); "
+                "check the address, and that the scheduler runs"
+            )
         with _connected(where, where) as client:
+            if gpu is None:
+                workers = client.scheduler_info(n_workers=-1)["workers"].values()
+                gpu = any(map(_has_gpu, workers))
             yield Cluster(client=client, name=where, gpu=gpu, patience=patience, remedy=remedy)
 
 
 @contextmanager
-def job_cluster(profile: JobProfile) -> Iterator[Cluster]:
-    """A cluster whose workers are jobs of a batch system; they are cancelled at the end."""
-    _extra("distributed")
-    system = _SYSTEMS[profile.system]
-    kind = getattr(_extra("dask_jobqueue"), f"{system.name}Cluster")
-    if shutil.which(system.submit) is None:
+def job_cluster(
+    system: str, jobs: int = 1, options: Mapping[str, Any] | None = None
+) -> Iterator[Cluster]:
+    """Start a Dask cluster whose workers are jobs of a batch system, cancelled at the end.
+
+    Parameters
+    ----------
+    system : str
+        "slurm", "pbs", "lsf", "sge", "oar", "moab" or "htcondor".
+    jobs : int, default 1
+        How many jobs to submit; jobs whose workers are lost are submitted again.
+    options : mapping, optional
+        Keyword arguments of dask-jobqueue's class for the system, such as `cores`, `memory`,
+        `walltime`, `queue` and `job_extra_directives`. What is missing comes from Dask's own
+        configuration, ~/.config/dask/jobqueue.yaml. Jobs whose `worker_extra_args` contain
+        "GPU=1" run cells on their GPU.
+
+    Returns
+    -------
+    Cluster
+        As the value of a `with` block.
+    """
+    kind, asked = _job_class(system, options or {})
+    name = f"{jobs} {system} job{'s' if jobs > 1 else ''}"
+    command = kind.job_cls.submit_command.split()[0]
+    if shutil.which(command) is None:
         raise KoriskError(
-            f"{system.submit} is not there, which {profile.system} takes jobs by; "
-            "run on a machine that can submit, or correct the profile's system"
+            f"{system} needs the command {command}, which is not on this machine; "
+            "run on a machine that can submit jobs, or choose another system"
         )
-    name = f"{profile.jobs} {profile.system} job{'s' if profile.jobs > 1 else ''}"
+
+    def renew() -> None:
+        with suppress(Exception):  # refused for now; the next time may do
+            made.sync(_scaled, made, jobs)
+
     with ExitStack() as stack:
-        stack.enter_context(ended_by_sigterm())
-        stack.enter_context(_quiet())
-        stack.enter_context(_scratch_folder())
-        _make_folder(profile.log_directory)
-        with _in_words(f"{name}: cannot be submitted", "see what the batch system says"):
+        stack.enter_context(_silent_dask())
+        with _as_one_line(f"{name}: cannot be submitted", "see the batch system's message"):
             made = kind(
-                **_options(profile),
-                interface=profile.interface,
                 scheduler_options={"dashboard": False, "dashboard_address": ":0"},
                 silence_logs=logging.CRITICAL,
+                **asked,
             )
             stack.callback(_close, made)
-            made.sync(_grown, made, profile.jobs)
+            made.sync(_scaled, made, jobs)
         client = stack.enter_context(_connected(made, name))
-        yield Cluster(
-            client=client,
-            name=name,
-            gpu=profile.gpus > 0,
-            patience=math.inf,  # queues take hours
-            renew=partial(_grow_again, made, profile.jobs),
-        )
+        gpu, patience = uses_gpu(system, options), math.inf  # queues take hours
+        yield Cluster(client=client, name=name, gpu=gpu, patience=patience, renew=renew)
 
 
-def offers_gpu(cluster: Cluster) -> bool:
-    """Whether a worker that is there now was started with a GPU resource."""
-    with _in_words(f"{cluster.name}: the scheduler does not say who is there", "run again"):
-        workers = cluster.client.scheduler_info(n_workers=-1)["workers"].values()
-        return any(worker.get("resources", {}).get("GPU", 0) >= 1 for worker in workers)
+def uses_gpu(system: str, options: Mapping[str, Any] | None) -> bool:
+    """Whether the jobs that these options ask for offer a GPU."""
+    _, asked = _job_class(system, options or {})
+    return any("GPU=1" in str(word) for word in asked["worker_extra_args"])
 
 
-def job_script(profile: JobProfile) -> str:
-    """The script that would be submitted for each job; nothing is started or written."""
-    module = import_module(_extra("dask_jobqueue").__name__ + "." + profile.system)
-    job = getattr(module, f"{_SYSTEMS[profile.system].name}Job")
-    options = {**_options(profile), "interface": profile.interface}
-    return str(job(_STAND_IN, name="NAME", **options).job_script())
+def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
+    """The script that would be submitted for each job; nothing is started.
 
+    Parameters
+    ----------
+    system, options
+        As of `job_cluster`.
 
-# --- Jobs ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _System:
-    name: str  # of Dask's classes
-    submit: str
-
-
-_SYSTEMS: dict[System, _System] = {
-    "slurm": _System("SLURM", "sbatch"),
-    "pbs": _System("PBS", "qsub"),
-    "lsf": _System("LSF", "bsub"),
-}
-
-
-def _options(profile: JobProfile) -> dict[str, Any]:
-    """A job in Dask's words; all are given, so that none comes from a user's Dask settings."""
-    return {
-        "cores": profile.cores,
-        "memory": f"{profile.memory_bytes} B",
-        "processes": 1,
-        "job_name": "korisk",
-        "python": _quoted(profile.python or sys.executable),
-        "local_directory": profile.local_directory and _quoted(profile.local_directory),
-        "worker_extra_args": ["--resources", "GPU=1"] if profile.gpus else [],
-        "job_script_prologue": [*_exports(profile.cores), *profile.prologue],
-        "job_extra_directives": [*_directives(profile), *profile.directives],
-        "job_directives_skip": [],
-        "queue": profile.queue,
-        **_particular(profile),
-    }
-
-
-def _particular(profile: JobProfile) -> dict[str, Any]:
-    """What each system has words of its own for."""
-    minutes, seconds = divmod(profile.walltime_seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    walltime = f"{hours:02}:{minutes:02}:{seconds:02}"
-    match profile.system:
-        case "slurm":
-            return {"account": profile.account, "walltime": walltime}
-        case "pbs":
-            megabytes = math.ceil(profile.memory_bytes / 1024**2)
-            select = f"select=1:ncpus={profile.cores}:mem={megabytes}mb"
-            gpus = f":ngpus={profile.gpus}" if profile.gpus else ""
-            return {
-                "account": profile.account,
-                "walltime": walltime,
-                "resource_spec": select + gpus,
-            }
-        case "lsf":  # minutes are its smallest unit
-            hours, minutes = divmod(math.ceil(profile.walltime_seconds / 60), 60)
-            return {"project": profile.account, "walltime": f"{hours:02}:{minutes:02}"}
-
-
-def _directives(profile: JobProfile) -> list[str]:
-    """GPUs and logs. Dask's own option for logs would make their folder to show a script."""
-    logs, gpus = profile.log_directory, profile.gpus
-    match profile.system:
-        case "slurm":
-            return [f"--gres=gpu:{gpus}"] * bool(gpus) + [f"-o {logs}/korisk-%j.log"] * bool(logs)
-        case "pbs":
-            return ["-j oe", f"-o {logs}/"] if logs else []
-        case "lsf":
-            return [f'-gpu "num={gpus}"'] * bool(gpus) + [f"-o {logs}/korisk-%J.log"] * bool(logs)
-
-
-def _exports(threads: int) -> list[str]:
-    """Threads for the numeric libraries; and a worker that never pauses for its memory.
-
-    A paused worker takes no cell until its memory shrinks, which what a cell keeps for the next
-    one need not do.
+    Returns
+    -------
+    str
+        The script.
     """
-    exports = [f"export {name}={threads}" for name in THREAD_VARIABLES]
-    shares = ("TARGET", "SPILL", "PAUSE")
-    return exports + [f"export DASK_DISTRIBUTED__WORKER__MEMORY__{name}=False" for name in shares]
+    kind, asked = _job_class(system, options or {})
+    logs = Path(str(asked.get("log_directory") or "."))
+    had_logs = logs.exists()
+    with _as_one_line(f"the options of {system}", "correct them"):
+        job = kind.job_cls("tcp://ADDRESS-OF-THE-SCHEDULER", name="NAME", **asked)
+        if not had_logs:  # dask-jobqueue makes the folder even for a script that is only shown
+            with suppress(OSError):
+                logs.rmdir()
+        return str(job.job_script())
 
 
-def _quoted(text: str) -> str:
-    """Blanks kept together, and $VARIABLES for the job to fill in."""
-    return f'"{text}"' if shlex.split(text) != [text] else text
+def _job_class(system: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """dask-jobqueue's class of a system, and the arguments for it.
 
+    To the user's are added: one worker process in each job, unless a number is set, the threads of
+    its numeric libraries, and korisk as the job's name.
+    """
+    one_of("system", system, SYSTEMS)
+    _extra("distributed")
+    module, config = _extra("dask_jobqueue"), _extra("dask").config
+    asked = {"job_name": "korisk"} | {key.replace("-", "_"): options[key] for key in options}
 
-def _make_folder(path: str | None) -> None:
-    if path is None:
-        return
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise KoriskError(
-            f"log_directory {shown(path)} cannot be made: {error.strerror}; choose another"
-        ) from None
+    def setting(name: str) -> Any:
+        default = config.get(f"jobqueue.{system}.{name.replace('_', '-')}", None)
+        return asked.get(name, default)
+
+    with _as_one_line(f"the options of {system}", "correct them"):
+        for key in ("job_script_prologue", "worker_extra_args"):
+            asked[key] = setting(key) or []
+            if not isinstance(asked[key], list):
+                raise TypeError(f"{key} must be a list, got {asked[key]!r}")
+        asked["processes"] = setting("processes") or 1
+        share = max(1, int(setting("cores") or 1) // int(asked["processes"]))
+    exports = [f"export {name}={share}" for name in THREAD_VARIABLES]
+    asked["job_script_prologue"] = [*exports, *asked["job_script_prologue"]]
+    name = "HTCondor" if system == "htcondor" else "Moab" if system == "moab" else system.upper()
+    return getattr(module, f"{name}Cluster"), asked
 
 
 # --- Connections ---------------------------------------------------------------------------------
@@ -264,12 +346,9 @@ def _make_folder(path: str | None) -> None:
 @contextmanager
 def _connected(target: Any, name: str) -> Iterator[Any]:
     distributed = _extra("distributed")
-    mismatch = distributed.versions.VersionMismatchWarning
-    with (
-        warnings.catch_warnings(),
-        _in_words(f"{name}: no connection to the scheduler", "run again"),
-    ):
-        warnings.simplefilter("ignore", mismatch)  # said when a worker greets, and by name
+    with warnings.catch_warnings(), _as_one_line(f"{name}: no connection", "run again"):
+        # Versions are compared, and named, when a worker answers for the first time.
+        warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
         client = distributed.Client(
             target,
             timeout=_CONNECTING,
@@ -284,36 +363,8 @@ def _connected(target: Any, name: str) -> Iterator[Any]:
             client.close(timeout=_CLOSING)
 
 
-def _check_scheduler(address: str, timeout: float) -> None:
-    """Ask who is there, with an end: a client would wait for ever where somebody else listens."""
-    with ThreadPoolExecutor(1) as other:  # this thread may have a loop that runs, as notebooks do
-        found = other.submit(asyncio.run, _identity(address, timeout)).result()
-    if found != "Scheduler":
-        raise KoriskError(
-            f"{address}: no Dask scheduler found there ({found}); "
-            "check the address, and that the scheduler runs"
-        )
-
-
-async def _identity(address: str, timeout: float) -> str:
-    distributed = _extra("distributed")
-    arguments = distributed.Security().get_connection_args("client")
-    try:
-        async with (
-            asyncio.timeout(timeout),
-            distributed.rpc(address, timeout=timeout, connection_args=arguments) as there,
-        ):
-            identity = await there.identity()
-    except (OSError, TimeoutError):
-        return f"nobody answers within {timeout:g} s"
-    except Exception as error:
-        return type(error).__name__
-    kind = identity.get("type", "") if isinstance(identity, dict) else ""
-    return "Scheduler" if "Scheduler" in kind else f"it is a {kind}"
-
-
-async def _grown(cluster: Any, workers: int) -> None:
-    """Ask for so many workers, and learn what speaks against it."""
+async def _scaled(cluster: Any, workers: int) -> None:
+    """Ask for workers, and raise what prevents them from starting."""
     status = _extra("distributed").Status
     cluster.scale(workers)
     try:
@@ -326,99 +377,54 @@ async def _grown(cluster: Any, workers: int) -> None:
         raise
 
 
-def _grow_again(cluster: Any, workers: int) -> None:
-    """Where a batch system refuses for now, the next time may do."""
-    with suppress(Exception):
-        cluster.sync(_grown, cluster, workers)
-
-
-async def _without_interrupts() -> None:
-    """In the thread that starts workers: they inherit that Ctrl-C is left to the driver."""
-    if hasattr(signal, "pthread_sigmask"):
-        resource_tracker.ensure_running()  # its start would let signals through again
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-
 def _close(cluster: Any) -> None:
     with suppress(Exception, asyncio.CancelledError):
         cluster.close(timeout=_CLOSING)
 
 
-_UNGUARDED = "start the cluster from a file, under if __name__ == '__main__':"
-
-
 @contextmanager
-def _in_words(what: str, remedy: str) -> Iterator[None]:
+def _as_one_line(what: str, remedy: str) -> Iterator[None]:
+    """Turn an exception into one line."""
     try:
         yield
-    except KoriskError:
-        raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = lines[-1] if lines else type(error).__name__
+        wrong_value = isinstance(error, TypeError | ValueError)  # a command's last line says why
+        said = lines[0 if wrong_value else -1] if lines else type(error).__name__
         raise KoriskError(f"{what}: {shown(said, limit=300)}; {remedy}") from None
 
 
 @contextmanager
-def _threads_in_environment(threads: int) -> Iterator[None]:
-    """What the numeric libraries of workers read when they are loaded, also of late ones.
-
-    Dask sets further variables for its workers here, and would leave them.
-    """
-    before = dict(os.environ)
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    try:
-        yield
-    finally:
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update(before)
-
-
-@contextmanager
-def _scratch_folder() -> Iterator[str]:
-    """A folder for what Dask writes on this machine, which it would leave behind elsewhere."""
-    made = tempfile.TemporaryDirectory(prefix="korisk-", ignore_cleanup_errors=True)
-    with made as folder, _extra("dask").config.set({"temporary-directory": folder}):
-        yield folder
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Dask's loggers still for a while, and what Python says of its coroutines at Ctrl-C."""
+def _silent_dask() -> Iterator[str]:
+    """A folder for Dask's files, no output of its loggers, and SIGTERM as Ctrl-C."""
     known = [
         logging.getLogger(name)
         for name in (*_LOGGERS, *logging.Logger.manager.loggerDict)
-        if name.split(".")[0] in ("distributed", "dask_jobqueue") or name in _LOGGERS
+        if name.split(".")[0] in _LOGGERS
     ]
-    before = [(logger, logger.level) for logger in known]
-    for logger in known:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-            yield
-    finally:
-        for logger, level in before:
-            logger.setLevel(level)
-
-
-@contextmanager
-def _interrupt_kept() -> Iterator[None]:
-    """dask-jobqueue makes Ctrl-C a plain exit when it is imported; here it stays what it was."""
-    here = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if here and before is not None and signal.getsignal(signal.SIGINT) is not before:
-            signal.signal(signal.SIGINT, before)
+    levels = [(logger, logger.level) for logger in known]
+    made = tempfile.TemporaryDirectory(prefix="korisk-", ignore_cleanup_errors=True)
+    with (
+        sigterm_as_interrupt(),
+        warnings.catch_warnings(),
+        made as folder,
+        _extra("dask").config.set({"temporary-directory": folder}),
+    ):
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        for logger in known:
+            logger.setLevel(logging.CRITICAL)
+        try:
+            yield folder
+        finally:
+            for logger, level in levels:
+                logger.setLevel(level)
 
 
 def _extra(name: str) -> Any:
+    """A package of the extra; dask-jobqueue's import must not change what Ctrl-C does."""
+    before = signal.getsignal(signal.SIGINT)
     try:
-        with _interrupt_kept():
-            return import_module(name)
+        return import_module(name)
     except ValueError as error:  # it sets a handler of signals, which the main thread alone may
         raise KoriskError(
             f"{name} cannot be loaded here: {error}; start from the main thread"
@@ -429,3 +435,359 @@ def _extra(name: str) -> Any:
             f"running on a Dask cluster needs {package}, which is not installed; "
             "pip install 'korisk[dask]'"
         ) from missing
+    finally:
+        changed = before is not None and signal.getsignal(signal.SIGINT) is not before
+        if changed and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+# --- In a Dask worker ----------------------------------------------------------------------------
+#
+# Calls and answers travel as bytes that `pickle.loads` opens at both ends. So a scheduler needs no
+# korisk, and a worker without korisk raises an exception that the driver can name.
+#
+# A worker process has a name that it makes up once. A cell names the process that it is meant for:
+# a scheduler that has lost that process and gives the cell to its successor, at the same address,
+# does not run it again without the driver's knowledge.
+
+
+class Call:
+    """A call that `pickle.loads` makes: unpickling gives what the function returns."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
+        self._parts = function, arguments
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[object, ...]]:
+        return self._parts
+
+
+def greet(pickled_work: bytes) -> dict[str, Any]:
+    """What the driver needs to know of a worker, in plain values: versions may differ."""
+    worker = import_module("distributed").get_worker()
+    # A paused worker would take no cell until its memory shrinks, which it need not do.
+    for name in ("memory_target_fraction", "memory_spill_fraction", "memory_pause_fraction"):
+        with suppress(AttributeError):
+            setattr(worker.memory_manager, name, False)
+    try:
+        _unpickled(pickled_work)
+        problem = ""
+    except Exception as error:
+        problem = describe_error(error).splitlines()[0]
+    return {
+        "process": _process(os.getpid()),
+        "versions": installed(),
+        "machine": dict(machine()),
+        "problem": problem,
+    }
+
+
+def run_there(
+    process: str, topic: str, key: str, pickled_work: bytes, task: Task, timeout: float | None
+) -> Done | Failed | None:
+    """Run one cell, if this is the process that it is meant for, and report progress on `topic`.
+
+    None is the answer of a wrong process. After `timeout` seconds the process ends itself, even if
+    the cell holds Python's lock; the driver takes it as dead.
+    """
+    if process != _process(os.getpid()):
+        return None
+    worker = import_module("distributed").get_worker()
+
+    def report(fraction: float) -> None:
+        entry = worker.state.tasks.get(key)
+        if entry is not None and entry.state == "cancelled":  # threads end only from within
+            raise InterruptedError("the driver has stopped waiting for this cell")
+        worker.log_event(topic, [key, fraction])
+
+    work = _unpickled(pickled_work)
+    use_threads(worker.state.nthreads)
+    with _process_ends_after(timeout):
+        return perform(work, task, report)
+
+
+@contextmanager
+def _process_ends_after(seconds: float | None) -> Iterator[None]:
+    import faulthandler
+
+    if seconds is None:
+        yield
+        return
+    with open(os.devnull, "w") as nowhere:  # noqa: PTH123 (no user's file)
+        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def installed() -> dict[str, str]:
+    """Versions of everything that a cell's numbers, and its way here, depend on."""
+    found = dict(versions())
+    for name in ("dask", "distributed"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+@cache
+def _process(pid: int) -> str:
+    return f"{pid}-{uuid4().hex}"
+
+
+@lru_cache(maxsize=4)
+def _unpickled(pickled_work: bytes) -> Work:
+    work: Work = pickle.loads(pickled_work)
+    return work
+
+
+# --- In the driver -------------------------------------------------------------------------------
+
+
+@dataclass
+class WorkerState:
+    """A worker as the driver sees it."""
+
+    address: str
+    usable: bool  # unless it lacks a GPU that is asked for
+    future: Any = None  # of its greeting or its cell
+    process: str = ""  # known once it has answered
+    task: Task | None = None
+    point: str | None = None  # of its last task, for which it may keep things
+    started: str = ""
+    clock: float = 0.0
+    machine: dict[str, Any] = field(default_factory=dict)
+
+    def usage(self) -> Usage:
+        """What is known of a cell whose worker was lost."""
+        seconds = time.monotonic() - self.clock
+        return Usage(
+            started=self.started, seconds=seconds, machine=self.machine, versions=versions()
+        )
+
+
+class DaskPool:
+    """The workers of a cluster, and the loop that feeds them."""
+
+    def __init__(
+        self, log: EventLog, work: Work, cluster: Cluster, *, timeout: float | None = None
+    ) -> None:
+        self._log = log
+        self._work = pickled(work)
+        self._cluster = cluster
+        self._client = cluster.client
+        self._timeout = timeout
+        self._workers: dict[str, WorkerState] = {}  # by address
+        self._by_key: dict[str, WorkerState] = {}  # by the key of their future
+        self._name = f"korisk-{uuid4().hex[:12]}"  # of keys, and of the topic of progress
+        self._submitted = 0
+        self._false_starts = 0
+        self._notices: queue.SimpleQueue[tuple[str, float | None]] = queue.SimpleQueue()
+        self._surveyed = float("-inf")
+        self._renewed = time.monotonic()
+        self._lack, self._alone_since, self._warned = "", 0.0, False
+
+    def run(self) -> None:
+        """Run every task of the queue."""
+
+        def hear(event: tuple[float, tuple[str, float]]) -> None:  # in the client's thread
+            self._notices.put((event[1][0], float(event[1][1])))
+
+        self._client.subscribe_topic(self._name, hear)
+        try:
+            while self._log.queue or any(worker.task for worker in self._workers.values()):
+                self._survey()
+                for worker in self._workers.values():
+                    self._feed(worker)
+                try:
+                    key, fraction = self._notices.get(timeout=_SURVEY)
+                except queue.Empty:
+                    continue
+                heard = self._by_key.get(key)  # None: its cell has ended, or was given up
+                if heard is not None and fraction is None:
+                    self._attend(heard)
+                elif heard is not None and heard.task is not None and fraction is not None:
+                    self._log.tell("progress", heard.task, fraction=fraction)
+        finally:
+            for worker in list(self._workers.values()):
+                self._drop(worker)
+            if self._client.status == "running":
+                self._client.unsubscribe_topic(self._name)
+
+    def _survey(self) -> None:
+        """Find out which workers have come and gone."""
+        clock = time.monotonic()
+        if clock - self._surveyed < _SURVEY and self._client.status == "running":
+            return
+        present = self._present()
+        self._surveyed = clock
+        for address in self._workers.keys() - present.keys():
+            self._lose(self._workers[address])
+        for address in sorted(present.keys() - self._workers.keys()):
+            usable = not self._cluster.gpu or _has_gpu(present[address])
+            worker = self._workers[address] = WorkerState(address, usable)
+            self._submit(worker, Call(greet, self._work))
+        if clock - self._renewed >= _RENEWAL:
+            self._renewed = clock
+            self._cluster.renew()
+        self._warn_no_workers(clock)
+
+    def _present(self) -> dict[str, Any]:
+        """The connected workers by address; raises where the scheduler is gone."""
+        client = self._client
+        try:
+            if client.status != "running":
+                raise OSError
+            asked = client.scheduler.identity
+            found = client.sync(asked, n_workers=-1, callback_timeout=_SILENCE)
+            return dict(found["workers"])
+        except (OSError, TimeoutError, *_CANCELLED):
+            raise KoriskError(
+                f"{self._cluster.name}: the scheduler is gone; finished cells are kept: run again"
+            ) from None
+
+    def _warn_no_workers(self, clock: float) -> None:
+        """Report that no worker can take a cell, and end the run when patience ends."""
+        states = self._workers.values()
+        if any(worker.process and worker.usable for worker in states):
+            self._lack = ""
+            return
+        silent = any(worker.usable for worker in states)  # busy for others, or slow to load
+        lack = "no worker with a GPU" if states else "no worker"
+        lack = "no worker that answers" if silent else lack
+        if lack != self._lack:
+            self._lack, self._alone_since, self._warned = lack, clock, False
+        alone = clock - self._alone_since
+        if alone >= self._cluster.patience and not silent:
+            raise KoriskError(
+                f"{self._cluster.name}: {lack} for {alone:.0f} s; {self._cluster.remedy}"
+            )
+        if alone >= (_SLOW_START if silent else _QUIET_WAIT) and not self._warned:
+            self._warned = True
+            words = f"{self._cluster.name}: {lack} yet"
+            self._log.tell("waiting", self._log.queue.first(), words=words)
+
+    def _feed(self, worker: WorkerState) -> None:
+        """Give an idle worker a cell."""
+        ready = worker.process and worker.usable and worker.future is None
+        if not (ready and self._log.queue):
+            return
+        busy = [other.point for other in self._workers.values() if other is not worker]
+        task = worker.task = self._log.queue.take(worker.point, busy)
+        worker.point = task.point
+        worker.started, worker.clock = now(), time.monotonic()
+        key = f"{self._name}-{self._submitted + 1}"
+        cell = Call(run_there, worker.process, self._name, key, self._work, task, self._timeout)
+        self._submit(worker, cell, {"GPU": 1} if self._cluster.gpu else None)
+        self._log.tell("started", task)
+
+    def _submit(
+        self, worker: WorkerState, call: Call, resources: dict[str, int] | None = None
+    ) -> None:
+        self._submitted += 1
+        key = f"{self._name}-{self._submitted}"
+        worker.future = self._client.submit(
+            *(pickle.loads, pickle.dumps(call)),
+            key=key,
+            workers=[worker.address],
+            allow_other_workers=False,
+            pure=False,
+            retries=0,
+            resources=resources,
+        )
+        self._by_key[key] = worker
+        worker.future.add_done_callback(lambda future: self._notices.put((key, None)))
+
+    def _attend(self, worker: WorkerState) -> None:
+        """A worker has answered, or its answer is lost."""
+        answer = self._answer(worker)
+        if answer is None:  # its death, or its successor at the same address
+            self._lose(worker)
+        elif worker.task is not None:
+            # The worker goes on first, so that it does not wait for the disk.
+            task, finished = worker.task, worker.future
+            worker.future = worker.task = None
+            self._by_key.pop(finished.key, None)
+            self._feed(worker)
+            self._log.outcome(task, answer)
+            finished.release()
+        else:
+            self._check(worker.address, answer)
+            self._false_starts = 0
+            worker.process, worker.machine = answer["process"], answer["machine"]
+            self._release(worker)
+
+    def _answer(self, worker: WorkerState) -> Any:
+        """What the worker gave; None where that is lost."""
+        patience = _FETCH
+        while True:
+            try:
+                return worker.future.result(timeout=patience)
+            except TimeoutError:  # a large result on a slow line, if its worker lives
+                if worker.address not in self._present():
+                    return None
+                patience *= 2
+            except (Exception, *_CANCELLED) as error:
+                self._present()  # raises where it is the scheduler that was lost
+                of_dask = type(error).__module__.startswith("distributed")
+                if of_dask or isinstance(error, OSError | CancelledError | asyncio.CancelledError):
+                    return None  # the cluster failed, not the cell
+                said = describe_error(error.__cause__ or error).splitlines()[0]
+                if worker.task is not None:
+                    return Failed(said, worker.usage())
+                raise KoriskError(
+                    f"worker {worker.address}: cannot load korisk as it is here: {said}; "
+                    "install the same version of korisk there"
+                ) from None
+
+    def _check(self, address: str, greeting: dict[str, Any]) -> None:
+        """Refuse a worker whose results would differ, or that cannot import the work."""
+        for name, version in installed().items():
+            other = greeting["versions"].get(name, "missing")
+            # Patches of Python and builds of a package for another device give the same numbers.
+            same = (
+                version.split(".")[:2] == other.split(".")[:2]
+                if name == "python"
+                else version.partition("+")[0] == other.partition("+")[0]
+            )
+            if not same:
+                raise KoriskError(
+                    f"worker {address}: {name} is {version} here and {other} there, and results "
+                    "depend on it; install the same version in both places"
+                )
+        if greeting["problem"]:
+            raise KoriskError(
+                f"worker {address}: work cannot be imported there: {greeting['problem']}; "
+                "define it at the top of a module that workers have too"
+            )
+
+    def _lose(self, worker: WorkerState) -> None:
+        """Forget a dead worker; retry its cell, or record the failure."""
+        task, usage = worker.task, worker.usage()
+        self._drop(worker)
+        if not worker.process:
+            self._false_starts += 1
+            if self._false_starts >= _STARTS:
+                raise KoriskError(
+                    f"worker {worker.address}: died while it loaded the work, as "
+                    f"{_STARTS - 1} others before it; see the workers' logs"
+                )
+        if task is not None and self._timeout is not None and usage.seconds >= self._timeout:
+            self._log.outcome(task, Failed(f"took longer than {self._timeout:g} s", usage))
+        elif task is not None:
+            self._log.lost(task, f"at {worker.address}", usage)
+
+    def _drop(self, worker: WorkerState) -> None:
+        worker.task = None
+        self._release(worker)
+        self._workers.pop(worker.address, None)
+
+    def _release(self, worker: WorkerState) -> None:
+        """Let the scheduler forget a future; a cell that runs stops when it next reports."""
+        if worker.future is not None:
+            self._by_key.pop(worker.future.key, None)
+            worker.future.release()
+            worker.future = None
+
+
+def _has_gpu(worker: Mapping[str, Any]) -> bool:
+    return bool(worker.get("resources", {}).get("GPU", 0) >= 1)

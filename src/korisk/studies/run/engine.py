@@ -1,36 +1,63 @@
 """Runs the cells of a study, in this process or in others, and stores each as it finishes.
 
-Whatever ends a run, what is finished is kept, and the next run does the rest.
+Whatever ends a run, finished cells are kept, and the next run does the rest. The pool of local
+processes is our own: `concurrent.futures` breaks as a whole when one worker is killed, and pebble
+and loky, which survive that, neither report progress from within a task, nor keep a worker at its
+point, nor end the children of a cell with its worker, nor end workers when their owner is killed.
 """
 
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from korisk._checks import real
+from korisk._checks import count, real
 from korisk.errors import KoriskError, shown
 from korisk.studies.result import Task
-from korisk.studies.run.events import Book, Queue
 from korisk.studies.run.events import Event as Event
+from korisk.studies.run.events import EventLog, Queue
 from korisk.studies.run.events import Watch as Watch
-from korisk.studies.run.local import LocalPool
-from korisk.studies.run.signals import ended_by_sigterm
-from korisk.studies.run.usage import cores
-from korisk.studies.run.worker import Work, perform, use_threads
+from korisk.studies.run.usage import Usage, cores, machine, versions
+from korisk.studies.run.worker import (
+    Failed,
+    Message,
+    Ready,
+    Work,
+    Worker,
+    perform,
+    pickled,
+    sigterm_as_interrupt,
+    use_threads,
+)
 from korisk.studies.store.store import Store
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
 
+_STARTS = 3  # workers in a row that may die before they are ready
+_PATIENCE = 5.0  # seconds for a worker to end by itself
+_WAKE = 1.0  # seconds; where signals do not end a wait, this does
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a run did.
+    """What a run did; returned by `run_study`.
 
-    Made by `run`.
+    Parameters
+    ----------
+    done, failed : int
+        Cells that this run finished, and cells that failed in it.
+    skipped : int
+        Cells whose results were in the store before.
+    failed_before : int
+        Cells that failed in an earlier run and were not tried again.
+    seconds : float
+        Wall time of the run.
 
+    Examples
+    --------
     >>> from korisk.studies import Summary
     >>> Summary(done=2, failed=0, skipped=1, failed_before=0, seconds=1.5).done
     2
@@ -38,8 +65,8 @@ class Summary:
 
     done: int
     failed: int
-    skipped: int  # results were there
-    failed_before: int  # left alone; `retry_failed` tries them again
+    skipped: int  # cells whose results were in the store before
+    failed_before: int  # cells not tried again; `retry_failed` would
     seconds: float
 
 
@@ -59,19 +86,49 @@ def run_study(
 ) -> Summary:
     """Run the tasks that the store lacks.
 
-    `work(task, report)` gives a cell's Result and may report its progress, from 0 to 1. With
-    `workers=0` it runs in this process, as for a GPU; otherwise in so many others, which import it
-    and have `threads` threads each (default: the cores, shared). An exception is recorded and does
-    not stop the rest. A worker that dies is replaced and its cell tried again, `attempts` times in
-    all. Ctrl-C and SIGTERM stop the workers and go on as KeyboardInterrupt. With a `cluster`, made
-    by `korisk.studies.run.clusters`, cells run there, and it settles `workers` and `threads`.
+    A cell that raises is recorded as failed, with its traceback, and does not stop the rest. A
+    worker that dies is replaced and its cell tried again. Ctrl-C and SIGTERM stop the workers and
+    raise KeyboardInterrupt; finished cells are in the store.
 
-    A cell that takes longer than `timeout` seconds has failed and is not tried again; its worker
-    is ended and replaced, so there must be one. With `with_children`, processes that a cell
-    has left behind end with their worker; with a `timeout` they always do.
+    Parameters
+    ----------
+    tasks : iterable of Task
+        The cells of the study.
+    work : callable
+        `work(task, report)` returns a cell's Result; it may call `report` with its progress, from
+        0 to 1. Other processes must be able to import it.
+    store : Store
+        Where results are and go.
+    workers : int, default 1
+        Processes on this machine; 0 runs cells in this one, as for a GPU. Ignored with `cluster`.
+    threads : int, optional
+        Threads of each worker's numeric libraries. Default: the cores, divided by the workers.
+    attempts : int, default 3
+        How often a cell is tried whose worker dies.
+    retry_failed : bool, default False
+        Also run cells that failed in an earlier run.
+    watch : callable, optional
+        Called with every Event.
+    cluster : Cluster, optional
+        A Dask cluster, made by `korisk.studies.run.clusters`, to run cells on.
+    timeout : float, optional
+        Seconds after which a cell has failed; it is not tried again, and its worker is ended.
+    with_children : bool, default False
+        End processes that a cell has left behind together with their worker. With a `timeout`
+        they always are.
 
-    Tasks that contradict what the store holds raise `KoriskError` before anything runs.
+    Returns
+    -------
+    Summary
+        Counts of cells.
 
+    Raises
+    ------
+    KoriskError
+        If tasks contradict the store (before anything runs), or workers cannot start.
+
+    Examples
+    --------
     >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
@@ -83,71 +140,158 @@ def run_study(
     (2, 0, 2)
     """
     begun = time.monotonic()
-    _check_count("workers", workers, 0)
-    _check_count("attempts", attempts, 1)
+    workers = count("workers", workers, at_least=0, remedy="count processes")
+    attempts = count("attempts", attempts, at_least=1, remedy="count tries")
     if threads is not None:
-        _check_count("threads", threads, 1)
+        threads = count("threads", threads, at_least=1, remedy="count threads")
     if timeout is not None:
-        _check_timeout(timeout, here=cluster is None and workers == 0)
+        real("timeout", timeout, above=0, remedy="give seconds")
+        if cluster is None and workers == 0:
+            raise KoriskError(
+                f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process cannot "
+                "be ended; pass workers=1, or no timeout"
+            )
     asked = list(tasks)
     store.check(asked)
     missing = store.missing(asked)
     todo = [task for task in missing if retry_failed or not store.failed(task)]
-    book = Book(store, len(todo), len(asked) - len(missing), watch)
-    with ended_by_sigterm():
-        if cluster is not None:
-            _run_there(Queue(todo), work, book, cluster, attempts, timeout)
-        elif workers == 0:
-            _run_here(Queue(todo), work, book, threads)
+    log = EventLog(
+        store, Queue(todo), skipped=len(asked) - len(missing), attempts=attempts, watch=watch
+    )
+    with sigterm_as_interrupt():
+        if workers == 0 and cluster is None:
+            _run_here(log, work, threads)
+        elif todo and cluster is not None:
+            from korisk.studies.run.clusters import DaskPool
+
+            DaskPool(log, work, cluster, timeout=timeout).run()
         elif todo:
-            size, share = min(workers, len(todo)), threads or max(1, cores() // workers)
-            LocalPool(
-                *(Queue(todo), work, book, size, share, attempts),
-                timeout=timeout,
-                with_children=with_children,
-            ).run()
+            share = threads or max(1, cores() // workers)
+            own_groups = with_children or timeout is not None
+            LocalPool(log, work, workers, share, timeout=timeout, own_groups=own_groups).run()
     return Summary(
-        done=book.done,
-        failed=book.failed,
-        skipped=book.skipped,
+        done=log.done,
+        failed=log.failed,
+        skipped=log.skipped,
         failed_before=len(missing) - len(todo),
         seconds=time.monotonic() - begun,
     )
 
 
-def _check_count(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise KoriskError(f"{name} must be a whole number from {least}, got {shown(value)}")
-
-
-def _check_timeout(timeout: object, *, here: bool) -> None:
-    real("timeout", timeout, above=0, remedy="give seconds")
-    if here:
-        raise KoriskError(
-            f"timeout = {shown(timeout)} needs workers >= 1: what runs in this process cannot be "
-            "ended; pass workers=1, or no timeout"
-        )
-
-
-def _run_here(queue: Queue, work: Work, book: Book, threads: int | None) -> None:
-    while queue:
-        task = queue.take()
+def _run_here(log: EventLog, work: Work, threads: int | None) -> None:
+    while log.queue:
+        task = log.queue.take()
         if threads is not None:
             use_threads(threads)
-        book.started(task)
-        outcome = perform(work, task, partial(book.progress, task), interruptible=True)
-        book.outcome(task, outcome, attempts=1)
+        log.tell("started", task)
+
+        def report(fraction: float, task: Task = task) -> None:
+            log.tell("progress", task, fraction=fraction)
+
+        log.outcome(task, perform(work, task, report, interruptible=True))
 
 
-def _run_there(
-    queue: Queue,
-    work: Work,
-    book: Book,
-    cluster: "Cluster",
-    attempts: int,
-    timeout: float | None,
-) -> None:
-    from korisk.studies.run.dask import DaskPool  # of no use without the extra
+class LocalPool:
+    """Worker processes on this machine, and the loop that feeds them.
 
-    if queue:
-        DaskPool(queue, work, book, cluster, attempts, timeout=timeout).run()
+    A cell that takes longer than `timeout` seconds has failed, and its worker is replaced. With
+    `own_groups`, processes that a cell has left behind end with its worker.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        work: Work,
+        size: int,
+        threads: int,
+        *,
+        timeout: float | None,
+        own_groups: bool,
+    ) -> None:
+        self._log = log
+        self._size = size
+        self._start = partial(Worker, pickled(work), threads, own_group=own_groups)
+        self._timeout = timeout
+        self._false_starts = 0
+        self._workers: list[Worker] = []
+
+    def run(self) -> None:
+        """Run every task of the queue."""
+        finished = False
+        try:
+            while self._log.queue or any(worker.task for worker in self._workers):
+                self._employ()
+                signs = [sign for w in self._workers for sign in (w.connection, w.process.sentinel)]
+                wait(signs, timeout=min([_WAKE, *map(self._seconds_left, self._workers)]))
+                for worker in list(self._workers):
+                    self._attend(worker)
+            finished = True
+        finally:
+            for worker in self._workers:
+                worker.stop(at_once=not finished)
+            for worker in self._workers:
+                worker.join(patience=_PATIENCE if finished else 1.0)
+
+    def _employ(self) -> None:
+        """Give tasks to idle workers, and start workers for the rest of the queue."""
+        queue = self._log.queue
+        for worker in self._workers:
+            if queue and worker.ready and worker.task is None:
+                busy = [other.point for other in self._workers if other is not worker]
+                task = queue.take(worker.point, busy)
+                worker.give(task)
+                self._log.tell("started", task)
+        starting = sum(not worker.ready for worker in self._workers)
+        for _ in range(min(self._size - len(self._workers), len(queue) - starting)):
+            self._workers.append(self._start())
+
+    def _seconds_left(self, worker: Worker) -> float:
+        """Seconds that a worker still has for its cell."""
+        if self._timeout is None or worker.task is None:
+            return _WAKE
+        return max(0.0, self._timeout - worker.seconds)
+
+    def _attend(self, worker: Worker) -> None:
+        """Read a worker's messages; replace it if it has died or takes too long."""
+        exit_code = worker.process.exitcode  # looked up first: no message comes after a death
+        for message in worker.messages():
+            self._hear(worker, message)
+        late = worker.task is not None and self._seconds_left(worker) <= 0
+        if exit_code is None and not late:
+            return
+        usage = Usage(
+            started=worker.started, seconds=worker.seconds, machine=machine(), versions=versions()
+        )
+        self._workers.remove(worker)
+        worker.stop(at_once=True)
+        worker.join(patience=_PATIENCE)
+        if not worker.ready:
+            self._false_starts += 1
+            if self._false_starts >= _STARTS:
+                raise KoriskError(
+                    f"workers do not start (exit code {exit_code}); call run_study from a file, "
+                    "under if __name__ == '__main__':, or use workers=0"
+                )
+        if worker.task is not None and exit_code is not None:
+            self._log.lost(worker.task, f"exit code {exit_code}", usage)
+        elif worker.task is not None:  # it would take as long again, so it is not retried
+            failed = Failed(f"took longer than {self._timeout:g} s", usage)
+            self._log.outcome(worker.task, failed)
+
+    def _hear(self, worker: Worker, message: Message) -> None:
+        if isinstance(message, Ready):
+            if message.problem:
+                raise KoriskError(
+                    f"work cannot be imported by other processes: {message.problem}; "
+                    "define it at the top of a module, or use workers=0"
+                )
+            worker.ready = True
+            self._false_starts = 0
+            return
+        task = worker.task
+        assert task is not None
+        if isinstance(message, float):
+            self._log.tell("progress", task, fraction=message)
+        else:
+            worker.task = None
+            self._log.outcome(task, message)

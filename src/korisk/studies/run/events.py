@@ -1,10 +1,11 @@
-"""What a run has to do, what has happened in it, and who is told."""
+"""The cells that a run still has to do, what happens to them, and whom it is reported to."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from korisk.studies.result import Task
+from korisk.studies.run.usage import Usage
 from korisk.studies.run.worker import Done, Failed
 from korisk.studies.store.store import Store
 
@@ -13,13 +14,30 @@ Kind = Literal["started", "progress", "done", "failed", "retried", "waiting"]
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened to a cell, and how far the run was then.
+    """Something that happened to a cell, and how far the run was at that moment.
 
-    "waiting" is said of the cell that is next, while there is no worker for it.
+    `run_study` calls its `watch` with one.
 
-    `run` calls its `watch` with one. `done` and `failed` count cells of this run, out of `total`;
-    `skipped` were there before.
+    Parameters
+    ----------
+    kind : str
+        "started", "progress", "done", "failed", "retried" (its worker died and the cell will run
+        again) or "waiting" (no worker is available; `task` is the next cell).
+    task : Task
+        The cell.
+    done, failed : int
+        Cells of this run that are finished or failed so far.
+    total : int
+        Cells that this run has to do.
+    skipped : int
+        Cells whose results were in the store before the run.
+    fraction : float, default 0
+        Progress of this cell, from 0 to 1.
+    words : str, default ""
+        Why the cell failed, is retried, or waits.
 
+    Examples
+    --------
     >>> from korisk.studies import Result, Row, Store, Task, run_study
     >>> def work(task, report):
     ...     return Result(rows=(Row(model="KO", n=8, metrics={"mse": 0.1 / task.seed}),))
@@ -35,77 +53,17 @@ class Event:
     task: Task
     done: int  # cells of this run
     failed: int
-    total: int  # that this run has to do
-    skipped: int  # that were there before
-    fraction: float = 0.0  # of this cell
-    words: str = ""  # why it failed, is tried again, or waits
+    total: int  # cells that this run has to do
+    skipped: int  # cells whose results were in the store before
+    fraction: float = 0.0  # progress of this cell
+    words: str = ""  # why it failed, is retried, or waits
 
 
 Watch = Callable[[Event], None]
 
 
-class Book:
-    """Counts what happens, stores it, and tells who watches."""
-
-    def __init__(self, store: Store, total: int, skipped: int, watch: Watch | None) -> None:
-        self.done = self.failed = 0
-        self.total = total
-        self.skipped = skipped
-        self._store = store
-        self._watch = watch
-
-    def started(self, task: Task) -> None:
-        """A cell was given to a worker."""
-        self._tell("started", task)
-
-    def progress(self, task: Task, fraction: float) -> None:
-        """A cell has come so far."""
-        self._tell("progress", task, fraction)
-
-    def retried(self, task: Task, words: str) -> None:
-        """A cell was lost and is to be done again."""
-        self._tell("retried", task, words=words)
-
-    def waiting(self, task: Task, words: str) -> None:
-        """There is no worker for the next cell."""
-        self._tell("waiting", task, words=words)
-
-    def outcome(self, task: Task, outcome: Done | Failed, attempts: int) -> None:
-        """A cell has ended: store what came of it."""
-        account = replace(outcome.account, attempts=attempts)
-        if isinstance(outcome, Done):
-            self._store.record(task, outcome.packed, account)
-            self.done += 1
-            self._tell("done", task, 1.0)
-        else:
-            self._store.record_failure(task, outcome.error, account)
-            self.failed += 1
-            self._tell("failed", task, words=outcome.error)
-
-    def _tell(
-        self,
-        kind: Kind,
-        task: Task,
-        fraction: float = 0.0,
-        words: str = "",
-    ) -> None:
-        if self._watch is not None:
-            self._watch(
-                Event(
-                    kind=kind,
-                    task=task,
-                    done=self.done,
-                    failed=self.failed,
-                    total=self.total,
-                    skipped=self.skipped,
-                    fraction=fraction,
-                    words=words,
-                )
-            )
-
-
 class Queue:
-    """Tasks in order, point after point, so that a worker can use again what it keeps of one."""
+    """Tasks in order, point after point, so that a worker can reuse what it keeps of a point."""
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         self._points: dict[str, list[Task]] = {}
@@ -116,21 +74,77 @@ class Queue:
         return sum(map(len, self._points.values()))
 
     def take(self, point: str | None = None, busy: Iterable[str | None] = ()) -> Task:
-        """The next task: of this point, else of one that nobody is at, else of the first."""
-        free = (other for other in self._points if other not in set(busy))
-        chosen = point if point in self._points else next(free, None)
-        if chosen is None:
-            chosen = next(iter(self._points))
-        tasks = self._points[chosen]
+        """The next task: of this point, else of one that no worker is at, else of the first."""
+        if point not in self._points:
+            free = (other for other in self._points if other not in set(busy))
+            point = next(free, next(iter(self._points)))
+        tasks = self._points[point]
         task = tasks.pop(0)
         if not tasks:
-            del self._points[chosen]
+            del self._points[point]
         return task
 
     def first(self) -> Task:
-        """The task that `take` would give, left where it is."""
+        """The task at the front, left in the queue."""
         return next(iter(self._points.values()))[0]
 
     def put_back(self, task: Task) -> None:
-        """Have a task done next."""
+        """Return a task to the front of its point."""
         self._points.setdefault(task.point, []).insert(0, task)
+
+
+class EventLog:
+    """Counts what happens to the cells of a run, stores outcomes, and calls `watch`.
+
+    `queue` holds the tasks to do. A cell whose worker dies is tried `attempts` times in all.
+    """
+
+    def __init__(
+        self, store: Store, queue: Queue, *, skipped: int, attempts: int, watch: Watch | None
+    ) -> None:
+        self.queue = queue
+        self.done = self.failed = 0
+        self.total = len(queue)
+        self.skipped = skipped
+        self._attempts = attempts
+        self._deaths: dict[str, int] = {}  # of workers, by the key of the cell they had
+        self._store = store
+        self._watch = watch
+
+    def outcome(self, task: Task, outcome: Done | Failed) -> None:
+        """A cell has ended: store its results or its error."""
+        usage = replace(outcome.usage, attempts=self._deaths.get(task.key, 0) + 1)
+        if isinstance(outcome, Done):
+            self._store.record(task, outcome.packed, usage)
+            self.done += 1
+            self.tell("done", task, fraction=1.0)
+        else:
+            self._store.record_failure(task, outcome.error, usage)
+            self.failed += 1
+            self.tell("failed", task, words=outcome.error)
+
+    def lost(self, task: Task, how: str, usage: Usage) -> None:
+        """A worker died with this cell: put the cell back, or record the failure."""
+        before = self._deaths.get(task.key, 0)
+        if before + 1 < self._attempts:
+            self._deaths[task.key] = before + 1
+            self.queue.put_back(task)
+            self.tell("retried", task, words=f"its worker died ({how})")
+        else:
+            times = f"{before + 1} times" if before else "once"
+            self.outcome(task, Failed(f"its worker died {times} ({how})", usage))
+
+    def tell(self, kind: Kind, task: Task, *, fraction: float = 0.0, words: str = "") -> None:
+        """Report an event to `watch`."""
+        if self._watch is not None:
+            counts = {"done": self.done, "failed": self.failed, "total": self.total}
+            self._watch(
+                Event(
+                    kind=kind,
+                    task=task,
+                    **counts,
+                    skipped=self.skipped,
+                    fraction=fraction,
+                    words=words,
+                )
+            )

@@ -17,7 +17,7 @@ from korisk._version import __version__
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class Usage:
     """The cost of one cell. None is what nobody could measure, as of a worker that died."""
 
     started: str  # ISO 8601, UTC
@@ -43,12 +43,12 @@ class Meter:
         self._cpu = time.process_time()
         self._wall = time.perf_counter()
 
-    def read(self) -> Account:
+    def read(self) -> Usage:
         """The cost until now."""
         seconds = time.perf_counter() - self._wall
         cpu = time.process_time() - self._cpu
         cuda = _cuda()
-        return Account(
+        return Usage(
             started=self.started,
             seconds=seconds,
             cpu_seconds=cpu,

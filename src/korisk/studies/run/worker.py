@@ -1,29 +1,30 @@
-"""One process that works on cells: what runs in it, and how its owner speaks with it.
+"""One process that computes cells: what runs in it, and how its owner controls it.
 
 Messages to a worker are tasks, then None. It answers `Ready` once, and for each task any number of
-fractions, then `Done` or `Failed`. Pickles pass between our own processes alone, never from files.
+fractions, then `Done` or `Failed`. Pickles pass between our own processes only, never from files.
 """
 
 import ctypes
 import os
 import pickle
+import select
 import signal
 import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import current_process, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from types import FrameType
 
 from korisk.errors import KoriskError, shown
-from korisk.studies.result import Result, Task
-from korisk.studies.run.usage import Account, Meter, now
-from korisk.studies.run.worker_guard import guard_group
-from korisk.studies.store.packing import Packed, pack
+from korisk.studies.result import Packed, Result, Task, pack
+from korisk.studies.run.usage import Meter, Usage, now
 
 Report = Callable[[float], None]
 Work = Callable[[Task, Report], Result]
@@ -39,13 +40,15 @@ _POLL = 0.02  # seconds
 _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
 _TRACEBACK_CALLS = 4
 _ERROR_LENGTH = 4000
-_NOTES_LENGTH = 4200  # what a pilot's fit has printed, cut already, fits in
+_NOTES_LENGTH = 4200  # the output of a pilot's fit, shortened already, fits in
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_MOST_FILES = 65_536
+_GUARD_PAUSE = 0.5  # seconds between two checks whether a guarded worker still lives
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The worker has started and has the work; or it cannot, and says why."""
+    """The worker has started and has imported the work, or `problem` says why it cannot."""
 
     problem: str = ""
 
@@ -55,15 +58,15 @@ class Done:
     """A cell's results, packed where they were made."""
 
     packed: Packed
-    account: Account
+    usage: Usage
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A cell's exception in words."""
+    """A cell's exception as text."""
 
     error: str
-    account: Account
+    usage: Usage
 
 
 Message = Ready | float | Done | Failed
@@ -76,80 +79,136 @@ def perform(
 
     Where Ctrl-C reaches this process, `interruptible` lets a KeyboardInterrupt pass.
     """
-    meter = Meter()
-    try:
-        packed = pack(work(task, _calm(report)))
-    except BaseException as error:  # SystemExit too: a cell may not end the study
-        if interruptible and isinstance(error, KeyboardInterrupt):
-            raise
-        return Failed(_in_words(error), meter.read())
-    return Done(packed, meter.read())
-
-
-def use_threads(threads: int) -> None:
-    """Have PyTorch use so many threads, if it is loaded."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(threads)
-
-
-def _calm(report: Report) -> Report:
-    """A report that passes few fractions on, all from 0 to 1."""
     last = -_REPORT_PAUSE
 
-    def calm(fraction: float) -> None:
+    def report_rarely(fraction: float) -> None:
         nonlocal last
         clock = time.monotonic()
         if clock - last >= _REPORT_PAUSE:
             last = clock
             report(min(max(float(fraction), 0.0), 1.0))
 
-    return calm
-
-
-def _in_words(error: BaseException) -> str:
-    """Type and message first, then the last calls and what was noted on the error."""
-    said = " ".join(_said(lambda: str(error)).split())
-    calls = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_CALLS:]
-    lines = [f"{type(error).__name__}: {said}" if said else type(error).__name__]
-    lines += [f"  {Path(call.filename).name}, line {call.lineno}, in {call.name}" for call in calls]
-    notes = _said(lambda: "\n".join(map(str, getattr(error, "__notes__", ()))))
-    parts = [_shortened("\n".join(lines), _ERROR_LENGTH, 0)]
-    parts += [_shortened(notes, _NOTES_LENGTH, _NOTES_LENGTH // 2)] if notes else []
-    return "\n".join(parts).encode(errors="replace").decode()  # storable, whatever it quotes
-
-
-def _said(text: Callable[[], str]) -> str:
-    """What an exception says of itself, unless that raises another."""
+    meter = Meter()
     try:
-        return text()
-    except BaseException as error:
-        return f"(it cannot be told: {type(error).__name__})"
+        packed = pack(work(task, report_rarely))
+    except BaseException as error:  # SystemExit too: a cell may not end the study
+        if interruptible and isinstance(error, KeyboardInterrupt):
+            raise
+        return Failed(describe_error(error), meter.read())
+    return Done(packed, meter.read())
 
 
-def _shortened(text: str, length: int, end: int) -> str:
-    """A text of at most this length, of which `end` are its last characters."""
-    if len(text) <= length:
-        return text
-    return f"{text[: length - 3 - end]}...{text[len(text) - end :]}"
+def describe_error(error: BaseException) -> str:
+    """Type and message first, then the last calls and the notes of the exception."""
+
+    def said(text: Callable[[], str]) -> str:
+        try:
+            return text()
+        except BaseException as other:  # an exception's own __str__ may raise
+            return f"(its message cannot be shown: {type(other).__name__})"
+
+    message = " ".join(said(lambda: str(error)).split())
+    calls = traceback.extract_tb(error.__traceback__)[1:][-_TRACEBACK_CALLS:]
+    lines = [f"{type(error).__name__}: {message}" if message else type(error).__name__]
+    lines += [f"  {Path(call.filename).name}, line {call.lineno}, in {call.name}" for call in calls]
+    text = "\n".join(lines)
+    if len(text) > _ERROR_LENGTH:
+        text = f"{text[: _ERROR_LENGTH - 3]}..."
+    notes = said(lambda: "\n".join(map(str, getattr(error, "__notes__", ()))))
+    if len(notes) > _NOTES_LENGTH:
+        half = _NOTES_LENGTH // 2
+        notes = f"{notes[: half - 3]}...{notes[-half:]}"
+    text = f"{text}\n{notes}" if notes else text
+    return text.encode(errors="replace").decode()  # storable, whatever it quotes
+
+
+def use_threads(threads: int) -> None:
+    """Set the number of PyTorch's threads, if PyTorch is loaded."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(threads)
+
+
+def pickled(work: Work) -> bytes:
+    """The work as it is sent to workers."""
+    try:
+        return pickle.dumps(work)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        raise KoriskError(
+            f"work must be a function that other processes can import, got {shown(work)}; "
+            "define it at the top of a module, or use workers=0"
+        ) from None
+
+
+@contextmanager
+def thread_environment(threads: int) -> Iterator[None]:
+    """Environment variables that numeric libraries read when a new process loads them.
+
+    Afterwards the environment is as it was, whatever else was set meanwhile.
+    """
+    before = dict(os.environ)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def block_interrupts() -> "set[int | signal.Signals]":
+    """Block Ctrl-C in this thread, which new processes inherit; return the mask before."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return set()
+    resource_tracker.ensure_running()  # its start would unblock signals again
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}))
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Have SIGTERM end a run as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # others get no signals
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 # --- In the worker -------------------------------------------------------------------------------
 
 
 def serve(connection: Connection, pickled_work: bytes, threads: int, own_group: bool) -> None:
-    """The life of a worker: tasks one at a time until None, or until its owner is gone."""
+    """The life of a worker: tasks one at a time until None, or until its owner ends."""
+    owner = parent_process()
+    assert owner is not None
     if own_group:
         os.setpgid(0, 0)
         current_process().daemon = False  # what it starts ends with its group
-        guard_group()
-    _leave_interrupts_to_the_owner()
-    _die_with_the_owner()
-    with suppress(EOFError, OSError):  # the owner has gone
+        _guard_group(owner.sentinel)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner stops its workers
+    if hasattr(signal, "pthread_sigmask"):  # blocked by `block_interrupts`
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if sys.platform == "linux":  # at once, even while a cell holds Python's lock
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+    def end_with_owner() -> None:
+        wait([owner.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=end_with_owner, daemon=True).start()
+    with suppress(EOFError, OSError):  # the owner has ended
         try:
             work = pickle.loads(pickled_work)
         except Exception as error:
-            connection.send(Ready(_in_words(error).splitlines()[0]))
+            connection.send(Ready(describe_error(error).splitlines()[0]))
             return
         connection.send(Ready())
         while (task := connection.recv()) is not None:
@@ -158,25 +217,30 @@ def serve(connection: Connection, pickled_work: bytes, threads: int, own_group: 
             connection.send(outcome)
 
 
-def _leave_interrupts_to_the_owner() -> None:
-    """Ctrl-C reaches every process of a terminal; the owner stops its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):  # blocked since `_interrupts_held`
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+def _guard_group(owner: int) -> None:
+    """Start a process that waits for the owner's end and then kills this process's group.
 
-
-def _die_with_the_owner() -> None:
-    owner = parent_process()
-    assert owner is not None
-    if sys.platform == "linux":  # at once, even where a cell holds Python's lock
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-
-    def watch() -> None:
-        wait([owner.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    The worker cannot do it itself: it is killed at the same moment. The guard is a grandchild, so
+    that a cell that waits for all its children does not wait for it. It holds no file open but the
+    owner's sentinel.
+    """
+    worker = os.getpid()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads; the guard needs none
+        child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            os.closerange(0, owner)
+            os.closerange(owner + 1, _MOST_FILES)
+            while not select.select([owner], [], [], _GUARD_PAUSE)[0]:
+                os.kill(worker, 0)  # raises once the worker has ended; its owner does the rest
+            os.killpg(worker, signal.SIGKILL)
+    finally:
+        os._exit(0)
 
 
 # --- In its owner --------------------------------------------------------------------------------
@@ -201,14 +265,17 @@ class Worker:
         self.process = context.Process(
             target=serve, args=(theirs, pickled_work, threads, self._own_group), daemon=True
         )
+        mask = block_interrupts()
         try:
-            with _threads_in_environment(threads), _interrupts_held():
+            with thread_environment(threads):
                 self.process.start()
         except BaseException:
             self.connection.close()
             raise
         finally:
             theirs.close()  # so that the worker's end is the only one, and its death is seen
+            if hasattr(signal, "pthread_sigmask"):
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     @property
     def seconds(self) -> float:
@@ -223,15 +290,10 @@ class Worker:
             self.connection.send(task)
 
     def messages(self) -> Iterator[Message]:
-        """What it has said since."""
+        """Messages that have arrived."""
         with suppress(EOFError, OSError):  # it is dead
             while self.connection.poll():
                 yield self.connection.recv()
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it lives."""
-        return self.process.exitcode
 
     def stop(self, *, at_once: bool) -> None:
         """End it, after its last message or at once."""
@@ -243,9 +305,9 @@ class Worker:
                 self.connection.send(None)
         self.connection.close()
 
-    def bury(self, *, patience: float) -> None:
-        """Wait for its end, and force it if it does not come."""
-        if self._own_group:  # what it left behind may hold what `join` would wait for
+    def join(self, *, patience: float) -> None:
+        """Wait for its end, and kill it after `patience` seconds."""
+        if self._own_group:  # its children may hold what `Process.join` would wait for
             end = time.monotonic() + patience
             while self.process.exitcode is None and time.monotonic() < end:
                 time.sleep(_POLL)
@@ -260,45 +322,5 @@ class Worker:
     def _end_group(self) -> None:
         pid = self.process.pid
         if self._own_group and pid is not None:
-            with suppress(ProcessLookupError, PermissionError):  # none is left, or none was made
+            with suppress(ProcessLookupError, PermissionError):  # empty, or never made
                 os.killpg(pid, signal.SIGKILL)
-
-
-def pickled(work: Work) -> bytes:
-    """The work as it is sent to workers."""
-    try:
-        return pickle.dumps(work)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        raise KoriskError(
-            f"work must be a function that other processes can import, got {shown(work)}; "
-            "define it at the top of a module, or use workers=0"
-        ) from None
-
-
-@contextmanager
-def _threads_in_environment(threads: int) -> Iterator[None]:
-    """What the numeric libraries of a new process read when they are loaded."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Keep Ctrl-C back for a moment: a new process inherits that, until it can ignore it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # its start would let signals through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,310 @@
+"""Where and how the command line computes cells: options, clusters, and the run itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from korisk import _checks
+from korisk.cli.output import plain, warnings_as_lines
+from korisk.errors import KoriskError, MissingExtraError
+from korisk.files import make_folder, read_yaml
+from korisk.studies.result import Task
+from korisk.studies.run.engine import Event, Summary, run_study
+from korisk.studies.run.progress import event_line, progress
+from korisk.studies.run.usage import cores
+from korisk.studies.store.store import Store, store_to_write
+
+if TYPE_CHECKING:
+    from korisk.studies.run.clusters import Cluster
+
+FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
+_MOST_WORKERS = 512
+_LARGE, _MANY = 64, 4096  # pixels a side and rays from which a cell keeps all cores busy itself
+
+ClusterName = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME|ADDRESS",
+        help="Run cells on Dask: local starts processes on this machine, tcp://host:8786 joins a "
+        "scheduler, and slurm, pbs, lsf, sge, oar, moab or htcondor submit jobs. "
+        "[default: processes without Dask]",
+    ),
+]
+ClusterOptions = Annotated[
+    Path | None,
+    typer.Option(
+        "--cluster-options",
+        metavar="FILE.yaml",
+        help="Options of the jobs, with dask-jobqueue's keys; see docs/reference/clusters.md.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        metavar="W",
+        help="Number of processes, or of jobs; 0 runs cells in this process. "
+        "[default: one per core for small images, else 1]",
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: a GPU if there is one."),
+]
+Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")]
+Wait = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", help="How long to wait while another run uses the store."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Where cells run: in processes of this machine, or on a Dask cluster."""
+
+    cluster: str | None = None  # "local", a scheduler's address, or a batch system
+    options: Mapping[str, Any] = field(default_factory=dict)  # of a batch system's jobs
+    workers: int | None = None
+    device: str = "auto"
+
+    @property
+    def joins(self) -> bool:
+        """Whether it is a running cluster, by its address."""
+        return self.cluster is not None and ":" in self.cluster
+
+    @property
+    def batch(self) -> str | None:
+        """The batch system, if it is one."""
+        return None if self.joins or self.cluster == "local" else self.cluster
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether cells may run on other machines than this one."""
+        return self.joins or self.batch is not None
+
+    def device_kind(self) -> str:
+        """cpu or cuda, as far as that is known without starting anything."""
+        if self.device != "auto":
+            return self.device.partition(":")[0]
+        if self.batch is not None:
+            from korisk.studies.run.clusters import uses_gpu
+
+            return "cuda" if uses_gpu(self.batch, self.options) else "cpu"
+        try:
+            return "cpu" if self.joins else chosen_device("auto")
+        except MissingExtraError:  # nothing runs here without PyTorch, but cells can be listed
+            return "cpu"
+
+
+def chosen_compute(
+    cluster: str | None = None,
+    cluster_options: Path | None = None,
+    *,
+    workers: int | None = None,
+    device: str = "auto",
+) -> Compute:
+    """What the options mean; raises if they contradict each other."""
+    options: dict[str, Any] = {}
+    if cluster_options is not None:
+        found = read_yaml(cluster_options)
+        if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+            raise KoriskError(f"{cluster_options}: must be keys and values, such as cores: 4")
+        options = found
+    compute = Compute(cluster=cluster, options=options, workers=workers, device=device)
+    if compute.batch is not None:
+        from korisk.studies.run.clusters import SYSTEMS
+
+        _checks.one_of("--cluster", cluster, ("local", *SYSTEMS, "tcp://host:port"))
+    elif cluster_options is not None:
+        raise KoriskError(
+            "--cluster-options is for jobs of a batch system; add --cluster slurm, or leave it out"
+        )
+    if workers is not None and compute.joins:
+        raise KoriskError(
+            "--workers is for clusters that are started, and --cluster ADDRESS joins one; leave it "
+            "out, or start workers there"
+        )
+    if workers is not None:
+        least = 0 if cluster is None else 1
+        remedy = "count processes; 0 runs cells in this one" if least == 0 else "count workers"
+        _checks.count("--workers", workers, at_least=least, at_most=_MOST_WORKERS, remedy=remedy)
+    _checked_device(device)
+    if compute.batch is not None:
+        from korisk.studies.run.clusters import job_script, uses_gpu
+
+        job_script(compute.batch, options)  # refuses wrong options
+        if device.startswith("cuda") and not uses_gpu(compute.batch, options):
+            raise KoriskError(
+                f"--device {device} needs jobs with a GPU; add worker_extra_args: "
+                '["--resources", "GPU=1"] to the cluster options'
+            )
+    return compute
+
+
+def chosen_device(name: str) -> str:
+    """The device that an option means, if it is on this machine."""
+    try:
+        import torch
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError(
+            "running a study needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        ) from missing
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if _checked_device(name).startswith("cuda"):
+        count = torch.cuda.device_count()
+        if int(name.partition(":")[2] or 0) >= count:
+            raise KoriskError(
+                f"--device {name} was not found: there are {count} GPUs; use --device cpu"
+            )
+    return name
+
+
+def _checked_device(name: str) -> str:
+    kind, colon, number = name.partition(":")
+    known = kind in ("auto", "cpu", "cuda") and (not colon or (kind == "cuda" and number.isdigit()))
+    if not known:
+        raise KoriskError(f"--device must be cpu, cuda, cuda:1 or auto, got {name!r}")
+    return name
+
+
+@contextmanager
+def opened(compute: Compute, *, processes: int) -> Iterator[tuple[Cluster | None, str]]:
+    """The cluster, None for processes without Dask, and the device of its cells.
+
+    `processes` is how many a local cluster has unless --workers says.
+    """
+    if compute.cluster is None:
+        yield None, compute.device
+        return
+    from korisk.studies.run import clusters
+
+    device = compute.device
+    asked = None if device == "auto" else device.startswith("cuda")
+    if compute.batch is not None:
+        made = clusters.job_cluster(compute.batch, compute.workers or 1, compute.options)
+    elif compute.joins:
+        made = clusters.joined_cluster(compute.cluster, gpu=asked)
+    else:
+        made = clusters.local_cluster(compute.workers or processes, gpu=device != "cpu")
+    with made as cluster:
+        gpu = cluster.gpu if asked is None else asked
+        yield replace(cluster, gpu=gpu), (("cuda" if gpu else "cpu") if asked is None else device)
+
+
+def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], int]]:
+    """Tasks to run one group after the other, with the number of local processes for each.
+
+    Small images run in parallel; a cell of a large one keeps all cores busy itself.
+    """
+    if compute.elsewhere:
+        return [(list(tasks), 1)]
+    if compute.device != "cpu":
+        return [(list(tasks), 0)]
+    small: list[Task] = []
+    large: list[Task] = []
+    for task in tasks:
+        problem = task.spec["problem"]
+        rays = problem.get("views", 0) * problem.get("bins", 0)
+        is_large = problem.get("side", 0) >= _LARGE or rays > _MANY
+        (large if is_large else small).append(task)
+    return [(group, workers) for group, workers in ((small, cores()), (large, 1)) if group]
+
+
+def run_tasks(
+    tasks: Sequence[Task],
+    study: dict[str, Any],
+    out: Path,
+    *,
+    compute: Compute,
+    retry: bool,
+    wait: float,
+    quiet: bool,
+) -> Summary:
+    """Run what the store in `out` lacks; a refused run leaves no empty folder or store behind."""
+    _checks.real("--wait", wait, at_least=0, remedy="give seconds")
+    device = chosen_device("cpu" if compute.elsewhere else compute.device)  # PyTorch is installed
+    from korisk.studies.run.cells import run_cell
+
+    asked = compute if compute.elsewhere else replace(compute, device=device)
+    path = store_to_write(out)
+    had_folder, had_store = path.parent.exists(), path.exists()
+    parts: list[Summary] = []
+    make_folder(path.parent)
+    try:
+        with warnings_as_lines():
+            made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
+        with made as store, _empty_store_removed(store, path, had_store):
+            for group, processes in groups(tasks, asked):
+                idle = all(store.failed(task) and not retry for task in store.missing(group))
+                place = Compute(device="cpu") if idle else asked  # nothing is started for it
+                with (
+                    opened(place, processes=max(1, processes)) as (cluster, device),
+                    progress(quiet=quiet, lines=_print_line, unit="cells") as watch,
+                ):
+                    done = run_study(
+                        group,
+                        partial(run_cell, device=device),
+                        store,
+                        workers=processes if compute.workers is None else compute.workers,
+                        retry_failed=retry,
+                        watch=watch,
+                        cluster=cluster,
+                    )
+                parts.append(done)
+    except KoriskError:
+        if not had_folder:
+            with suppress(OSError):  # not empty: another process uses it
+                path.parent.rmdir()
+        raise
+    names = ("done", "failed", "skipped", "failed_before", "seconds")
+    return Summary(**{name: sum(getattr(part, name) for part in parts) for name in names})
+
+
+@contextmanager
+def _empty_store_removed(store: Store, path: Path, had_store: bool) -> Iterator[None]:
+    """Remove a new store without cells after an error, while its lock is ours."""
+    try:
+        yield
+    except KoriskError:
+        if not had_store and not store.failures() and next(store.results(), None) is None:
+            with suppress(OSError):
+                path.unlink()
+        raise
+
+
+def _print_line(event: Event) -> None:
+    """For logs; failures are listed at the end of a run anyway."""
+    if event.kind in {"retried", "waiting"}:
+        typer.echo(f"korisk: {event_line(event)}", err=True)
+
+
+def report_failures(out: Path, tasks: Sequence[Task], summary: Summary) -> None:
+    """List failed cells on stderr, and exit with the code for them."""
+    if not (summary.failed or summary.failed_before):
+        return
+    asked = {task.key for task in tasks}
+    with Store.read(store_to_write(out)) as store:
+        for failure in store.failures():
+            if failure.task.key in asked:
+                said = " ".join(f"{failure.task.key} failed: {failure.reason}".split())
+                typer.echo(f"korisk: {plain(said)}", err=True)
+    typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)
+    raise typer.Exit(FAILED_CELLS)
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """What a run did, as plain values."""
+    return {
+        "done": summary.done,
+        "failed": summary.failed + summary.failed_before,
+        "skipped": summary.skipped,
+        "seconds": summary.seconds,
+    }

@@ -1,0 +1,312 @@
+"""Where `korisk run` has its cells run: options, clusters, and what a dry run lists."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dummy_work
+import pytest
+from commands import korisk
+
+from korisk.cli import compute
+from korisk.cli.compute import Compute, chosen_compute, groups, opened, run_tasks
+from korisk.errors import KoriskError
+from korisk.studies.result import Task
+from korisk.studies.run import clusters
+from korisk.studies.run.clusters import Cluster
+from korisk.studies.run.usage import Usage, cores
+from korisk.studies.spec.study import Study
+from korisk.studies.store.store import Store
+
+STUDY = """
+name: tiny
+problem: {beam: surrogate}
+points:
+  - {side: 8, sizes: [4, 8, 16]}
+seeds: [1, 2]
+pools: {validation: 8, test: 8}
+"""
+OPTIONS = """
+cores: 4
+memory: 8 GB
+walltime: "01:00:00"
+"""
+GPU = "worker_extra_args: [--resources, GPU=1]\n"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Path:
+    path = tmp_path / "options.yaml"
+    path.write_text(OPTIONS)
+    return path
+
+
+def results(folder: Path) -> list[Any]:
+    with Store.read(folder / "study.db") as store:
+        return [
+            (each.task.key, each.row.model, each.row.n, each.row.metrics) for each in store.rows()
+        ]
+
+
+def test_a_dask_cluster_gives_the_results_of_this_process(study: Path, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for out, where in ((here, ("--workers", 0)), (there, ("--workers", 1, "--cluster", "local"))):
+        assert korisk("run", study, "--out", out, "--device", "cpu", *where) == 0
+    found, expected = results(there), results(here)
+    assert [each[:3] for each in found] == [each[:3] for each in expected]
+    assert len(found) == 2 * (3 + 4)
+    for (*_, ours), (*_, theirs) in zip(found, expected, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-9)  # this process may have more threads
+
+
+def test_where_nothing_is_left_to_do_no_cluster_is_started(
+    study: Path, options: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    jobs = ("--cluster", "slurm", "--cluster-options", options)
+    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
+    monkeypatch.setenv("PATH", str(tmp_path))  # no command takes jobs here
+    assert korisk("run", study, "--out", out, *jobs) == 0
+    assert korisk("run", study, "--out", tmp_path / "new", *jobs) == 2
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--cluster", "spark"], "--cluster must be one of local, slurm"),
+        (["--cluster", "local", "--cluster-options", "FILE"], "add --cluster slurm"),
+        (["--cluster-options", "FILE"], "add --cluster slurm"),
+        (["--cluster", "tcp://h:1", "--workers", "2"], "--cluster ADDRESS joins one"),
+        (["--cluster", "nonsense:"], "must be like tcp://host:8786"),
+        (["--cluster", "local", "--workers", "0"], "--workers must be"),
+        (["--cluster", "slurm", "--workers", "0"], "--workers must be"),
+        (["--cluster", "slurm", "--cluster-options", "FILE", "--device", "cuda"], "GPU=1"),
+        (["--cluster", "slurm", "--device", "tpu"], "--device must be"),
+        (["--cluster", "slurm", "--cluster-options", "none.yaml"], "no such file"),
+        (["--cluster", "slurm", "--cluster-options", "LIST"], "must be keys and values"),
+        (["--cluster", "slurm", "--cluster-options", "TYPO", "--dry-run"], "waltime"),
+        (["--cluster", "slurm", "--dry-run"], "cores and memory"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    study: Path,
+    options: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    given: list[str],
+    words: str,
+) -> None:
+    (tmp_path / "list.yaml").write_text("[1, 2]\n")
+    (tmp_path / "typo.yaml").write_text(OPTIONS + "waltime: 2\n")
+    files = {"FILE": options, "LIST": tmp_path / "list.yaml", "TYPO": tmp_path / "typo.yaml"}
+    asked = [str(files.get(each, each)) for each in given]
+    assert korisk("run", study, "--out", tmp_path / "out", *asked) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+# --- Dry runs ------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_shows_memory_and_the_job_script(
+    study: Path, options: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    jobs = ("--cluster", "slurm", "--cluster-options", options, "--workers", "3")
+    assert korisk("run", study, "--out", out, "--dry-run", *jobs, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [cell["state"] for cell in said["cells"]] == ["to do", "to do"]
+    # 8 x 8 pixels and the released 15 x 8 rays in float64: 32 samples; B^T B twice is the most.
+    rays = (
+        said["cells"][0]["spec"]["problem"]["views"] * said["cells"][0]["spec"]["problem"]["bins"]
+    )
+    expected = 32 * (64 + 2 * rays) * 8 + max(4 * 8 * 16**2, 2 * rays**2 * 8)
+    assert {cell["memory"] for cell in said["cells"]} == {expected}
+    assert said["to_do"] == {"cells": 2, "workers": 3, "seconds": None}
+    script = said["job_script"].splitlines()
+    assert script[0].startswith("#!")
+    assert "#SBATCH -t 01:00:00" in script
+    assert not out.exists()
+
+    assert korisk("run", study, "--out", out, "--dry-run", *jobs) == 0
+    shown = capsys.readouterr().out
+    assert said["job_script"].strip() in shown
+    assert "2 cells to do: no measured cell yet" in shown
+
+
+HEAT = """
+name: heat
+problem: {kind: heat, points: 8}
+points: [{name: exact}, {name: wrong, assumed: 0.02}, {name: finer, points: 16}]
+sizes: [2, 4]
+seeds: [1, 2]
+pools: {validation: 4, test: 4}
+"""
+
+
+def test_a_dry_run_estimates_time_from_measured_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the same point, or of another of the same size; a finer one may take longer."""
+    path, out = tmp_path / "heat.yaml", tmp_path / "out"
+    path.write_text(HEAT)
+    first, *_ = Study.read(path).tasks
+    out.mkdir()
+    with Store.create_or_open(out / "study.db", {"name": "heat"}) as store:
+        store.record(first, dummy_work.cell(first, lambda fraction: None), Usage(started="now", seconds=8.0))
+    asked = ("run", path, "--out", out, "--device", "cpu", "--workers", "2", "--dry-run")
+    assert korisk(*asked, "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    seconds = {(cell["point"], cell["seed"]): cell["seconds"] for cell in said["cells"]}
+    assert seconds["exact", 2] == seconds["wrong", 1] == seconds["wrong", 2] == 8.0
+    assert seconds["finer", 1] is None
+    assert said["to_do"]["seconds"] is None
+    path.write_text(HEAT.replace(", {name: finer, points: 16}", ""))
+    assert korisk(*asked) == 0
+    shown = capsys.readouterr().out
+    assert (shown.count(" done "), shown.count(" to do ")) == (1, 3)
+    assert "3 cells to do: about 12 s on 2 workers" in shown  # three cells of 8 s on two
+
+
+def test_a_dry_run_tells_failed_cells_from_those_to_do_and_one_study_from_another(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    first, _ = Study.read(study).tasks
+    with Store.create_or_open(out / "study.db", {"name": "tiny"}) as store:
+        store.record_failure(first, "no luck", Usage(started="now", seconds=1.0))
+    for more, count in (([], 1), (["--retry-failed"], 2)):
+        assert korisk("run", study, "--out", out, "--dry-run", "--json", *more) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert [cell["state"] for cell in said["cells"]] == ["failed", "to do"]
+        assert said["to_do"]["cells"] == count
+    study.write_text(STUDY.replace("name: tiny", "name: other"))
+    assert korisk("run", study, "--out", out, "--dry-run") == 2
+    assert "holds the study 'tiny'" in capsys.readouterr().err
+
+
+def test_a_dry_run_needs_no_pytorch(study: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None; from korisk.cli import app;"
+        f"sys.exit(app.run(['run', {str(study)!r}, '--dry-run', '--out', {str(tmp_path / 'o')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 cells to do" in done.stdout
+
+
+# --- Devices and clusters ------------------------------------------------------------------------
+
+
+def chosen(
+    monkeypatch: pytest.MonkeyPatch, offered: bool, *given: Any, **more: Any
+) -> tuple[bool, str]:
+    """Whether cells ask for a GPU, and the device that they use, on a made up cluster."""
+
+    @contextmanager
+    def made(*arguments: object, gpu: bool | None = None, **_: object) -> Iterator[Cluster]:
+        yield Cluster(client=None, name="made up", gpu=offered if gpu is None else gpu)
+
+    for kind in ("local_cluster", "joined_cluster", "job_cluster"):
+        monkeypatch.setattr(clusters, kind, made)
+    with opened(chosen_compute(*given, **more), processes=1) as (cluster, device):
+        assert cluster is not None
+        return cluster.gpu, device
+
+
+def test_cells_use_gpus_where_workers_offer_them_or_where_told(
+    options: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options.write_text(OPTIONS + GPU)
+    for given in (("tcp://h:1",), ("slurm", options)):
+        assert chosen(monkeypatch, True, *given) == (True, "cuda")
+        assert chosen(monkeypatch, False, *given) == (False, "cpu")
+        assert chosen(monkeypatch, True, *given, device="cpu") == (False, "cpu")
+        assert chosen(monkeypatch, False, *given, device="cuda") == (True, "cuda")
+    assert chosen_compute("slurm", options).device_kind() == "cuda"
+    options.write_text(OPTIONS)
+    assert chosen_compute("slurm", options).device_kind() == "cpu"
+
+
+def test_processes_of_this_machine_are_as_many_on_dask_as_in_the_local_pool() -> None:
+    problem = {"side": 8, "views": 4, "bins": 8}
+    small = Task(point="small", seed=1, spec={"problem": problem})
+    large = Task(point="large", seed=1, spec={"problem": problem | {"side": 256}})
+    for cluster in (None, "local"):
+        found = groups([small, large], chosen_compute(cluster, device="cpu"))
+        assert found == [([small], cores()), ([large], 1)]
+        assert groups([small], chosen_compute(cluster, device="cuda")) == [([small], 0)]
+    assert groups([small, large], chosen_compute("tcp://h:1")) == [([small, large], 1)]
+
+
+# --- Refusals ------------------------------------------------------------------------------------
+
+
+def refused(out: Path, words: str) -> None:
+    """A run of cells in `out` that ends before the first of them."""
+    asked = dummy_work.tasks(1, 1, problem={})
+    with pytest.raises(KoriskError, match=words):
+        run_tasks(
+            *(asked, dummy_work.STUDY, out),
+            compute=Compute(),
+            retry=False,
+            wait=0.0,
+            quiet=True,
+        )
+
+
+def test_a_refused_run_leaves_no_folder_and_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object, **more: object) -> None:
+        raise KoriskError("no scheduler answers")
+
+    monkeypatch.setattr(compute, "opened", refuse)
+    refused(tmp_path / "out", "no scheduler answers")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_store_of_another_writer_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "study.db"
+    with Store.create_or_open(path, dummy_work.STUDY, tasks=dummy_work.tasks(1, 1)):
+        # It came between our look and our lock.
+        monkeypatch.setattr(Path, "exists", lambda self, **how: False)
+        refused(tmp_path, "is being written by")
+        monkeypatch.undo()
+        assert path.exists()
+    with Store.read(path) as store:
+        assert list(store.results()) == []
+
+
+def test_a_study_without_an_error_is_stored_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Gains of one, no noise, the exact flow: KO has nothing to learn and errs by nothing."""
+    study, out = tmp_path / "heat.yaml", tmp_path / "out"
+    text = HEAT.replace("points: 8", "points: 8, noise: 0, gain: 0, time: 0")
+    text = text.replace(", {name: wrong, assumed: 0.02}, {name: finer, points: 16}", "")
+    study.write_text(text + "models: {KO: {}}\n")
+    assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu") == 0
+    assert "exact" in capsys.readouterr().out
+    assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["skipped"] == 2
+
+
+def test_train_is_for_ct_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = tmp_path / "heat.yaml"
+    study.write_text(HEAT)
+    assert korisk("train", study, "--point", "exact") == 2
+    assert "is for kind ct, got kind heat" in capsys.readouterr().err

@@ -1,0 +1,398 @@
+"""Cells on Dask: the results of the local pool, and each cell once, whatever dies."""
+
+import asyncio
+import os
+import pickle
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import dummy_work
+import pytest
+from dummy_work import STUDY, cell, tasks
+from waiting import counts, until
+
+from korisk.errors import KoriskError
+from korisk.studies.reproduction import studies
+from korisk.studies.result import Task, pack
+from korisk.studies.run import clusters
+from korisk.studies.run.cells import run_cell
+from korisk.studies.run.clusters import Call, Cluster, local_cluster, run_there
+from korisk.studies.run.engine import Event, run_study
+from korisk.studies.run.usage import Usage
+from korisk.studies.run.worker import Done
+from korisk.studies.store.store import Store
+
+
+@pytest.fixture
+def cluster(start: Callable[[bool], Cluster]) -> Cluster:
+    """Two workers. Those that an earlier test killed come back, or all are started anew."""
+    made = start(False)
+    try:
+        made.client.wait_for_workers(2, timeout=20)
+    except TimeoutError:  # on a busy machine Dask gives up on a worker that does not start in time
+        made = start(True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Callable[[bool], Cluster]]:
+    main = sys.modules["__main__"]
+    made: list[Cluster] = []
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as opened:
+        # Workers would import pytest's own script.
+        patch.delattr(main, "__file__", raising=False)
+        patch.setattr(main, "__spec__", None)
+
+        def newest(anew: bool) -> Cluster:
+            if anew or not made:
+                made.append(opened.enter_context(local_cluster(2)))
+            return made[-1]
+
+        yield newest
+
+
+def contents(store: Store, *, seconds: bool = True) -> dict[str, Any]:
+    """All that a store holds of its cells, their usage apart, to the last bit."""
+
+    def plain(row: Any) -> Any:  # times of fits stand among a row's details
+        kept = {k: v for k, v in row.detail.items() if seconds or "seconds" not in k}
+        return row.model, row.n, row.metrics, kept
+
+    return {
+        found.task.key: (
+            found.task.spec,
+            [plain(row) for row in found.rows],
+            found.detail,
+            {
+                name: (array.dtype, array.shape, array.tobytes())
+                for name, array in store.arrays(found.task.key).items()
+            },
+        )
+        for found in store.results()
+    }
+
+
+def keys_held(cluster: Cluster) -> int:
+    def count(dask_scheduler: Any) -> int:
+        return sum(str(key).startswith("korisk") for key in dask_scheduler.tasks)
+
+    return int(cluster.client.run_on_scheduler(count))
+
+
+# --- Results -------------------------------------------------------------------------------------
+
+
+def test_two_hundred_cells_are_those_of_the_local_pool(
+    store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    asked = tasks(4, 50)
+    finished: list[str] = []
+    held: list[int] = []
+
+    def watch(event: Event) -> None:
+        if event.kind == "done":
+            finished.append(event.task.key)
+            held.append(len(cluster.client.futures))
+
+    assert counts(run_study(asked, cell, store, cluster=cluster, watch=watch)) == (200, 0, 0)
+    with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
+        run_study(asked, cell, local, workers=0)
+        assert contents(store) == contents(local)
+    assert sorted(finished) == sorted(task.key for task in asked)
+    assert max(held) <= 4  # one that runs, one just finished, for each worker: none piles up
+    until(lambda: keys_held(cluster) == 0)
+    for one in store.results():
+        assert one.usage.attempts == 1
+        assert one.usage.cpu_seconds is not None
+        assert one.usage.peak_memory is not None
+        assert {"python", "korisk", "numpy", "scipy"} <= set(one.usage.versions)
+    assert counts(run_study(asked, cell, store, cluster=cluster)) == (0, 0, 200)
+
+
+def test_a_real_study_is_the_same_to_the_last_bit(
+    store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    (study,) = studies(points=[8], protocols=["released"], seeds=[1, 2], full=False)
+    assert counts(run_study(study.tasks, run_cell, store, cluster=cluster)) == (2, 0, 0)
+    with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
+        run_study(study.tasks, run_cell, local, workers=1, threads=1)
+        assert contents(store, seconds=False) == contents(local, seconds=False)
+
+
+def test_progress_comes_while_a_cell_runs(store: Store, cluster: Cluster) -> None:
+    events: list[Event] = []
+    asked = tasks(1, 1, pause=1.0)  # the last notice and the end come by different ways
+    run_study(asked, dummy_work.reports_twice, store, cluster=cluster, watch=events.append)
+    kinds = [(event.kind, event.fraction) for event in events]
+    assert kinds == [("started", 0.0), ("progress", 0.25), ("progress", 0.75), ("done", 1.0)]
+
+
+# --- Failures ------------------------------------------------------------------------------------
+
+
+def test_an_exception_is_recorded_and_does_not_stop_the_rest(
+    store: Store, cluster: Cluster
+) -> None:
+    work = dummy_work.raises_on_odd_seeds
+    assert counts(run_study(tasks(1, 4), work, store, cluster=cluster)) == (2, 2, 0)
+    assert [failure.task.seed for failure in store.failures()] == [1, 3]
+    assert store.failures()[0].error.startswith("KoriskError: odd seeds are not taken\n")
+
+
+def test_a_worker_killed_in_mid_run_costs_its_cell_one_more_try(
+    store: Store, cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    asked = tasks(2, 20, folder=str(folder), pause=0.05)
+    # The victim takes long enough to be still at it when it is killed, however busy the machine.
+    asked[10] = replace(asked[10], point="slow", spec={**asked[10].spec, "pause": 3.0})
+    victim = asked[10].key
+    events: list[Event] = []
+
+    def watch(event: Event) -> None:
+        first = event.task.key not in {one.task.key for one in events if one.kind == "started"}
+        events.append(event)
+        if event.kind == "started" and event.task.key == victim and first:
+            until(lambda: list(folder.glob(f"{victim}, *")))
+            [trace] = folder.glob(f"{victim}, *")
+            os.kill(int(trace.name.split(", ")[-2]), signal.SIGKILL)
+
+    summary = run_study(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
+    assert counts(summary) == (40, 0, 0)
+    [retried] = [event.task.key for event in events if event.kind == "retried"]
+    assert retried == victim
+    times = {task.key: len(list(folder.glob(f"{task.key}, *"))) for task in asked}
+    assert times == {task.key: 2 if task.key == retried else 1 for task in asked}
+    assert {one.task.key: one.usage.attempts for one in store.results()} == times
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: Cluster) -> None:
+    events: list[Event] = []
+    work = dummy_work.kills_itself_always
+    asked, watch = tasks(1, 6), events.append
+    # Two tries: every death costs the start of a worker.
+    summary = run_study(asked, work, store, cluster=cluster, watch=watch, attempts=2)
+    assert counts(summary) == (5, 1, 0)
+    [failure] = store.failures()
+    assert failure.task.seed == 1
+    assert failure.error.startswith("its worker died 2 times (at tcp://")
+    assert failure.usage.attempts == 2
+    assert failure.usage.machine
+    assert [event.kind for event in events].count("retried") == 1
+
+
+def test_a_cell_that_takes_too_long_fails_and_its_worker_returns(
+    store: Store, cluster: Cluster, tmp_path: Path
+) -> None:
+    endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
+    asked, work = [endless, *tasks(1, 3)], dummy_work.one_never_ends
+    summary = run_study(asked, work, store, cluster=cluster, timeout=3.0)
+    assert counts(summary) == (3, 1, 0)
+    [failure] = store.failures()
+    assert (failure.task, failure.error) == (endless, "took longer than 3 s")
+    assert failure.usage.attempts == 1
+    cluster.client.wait_for_workers(2, timeout=60)
+
+
+def test_work_that_no_worker_can_import(
+    store: Store, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(KoriskError, match="work must be a function that other processes can"):
+        run_study(tasks(1, 1), lambda task, report: cell(task, report), store, cluster=cluster)
+    ghost = ModuleType("ghost")
+    exec("def cell(task, report): ...", vars(ghost))
+    monkeypatch.setitem(sys.modules, "ghost", ghost)
+    with pytest.raises(KoriskError, match=r"imported there: ModuleNotFoundError: .*; define it"):
+        run_study(tasks(1, 1), vars(ghost)["cell"], store, cluster=cluster)
+    assert store.failures() == []
+
+
+def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
+    store: Store, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
+    asked = tasks(1, 3)
+
+    def full(*arguments: object) -> None:
+        until((tmp_path / "begun").exists)
+        raise KoriskError("the disk is full")
+
+    monkeypatch.setattr(store, "record", full)
+    with pytest.raises(KoriskError, match="the disk is full"):
+        run_study([endless, *asked], dummy_work.one_never_ends, store, cluster=cluster)
+    monkeypatch.undo()
+    until((tmp_path / "ended").exists)  # told to stop when it next reported
+    assert counts(run_study(asked, cell, store, cluster=cluster)) == (3, 0, 0)
+    until(lambda: keys_held(cluster) == 0)
+
+
+def test_a_cell_meant_for_another_process_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
+    [task] = tasks(1, 1, folder=str(tmp_path), pause=0.0)
+    call = Call(run_there, "its predecessor", "topic", "key", pickle.dumps(cell), task, None)
+    assert cluster.client.submit(pickle.loads, pickle.dumps(call)).result(timeout=120) is None
+
+
+# --- Answers that do not come --------------------------------------------------------------------
+#
+# The cluster is a stand-in here: such failures last milliseconds in a real one.
+
+ADDRESS = "tcp://10.0.0.1:1"
+
+
+class Client:
+    """A scheduler with one worker, whose answers to cells are given; it may be lost or be empty."""
+
+    def __init__(self, *answers: Any, workers: tuple[str, ...] = (ADDRESS,)) -> None:
+        self.status = "running"
+        self.workers = workers
+        self.answers = deque(answers)
+        self.patience: list[float] = []
+        self.scheduler = self
+        self.resources: dict[str, int] = {}
+        self.answers_greetings = True
+
+    identity = None
+
+    def sync(self, function: object, **options: object) -> dict[str, Any]:
+        if self.status != "running":
+            raise OSError("gone")
+        return {"workers": {each: {"resources": self.resources} for each in self.workers}}
+
+    def subscribe_topic(self, *arguments: object) -> None: ...
+
+    def unsubscribe_topic(self, *arguments: object) -> None: ...
+
+    def submit(self, *arguments: Any, key: str, **options: object) -> "Future":
+        greeting = b"greet" in arguments[1]
+        return Future(self, key, greeting=greeting)
+
+
+class Future:
+    def __init__(self, client: Client, key: str, *, greeting: bool) -> None:
+        self.client, self.key, self.greeting = client, key, greeting
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        if self.client.answers_greetings:
+            callback(self)
+
+    def result(self, timeout: float) -> Any:
+        if self.greeting:
+            plain = {"process": "p", "machine": {}, "problem": ""}
+            return plain | {"versions": clusters.installed()}
+        self.client.patience.append(timeout)
+        answer = self.client.answers.popleft()
+        if callable(answer):
+            answer = answer(self.client)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def release(self) -> None: ...
+
+
+class DaskError(Exception):
+    __module__ = "distributed.comm.core"
+
+
+def done() -> Done:
+    (task,) = tasks(1, 1)
+    packed = pack(cell(task, lambda fraction: None))
+    return Done(packed, Usage(started="now", seconds=1.0))
+
+
+def events_of(store: Store, client: Client, **about: Any) -> list[Event]:
+    said: list[Event] = []
+    made = Cluster(client=client, name="the cluster", **about)
+    run_study(tasks(1, 1), cell, store, cluster=made, watch=said.append)
+    return [event for event in said if event.kind != "started"]
+
+
+LOST = [CancelledError(), asyncio.CancelledError(), DaskError("closed"), OSError("reset")]
+
+
+def test_a_result_that_takes_long_is_waited_for_with_more_and_more_patience(store: Store) -> None:
+    client = Client(TimeoutError(), TimeoutError(), done())
+    (event,) = events_of(store, client)
+    assert event.kind == "done"
+    first, second, third = client.patience
+    assert (second, third) == (2 * first, 4 * first)
+
+
+@pytest.mark.parametrize("failure", LOST, ids=lambda each: type(each).__name__)
+def test_an_answer_that_is_lost_costs_its_cell_a_try(store: Store, failure: BaseException) -> None:
+    first, second = events_of(store, Client(failure, done()))
+    assert (first.kind, second.kind) == ("retried", "done")
+    assert ADDRESS in first.words
+    assert [found.usage.attempts for found in store.results()] == [2]
+
+
+@pytest.mark.parametrize("failure", LOST, ids=lambda each: type(each).__name__)
+def test_where_the_scheduler_is_lost_no_worker_is_blamed(
+    store: Store, failure: BaseException
+) -> None:
+    def lose_all(client: Client) -> BaseException:
+        client.status = "closed"
+        return failure
+
+    with pytest.raises(KoriskError, match="the scheduler is gone"):
+        events_of(store, Client(lose_all))
+    assert not store.failures()
+
+
+def test_a_result_whose_worker_has_gone_is_lost(store: Store) -> None:
+    def lose_worker(client: Client) -> BaseException:
+        client.workers = ()
+        return TimeoutError()
+
+    with pytest.raises(KoriskError, match="no worker for"):
+        events_of(store, Client(lose_worker), patience=0.1)
+    assert not store.failures()
+
+
+def test_an_answer_that_cannot_be_read_is_the_failure_of_its_cell(store: Store) -> None:
+    (event,) = events_of(store, Client(RuntimeError("no such class")))
+    assert (event.kind, event.words) == ("failed", "RuntimeError: no such class")
+
+
+def test_without_a_worker_a_run_says_so_once_and_then_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "_QUIET_WAIT", 0.0)
+    for gpu, workers, lack in (
+        (False, (), "no worker"),
+        (True, (ADDRESS,), "no worker with a GPU"),
+    ):
+        said: list[Event] = []
+        made = Cluster(client=Client(workers=workers), name="it", gpu=gpu, patience=1.2)
+        with pytest.raises(KoriskError, match=f"it: {lack} for [12] s; run again"):
+            run_study(tasks(1, 1), cell, store, cluster=made, watch=said.append)
+        assert [event.words for event in said] == [f"it: {lack} yet"]
+
+
+def test_a_worker_that_does_not_answer_is_waited_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "_SLOW_START", 0.6)
+    client = Client(done())
+    client.answers_greetings = False
+    said: list[str] = []
+
+    def watch(event: Event) -> None:
+        said.append(event.words)
+        if event.kind == "waiting":
+            raise KeyboardInterrupt  # it would wait for ever
+
+    made = Cluster(client=client, name="it", patience=0.1)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(tasks(1, 1), cell, store, cluster=made, watch=watch)
+    assert said == ["it: no worker that answers yet"]
