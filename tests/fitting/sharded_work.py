@@ -4,23 +4,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.checkpoint import state_dict_saver
 
 from korisk.fitting import Recipe, draw_batches
-from korisk.fitting.gradient import sharded_store as _sharded_store
-from korisk.fitting.gradient.sharded import (
-    Ranks,
-    ShardedDense,
-    ShardedTraining,
-    joined,
-    train_sharded,
-)
+from korisk.fitting.gradient import sharded
+from korisk.fitting.gradient.sharded import ShardedDense, ShardedTraining, process_group
 
 DOMAIN, RANGE = (6, 10), (5, 5)
 SAMPLES, SEED = 7, 3
@@ -36,7 +29,7 @@ RECIPES = {
         momentum=momentum,
     )
     for name, rate, momentum in (("adam", 1e-2, 0.0), ("adagrad", 5e-2, 0.0), ("sgd", 5e-2, 0.9))
-    for batch in (3, 1)  # neither can be dealt out evenly to two ranks
+    for batch in (3, 1)  # neither can be divided evenly between two ranks
 }
 KEPT = RECIPES["adam 3"]
 
@@ -57,22 +50,23 @@ def batches(recipe: Recipe) -> Tensor:
     return draw_batches(SAMPLES, recipe.batch, recipe.iterations, generator)
 
 
-def network(ranks: Ranks) -> ShardedDense:
-    return ShardedDense(DOMAIN, RANGE, ranks=ranks, blocks=BLOCKS, seed=SEED, dtype=torch.float64)
+def network(device: torch.device, **options: Any) -> ShardedDense:
+    settings: dict[str, Any] = {"blocks": BLOCKS, "seed": SEED, "dtype": torch.float64}
+    return ShardedDense(DOMAIN, RANGE, device=device, **settings | options)
 
 
 def trained(
-    ranks: Ranks, recipe: Recipe, folder: Path | None = None
+    device: torch.device, recipe: Recipe, folder: Path | None = None, **options: Any
 ) -> tuple[ShardedDense, ShardedTraining]:
-    net = network(ranks)
-    done = train_sharded(net, *data(), recipe, indices=batches(recipe), folder=folder, every=EVERY)
-    return net, done
+    net = network(device)
+    settings: dict[str, Any] = {"indices": batches(recipe), "folder": folder, "every": EVERY}
+    return net, sharded.train_sharded(net, *data(), recipe, **settings | options)
 
 
-def curves(ranks: Ranks) -> dict[str, Any]:
+def curves(device: torch.device) -> dict[str, Any]:
     found = {}
     for name, recipe in RECIPES.items():
-        net, done = trained(ranks, recipe)
+        net, done = trained(device, recipe)
         found[name] = {
             "losses": done.losses.tolist(),
             "matrix": net.matrix().tolist(),
@@ -81,49 +75,49 @@ def curves(ranks: Ranks) -> dict[str, Any]:
     return found
 
 
-def memory(ranks: Ranks) -> dict[str, Any]:
+def memory(device: torch.device) -> dict[str, Any]:
     """Peaks of making and of training a large network, once everything has warmed up."""
     for blocks in (2, LARGE_BLOCKS):
         rows = LARGE_ROWS // LARGE_BLOCKS * blocks
         generator = torch.Generator().manual_seed(0)
         x = torch.randn(4, LARGE_COLUMNS, generator=generator)
         y = torch.rand(4, rows, generator=generator)
-        net = ShardedDense(LARGE_COLUMNS, rows, ranks=ranks, blocks=blocks, dtype=torch.float32)
-        begun = net.peak.read()[0]
+        settings: dict[str, Any] = {"blocks": blocks, "dtype": torch.float32}
+        net = ShardedDense(LARGE_COLUMNS, rows, device=device, **settings)
         recipe = Recipe(optimiser="adam", rate=1e-4, iterations=2, batch=2)
-        done = train_sharded(net, x, y, recipe, generator=generator)
-    return {"begun": begun, "peaks": done.peak_bytes}
+        done = sharded.train_sharded(net, x, y, recipe, generator=generator)
+    return {"peaks": done.peak_bytes}
 
 
-def killed(ranks: Ranks, folder: Path) -> None:
-    """Train, and be killed when a checkpoint is written but for its last touches."""
-    save = state_dict_saver.save
+def killed(device: torch.device, folder: Path) -> None:
+    """Train, and have rank 1 killed when a checkpoint is complete but for its last file."""
+    save = sharded.state_dict_saver.save
 
-    def save_and_die(state: Mapping[str, Tensor], **options: Any) -> Any:
-        saved = save(dict(state), **options)
-        if f"{KILLED_AT:08d}" in str(options["storage_writer"].path):
+    def save_and_die(state: dict[str, Tensor], **options: Any) -> Any:
+        saved = save(state, **options)
+        if f"{KILLED_AT:08d}" in str(options["storage_writer"].path) and dist.get_rank() == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return saved
 
-    setattr(_sharded_store, "save", save_and_die)  # noqa: B010 (it is not theirs to give away)
-    trained(ranks, KEPT, folder)
+    setattr(sharded.state_dict_saver, "save", save_and_die)  # noqa: B010 (mypy forbids the assignment)
+    trained(device, KEPT, folder)
 
 
 def main(folder: Path, *tasks: str) -> None:
-    with joined() as ranks:
-        said: dict[str, Any] = {}
+    with process_group() as device:
+        found: dict[str, Any] = {}
         for task in tasks:
             if task == "curves":
-                said[task] = curves(ranks)
+                found[task] = curves(device)
             elif task == "memory":
-                said[task] = memory(ranks)
+                found[task] = memory(device)
             elif task == "resumed":
-                done = trained(ranks, KEPT, folder / "checkpoints")[1]
-                said[task] = {"losses": done.losses.tolist(), "at": done.resumed_at}
-            if ranks.first:
-                (folder / f"said-{ranks.size}.json").write_text(json.dumps(said))
+                done = trained(device, KEPT, folder / "checkpoints")[1]
+                found[task] = {"losses": done.losses.tolist(), "at": done.resumed_at}
+            if dist.get_rank() == 0:
+                (folder / f"found-{dist.get_world_size()}.json").write_text(json.dumps(found))
             if task == "killed":
-                killed(ranks, folder / "checkpoints")
+                killed(device, folder / "checkpoints")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from torch import Tensor
 from korisk.errors import KoriskError
 from korisk.fitting.ridge import dense as dense_ridge
 from korisk.fitting.ridge.dense import DenseRidge, kernel
-from korisk.fitting.scores import By, Scorer
+from korisk.fitting.ridge.choice import By, Scorer
 from korisk.problems import measure
 
 DOMAIN, RANGE = (4, 5), (3, 6)

@@ -13,7 +13,7 @@ from korisk.fitting.ridge import refinement
 from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, tail_gram
 from korisk.fitting.ridge.factored import FactoredSystem
 from korisk.fitting.ridge.refinement import refine
-from korisk.fitting.scores import Scorer
+from korisk.fitting.ridge.choice import Scorer
 from korisk.operators import Composed, Identity, Matrix
 
 DOMAIN, RANGE = (3, 4), (2, 5)

@@ -1,6 +1,7 @@
 """Sharded training: on two ranks as on one, killed and resumed, in parts of the memory."""
 
 import fcntl
+import hashlib
 import json
 import os
 import pickle
@@ -8,58 +9,52 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sharded_work as work
 import torch
+from hypothesis import given
+from hypothesis import strategies as some
+from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe, train
-from korisk.fitting.gradient.sharded import (
-    Ranks,
-    ShardedDense,
-    joined,
-    launch,
-    newest_iteration,
-    train_sharded,
-    uniform_rows,
-)
+from korisk.fitting.gradient import sharded
 from korisk.networks import DenseNet
-from korisk.theory.footprint import sharded_bytes, share_bytes
+from korisk.studies.run import sharded as command
 
-
-def on_ranks(ranks: int, folder: Path, *tasks: str) -> dict[str, Any]:
-    """What the ranks wrote down, whether they lived or not."""
-    command = [sys.executable, work.__file__, str(folder), *tasks]
-    if "killed" in tasks:
-        with pytest.raises(KoriskError, match=r"rank \d of 2 was ended by signal 9"):
-            launch(command, ranks)
-    else:
-        launch(command, ranks)
-    said: dict[str, Any] = json.loads((folder / f"said-{ranks}.json").read_text())
-    return said
+Found = tuple[Path, dict[str, Any]]
+LARGE = work.LARGE_ROWS * work.LARGE_COLUMNS
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    # The ranks are to share two cores, and small allocations are to be given back at once, so
-    # that peaks are those of tensors and not of an allocator's stock.
+def quiet_processes() -> Iterator[None]:
+    # Ranks share two cores and talk on this machine alone, and small allocations are returned at
+    # once, so that peaks are those of tensors and not of an allocator's stock.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
         patch.setenv("MIMALLOC_ARENA_EAGER_COMMIT", "0")
         patch.setenv("MIMALLOC_PURGE_DELAY", "0")
         yield
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """One start of two ranks: all trainings, the memory, and a last one that is killed.
+def on_ranks(ranks: int, folder: Path, *tasks: str) -> dict[str, Any]:
+    """What the ranks wrote down, whether they lived or not."""
+    code = [*TORCHRUN, str(ranks), work.__file__, str(folder), *tasks]
+    done = subprocess.run(code, capture_output=True, text=True)
+    assert ("SIGKILL" in done.stderr) == ("killed" in tasks), done.stderr
+    found: dict[str, Any] = json.loads((folder / f"found-{ranks}.json").read_text())
+    return found
 
-    It takes longest of all that tests share, so that processes that share these tests have one.
-    """
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """One start of two ranks, shared by test processes; its last training is killed."""
     root = tmp_path_factory.getbasetemp()
     folder = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "two-ranks"
     folder.mkdir(exist_ok=True)
@@ -72,19 +67,24 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]
 
 
 @pytest.fixture
-def alone() -> Iterator[Ranks]:
-    with joined() as ranks:
-        yield ranks
+def alone() -> Iterator[torch.device]:
+    with sharded.process_group() as device:
+        yield device
 
 
 def whole() -> DenseNet:
-    rows, columns = 25, 60
-    matrix = uniform_rows(0, rows, columns, seed=work.SEED)
+    rows = torch.empty(25, 60, dtype=torch.float64)
+    matrix = sharded.draw_rows(rows, 0, seed=work.SEED)
     return DenseNet(work.DOMAIN, work.RANGE, matrix=matrix)
 
 
-def curve(recipe: Recipe) -> torch.Tensor:
+def curve(recipe: Recipe) -> Tensor:
     return train(whole(), *work.data(), recipe, indices=work.batches(recipe)).losses
+
+
+def close(found: Any, expected: Tensor) -> None:
+    values = torch.as_tensor(found, dtype=torch.float64)
+    torch.testing.assert_close(values, expected.detach(), rtol=1e-9, atol=1e-12)
 
 
 # On two ranks as on one. Sums in another order differ by roundings of 1e-16, which twenty steps
@@ -92,127 +92,105 @@ def curve(recipe: Recipe) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", work.RECIPES)
-def test_two_ranks_train_as_one_process_does(name: str, two: tuple[Path, dict[str, Any]]) -> None:
-    recipe, found = work.RECIPES[name], two[1]["curves"][name]
-    net = whole()
+def test_two_ranks_train_as_one_process_does(name: str, two: Found) -> None:
+    recipe, found, net = work.RECIPES[name], two[1]["curves"][name], whole()
     expected = train(net, *work.data(), recipe, indices=work.batches(recipe))
-    losses = torch.tensor(found["losses"], dtype=torch.float64)
-    torch.testing.assert_close(losses, expected.losses, rtol=1e-9, atol=0)
-    matrix = torch.tensor(found["matrix"], dtype=torch.float64)
-    torch.testing.assert_close(matrix, net.matrix().detach(), rtol=1e-9, atol=1e-12)
-    images = torch.tensor(found["images"], dtype=torch.float64)
-    torch.testing.assert_close(images, net(work.data()[0]).detach(), rtol=1e-9, atol=1e-12)
-    assert losses[-1] < 0.9 * losses[0]
+    close(found["losses"], expected.losses)
+    close(found["matrix"], net.matrix())
+    close(found["images"], net(work.data()[0]))
+    assert found["losses"][-1] < 0.9 * found["losses"][0]
 
 
-def test_one_rank_trains_as_one_process_does(alone: Ranks) -> None:
-    _, done = work.trained(alone, work.KEPT)
-    torch.testing.assert_close(done.losses, curve(work.KEPT), rtol=1e-9, atol=0)
-    assert (done.ranks, done.steps) == (1, 20)
-
-
-def test_a_network_without_relu_starts_from_zero(alone: Ranks) -> None:
-    recipe = work.RECIPES["sgd 3"]
-    net = ShardedDense(
-        work.DOMAIN, work.RANGE, ranks=alone, relu=False, start="zero", dtype=torch.float64
-    )
-    done = train_sharded(net, *work.data(), recipe, indices=work.batches(recipe))
-    same = DenseNet(work.DOMAIN, work.RANGE, relu=False, dtype=torch.float64)
-    expected = train(same, *work.data(), recipe, indices=work.batches(recipe))
-    torch.testing.assert_close(done.losses, expected.losses, rtol=1e-9, atol=0)
+@pytest.mark.parametrize("relu", [True, False])
+def test_one_rank_trains_as_one_process_does(relu: bool, alone: torch.device) -> None:
+    recipe, net = work.RECIPES["sgd 3"], work.network(alone, relu=relu)
+    same = DenseNet(work.DOMAIN, work.RANGE, matrix=whole().matrix(), relu=relu)
+    options: dict[str, Any] = {"indices": work.batches(recipe)}
+    done = sharded.train_sharded(net, *work.data(), recipe, **options)
+    close(done.losses, train(same, *work.data(), recipe, **options).losses)
+    assert (done.ranks, done.resumed_at) == (1, 0)
 
 
 # Killed and resumed
 
 
-def copy_of(two: tuple[Path, dict[str, Any]], to: Path) -> Path:
+def copy_of(two: Found, to: Path) -> Path:
     return Path(shutil.copytree(two[0] / "checkpoints", to / "checkpoints"))
 
 
-def test_what_was_killed_while_it_wrote_goes_on_from_the_checkpoint_before(
-    two: tuple[Path, dict[str, Any]], tmp_path: Path
+def test_a_training_whose_rank_was_killed_continues_from_the_last_complete_checkpoint(
+    two: Found, tmp_path: Path
 ) -> None:
     kept = copy_of(two, tmp_path)
     assert (kept / "iteration-00000015.partial" / ".metadata").exists()
-    assert newest_iteration(kept) == 10
-    expected = curve(work.KEPT)
-
+    assert list(sharded.complete_checkpoints(kept)) == [5, 10]
     again = on_ranks(2, tmp_path, "resumed")["resumed"]
     assert again["at"] == 10
-    losses = torch.tensor(again["losses"], dtype=torch.float64)
-    torch.testing.assert_close(losses, expected, rtol=1e-9, atol=0)
+    close(again["losses"], curve(work.KEPT))
     assert sorted(path.name for path in kept.iterdir()) == [
         "iteration-00000015",
         "iteration-00000020",
     ]
 
 
-def test_what_two_ranks_began_one_ends(
-    two: tuple[Path, dict[str, Any]], tmp_path: Path, alone: Ranks
+def test_one_rank_continues_what_two_ranks_began(
+    two: Found, tmp_path: Path, alone: torch.device
 ) -> None:
     kept = copy_of(two, tmp_path)
-    _, done = work.trained(alone, work.KEPT, kept)
+    done = work.trained(alone, work.KEPT, kept)[1]
     assert done.resumed_at == 10
-    torch.testing.assert_close(done.losses, curve(work.KEPT), rtol=1e-9, atol=0)
-
-    _, again = work.trained(alone, work.KEPT, kept)
-    assert (again.steps, again.seconds_per_step) == (0, None)
+    close(done.losses, curve(work.KEPT))
+    again = work.trained(alone, work.KEPT, kept)[1]
+    assert (again.resumed_at, again.seconds_per_step) == (20, None)
     assert torch.equal(again.losses, done.losses)
 
 
-# Checkpoints that are not to be read
+# Checkpoints that must not be read
 
 
 @pytest.fixture
-def kept(tmp_path: Path, alone: Ranks) -> Path:
+def kept(tmp_path: Path, alone: torch.device) -> Path:
     folder = tmp_path / "kept"
     work.trained(alone, work.KEPT, folder)
     return folder
 
 
-def test_data_are_known_by_their_values_or_by_their_name(tmp_path: Path, alone: Ranks) -> None:
+def test_data_are_known_by_their_values_or_by_their_name(
+    tmp_path: Path, alone: torch.device
+) -> None:
     inputs, targets = work.data()
     rounded = inputs * (1 + 1e-15)  # as another way to compute them would give
     assert not torch.equal(inputs, rounded)
-    resumed: list[int] = []
 
-    def go_on(inputs: torch.Tensor, folder: str, data: str | None) -> None:
-        train_sharded(
-            *(work.network(alone), inputs, targets, work.KEPT),
-            indices=work.batches(work.KEPT),
-            folder=tmp_path / folder,
-            data=data,
-            resumed=resumed.append,
-        )
+    def resumed_at(inputs: Tensor, folder: str, data: str | None) -> int:
+        options: dict[str, Any] = {"indices": work.batches(work.KEPT), "data": data}
+        pool, folder_ = (work.network(alone), inputs, targets), tmp_path / folder
+        return sharded.train_sharded(*pool, work.KEPT, folder=folder_, **options).resumed_at
 
-    go_on(inputs, "values", None)
-    with pytest.raises(KoriskError, match="another training, its data is"):
-        go_on(rounded, "values", None)
-    go_on(inputs, "name", "the same")
-    assert resumed == []
-    go_on(rounded, "name", "the same")
-    assert resumed == [work.KEPT.iterations]
-    with pytest.raises(KoriskError, match="another training, its data is"):
-        go_on(inputs, "name", "another")
+    assert resumed_at(inputs, "values", None) == resumed_at(inputs, "name", "the same") == 0
+    assert resumed_at(rounded, "name", "the same") == work.KEPT.iterations
+    for other in ((rounded, "values", None), (inputs, "name", "another")):
+        with pytest.raises(KoriskError, match="another training, its data is"):
+            resumed_at(*other)
 
 
-@pytest.mark.parametrize(
-    ("change", "field"),
-    [({"rate": 2e-2}, "rate"), ({"iterations": 30}, "iterations"), ({"batch": 2}, "batch")],
-)
-def test_another_trainings_checkpoint_is_refused(
-    change: dict[str, Any], field: str, kept: Path, alone: Ranks
+@pytest.mark.parametrize("change", [{"rate": 2e-2}, {"iterations": 30}, {"batch": 2}])
+def test_the_checkpoint_of_another_training_is_refused(
+    change: dict[str, Any], kept: Path, alone: torch.device
 ) -> None:
     settings: dict[str, Any] = {"optimiser": "adam", "rate": 1e-2, "iterations": 20, "batch": 3}
-    with pytest.raises(KoriskError, match=f"another training, its {field} is"):
+    with pytest.raises(KoriskError, match=f"another training, its {next(iter(change))} is"):
         work.trained(alone, Recipe(**settings | change), kept)
 
 
-def test_a_checkpoint_whose_files_changed_is_refused(kept: Path, alone: Ranks) -> None:
+def test_a_checkpoint_whose_files_changed_is_refused(kept: Path, alone: torch.device) -> None:
     (file,) = (kept / "iteration-00000020").glob("*.distcp")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
+    with pytest.raises(KoriskError, match="not as they were written"):
+        work.trained(alone, work.KEPT, kept)
+    file.unlink()
     with pytest.raises(KoriskError, match="not as they were written"):
         work.trained(alone, work.KEPT, kept)
 
@@ -227,126 +205,244 @@ class Hostile:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp"])
-def test_a_hostile_checkpoint_runs_nothing(name: str, kept: Path, alone: Ranks) -> None:
-    victim, made = kept / "iteration-00000020" / name, kept / "made"
-    hostile = pickle.dumps(Hostile(made))
-    pickle.loads(hostile)  # it works where it is let
+@pytest.mark.parametrize("name", [".metadata", "index.pt", "__0_0.distcp"])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_hostile_checkpoint_runs_nothing(
+    name: str, zipped: bool, kept: Path, alone: torch.device
+) -> None:
+    folder, made = kept / "iteration-00000020", kept / "made"
+    if zipped:
+        with (folder / name).open("wb") as file:
+            torch.save(Hostile(made), file)
+        torch.load(folder / name, weights_only=False)  # it works where it is allowed to
+    else:
+        (folder / name).write_bytes(pickle.dumps(Hostile(made)))
+        pickle.loads((folder / name).read_bytes())
     made.rmdir()
-    length = victim.stat().st_size
-    victim.write_bytes(hostile.ljust(length, b"\0"))
-    with pytest.raises(KoriskError, match="the checkpoint is damaged") as caught:
-        work.trained(alone, work.KEPT, kept)
+    about = json.loads((folder / "training.json").read_text())
+    digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    about["sha256"][name] = digest  # whoever changed the file changed this, too
+    (folder / "training.json").write_text(json.dumps(about))
+    if name == ".metadata":  # nobody reads it
+        assert work.trained(alone, work.KEPT, kept)[1].resumed_at == 20
+    else:
+        with pytest.raises(KoriskError, match="the checkpoint is damaged") as caught:
+            work.trained(alone, work.KEPT, kept)
+        assert "\n" not in str(caught.value)
     assert not made.exists()
+
+
+@pytest.mark.parametrize("about", [None, "{}", "[" * 10**5, '{"identity": 3}', "{" + " " * 10**6])
+def test_a_folder_that_is_no_checkpoint_is_refused(
+    about: str | None, tmp_path: Path, alone: torch.device
+) -> None:
+    folder = tmp_path / "iteration-00000005"
+    folder.mkdir()
+    if about is not None:
+        (folder / "training.json").write_text(about)
+    with pytest.raises(KoriskError, match="is not a checkpoint") as caught:
+        work.trained(alone, work.KEPT, tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path, alone: Ranks) -> None:
-    (tmp_path / "iteration-00000005").mkdir()
-    with pytest.raises(KoriskError, match="is not a checkpoint"):
-        work.trained(alone, work.KEPT, tmp_path)
+def test_a_checkpoint_that_cannot_be_written_is_reported(
+    tmp_path: Path, alone: torch.device
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KoriskError, match="cannot be written: Not a directory"):
+        work.trained(alone, work.KEPT, tmp_path / "file")
 
 
 # Memory
 
 
-def test_memory_is_shared_among_ranks_and_as_foretold(
-    two: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    one = on_ranks(1, tmp_path, "memory")["memory"]
-    both = two[1]["memory"]
-    assert max(both["peaks"]) < 0.65 * one["peaks"][0]
-    weights = work.LARGE_ROWS * work.LARGE_COLUMNS
-    assert both["begun"] < 0.7 * 4 * weights  # no rank ever has the whole matrix
+def test_memory_is_shared_among_ranks_and_as_predicted(two: Found, tmp_path: Path) -> None:
+    one, both = on_ranks(1, tmp_path, "memory")["memory"], two[1]["memory"]
+    assert max(both["peaks"]) < 0.65 * one["peaks"][0]  # no rank ever has the whole matrix
+    recipe = Recipe(optimiser="adam", rate=1e-4, iterations=2, batch=2)
+    all_ranks, flight = sharded.sharded_bytes(LARGE, recipe, work.LARGE_BLOCKS)
     for ranks, found in ((1, one), (2, both)):
-        settings: dict[str, Any] = {"ranks": ranks, "optimiser": "adam"}
-        least = share_bytes(weights, **settings)
-        most = sharded_bytes(weights, blocks=work.LARGE_BLOCKS, **settings)
-        assert all(0.8 * least < peak < 1.25 * most for peak in found["peaks"])
+        share = all_ranks / ranks
+        assert all(0.8 * share < peak < 1.25 * (share + flight) for peak in found["peaks"])
 
 
-# Starting ranks
+def test_the_predicted_memory_is_that_of_simple_counts() -> None:
+    for optimiser, momentum, numbers in (
+        *(("adam", 0.0, 3), ("adagrad", 0.0, 2)),
+        *(("sgd", 0.0, 1), ("sgd", 0.9, 2)),
+    ):
+        settings: dict[str, Any] = {"optimiser": optimiser, "momentum": momentum}
+        recipe = Recipe(rate=1e-3, iterations=1, batch=1, **settings)
+        assert sharded.sharded_bytes(1000, recipe, 10) == (4000 * numbers, 3 * 100 * 4)
 
 
-def test_the_words_of_a_rank_that_fails_are_those_of_the_error() -> None:
-    code = "import os, sys; print('korisk: no such thing', file=sys.stderr); sys.exit(2)"
-    with pytest.raises(KoriskError, match=r"^no such thing$"):
-        launch([sys.executable, "-c", code], 2)
+@given(rows=some.integers(1, 2**20), columns=some.integers(1, 2**20))
+def test_blocks_are_neither_large_nor_many(rows: int, columns: int) -> None:
+    count, size = len(sharded.sharded_blocks(rows, columns)), 4 * rows * columns
+    assert count == rows or size / count <= 2**30
+    assert count <= max(16, size / 2**30 + 1)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_one_rank_that_fails_ends_the_others(rank: int) -> None:
-    code = f"import os, time; time.sleep(600 * (os.environ['RANK'] != '{rank}')); os._exit(7)"
-    with pytest.raises(RuntimeError, match=f"rank {rank} of 2 failed"):
-        launch([sys.executable, "-c", code], 2)
-
-
-def test_ranks_end_with_their_launcher(tmp_path: Path) -> None:
-    rank = (
-        "import os, time, korisk.fitting.gradient.sharded_ranks as r; r._end_with_the_launcher(); "
-        f"open({str(tmp_path)!r} + '/' + os.environ['RANK'], 'w').write(str(os.getpid())); "
-        "time.sleep(600)"
-    )
-    command = [sys.executable, "-c", rank]
-    code = f"from korisk.fitting.gradient.sharded import launch; launch({command!r}, 1)"
-    launcher = subprocess.Popen([sys.executable, "-c", code])
-    number = tmp_path / "0"
-    wait_for(lambda: number.exists() and number.read_text() != "")
-    launcher.kill()
-    launcher.wait()
-    wait_for(lambda: not alive(int(number.read_text())))
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until, "it never came"
-        time.sleep(0.05)
-
-
-def alive(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+@pytest.mark.parametrize(
+    ("rows", "columns", "count"),
+    [
+        (1, 1, 1),  # no smaller than a megabyte
+        (1024, 256, 1),
+        (1024, 257, 2),
+        (1024, 256 * 16, 16),
+        (1024, 256 * 1000, 16),  # sixteen are enough
+        (2**16, 2**18, 64),  # but none is larger than a gigabyte
+        (3, 2**34, 3),  # nor smaller than a row
+    ],
+)
+def test_blocks_are_few_and_cover_all_rows(rows: int, columns: int, count: int) -> None:
+    blocks = sharded.sharded_blocks(rows, columns)
+    assert len(blocks) == count
+    assert [*(first for first, _ in blocks), rows] == [0, *(last for _, last in blocks)]
 
 
 # Wrong use
 
 
-def test_what_cannot_be_is_said(alone: Ranks) -> None:
-    make: Any = ShardedDense
+def test_wrong_values_are_refused(alone: torch.device) -> None:
     for options, words in (
-        ({"start": "zero"}, "would never move"),
-        ({"start": "ones"}, "start must be one of"),
         ({"blocks": 26}, "blocks must be a whole number from 1 to 25, got 26"),
         ({"offload": True}, "leave it out"),
         ({"seed": -1}, "seed must be"),
     ):
         with pytest.raises(KoriskError, match=words):
-            make(work.DOMAIN, work.RANGE, ranks=alone, **options)
-    x, y = work.data()
-    net = work.network(alone)
+            work.network(alone, **options)
+    (x, y), net = work.data(), work.network(alone)
     for pool, words in (
-        ((x[:, :5], y), "inputs must have shape"),
-        ((x, y[:3]), "as many, got 7 and 3"),
+        ((x[:, :5], y), "the input must have shape"),
+        ((x, y[:3]), "got 7 and 3"),
         ((x.float(), y), "inputs must be torch.float64"),
     ):
         with pytest.raises(KoriskError, match=words):
-            train_sharded(net, *pool, work.KEPT, indices=work.batches(work.KEPT))
+            sharded.train_sharded(net, *pool, work.KEPT, indices=work.batches(work.KEPT))
 
 
-def test_a_last_step_that_diverges_is_seen(alone: Ranks) -> None:
-    recipe = Recipe(optimiser="sgd", rate=1e308, iterations=1, batch=3)
-    inputs, targets = work.data()
-    with pytest.raises(KoriskError, match="training diverged"):
-        train_sharded(
-            *(work.network(alone), 1e3 * inputs, targets, recipe), indices=work.batches(recipe)
-        )
+@pytest.mark.parametrize(("rate", "iterations"), [(1e308, 1), (1e200, 20)])
+def test_a_diverging_training_ends(rate: float, iterations: int, alone: torch.device) -> None:
+    recipe = Recipe(optimiser="sgd", rate=rate, iterations=iterations, batch=3)
+    (inputs, targets), net = work.data(), work.network(alone)
+    options: dict[str, Any] = {"indices": work.batches(recipe)}
+    with pytest.raises(KoriskError, match=rf"at iteration \d+ of {iterations}; lower the rate"):
+        sharded.train_sharded(net, 1e3 * inputs, targets, recipe, **options)
 
 
-def test_a_diverging_training_ends(alone: Ranks) -> None:
-    recipe = Recipe(optimiser="sgd", rate=1e200, iterations=20, batch=3)
-    with pytest.raises(KoriskError, match=r"not finite at iteration \d+ of 20; lower the rate"):
-        work.trained(alone, recipe)
+def test_each_rank_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with (
+        pytest.raises(KoriskError, match="local rank 1 found only 1"),
+        sharded.process_group("cuda"),
+    ):
+        pass
+
+
+# The command
+
+STUDY = """
+name: tiny
+problem: {beam: surrogate}
+points:
+  - {name: small, side: 8, sizes: [4, 16]}
+  - {name: large, side: 16, sizes: [4]}
+seeds: [1]
+pools: {validation: 0, test: 8}
+models: {FC: {select: leave-one-out}}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> list[str]:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(STUDY)
+    settings = "--point small --device cpu --rate 1e-2 --iterations 400 --every 50"
+    return [str(path), *settings.split(), "--out"]
+
+
+def result(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / "train.json").read_text())
+    return content
+
+
+def test_a_training_whose_rank_was_killed_is_resumed_on_one(
+    study: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert command.main([*study, str(whole)]) == 0
+    expected = result(whole)
+    assert expected["metrics"]["mse"] > 0
+    assert len(expected["losses"]) == 400
+    assert expected["losses"][-1] < 0.5 * expected["losses"][0]
+
+    code = [*TORCHRUN, "2", "-m", command.__name__, *study, str(broken)]
+    torchrun = subprocess.Popen(code, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while not (broken / "checkpoints" / "iteration-00000050").exists():
+        assert time.monotonic() < until, "there is no checkpoint"
+        time.sleep(0.01)
+    ranks = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children").read_text().split()
+    os.kill(int(ranks[-1]), 9)
+    assert torchrun.wait() != 0
+    assert not (broken / "train.json").exists()
+
+    capsys.readouterr()
+    assert command.main([*study, str(broken)]) == 0
+    printed, resumed = capsys.readouterr().out, result(broken)
+    assert f"{resumed['resumed_at']} of 400 iterations already done" in printed
+    assert "small, seed 1, 16 samples: mse" in printed
+    assert 50 <= resumed["resumed_at"] < 400
+    close(resumed["losses"], torch.tensor(expected["losses"], dtype=torch.float64))
+    assert resumed["metrics"] == pytest.approx(expected["metrics"], rel=1e-6)
+
+    assert command.main([*study, str(broken)]) == 0
+    assert "400 of 400 iterations already done" in capsys.readouterr().out
+    assert result(broken) == resumed
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--samples 0", "samples must be a whole number from 1 to"),
+        ("--point smal", "did you mean 'small'?"),
+        ("--point=", "small, large"),
+        ("--optimiser lion", "optimiser must be one of"),
+        ("--momentum 0.9", "momentum belongs to optimiser='sgd'"),
+        ("--iterations 0", "iterations must be a whole number"),
+        ("--every 0", "every must be"),
+        ("--blocks 65", "blocks must be a whole number from 1 to 64, got 65"),
+        ("--seed -1", "seed must be"),
+        ("--offload", "leave it out"),
+        ("--device gpu", "device must be"),
+    ],
+)
+def test_wrong_options_are_refused_in_one_line(
+    options: str,
+    words: str,
+    study: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main([*study, str(tmp_path / "out"), *options.split()]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
+def test_too_little_memory_is_reported_with_what_would_be_enough(
+    study: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # 64 x 80 weights of 8 bytes with Adam: 120 KiB, three times one of 16 blocks, 7.5 KiB, and 24
+    # samples of 144 numbers, 27 KiB.
+    for free, words in ((80, "3 ranks with as much"), (20, "no number of ranks is enough")):
+        monkeypatch.setattr(command, "free_memory", lambda device, free=free: free * 1024)
+        assert command.main([*study, str(tmp_path / "out"), "--blocks", "16"]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("\n") == 1

@@ -13,17 +13,14 @@ from korisk import __version__
 from korisk.cli.bound import bound
 from korisk.cli.check import check
 from korisk.cli.compare import compare
-from korisk.cli.cost import cost
 from korisk.cli.export import export
 from korisk.cli.operators import operators
 from korisk.cli.output import plain, with_options
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
-from korisk.cli.published import published
 from korisk.cli.report import report
 from korisk.cli.reproduce import reproduce
 from korisk.cli.run import run as run_study
-from korisk.cli.train import train
 from korisk.errors import KoriskError
 
 app = typer.Typer(
@@ -41,11 +38,8 @@ app.command()(compare)
 app.command()(predict)
 app.command()(bound)
 app.command()(operators)
-app.command()(published)
 app.command()(reproduce)
 app.command(name="run")(run_study)
-app.command()(cost)
-app.command()(train)
 app.command()(report)
 app.command()(check)
 app.command()(export)

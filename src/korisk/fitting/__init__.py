@@ -9,12 +9,12 @@ except ModuleNotFoundError as missing:
         "korisk.fitting needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
-from korisk.fitting.gradient.train import Recipe, Training, draw_batches, train
-from korisk.fitting.ridge.choice import Choice
+from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches
+from korisk.fitting.gradient.train import train
+from korisk.fitting.ridge.choice import Choice, Scorer
 from korisk.fitting.ridge.dense import DenseFit, DenseRidge, DenseTraining
 from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, DiagonalTraining, tail_gram
 from korisk.fitting.ridge.refinement import Refined, refine
-from korisk.fitting.scores import Scorer
 
 __all__ = [
     "Choice",

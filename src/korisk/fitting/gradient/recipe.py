@@ -1,9 +1,9 @@
-"""Recipe: how a network is trained by gradients; and which samples make up each batch."""
+"""Recipe and batches, what goes into a training; Training, its outcome."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,16 +16,41 @@ OPTIMISERS: tuple[OptimiserName, ...] = ("adam", "adagrad", "sgd")
 
 _RELEASED = {128: (4, 5_000), 256: (1, 5_000), 512: (8, 10_000)}  # side: batch, iterations
 
+# Change of the loss over the last tenth, relative to itself: an excess that decays like 1/t is
+# nine times that change, and so below 2% of the loss.
+_SETTLED = 0.002
+_VANISHED = 1e-6  # the same, relative to the first loss: the loss of an exact fit falls for ever
+_SLOWED = 0.01  # the same, relative to the whole fall, of which a steady descent makes a tenth
+_FLAT = 0.1  # norm of the gradient relative to the first
+_CRAWLING = 0.5  # the same; above it the rate may be too low
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """An optimiser, its rate, and how many mini-batches of how many samples it sees.
+    """How a network is trained: an optimiser, its rate, and the number and size of mini-batches.
 
-    Whatever is not said here is PyTorch's default: betas 0.9 and 0.999 for Adam, no decay.
+    Everything else is PyTorch's default: betas 0.9 and 0.999 for Adam, no weight decay.
 
-    `optimiser` is "adam", "adagrad" or "sgd", the only one with `momentum`; a rate that is not
-    above 0, or a count below 1, raises `KoriskError`.
+    Parameters
+    ----------
+    optimiser : {"adam", "adagrad", "sgd"}
+        The update rule.
+    rate : float
+        Learning rate, above 0.
+    iterations : int
+        Number of mini-batches, at least 1.
+    batch : int
+        Samples of a mini-batch, at least 1.
+    momentum : float, default 0.0
+        At least 0 and below 1; for "sgd" only.
 
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
     >>> from korisk.fitting import Recipe
     >>> Recipe(optimiser="sgd", rate=0.1, iterations=100, batch=8).momentum
     0.0
@@ -43,13 +68,9 @@ class Recipe:
         _checks.one_of("optimiser", self.optimiser, OPTIMISERS)
         checked = {
             "rate": _checks.real("rate", self.rate, above=0, remedy="try 0.01"),
-            "iterations": _checks.count(
-                "iterations", self.iterations, at_least=1, remedy="try 5000"
-            ),
+            "iterations": _checks.count("iterations", self.iterations, at_least=1, remedy="try 99"),
             "batch": _checks.count("batch", self.batch, at_least=1, remedy="try 4"),
-            "momentum": _checks.real(
-                "momentum", self.momentum, at_least=0, remedy="give 0 <= momentum < 1"
-            ),
+            "momentum": _checks.real("momentum", self.momentum, at_least=0, remedy="try 0.9"),
         }
         for field, value in checked.items():
             object.__setattr__(self, field, value)
@@ -63,11 +84,31 @@ class Recipe:
 
     @classmethod
     def released(cls, side: int) -> Recipe:
-        """The authors' recipe at 128, 256 or 512 pixels a side."""
+        """The recipe of the released sweeps.
+
+        Parameters
+        ----------
+        side : {128, 256, 512}
+            Pixels a side.
+
+        Returns
+        -------
+        Recipe
+
+        Raises
+        ------
+        KoriskError
+            If there is no released sweep with that side.
+        """
         if side not in list(_RELEASED):
             raise KoriskError(f"the released sweeps have sides {sorted(_RELEASED)}, got {side!r}")
         batch, iterations = _RELEASED[side]
         return cls(optimiser="adagrad", rate=2e-2, iterations=iterations, batch=batch)
+
+    @property
+    def last_tenth(self) -> int:
+        """How many iterations the last tenth is, at least one."""
+        return max(1, self.iterations // 10)
 
 
 def released_generator(seed: int) -> torch.Generator:
@@ -77,16 +118,37 @@ def released_generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(1 + 1000 * number)
 
 
-def draw_batches(
-    samples: int, batch: int, iterations: int, generator: torch.Generator
-) -> Tensor:  # (iterations, min(batch, samples))
-    """The samples of every batch, with replacement, in the order in which training takes them.
+def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Generator) -> Tensor:
+    """Draw the samples of every batch, with replacement.
 
+    Parameters
+    ----------
+    samples : int
+        Size of the training set, at least 1.
+    batch : int
+        Samples of a batch, at least 1.
+    iterations : int
+        Number of batches, at least 1.
+    generator : torch.Generator
+        On the CPU, so that batches are the same on every device.
+
+    Returns
+    -------
+    Tensor of shape (iterations, min(batch, samples))
+        Indices from 0 to `samples` - 1, in the order in which training takes them.
+
+    Raises
+    ------
+    KoriskError
+        If a count is below 1 or `generator` is not a generator on the CPU.
+
+    Notes
+    -----
     One call for each batch, as the released code makes them: that these draw the same numbers as
     a single call is a habit of PyTorch, not a promise.
 
-    Indices of shape (iterations, batch), from 0 to `samples` - 1.
-
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import draw_batches
     >>> draw_batches(100, batch=8, iterations=5, generator=torch.Generator().manual_seed(0)).shape
@@ -96,8 +158,7 @@ def draw_batches(
     samples = _checks.count("samples", samples, at_least=1, remedy=remedy)
     batch = _checks.count("batch", batch, at_least=1, remedy=remedy)
     iterations = _checks.count("iterations", iterations, at_least=1, remedy=remedy)
-    place = getattr(generator, "device", None)  # None for what is no generator at all
-    if place is None or place.type != "cpu":
+    if getattr(getattr(generator, "device", None), "type", None) != "cpu":
         raise KoriskError(
             f"generator must be a torch.Generator on the CPU, got {shown(generator)}; batches are "
             "to be the same on every device"
@@ -106,3 +167,146 @@ def draw_batches(
     return torch.stack(
         [torch.randint(0, samples, size, generator=generator) for _ in range(iterations)]
     )
+
+
+class Standing(NamedTuple):
+    """The loss and the norm of its gradient on fixed training samples, each () or (runs,)."""
+
+    loss: Tensor
+    gradient: Tensor
+
+
+class Validation(NamedTuple):
+    """The loss on samples that were not trained on, and the weights that were best on them.
+
+    With several runs each has its own best iteration, and `best_weights` holds for each run the
+    weights of that iteration; `network.load_state_dict(best_weights, strict=False)` restores them.
+    """
+
+    iterations: tuple[int, ...]
+    losses: Tensor  # (evaluations[, runs])
+    best_iteration: Tensor  # () or (runs,)
+    best_weights: dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training:
+    """The outcome of `train`: every loss, and whether it had converged.
+
+    A run counts as converged if
+
+    - over the last tenth the loss changed by at most 0.2% (or by a millionth of the first loss),
+    - that is at most 1% of its whole fall, or the gradient has fallen to a tenth of its first
+      norm: a rate that is far too low changes little, too,
+    - and the loss did not rise on the whole.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        How the network was trained.
+    losses : Tensor of shape (iterations,) or (iterations, runs)
+        Of every mini-batch.
+    start, late, end : Standing
+        Loss and gradient norm before the first, before the last tenth and after the last
+        iteration, on the same up to 64 training samples of each run.
+    validation : Validation, optional
+        The validation loss over time and the best weights, if there were validation samples.
+    negligible : float, default 0.0
+        A loss that is rounding, at which a run counts as converged.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.fitting import Recipe, train
+    >>> from korisk.networks import DenseNet
+    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    >>> net, draws = DenseNet(3, 3, relu=False), torch.Generator().manual_seed(1)
+    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
+    >>> made = train(net, x, 2 * x, recipe, generator=draws)
+    >>> made.losses.shape, bool(made.converged), made.explain()[:9]
+    (torch.Size([300]), True, 'converged')
+    """
+
+    recipe: Recipe
+    losses: Tensor
+    start: Standing
+    late: Standing
+    end: Standing
+    validation: Validation | None = None
+    negligible: float = 0.0
+
+    @property
+    def best_weights(self) -> dict[str, Tensor] | None:
+        """The weights that were best on the validation samples, by name, if there were any."""
+        return None if self.validation is None else self.validation.best_weights
+
+    @property
+    def first_loss(self) -> Tensor:
+        """The mean loss of the first tenth of the mini-batches, () or (runs,)."""
+        return self.losses[: self.recipe.last_tenth].mean(0)
+
+    @property
+    def last_loss(self) -> Tensor:
+        """The mean loss of the last tenth of the mini-batches, () or (runs,)."""
+        return self.losses[-self.recipe.last_tenth :].mean(0)
+
+    @property
+    def improvement(self) -> Tensor:
+        """The relative fall of the loss over the last tenth; negative where it rose."""
+        fall = self.late.loss - self.end.loss
+        return torch.where(fall == 0, 0.0, fall / self.late.loss)
+
+    @property
+    def gradient_left(self) -> Tensor:
+        """The last gradient's norm over that of the first; 0 where it has vanished."""
+        left = self.end.gradient / self.start.gradient
+        return torch.where(self.end.gradient == 0, 0.0, left)
+
+    @property
+    def converged(self) -> Tensor:
+        """Whether each run had converged, () or (runs,); the rule is above."""
+        last, whole = self.late.loss - self.end.loss, self.start.loss - self.end.loss
+        settled = (self.improvement.abs() <= _SETTLED) | (last.abs() <= _VANISHED * self.start.loss)
+        slowed = ((whole > 0) & (last <= _SLOWED * whole)) | (self.gradient_left <= _FLAT)
+        risen = self.end.loss > self.start.loss * (1 + _SETTLED)
+        return (settled & slowed & ~risen) | (self.end.loss <= self.negligible)
+
+    def explain(self) -> str:
+        """Whether it converged, by which figures, and what to do if not.
+
+        Returns
+        -------
+        str
+            One or two sentences.
+        """
+        tail = f"the last {self.recipe.last_tenth} of {self.recipe.iterations} iterations"
+        verdicts = self.converged.reshape(-1)
+        if verdicts.all():
+            return (
+                f"converged: the loss changed by {100 * float(self.improvement.abs().max()):.2g}% "
+                f"over {tail}, and the gradient's norm is {float(self.gradient_left.max()):.2g} of "
+                "what it was at first"
+            )
+        run, runs = int((~verdicts).nonzero()[0]), len(verdicts)
+        verdict = "not converged"
+        if runs > 1:
+            verdict = f"{int((~verdicts).sum())} of {runs} runs not converged, among them run {run}"
+        start, late, end = (
+            float(each.loss.reshape(-1)[run]) for each in (self.start, self.late, self.end)
+        )
+        fall = float(self.improvement.reshape(-1)[run])
+        if end > start * (1 + _SETTLED):
+            reason = f"the loss rose from {start:.3g} to {end:.3g}; lower the rate"
+        elif fall < 0:
+            reason = f"the loss rose by {-100 * fall:.2g}% over {tail}; lower the rate"
+        elif start - end <= 0:
+            reason = "the loss did not fall at all; raise the rate"
+        else:
+            share = (late - end) / (start - end)
+            crawls = float(self.gradient_left.reshape(-1)[run]) > _CRAWLING
+            reason = (
+                f"the loss still fell by {100 * fall:.2g}% over {tail}, {100 * share:.2g}% of its "
+                f"whole fall; {'raise the rate, ' if crawls else ''}train longer or fit in closed "
+                "form"
+            )
+        return f"{verdict}: {reason}"

@@ -1,336 +1,507 @@
-"""Sharded training of the dense network: its matrix in parts on several ranks, never whole on one.
+"""Sharded training of the dense network: its matrix in parts on several processes, never whole.
 
-The rows of M are cut into blocks, and each block is an FSDP unit of PyTorch, spread over the ranks.
-A step goes through the blocks one by one: gather its weights, take its part of the loss and of the
-gradient, scatter the gradient, update the own rows. The mean squared error is a sum over rows, so
-this is the step of the whole network; and neither weights nor gradients are ever there but for one
-block, and for the own share of the weights.
+Processes are started by torchrun. The rows of M are cut into blocks, and the rows of each block are
+spread over the ranks, as a DTensor of PyTorch. A step goes through the blocks one by one: gather
+the block's weights, compute its part of the loss and of the gradient, scatter the gradient, update
+the own rows. The mean squared error is a sum over rows, so this is the step of the whole network;
+and neither weights nor gradients of more than one block are ever gathered. (As one unit of FSDP the
+layer would be gathered whole on every rank, gradient included.)
+
+Checkpoints are folders `iteration-00000300` of torch.distributed.checkpoint, written under another
+name and renamed when they are complete, and read on any number of ranks. The index that PyTorch
+writes is a pickle, which would run what a foreign file says. So a second copy is written with
+`torch.save` and read with `weights_only=True`. All this needs PyTorch 2.6 or newer.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import os
+import re
+import resource
+import shutil
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed import HashStore  # type: ignore[attr-defined]
+from torch.distributed.checkpoint import filesystem, metadata, state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Shard
+from torch.serialization import safe_globals
 
 from korisk import _checks
-from korisk.errors import KoriskError, MissingExtraError, shown
-from korisk.fitting.gradient import checkpoint as _checkpoint
-from korisk.fitting.gradient.evaluation import _spread
+from korisk.errors import KoriskError
+from korisk.files import read_text
+from korisk.fitting.gradient import train as unsharded
 from korisk.fitting.gradient.recipe import Recipe
-from korisk.fitting.gradient.sharded_ranks import Ranks, among_ranks, joined, launch, launched
-from korisk.fitting.gradient.train import _check_samples, _checked_indices
-from korisk.operators.linear import shape_text
-
-try:
-    from torch.distributed.tensor import DTensor
-
-    from korisk.fitting.gradient.sharded_network import Block, ShardedDense, Start, uniform_rows
-    from korisk.fitting.gradient.sharded_store import Checkpoints, newest_identity, newest_iteration
-except ImportError as missing:
-    raise MissingExtraError(
-        f"sharded training needs PyTorch 2.6 or newer, this is {torch.__version__}; pip install "
-        "--upgrade 'korisk[torch]'"
-    ) from missing
-
-__all__ = [
-    "Ranks",
-    "ShardedDense",
-    "ShardedTraining",
-    "Start",
-    "among_ranks",
-    "joined",
-    "launch",
-    "launched",
-    "newest_identity",
-    "newest_iteration",
-    "train_sharded",
-    "uniform_rows",
-]
+from korisk.operators.linear import Shape, checked_dtype, checked_shape, shape_text
 
 Progress = Callable[[int, float], None]  # iterations done, mean loss since the last call
+
+_FORMAT = "korisk sharded training 2"
+_ABOUT, _INDEX = "training.json", "index.pt"
+_KEPT = 2  # checkpoints
+_REMEDY = "delete the folder to train from the start, or name another"
+_MEMORIES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers an optimiser remembers of each weight
+_IN_FLIGHT = 3  # gathered weights, their gradient, and a copy on its way between ranks
+_LARGEST_BLOCK, _SMALLEST_BLOCK = 2**30, 2**20  # bytes; smaller ones cost time, save no memory
+_BLOCKS = 16  # few, since each costs the host a millisecond or more
+
+
+@contextmanager
+def process_group(device: str = "cpu") -> Iterator[torch.device]:
+    """Join the processes that torchrun started; a process without torchrun is the only rank.
+
+    On "cuda" each takes the GPU of its local rank. Ranks communicate through gloo on the CPU, and
+    through NCCL on CUDA.
+    """
+    place = torch.device(device)
+    if place.type == "cuda":
+        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", place.index or 0)))
+        if place.index >= torch.cuda.device_count():
+            raise KoriskError(
+                f"each rank needs a GPU, and local rank {place.index} found only "
+                f"{torch.cuda.device_count()}; start fewer ranks, or use the CPU"
+            )
+        torch.cuda.set_device(place)
+    backend = "gloo" if place.type == "cpu" else "cpu:gloo,cuda:nccl"
+    if "RANK" in os.environ:
+        dist.init_process_group(backend)
+    else:
+        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+    try:
+        yield place
+        dist.barrier()  # no rank leaves while others still communicate with it
+    finally:
+        dist.destroy_process_group()
+
+
+def sharded_blocks(
+    rows: int, columns: int, *, itemsize: int = 4, asked: int | None = None
+) -> list[tuple[int, int]]:
+    """Blocks of rows, each as its first row and the one after its last, whatever the ranks.
+
+    As many as asked, or up to 16 of at least 1 MiB, more if one would exceed 1 GiB.
+    """
+    size = rows * columns * itemsize
+    fewest = math.ceil(size / _LARGEST_BLOCK)
+    count = min(rows, max(fewest, min(_BLOCKS, math.ceil(size / _SMALLEST_BLOCK))))
+    if asked is not None:
+        count = _checks.count("blocks", asked, at_least=1, at_most=rows, remedy="leave it out")
+    return list(pairwise(block * rows // count for block in range(count + 1)))
+
+
+def sharded_bytes(
+    weights: int, recipe: Recipe, blocks: int, *, itemsize: int = 4
+) -> tuple[int, int]:
+    """Memory without data and libraries: what all ranks keep together, and a block in flight.
+
+    The ranks share the weights and what the optimiser remembers: two numbers a weight for Adam, one
+    for Adagrad and for SGD with momentum, none for SGD. Each rank has one block in flight at a
+    time: its gathered weights, their gradient, and the copy that is sent.
+    """
+    numbers = 1 + _MEMORIES[recipe.optimiser] + bool(recipe.momentum)
+    return numbers * weights * itemsize, _IN_FLIGHT * math.ceil(weights / blocks) * itemsize
+
+
+def draw_rows(rows: Tensor, first: int, *, seed: int) -> Tensor:
+    """Fill rows of M, the first of which is M's row `first`, with uniform numbers; return them.
+
+    Each is drawn from a generator of its own, so that they do not depend on the number of ranks.
+    """
+    bound = 1 / math.sqrt(rows.shape[1])
+    for at, row in enumerate(rows, first):
+        generator = np.random.Generator(np.random.Philox(key=[seed, at]))
+        row.copy_(torch.from_numpy(generator.random(len(row))).mul_(2 * bound).sub_(bound))
+    return rows
+
+
+class ShardedDense(nn.Module):
+    """ReLU(M x) as `DenseNet` has it, with the rows of M in blocks that are spread over the ranks.
+
+    All ranks make, call and train it together, inside `process_group()`.
+
+    Parameters
+    ----------
+    domain, range : int or sequence of int
+        Shapes of x and of the image, or numbers for vectors.
+    device : torch.device
+        Where this rank computes, as `process_group` gives it.
+    relu : bool, default True
+        Whether there is a ReLU.
+    blocks : int, optional
+        Blocks of rows; by default up to 16, more if one would exceed 1 GiB.
+    seed : int, default 0
+        Of the first weights, which lie within 1 / sqrt(columns) as in `nn.Linear`. They are the
+        same on any number of ranks.
+    offload : bool, default False
+        Whether to keep the weights in the host's memory between their turns; slow.
+    dtype : torch.dtype, optional
+        Precision; by default PyTorch's.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range, or there is no GPU to offload from.
+    """
+
+    def __init__(
+        self,
+        domain: int | Sequence[int],
+        range: int | Sequence[int],
+        *,
+        device: torch.device,
+        relu: bool = True,
+        blocks: int | None = None,
+        seed: int = 0,
+        offload: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.domain: Shape = checked_shape("domain", domain)
+        self.range: Shape = checked_shape("range", range)
+        self.relu, self.device, self.dtype = bool(relu), device, checked_dtype(dtype)
+        self.seed = _checks.count("seed", seed, at_least=0, at_most=2**63, remedy="try 1")
+        if offload and device.type == "cpu":
+            raise KoriskError("offload=True moves weights from a GPU to the host; leave it out")
+        rows, self.columns = math.prod(self.range), math.prod(self.domain)
+        size = self.dtype.itemsize
+        self.blocks = sharded_blocks(rows, self.columns, itemsize=size, asked=blocks)
+        self.mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+        self.peak_before = _peak(device)
+        self.own = nn.ParameterList()  # of each block, the rows on this rank
+        place = torch.device("cpu") if offload else device
+        for first, last in self.blocks:
+            share = math.ceil((last - first) / self.mesh.size())  # as DTensor spreads them
+            start = min(last, first + dist.get_rank() * share)
+            shape = min(share, last - start), self.columns
+            own = torch.empty(shape, dtype=self.dtype, device=place, pin_memory=offload)
+            self.own.append(nn.Parameter(draw_rows(own, start, seed=self.seed)))
+
+    def sharded(self, block: int, own: Tensor) -> DTensor:
+        """The rows on this rank, or something of their shape, as a part of the whole block."""
+        first, last = self.blocks[block]
+        shape = torch.Size((last - first, self.columns))
+        return DTensor.from_local(
+            own, self.mesh, [Shard(0)], run_check=False, shape=shape, stride=(self.columns, 1)
+        )
+
+    def gathered(self, block: int) -> Tensor:
+        """The weights of a block, whole; the gradient of each rank's share is summed over ranks."""
+        own = self.own[block] if torch.is_grad_enabled() else self.own[block].detach()
+        weights = self.sharded(block, own.to(self.device))
+        return weights.full_tensor(grad_placements=[Partial()])
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """ReLU(M x) without gradients, (batch, *domain) to (batch, *range), alike on all ranks."""
+        if x.shape[1:] != self.domain:
+            raise KoriskError(
+                f"the input must have shape {shape_text(self.domain, batched=True)}, got "
+                f"{shape_text(tuple(x.shape))}"
+            )
+        flat = x.flatten(1)
+        images = [nn.functional.linear(flat, self.gathered(at)) for at, _ in enumerate(self.own)]
+        image = torch.cat(images, 1).reshape(len(x), *self.range)
+        return torch.relu_(image) if self.relu else image
+
+    @torch.no_grad()
+    def matrix(self) -> Tensor:
+        """M, whole and on every rank: for small networks."""
+        return torch.cat([self.gathered(at) for at, _ in enumerate(self.own)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShardedTraining:
-    """Losses of every mini-batch, and what the steps of this run cost."""
+    """The outcome of `train_sharded`: every loss, and the time and memory of this run.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        How the network was trained.
+    losses : Tensor of shape (iterations,)
+        Of every mini-batch, in float64.
+    ranks : int
+        Number of processes.
+    resumed_at : int
+        The iteration of the checkpoint that this run started from, or 0.
+    seconds_per_step : float or None
+        Mean time of this run's steps, without checkpoints; None if it took none.
+    peak_bytes : tuple of int
+        The most memory that each rank held, above what it held before the network was made.
+    """
 
     recipe: Recipe
-    losses: Tensor  # (iterations,), float64
+    losses: Tensor
     ranks: int
-    resumed_at: int  # the iteration that this run began after
-    seconds: float  # of this run's steps, checkpoints apart
-    peak_bytes: tuple[int, ...]  # of each rank, above what it held before the network
-    peak_process_bytes: tuple[int, ...]  # of each rank, all that its process held on the host
-
-    @property
-    def steps(self) -> int:
-        """How many steps this run took."""
-        return self.recipe.iterations - self.resumed_at
-
-    @property
-    def seconds_per_step(self) -> float | None:
-        """The mean over this run's steps; None where all were done before."""
-        return self.seconds / self.steps if self.steps else None
+    resumed_at: int
+    seconds_per_step: float | None
+    peak_bytes: tuple[int, ...]
 
 
 def train_sharded(
     network: ShardedDense,
-    inputs: Tensor,  # (samples, *domain)
-    targets: Tensor,  # (samples, *range)
+    inputs: Tensor,
+    targets: Tensor,
     recipe: Recipe,
     *,
-    indices: Tensor | None = None,  # (iterations, batch)
+    indices: Tensor | None = None,
     generator: torch.Generator | None = None,
     folder: str | PathLike[str] | None = None,
     every: int = 500,
     progress: Progress | None = None,
-    resumed: Callable[[int], None] | None = None,
     data: str | None = None,
 ) -> ShardedTraining:
     """Fit a sharded network in place, as `korisk.fitting.train` fits a whole one.
 
-    All ranks call it with the same data. The samples of each batch are dealt out among them, and
-    a step is that of the whole batch whatever the number of ranks. Every `every` iterations the
-    losses are looked at (one that is not finite ends the training), a checkpoint is written into
-    `folder`, of which the last two are kept, and rank 0 calls `progress`. Where there is a
-    checkpoint already, training goes on from the newest, on as many ranks as there are now, and
-    rank 0 says from which iteration to `resumed`. A checkpoint belongs to its data, by their values
-    or by the name `data` that they have, if their values may differ by rounding.
+    All ranks call it with the same arguments. The samples of each batch are divided among them, and
+    a step is that of the whole batch whatever the number of ranks.
+
+    Parameters
+    ----------
+    network : ShardedDense
+        The network.
+    inputs : Tensor of shape (samples, *domain)
+        Training inputs, the same on all ranks.
+    targets : Tensor of shape (samples, *range)
+        Training targets.
+    recipe : Recipe
+        Optimiser, rate, iterations and batch size.
+    indices : Tensor of shape (iterations, batch), optional
+        The samples of each batch.
+    generator : torch.Generator, optional
+        Draws the batches, if there are no `indices`.
+    folder : path, optional
+        Where checkpoints are written; the last two are kept. If there is one already, training
+        continues from the newest, on any number of ranks.
+    every : int, default 500
+        Iterations between checks that the losses are finite, checkpoints and calls of `progress`.
+    progress : callable, optional
+        Called on rank 0 with the iterations done and the mean loss since the last call.
+    data : str, optional
+        A name for the data by which a checkpoint knows them; by default their values, which may
+        differ by rounding between machines.
+
+    Returns
+    -------
+    ShardedTraining
+
+    Raises
+    ------
+    KoriskError
+        If shapes do not fit together, a checkpoint belongs to another training or is damaged, or
+        the loss is not finite.
     """
-    _check_pool(network, inputs, targets)
-    chosen = _checked_indices(network, recipe, len(inputs), indices, generator)
-    _checks.count("every", every, at_least=1, remedy="try 500")
-    trainer = _Trainer(network, inputs, targets, recipe, chosen, data)
-    kept = None
-    if folder is not None:
-        kept = Checkpoints(Path(folder), trainer.identity, network.ranks)
-        trainer.resume(kept)
-    begun = trainer.done
-    if begun and resumed is not None and network.ranks.first:
-        resumed(begun)
-    for mark in [*range(every, recipe.iterations, every), recipe.iterations]:
-        if mark <= begun:
-            continue
-        trainer.advance(mark)
-        if kept is not None:
-            kept.write(mark, trainer.state())
-        if progress is not None and network.ranks.first:
-            progress(mark, float(trainer.losses[max(0, mark - every) : mark].mean()))
-    return trainer.result(begun)
-
-
-class _Trainer:
-    """A training under way on this rank."""
-
-    def __init__(
-        self,
-        network: ShardedDense,
-        inputs: Tensor,
-        targets: Tensor,
-        recipe: Recipe,
-        indices: Tensor,
-        data: str | None,
-    ) -> None:
-        self.network, self.recipe = network, recipe
-        self.indices = indices.to(inputs.device)
-        self.inputs, self.targets = inputs.detach().flatten(1), targets.detach().flatten(1)
-        self.updates = [_Update(block, recipe) for block in network.parts]
-        self.losses = torch.zeros(
-            recipe.iterations, dtype=torch.float64, device=network.ranks.device
-        )
-        self.identity = _identity(network, recipe, inputs, targets, indices, data)
-        self.done = 0
-        self.seconds = 0.0
-
-    def advance(self, mark: int) -> None:
-        """Train up to an iteration, and see that nothing diverged on the way."""
-        begun, before = time.perf_counter(), self.done
-        for iteration in range(before, mark):
-            self._step(iteration)
-        recent = self.losses[before:mark]
-        dist.all_reduce(recent)  # each rank has its own samples' part
-        self.done = mark
-        wrong = (~torch.isfinite(recent)).nonzero()  # which waits for the device
-        self.seconds += time.perf_counter() - begun
-        sound = all(bool(torch.isfinite(update.block.own).all()) for update in self.updates)
-        if len(wrong) or not all(self.network.ranks.gather(sound)):
-            iteration = before + int(wrong[0]) + 1 if len(wrong) else mark
-            raise KoriskError(
-                f"training diverged: the loss or a weight is not finite at iteration "
-                f"{iteration:,} of {self.recipe.iterations:,}; lower the rate, now "
-                f"{self.recipe.rate:g}"
-            )
-
-    def _step(self, iteration: int) -> None:
-        ranks, chosen = self.network.ranks, self.indices[iteration]
-        own = chosen[ranks.rank :: ranks.size]  # which may be none at all
-        x, y = self.inputs.index_select(0, own), self.targets.index_select(0, own)
-        entries = len(chosen) * y.shape[1]
-        for update in self.updates:
-            block = update.block
-            image = block(x)
-            if self.network.relu:
-                image = torch.relu(image)
-            loss = (image - y[:, block.first : block.last]).square().sum() / entries
-            # FSDP takes the mean over ranks of what is a sum over them.
-            (loss * ranks.size).backward()
-            update.step()
-            self.losses[iteration] += loss.detach()
-
-    def state(self) -> dict[str, Tensor]:
-        """What a checkpoint holds: weights, the optimiser's memory of them, and the losses."""
-        state: dict[str, Tensor] = {"losses": self.losses}
-        for number, update in enumerate(self.updates):
-            state |= {f"{name}/{number}": part for name, part in update.state().items()}
-        return state
-
-    def resume(self, kept: Checkpoints) -> None:
-        """Go on from the newest checkpoint, where there is one."""
-        iteration = kept.newest()
-        if not iteration:
-            return
-        if iteration > self.recipe.iterations:
-            raise KoriskError(
-                f"{kept.folder}: holds {iteration:,} iterations, and the recipe has "
-                f"{self.recipe.iterations:,}; name another folder"
-            )
-        kept.read(iteration, self.state())
-        self.done = iteration
-        for update in self.updates:
-            update.go_on_from(iteration)
-
-    def result(self, begun: int) -> ShardedTraining:
-        """What the training came to."""
-        ranks = self.network.ranks
-        above, process = self.network.peak.read()
-        return ShardedTraining(
-            recipe=self.recipe,
-            losses=self.losses.cpu(),
-            ranks=ranks.size,
-            resumed_at=begun,
-            seconds=self.seconds,
-            peak_bytes=ranks.gather(above),
-            peak_process_bytes=ranks.gather(process),
-        )
-
-
-class _Update:
-    """The optimiser of one block, on the rows of this rank.
-
-    Its updates are elementwise, so it works on the plain tensors inside the sharded ones: all of
-    PyTorch's fused kernels take those.
-    """
-
-    def __init__(self, block: Block, recipe: Recipe) -> None:
-        self.block = block
-        self.held = nn.Parameter(block.own)
-        self.optimiser = _optimiser(self.held, recipe)
-        self.memories: dict[str, Tensor] = {}  # over all ranks, as the weights are
-        state = self.optimiser.state[self.held]
-        for name in _memories(recipe):
-            memory = torch.zeros_like(block.sharded.detach())
-            assert isinstance(memory, DTensor)
-            self.memories[name], state[name] = memory, memory.to_local()
-        if recipe.optimiser != "sgd":
-            fused = bool(self.optimiser.defaults.get("fused"))
-            place = self.held.device if fused else torch.device("cpu")
-            state["step"] = torch.zeros((), dtype=torch.float32, device=place)
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """Move the rows of this rank by their gradient, and forget that."""
-        weight = self.block.sharded
-        gradient = weight.grad
-        assert isinstance(gradient, DTensor)
-        weight.grad = None
-        if not self.held.numel():
-            return
-        self.held.data = self.block.own  # FSDP may have moved it
-        self.held.grad = gradient.to_local()
-        self.optimiser.step()
-        self.held.grad = None
-
-    def state(self) -> dict[str, Tensor]:
-        """The weights and the memories, each as one tensor over all ranks."""
-        return {"weight": self.block.sharded.detach(), **self.memories}
-
-    def go_on_from(self, iteration: int) -> None:
-        """Count steps from there on; the tensors were filled in place."""
-        step = self.optimiser.state[self.held].get("step")
-        if step is not None:
-            step.fill_(iteration)
-
-
-def _memories(recipe: Recipe) -> tuple[str, ...]:
-    """What PyTorch's optimisers call what they remember of each weight."""
-    names = {"adam": ("exp_avg", "exp_avg_sq"), "adagrad": ("sum",), "sgd": ()}
-    return ("momentum_buffer",) if recipe.momentum else names[recipe.optimiser]
-
-
-def _optimiser(held: nn.Parameter, recipe: Recipe) -> torch.optim.Optimizer:
-    if recipe.optimiser == "adam":
-        return torch.optim.Adam([held], recipe.rate, fused=True)
-    if recipe.optimiser == "adagrad":
-        # Not every PyTorch that has it on the CPU has it on CUDA.
-        fused = True if held.device.type == "cpu" else None
-        return torch.optim.Adagrad([held], recipe.rate, fused=fused)
-    return torch.optim.SGD([held], recipe.rate, momentum=recipe.momentum, fused=True)
-
-
-# --- Checks --------------------------------------------------------------------------------------
-
-
-def _identity(
-    network: ShardedDense,
-    recipe: Recipe,
-    inputs: Tensor,
-    targets: Tensor,
-    indices: Tensor,
-    data: str | None,
-) -> dict[str, object]:
-    """What must be the same for a checkpoint to be one of this training; ranks may differ."""
+    like = torch.empty(0, dtype=network.dtype, device=network.device)
+    inputs, targets = unsharded.checked_pool(network, (inputs, targets), like=like)
+    chosen = unsharded.checked_indices(network, recipe, len(inputs), indices, generator)
+    every = _checks.count("every", every, at_least=1, remedy="try 500")
     if data is None:
-        seen = _spread(torch.unique(indices)).to(inputs.device)
-        data = _checkpoint.fingerprint([inputs[seen], targets[seen]])
-    return {
+        seen = unsharded.spread(torch.unique(chosen)).to(inputs.device)
+        data = unsharded.fingerprint([inputs[seen], targets[seen]])
+    identity = {
+        "format": _FORMAT,
         **asdict(recipe),
         "shape": f"{shape_text(network.domain)} -> {shape_text(network.range)}",
         "relu": network.relu,
-        "blocks": len(network.blocks),
-        "start": network.start,
+        "blocks": len(network.own),
         "seed": network.seed,
         "precision": str(network.dtype),
         "number of samples": len(inputs),
-        "order of samples": _checkpoint.fingerprint([indices]),
+        "order of samples": unsharded.fingerprint([chosen]),
         "data": data,
     }
+    rank, ranks, chosen = dist.get_rank(), dist.get_world_size(), chosen.to(inputs.device)
+    flat, aims = inputs.flatten(1), targets.flatten(1)
+    optimiser_of: Any = {
+        "adam": torch.optim.Adam,
+        "adagrad": torch.optim.Adagrad,
+        "sgd": partial(torch.optim.SGD, momentum=recipe.momentum),
+    }[recipe.optimiser]
+    # A fused kernel makes no temporary tensors; on CUDA there is none for Adagrad.
+    fused = recipe.optimiser != "adagrad" or network.own[0].is_cpu
+    optimisers = [optimiser_of([own], lr=recipe.rate, fused=fused) for own in network.own]
+    losses = torch.zeros(recipe.iterations, dtype=torch.float64, device=network.device)
+    path = None if folder is None else Path(folder)
+    newest = [0 if path is None else max(complete_checkpoints(path), default=0)]
+    dist.broadcast_object_list(newest)  # as rank 0 sees the folder
+    begun = done = newest[0]
+    if path is not None and done:
+        for own, optimiser in zip(network.own, optimisers, strict=True):
+            own.grad = torch.zeros_like(own)  # a step that moves nothing makes the state to be read
+            optimiser.param_groups[0]["lr"] = 0.0
+            optimiser.step()
+            optimiser.zero_grad()
+            optimiser.param_groups[0]["lr"] = recipe.rate
+        state = _state(network, optimisers, losses)
+        read_checkpoint(complete_checkpoints(path)[done], identity, state)
+    seconds = 0.0
+    while done < recipe.iterations:
+        before, done = done, min(recipe.iterations, (done // every + 1) * every)
+        start = time.perf_counter()
+        for iteration in range(before, done):
+            own_samples = chosen[iteration][rank::ranks]  # which may be none at all
+            x, y = flat.index_select(0, own_samples), aims.index_select(0, own_samples)
+            for block, (first, last) in enumerate(network.blocks):
+                image = nn.functional.linear(x, network.gathered(block))
+                image = torch.relu(image) if network.relu else image
+                error = (image - y[:, first:last]).square().sum()
+                loss = error / (chosen.shape[1] * aims.shape[1])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimisers[block].step()
+                optimisers[block].zero_grad()
+                losses[iteration] += loss.detach()
+        recent = losses[before:done]
+        if not all(bool(torch.isfinite(own).all()) for own in network.own):
+            recent[-1] = math.nan  # which all ranks are to see
+        dist.all_reduce(recent)  # each rank has the part of its own samples
+        wrong = (~torch.isfinite(recent)).nonzero()  # which waits for the device
+        seconds += time.perf_counter() - start
+        if len(wrong):
+            raise unsharded.diverged(before + int(wrong[0]) + 1, recipe)
+        if path is not None:
+            write_checkpoint(path, done, identity, _state(network, optimisers, losses))
+        if progress is not None and rank == 0:
+            progress(done, float(recent.mean()))
+    peaks = [0] * ranks
+    dist.all_gather_object(peaks, _peak(network.device) - network.peak_before)
+    return ShardedTraining(
+        recipe=recipe,
+        losses=losses.cpu(),
+        ranks=ranks,
+        resumed_at=begun,
+        seconds_per_step=seconds / (done - begun) if done > begun else None,
+        peak_bytes=tuple(peaks),
+    )
 
 
-def _check_pool(network: ShardedDense, inputs: Tensor, targets: Tensor) -> None:
-    if not isinstance(network, ShardedDense):
+def _state(
+    network: ShardedDense, optimisers: Sequence[torch.optim.Optimizer], losses: Tensor
+) -> dict[str, Tensor]:
+    """What a checkpoint holds; reading it writes into these tensors."""
+    state = {"losses": losses}
+    for at, (own, optimiser) in enumerate(zip(network.own, optimisers, strict=True)):
+        state[f"{at}.weight"] = network.sharded(at, own.detach())
+        for name, value in optimiser.state[own].items():
+            state[f"{at}.{name}"] = network.sharded(at, value) if value.ndim else value
+    return state
+
+
+def _peak(device: torch.device) -> int:
+    """The most bytes so far: on a GPU those of tensors, on the CPU those of the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# --- Checkpoints ---------------------------------------------------------------------------------
+
+
+def complete_checkpoints(folder: Path) -> dict[int, Path]:
+    """The complete checkpoints of a folder by their iteration, ascending."""
+    names = (re.fullmatch(r"iteration-(\d{8,})", path.name) for path in folder.glob("iteration-*"))
+    found = {int(name[1]): folder / name[0] for name in names if name is not None}
+    return dict(sorted(found.items()))
+
+
+def write_checkpoint(
+    folder: Path, iteration: int, identity: dict[str, Any], state: dict[str, Tensor]
+) -> None:
+    """Write a checkpoint whole or not at all, and delete all but the last two; on all ranks."""
+    target = folder / f"iteration-{iteration:08d}"
+    partial = target.with_name(f"{target.name}.partial")
+    try:
+        if dist.get_rank() == 0:
+            shutil.rmtree(partial, ignore_errors=True)  # of a training that was killed
+            partial.mkdir(parents=True)
+        dist.barrier()
+        state_dict_saver.save(state, storage_writer=_Writer(partial))
+        files = _digests(partial, sorted(path.name for path in partial.iterdir()))
+        if dist.get_rank() == 0:
+            about = {"iteration": iteration, "identity": identity, "sha256": files}
+            (partial / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            partial.rename(target)
+            outdated = list(complete_checkpoints(folder).values())[:-_KEPT]
+            for path in (*outdated, *folder.glob("iteration-*.partial")):
+                shutil.rmtree(path, ignore_errors=True)
+        dist.barrier()
+    except (OSError, RuntimeError, CheckpointException) as error:
         raise KoriskError(
-            f"network must be a ShardedDense, got {shown(network)}; others are for "
-            "korisk.fitting.train"
-        )
-    like = torch.empty(0, dtype=network.dtype, device=network.ranks.device)
-    for field, values, shape in (
-        ("inputs", inputs, network.domain),
-        ("targets", targets, network.range),
-    ):
-        _check_samples(field, values, like)
-        if values.shape[1:] != shape:
-            raise KoriskError(
-                f"{field} must have shape {shape_text(shape, batched=True)}, got "
-                f"{shape_text(tuple(values.shape))}"
-            )
-    if len(inputs) != len(targets):
+            f"{target}: the checkpoint cannot be written: {unsharded.reason(error)}; look at the "
+            "disk's free space and permissions"
+        ) from None
+
+
+def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tensor]) -> None:
+    """Fill tensors from a checkpoint of this training, each rank its own rows; on all ranks."""
+    try:
+        about = json.loads(read_text(path / _ABOUT, max_bytes=10**6))
+        theirs, files = dict(about["identity"]), dict(about["sha256"])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise KoriskError(
-            f"inputs and targets must be as many, got {len(inputs):,} and {len(targets):,}"
-        )
+            f"{path}: is not a checkpoint: {unsharded.reason(error)}; {_REMEDY}"
+        ) from None
+    unsharded.require_same(path, theirs, identity, _REMEDY)
+    try:
+        names = sorted(Path(name).name for name in files)
+        if _INDEX not in names or _digests(path, names) != files:
+            raise ValueError("its files are not as they were written")
+        reader = _Reader(path)
+        reader.read_metadata()  # PyTorch would print a traceback if this failed in `load`
+        state_dict_loader.load(state, storage_reader=reader)
+    except (Exception, CheckpointException) as error:  # whatever damage causes in the reader
+        raise KoriskError(
+            f"{path}: the checkpoint is damaged: {unsharded.reason(error)}; delete that folder to "
+            "continue from the one before"
+        ) from None
+
+
+class _Writer(filesystem.FileSystemWriter):
+    """Writes the index a second time, so that it can be read without running what it says."""
+
+    def finish(self, metadata: metadata.Metadata, results: Any) -> None:
+        super().finish(metadata, results)
+        torch.save(replace(metadata, storage_meta=None), Path(self.path) / _INDEX)
+
+
+class _Reader(filesystem.FileSystemReader):
+    """Reads checkpoints that may come from elsewhere: tensors alone, and no pickled objects."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> metadata.Metadata:
+        parts: list[Any] = [
+            *(metadata.Metadata, metadata.TensorStorageMetadata, metadata.TensorProperties),
+            *(metadata.ChunkStorageMetadata, metadata.MetadataIndex),
+            *(metadata._MEM_FORMAT_ENCODING, filesystem._StorageInfo),
+        ]
+        with safe_globals(parts):
+            found = torch.load(Path(self.path) / _INDEX, weights_only=True)
+        if not isinstance(found, metadata.Metadata):
+            raise TypeError("its index is something else")
+        return found
+
+
+def _digests(folder: Path, names: list[str]) -> dict[str, str | None]:
+    """SHA-256 of files, None for one that is missing; the ranks share the work."""
+    own: dict[str, str | None] = {}
+    for name in names[dist.get_rank() :: dist.get_world_size()]:
+        own[name] = None
+        if (folder / name).is_file():
+            with (folder / name).open("rb") as file:
+                own[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    everyone: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, own)
+    return {name: digest for each in everyone for name, digest in each.items()}

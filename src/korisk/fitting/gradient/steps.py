@@ -1,26 +1,28 @@
-"""One step of training, without a word from the host: batch, gradient, update, record.
+"""One step of training without waiting for the device: batch, gradient, update, record.
 
 The iteration is counted on the device, and everything that changes from step to step is looked up
-there. So a step can be captured as a CUDA graph and replayed, and nothing waits for the device.
+there. So a step can be captured as a CUDA graph and replayed. PyTorch's optimisers keep step counts
+on the CPU, which a captured graph could not advance, so their update rules are written out here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from korisk.fitting.gradient.optimisers import Optimiser
+from korisk.fitting.gradient.recipe import Recipe
 from korisk.networks import DenseNet, KnownOperatorNet
 
-Gradient = Callable[[Tensor, Tensor], tuple[Tensor, list[Tensor]]]
-
+_ADAM_BETAS = 0.9, 0.999
+_ADAM_EPSILON = 1e-8
+_ADAGRAD_EPSILON = 1e-10
 _EAGER = 3  # steps before a capture: libraries set themselves up in them
 
 
 def runs_of(network: nn.Module) -> int | None:
-    """How many trainings stand side by side in a network; None where it has no axis for them."""
+    """How many runs are trained side by side in a network; None where it has no axis for them."""
     runs = getattr(network, "runs", None)
     return runs if isinstance(runs, int) else None
 
@@ -35,35 +37,63 @@ def gather(pool: Tensor, chosen: Tensor) -> Tensor:
     return pool.index_select(0, chosen.flatten()).reshape(*chosen.shape, *pool.shape[1:])
 
 
-def gradient_of(network: nn.Module) -> Gradient:
-    """The function from a batch to the losses, () or (runs,), and the gradients of their sum."""
-    if type(network) is KnownOperatorNet:
-        return lambda x, y: _written_out(network, x, y)
-    return lambda x, y: by_autograd(network, x, y)
+class Optimiser:
+    """PyTorch's Adam, Adagrad and SGD on lists of tensors; `state` is all that they remember."""
+
+    def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
+        self.parameters, self.recipe = list(parameters), recipe
+        memories = {"adam": 2, "adagrad": 1, "sgd": 1 if recipe.momentum else 0}[recipe.optimiser]
+        self.state = [[torch.zeros_like(p) for p in parameters] for _ in range(memories)]
+        step = torch.arange(1, recipe.iterations + 1, dtype=torch.float64)
+        first, second = _ADAM_BETAS
+        # Adam's rate and root at each iteration, which free its running means of their start.
+        self.rates = (recipe.rate / (1 - first**step)).to(self.parameters[0])
+        self.roots = (1 - second**step).sqrt().to(self.parameters[0])
+
+    def step(self, gradients: Sequence[Tensor], iteration: Tensor) -> None:
+        """Move the parameters in place; `iteration`, shape (1,), counts from 0."""
+        for number, (parameter, gradient) in enumerate(
+            zip(self.parameters, gradients, strict=True)
+        ):
+            memory = [each[number] for each in self.state]
+            if self.recipe.optimiser == "adam":
+                mean, square = memory
+                mean.lerp_(gradient, 1 - _ADAM_BETAS[0])
+                square.mul_(_ADAM_BETAS[1]).addcmul_(gradient, gradient, value=1 - _ADAM_BETAS[1])
+                size = (square.sqrt() / self.roots[iteration]).add_(_ADAM_EPSILON)
+                parameter.sub_((mean / size).mul_(self.rates[iteration]))
+            elif self.recipe.optimiser == "adagrad":
+                (total,) = memory
+                total.addcmul_(gradient, gradient)
+                root = total.sqrt().add_(_ADAGRAD_EPSILON)
+                parameter.addcdiv_(gradient, root, value=-self.recipe.rate)
+            else:
+                move = gradient
+                if memory:
+                    (move,) = memory
+                    move.mul_(self.recipe.momentum).add_(gradient)
+                parameter.add_(move, alpha=-self.recipe.rate)
 
 
-def by_autograd(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Losses and gradients of any network."""
-    with torch.enable_grad():
-        lead = 0 if runs_of(network) is None else 1
-        losses = (network(x) - y).square().flatten(lead).mean(-1)
-        gradients = torch.autograd.grad(losses.sum(), list(trainable(network).values()))
-    return losses.detach(), list(gradients)
-
-
-@torch.no_grad()
-def _written_out(network: KnownOperatorNet, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """The same for ReLU(B W x): nothing is recorded, and no gradient of x is made on the way."""
-    tail = network.linear_tail
-    lead = 0 if network.runs is None else 1  # where the batch's axis is
-    image = tail(x * network.spread_weights(x))
-    residual = (torch.relu(image) if network.relu else image) - y
-    losses = residual.square().flatten(lead).mean(-1)
-    if network.relu:
-        residual = residual * (image > 0)
-    entries = residual[0].numel() if lead else residual.numel()
-    gradient = (x * tail.adjoint(residual)).sum(lead).mul_(2 / entries)
-    return losses, [gradient]
+def gradient(network: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """The losses of a batch, () or (runs,), and the gradients of their sum."""
+    lead = 0 if runs_of(network) is None else 1  # where the batch's axis is
+    if type(network) is not KnownOperatorNet:
+        with torch.enable_grad():
+            losses = (network(x) - y).square().flatten(lead).mean(-1)
+            gradients = torch.autograd.grad(losses.sum(), list(trainable(network).values()))
+        return losses.detach(), list(gradients)
+    # ReLU(B W x) is written out: nothing is recorded, and no gradient of x is made on the way.
+    with torch.no_grad():
+        tail = network.linear_tail
+        image = tail(x * network.spread_weights(x))
+        residual = (torch.relu(image) if network.relu else image) - y
+        losses = residual.square().flatten(lead).mean(-1)
+        if network.relu:
+            residual = residual * (image > 0)
+        entries = residual[0].numel() if lead else residual.numel()
+        slope = (x * tail.adjoint(residual)).sum(lead).mul_(2 / entries)
+    return losses, [slope]
 
 
 class Stepper:
@@ -74,14 +104,12 @@ class Stepper:
         network: nn.Module,
         pool: tuple[Tensor, Tensor],
         indices: Tensor,
-        optimiser: Optimiser,
+        recipe: Recipe,
         *,
         graphed: bool,
     ) -> None:
-        self.gradient = gradient_of(network)
-        self.inputs, self.targets = pool
-        self.indices = indices
-        self.optimiser = optimiser
+        self.network, self.indices, (self.inputs, self.targets) = network, indices, pool
+        self.optimiser = Optimiser([p.detach() for p in trainable(network).values()], recipe)
         # Other networks may decide on the host what they do next, which a replay would not repeat.
         fixed = type(network) in (KnownOperatorNet, DenseNet)
         self.graphed = graphed and fixed and indices.device.type == "cuda"
@@ -91,60 +119,47 @@ class Stepper:
         self.iteration = torch.zeros(1, dtype=torch.int64, device=indices.device)
 
     def advance(self, steps: int) -> None:
-        """Take so many steps."""
+        """Take so many steps, on CUDA by replaying a captured one."""
         if not self.graphed:
-            self._take(steps)
+            for _ in range(steps):
+                self.step()
             return
         with torch.cuda.device(self.indices.device):
-            self._replay(steps)
-
-    def _replay(self, steps: int) -> None:
-        if self._graph is None:
-            eager = min(steps, _EAGER)
-            self._take_aside(eager)
-            steps -= eager
-        if steps and self._graph is None:
-            self._graph = self._captured()
-            self.graphed = self._graph is not None
-        if self._graph is None:
-            self._take(steps)
-            return
-        for _ in range(steps):
-            self._graph.replay()
+            if self._graph is None:
+                # Libraries must be set up on a stream of their own before a capture.
+                here, aside = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+                aside.wait_stream(here)
+                with torch.cuda.stream(aside):
+                    for _ in range(min(steps, _EAGER)):
+                        self.step()
+                here.wait_stream(aside)
+                steps -= min(steps, _EAGER)
+                if steps:
+                    self._capture()
+            for _ in range(steps):
+                if self._graph is None:
+                    self.step()
+                else:
+                    self._graph.replay()
 
     @torch.no_grad()
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Take one step."""
         chosen = self.indices.index_select(0, self.iteration)[0]
         x, y = gather(self.inputs, chosen), gather(self.targets, chosen)
-        losses, gradients = self.gradient(x, y)
+        losses, gradients = gradient(self.network, x, y)
         self.losses.index_copy_(0, self.iteration, losses.unsqueeze(0))
         self.optimiser.step(gradients, self.iteration)
         self.iteration.add_(1)
 
-    def _take(self, steps: int) -> None:
-        for _ in range(steps):
-            self._step()
-
-    def _take_aside(self, steps: int) -> None:
-        """Take steps on a stream of their own, as is required before a capture."""
-        here = torch.cuda.current_stream()
-        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            self._take(steps)
-        here.wait_stream(aside)
-
-    def _captured(self) -> torch.cuda.CUDAGraph | None:
-        """One step as a graph, or None where something in it cannot be captured.
-
-        Capturing runs nothing: the step is taken when the graph is replayed.
-        """
+    def _capture(self) -> None:
+        """One step as a graph, unless something in it cannot be captured; it is not yet taken."""
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         try:
             with torch.cuda.graph(graph):
-                self._step()
+                self.step()
+            self._graph = graph
         except RuntimeError:
             torch.cuda.synchronize()
-            return None
-        return graph
+            self.graphed = False

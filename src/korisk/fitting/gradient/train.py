@@ -1,9 +1,12 @@
-"""Training by gradients: any network, several of them side by side, interrupted and resumed."""
+"""Training by gradients: any network, several runs side by side, interrupted and resumed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -14,45 +17,32 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.fitting.gradient import checkpoint as _checkpoint
-from korisk.fitting.gradient.evaluation import Check, Validator, evaluating
-from korisk.fitting.gradient.optimisers import optimiser_for
 from korisk.fitting.gradient.recipe import (
-    OPTIMISERS,
-    OptimiserName,
     Recipe,
+    Standing,
+    Training,
+    Validation,
     draw_batches,
-    released_generator,
 )
-from korisk.fitting.gradient.steps import Stepper, runs_of, trainable
-from korisk.fitting.gradient.training import Standing, Training, Validation, last_tenth
+from korisk.fitting.gradient.steps import Stepper, gather, runs_of, trainable
 from korisk.operators.linear import LinearOperator, shape_text
-
-__all__ = [
-    "OPTIMISERS",
-    "OptimiserName",
-    "Pool",
-    "Progress",
-    "Recipe",
-    "Standing",
-    "Training",
-    "Validation",
-    "draw_batches",
-    "released_generator",
-    "train",
-]
 
 Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
 Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the last call
 
+_FORMAT = "korisk training 2"
+_REMEDY = "delete the file to train from the start, or name another"
+_SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
+_PIECE = 16  # samples that are evaluated at once
+
 
 def train(
     network: nn.Module,
-    inputs: Tensor,  # (samples, *domain)
-    targets: Tensor,  # (samples, *range)
+    inputs: Tensor,
+    targets: Tensor,
     recipe: Recipe,
     *,
-    indices: Tensor | None = None,  # (iterations[, runs], batch)
+    indices: Tensor | None = None,
     generator: torch.Generator | None = None,
     checkpoint: str | PathLike[str] | None = None,
     every: int = 500,
@@ -62,20 +52,47 @@ def train(
 ) -> Training:
     """Fit a network in place to the mean squared error over mini-batches.
 
-    The samples of each batch are `indices`, or drawn from `generator`. A network with an axis of
-    runs takes one column of indices for each run, into the one pool of samples, and its loss is
-    the sum of the runs' own: each run evolves as it would alone. All parameters of such a network
-    have that axis first.
+    Parameters
+    ----------
+    network : nn.Module
+        The network. If it has an attribute `runs`, all its parameters have an axis of runs first,
+        and its loss is the sum of the runs' own: each run evolves as it would alone.
+    inputs : Tensor of shape (samples, *domain)
+        Training inputs, in the precision and on the device of the weights.
+    targets : Tensor of shape (samples, *range)
+        Training targets.
+    recipe : Recipe
+        Optimiser, rate, iterations and batch size.
+    indices : Tensor of shape (iterations[, runs], batch), optional
+        The samples of each batch; a network with runs takes one column for each of them.
+    generator : torch.Generator, optional
+        Draws the batches, if there are no `indices`.
+    checkpoint : path, optional
+        A file that is written every `every` iterations. If it exists, training continues from it,
+        to the same bits on the same device. A network that draws random numbers itself draws
+        others when resumed.
+    every : int, default 500
+        Iterations between checks that the losses are finite, validation losses, checkpoints and
+        calls of `progress`.
+    progress : callable, optional
+        Called with the iterations done and the mean loss since the last call.
+    validation : (Tensor, Tensor), optional
+        Inputs and targets that are not trained on.
+    graphed : bool, default True
+        Whether the step of korisk's own networks is replayed as a CUDA graph on a GPU.
 
-    Every `every` iterations the losses are looked at (one that is not finite ends the training),
-    the loss on `validation` is taken, `progress` is called and the `checkpoint` is written; where
-    that file is there already, training goes on from it, to the same bits on the same device. A
-    network that draws random numbers itself draws others when resumed. On CUDA the step of the
-    networks of korisk is replayed as a graph unless `graphed` is False.
+    Returns
+    -------
+    Training
 
-    `inputs` and `targets` are (samples, ...). Returns a `Training`. Shapes that do not fit, a
-    checkpoint of something else, or a loss that is not finite raise `KoriskError`.
+    Raises
+    ------
+    KoriskError
+        If shapes do not fit together, the checkpoint belongs to another training, or the loss is
+        not finite.
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import Recipe, train
     >>> from korisk.networks import DenseNet
@@ -86,38 +103,37 @@ def train(
     >>> net.matrix().detach().diagonal().round(decimals=2).tolist()
     [2.0, 2.0, 2.0]
     """
-    pool = _checked_pool("inputs", "targets", network, (inputs, targets))
-    chosen = _checked_indices(network, recipe, len(inputs), indices, generator).to(inputs.device)
+    pool = checked_pool(network, (inputs, targets))
+    chosen = checked_indices(network, recipe, len(inputs), indices, generator).to(inputs.device)
     held_out = None
     if validation is not None:
-        held_out = _checked_pool("validation inputs", "validation targets", network, validation)
-    marks = _marks(recipe, _checks.count("every", every, at_least=1, remedy="try 500"))
+        held_out = checked_pool(network, validation, prefix="validation ")
+    every = _checks.count("every", every, at_least=1, remedy="try 500")
     trainer = _Trainer(network, pool, chosen, recipe, held_out, graphed=graphed)
     path = None if checkpoint is None else Path(checkpoint)
     if path is None or not trainer.resume(path):
-        trainer.begin()
-    for mark, whole in marks:
+        trainer.evaluate()
+    late = recipe.iterations - recipe.last_tenth
+    pauses = {*range(every, recipe.iterations, every), recipe.iterations}
+    for mark in sorted({late, *pauses}):
         if mark <= trainer.done:
             continue
         trainer.advance(mark)
-        if whole:
-            trainer.look()
-            if path is not None:
-                trainer.save(path)
-            if progress is not None:
-                progress(mark, trainer.recent_loss(every))
+        if mark in (late, recipe.iterations):
+            trainer.evaluate()
+        if mark not in pauses:
+            continue
+        if trainer.validator is not None:
+            trainer.validator.evaluate(mark)
+        if path is not None:
+            trainer.save(path)
+        if progress is not None:
+            progress(mark, trainer.stepper.losses[max(0, mark - every) : mark].mean(0).cpu())
     return trainer.result()
 
 
-def _marks(recipe: Recipe, every: int) -> list[tuple[int, bool]]:
-    """Where training pauses, and whether for all that `every` promises or a look alone."""
-    whole = {*range(every, recipe.iterations + 1, every), recipe.iterations}
-    late = recipe.iterations - last_tenth(recipe)
-    return [(mark, mark in whole) for mark in sorted({late, *whole})]
-
-
 class _Trainer:
-    """A training under way: what is stepped, what is looked at, and what a checkpoint holds."""
+    """A training in progress: what is stepped, what is evaluated, and what a checkpoint holds."""
 
     def __init__(
         self,
@@ -129,260 +145,359 @@ class _Trainer:
         *,
         graphed: bool,
     ) -> None:
-        self.network, self.recipe = network, recipe
-        self.weights = trainable(network)
-        self.optimiser = optimiser_for([w.detach() for w in self.weights.values()], recipe)
-        self.stepper = Stepper(network, pool, indices, self.optimiser, graphed=graphed)
-        self.check = Check(network, pool, indices)
+        self.network, self.recipe, self.pool, self.done = network, recipe, pool, 0
+        self.stepper = Stepper(network, pool, indices, recipe, graphed=graphed)
+        self.fixed = FixedSamples(network, pool, indices)
         self.validator = None if held_out is None else Validator(network, held_out)
-        self.identity = _identity(network, recipe, pool, indices, self.check, held_out)
-        self.negligible = _rounding(pool[1])
-        self.done = 0
-        self.standings: dict[str, Standing] = {}
+        self.standings: dict[int, Standing] = {}  # by the iterations done
+        known = {
+            id(buffer)
+            for module in network.modules()
+            if isinstance(module, LinearOperator)
+            for buffer in module.buffers()
+        }
+        buffers = {name: b for name, b in network.named_buffers() if id(b) not in known}
+        self.learned: dict[str, Tensor] = {**trainable(network), **buffers}
+        shapes = (f"{name} {shape_text(tuple(v.shape))}" for name, v in self.learned.items())
+        seen = torch.unique(self.fixed.samples)
+        self.identity = {
+            **asdict(recipe),
+            "weights": ", ".join(shapes),
+            "precision": str(pool[0].dtype),
+            "network": hashlib.sha256(repr(network).encode()).hexdigest(),
+            "number of samples": len(pool[0]),
+            "validation samples": 0 if held_out is None else len(held_out[0]),
+            "order of samples": fingerprint([indices]),
+            "data": fingerprint([*(gather(each, seen) for each in pool), *(held_out or ())]),
+        }
 
-    def begin(self) -> None:
-        """Look at the network before the first step."""
-        self._stand("start")
-        if self.done == self._late:
-            self.standings["late"] = self.standings["start"]
-
-    @property
-    def _late(self) -> int:
-        return self.recipe.iterations - last_tenth(self.recipe)
+    def evaluate(self) -> None:
+        """Take the loss and the gradient on the fixed samples."""
+        self.standings[self.done] = self.fixed.standing()
+        if not bool(torch.isfinite(self.standings[self.done].loss).all()):
+            raise diverged(self.done, self.recipe)
 
     def advance(self, mark: int) -> None:
-        """Train up to an iteration, and see that nothing diverged on the way."""
-        before = self.done
+        """Train up to an iteration, and check that nothing diverged on the way."""
+        before, self.done = self.done, mark
         self.stepper.advance(mark - before)
-        self.done = mark
-        self._refuse_divergence(before)
-        if mark == self._late:
-            self._stand("late")
-        if mark == self.recipe.iterations:
-            self._stand("end")
-
-    def _stand(self, moment: str) -> None:
-        standing = self.check.standing()
-        if not bool(torch.isfinite(standing.loss).all()):
-            raise self._diverged(self.done)
-        self.standings[moment] = standing
-
-    def _refuse_divergence(self, before: int) -> None:
-        recent = self.stepper.losses[before : self.done]
+        recent = self.stepper.losses[before:mark]
         wrong = ~torch.isfinite(recent).reshape(len(recent), -1).all(1)
         if bool(wrong.any()):
-            raise self._diverged(before + int(wrong.nonzero()[0]) + 1)
-        if not all(bool(torch.isfinite(weight).all()) for weight in self.weights.values()):
-            raise self._diverged(self.done)
-
-    def _diverged(self, iteration: int) -> KoriskError:
-        if iteration == 0:
-            return KoriskError(
-                "the loss must be finite before training, got one that is not; look at the "
-                "network's weights and the scale of the data"
-            )
-        return KoriskError(
-            f"training diverged: the loss is not finite at iteration {iteration:,} of "
-            f"{self.recipe.iterations:,}; lower the rate, now {self.recipe.rate:g}"
-        )
-
-    def look(self) -> None:
-        """Take the validation loss, if there is one."""
-        if self.validator is not None:
-            self.validator.look(self.done)
-
-    def recent_loss(self, span: int) -> Tensor:
-        """The mean loss of the last iterations, () or (runs,), on the CPU."""
-        return self.stepper.losses[max(0, self.done - span) : self.done].mean(0).cpu()
+            raise diverged(before + int(wrong.nonzero()[0]) + 1, self.recipe)
+        if not all(bool(torch.isfinite(p).all()) for p in self.stepper.optimiser.parameters):
+            raise diverged(mark, self.recipe)
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint."""
+        """Write the checkpoint whole or not at all, in place of an earlier one."""
         content = {
+            "format": _FORMAT,
+            "identity": self.identity,
             "iteration": self.done,
-            "learned": {name: value.detach() for name, value in _learned(self.network).items()},
-            "state": self.optimiser.state,
+            "learned": {name: value.detach() for name, value in self.learned.items()},
+            "state": self.stepper.optimiser.state,
             "losses": self.stepper.losses[: self.done].clone(),
-            "standings": {name: tuple(standing) for name, standing in self.standings.items()},
-            "validation": None if self.validator is None else self.validator.state(),
+            "standings": {at: tuple(standing) for at, standing in self.standings.items()},
+            "validation": None if self.validator is None else self.validator.result()._asdict(),
         }
-        _checkpoint.write(path, self.identity, content)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                torch.save(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except (OSError, RuntimeError) as error:  # torch.save calls a full disk a RuntimeError
+            raise KoriskError(
+                f"{path}: the checkpoint cannot be written: {reason(error)}; look at the disk's "
+                "free space and permissions"
+            ) from None
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
 
     def resume(self, path: Path) -> bool:
-        """Go on from a checkpoint, where there is one."""
-        content = _checkpoint.read(path, self.identity, self.stepper.losses.device)
-        if content is None:
+        """Continue from a checkpoint of this training, if there is one."""
+        if not path.exists():
             return False
         try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                place = self.stepper.losses.device
+                content = torch.load(path, map_location=place, weights_only=True)
+        except Exception as error:  # whatever a file that is no checkpoint causes in the reader
+            raise KoriskError(
+                f"{path}: cannot be read as a checkpoint, it is damaged or something else: "
+                f"{reason(error)}; {_REMEDY}"
+            ) from None
+        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            raise KoriskError(f"{path}: is not a checkpoint of korisk's training; {_REMEDY}")
+        try:
+            require_same(path, content["identity"], self.identity, _REMEDY)
             self._restore(content)
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError):
-            raise _checkpoint.damaged(path) from None
+        except (LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError):
+            raise KoriskError(f"{path}: the checkpoint is damaged; {_REMEDY}") from None
         return True
 
     @torch.no_grad()
     def _restore(self, content: Mapping[str, Any]) -> None:
         self.done = int(content["iteration"])
         if not 0 < self.done <= self.recipe.iterations:
-            raise ValueError("no iteration of this training")
-        for name, value in _learned(self.network).items():
+            raise LookupError("the recipe has no such iteration")
+        for name, value in self.learned.items():
             value.copy_(content["learned"][name])
-        for kept, given in zip(self.optimiser.state, content["state"], strict=True):
-            for tensor, value in zip(kept, given, strict=True):
+        for kept, found in zip(self.stepper.optimiser.state, content["state"], strict=True):
+            for tensor, value in zip(kept, found, strict=True):
                 tensor.copy_(value)
         self.stepper.losses[: self.done].copy_(content["losses"])
         self.stepper.iteration.fill_(self.done)
         standings = content["standings"].items()
-        self.standings = {name: Standing(*(t.cpu() for t in pair)) for name, pair in standings}
+        self.standings = {at: Standing(*(t.cpu() for t in pair)) for at, pair in standings}
         if self.validator is not None:
-            self.validator.restore(content["validation"])
+            self.validator.restore(Validation(**content["validation"]))
         if self.done == self.recipe.iterations:
-            self.result().explain()  # nothing is left to do but this
+            self.result().explain()  # nothing else would notice that something is missing
 
     def result(self) -> Training:
-        """What the training came to."""
+        """The outcome."""
+        targets, recipe = self.pool[1], self.recipe
+        # The mean squared error of outputs that are right but for rounding.
+        error = 8 * torch.finfo(targets.dtype).eps
+        size = float(torch.linalg.vector_norm(targets, dtype=torch.float64))
         return Training(
-            recipe=self.recipe,
+            recipe=recipe,
             losses=self.stepper.losses.cpu(),
             validation=None if self.validator is None else self.validator.result(),
-            negligible=self.negligible,
-            **self.standings,
+            negligible=error**2 * size**2 / targets.numel(),
+            start=self.standings[0],
+            late=self.standings[recipe.iterations - recipe.last_tenth],
+            end=self.standings[recipe.iterations],
         )
 
 
-def _rounding(targets: Tensor) -> float:
-    """The mean squared error of outputs that are right but for rounding."""
-    error = 8 * torch.finfo(targets.dtype).eps
-    size = float(torch.linalg.vector_norm(targets, dtype=torch.float64))
-    return error**2 * size**2 / targets.numel()
+# --- Evaluation ----------------------------------------------------------------------------------
 
 
-def _learned(network: nn.Module) -> dict[str, Tensor]:
-    """What training changes: parameters, and buffers that do not belong to known operators."""
-    known = {
-        id(buffer)
-        for module in network.modules()
-        if isinstance(module, LinearOperator)
-        for buffer in module.buffers()
-    }
-    buffers = {name: b for name, b in network.named_buffers() if id(b) not in known}
-    return {**trainable(network), **buffers}
+@contextmanager
+def _evaluating(network: nn.Module) -> Iterator[None]:
+    """The network in evaluation mode, and every part of it back in its own afterwards."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
-def _identity(
-    network: nn.Module,
-    recipe: Recipe,
-    pool: Pool,
-    indices: Tensor,
-    check: Check,
-    held_out: Pool | None,
-) -> dict[str, object]:
-    """What must be the same for a checkpoint to be one of this training."""
-    shapes = {name: tuple(value.shape) for name, value in _learned(network).items()}
-    return {
-        **asdict(recipe),
-        "weights": ", ".join(f"{name} {shape_text(shape)}" for name, shape in shapes.items()),
-        "precision": str(pool[0].dtype),
-        "network": hashlib.sha256(repr(network).encode()).hexdigest(),
-        "number of samples": len(pool[0]),
-        "validation samples": 0 if held_out is None else len(held_out[0]),
-        "order of samples": _checkpoint.fingerprint([indices]),
-        "data": _checkpoint.fingerprint([*check.data(), *(held_out or ())]),
-    }
+class FixedSamples:
+    """Up to 64 of the samples that each run draws, on which its loss and gradient are taken."""
+
+    def __init__(self, network: nn.Module, pool: Pool, indices: Tensor) -> None:
+        self.network, (self.inputs, self.targets) = network, pool
+        alone = indices.ndim == 2
+        chosen = [spread(torch.unique(run)) for run in ([indices] if alone else indices.unbind(1))]
+        longest = max(len(samples) for samples in chosen)
+        places = torch.arange(longest, device=indices.device)
+        # Runs of fewer samples are filled up with samples of weight zero.
+        filled = torch.stack([samples[places % len(samples)] for samples in chosen])
+        shares = torch.stack([(places < len(samples)) / len(samples) for samples in chosen])
+        self.samples = filled[0] if alone else filled  # ([runs,] samples)
+        self.shares = (shares[0] if alone else shares).to(self.inputs.dtype)
+
+    def standing(self) -> Standing:
+        """The loss of each run and the norm of its gradient, as the network is now."""
+        weights = list(trainable(self.network).values())
+        lead = self.shares.ndim - 1
+        total = self.shares.new_zeros(self.shares.shape[:-1])
+        gradients = [torch.zeros_like(weight) for weight in weights]
+        pieces = (torch.split(each, _PIECE, -1) for each in (self.samples, self.shares))
+        with _evaluating(self.network), torch.enable_grad():
+            for samples, shares in zip(*pieces, strict=True):
+                off = self.network(gather(self.inputs, samples)) - gather(self.targets, samples)
+                losses = (off.square().flatten(samples.ndim).mean(-1) * shares).sum(-1)
+                total += losses.detach()
+                for sum_, part in zip(
+                    gradients, torch.autograd.grad(losses.sum(), weights), strict=True
+                ):
+                    sum_ += part
+        squares = [each.square().flatten(lead).sum(-1) for each in gradients]
+        return Standing(total.cpu(), torch.stack(squares).sum(0).sqrt().cpu())
 
 
-# Checks
+def spread(samples: Tensor) -> Tensor:
+    """All samples, or 64 that are evenly spaced among them."""
+    if len(samples) <= _SAMPLES:
+        return samples
+    return samples[torch.arange(_SAMPLES, device=samples.device) * len(samples) // _SAMPLES]
 
 
-def _checked_pool(first: str, second: str, network: nn.Module, pool: Any) -> Pool:
+class Validator:
+    """The validation loss over time, and the best weights so far."""
+
+    def __init__(self, network: nn.Module, pool: Pool) -> None:
+        self.network, (self.inputs, self.targets) = network, pool
+        self.iterations: list[int] = []
+        self.losses: list[Tensor] = []
+        self.best_iteration = torch.zeros(0)
+        self.best_weights: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def evaluate(self, iteration: int) -> None:
+        """Take the loss after an iteration, and keep the weights of the runs where it is best."""
+        runs = runs_of(self.network)
+        lead = () if runs is None else (runs,)
+        loss = self.inputs.new_zeros(lead)
+        pieces = torch.split(self.inputs, _PIECE), torch.split(self.targets, _PIECE)
+        with _evaluating(self.network):
+            for x, y in zip(*pieces, strict=True):
+                images = self.network(x.expand(*lead, *x.shape))
+                loss += (images - y).square().flatten(len(lead)).sum(-1)
+        loss = loss / self.targets.numel()
+        better = loss < torch.stack([*self.losses, torch.full_like(loss, torch.inf)]).amin(0)
+        now: dict[str, Tensor] = dict(trainable(self.network))
+        for name, new in now.items():
+            chosen = better.reshape(*better.shape, *[1] * (new.ndim - better.ndim))
+            self.best_weights[name] = torch.where(chosen, new, self.best_weights.get(name, new))
+        before = self.best_iteration if self.losses else torch.zeros_like(better, dtype=torch.int64)
+        self.best_iteration = torch.where(better, iteration, before)
+        self.iterations.append(iteration)
+        self.losses.append(loss)
+
+    def restore(self, kept: Validation) -> None:
+        """Continue from what a checkpoint held."""
+        self.iterations, self.losses = list(kept.iterations), list(kept.losses.to(self.inputs))
+        self.best_iteration = kept.best_iteration.to(self.inputs.device)
+        known = trainable(self.network)  # a weight that is missing or of another shape is refused
+        best = kept.best_weights
+        self.best_weights = {name: best[name].reshape_as(known[name]) for name in known}
+
+    def result(self) -> Validation:
+        """The curve and the best weights."""
+        return Validation(
+            tuple(self.iterations),
+            torch.stack(self.losses).cpu(),
+            self.best_iteration.cpu(),
+            dict(self.best_weights),
+        )
+
+
+# --- What sharded training shares ----------------------------------------------------------------
+
+
+def fingerprint(tensors: Iterable[Tensor]) -> str:
+    """A digest of the tensors' bytes, the same on every device."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def require_same(
+    path: Path, theirs: Mapping[str, object], ours: Mapping[str, object], remedy: str
+) -> None:
+    """Refuse the checkpoint of another training."""
+    for field, value in ours.items():
+        if theirs.get(field) != value:
+            raise KoriskError(
+                f"{path}: is a checkpoint of another training, its {field} is "
+                f"{shown(theirs.get(field))} and here it is {shown(value)}; {remedy}"
+            )
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in one short line; of a failure on several ranks, that of the first."""
+    failures = getattr(error, "failures", None)
+    if failures:
+        error = next(iter(failures.values()))[0]
+    text = " ".join(str(getattr(error, "strerror", None) or error).split())
+    if text.startswith("Weights only load failed"):  # after which PyTorch says how to allow it
+        return "it holds something else than tensors"
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def diverged(iteration: int, recipe: Recipe) -> KoriskError:
+    """The error of a training whose loss or weights are not finite."""
+    return KoriskError(
+        f"training diverged: the loss is not finite at iteration {iteration:,} of "
+        f"{recipe.iterations:,}; lower the rate, now {recipe.rate:g}"
+    )
+
+
+def checked_pool(
+    network: nn.Module, pool: Any, *, prefix: str = "", like: Tensor | None = None
+) -> Pool:
+    """Inputs and targets that fit the network, in the precision and on the device of `like`."""
     if not isinstance(network, nn.Module):
         raise KoriskError(f"network must be an nn.Module, got {shown(network)}")
-    weights = list(trainable(network).values())
-    if not weights:
+    like = next(iter(trainable(network).values()), None) if like is None else like
+    if like is None:
         raise KoriskError(
-            f"{type(network).__name__} has no weights to train; unfreeze some with "
-            "requires_grad_(), or leave out the training"
+            f"{type(network).__name__} has no weights to train; unfreeze some with requires_grad_()"
         )
     if not isinstance(pool, tuple | list) or len(pool) != 2:
-        raise KoriskError(f"{first} and {second} must come as a pair, got {shown(pool)}")
-    for field, values in zip((first, second), pool, strict=True):
-        _check_samples(field, values, weights[0])
+        raise KoriskError(f"{prefix}inputs and targets must come as a pair, got {shown(pool)}")
+    for field, values in zip((f"{prefix}inputs", f"{prefix}targets"), pool, strict=True):
+        if not isinstance(values, Tensor) or values.ndim < 1:
+            raise KoriskError(f"{field} must be a tensor of samples, got {shown(values)}")
+        if (values.dtype, values.device) != (like.dtype, like.device):
+            raise KoriskError(
+                f"{field} must be {like.dtype} on {like.device} as the network is, got "
+                f"{values.dtype} on {values.device}; bring them together with .to(...)"
+            )
+        if not bool(torch.isfinite(values).all()):
+            raise KoriskError(f"{field} must be finite, got NaN or infinities; clean them first")
     inputs, targets = pool
-    if len(inputs) != len(targets):
+    if len(inputs) != len(targets) or not len(inputs):
         raise KoriskError(
-            f"{first} and {second} must be as many, got {len(inputs):,} and {len(targets):,}"
+            f"{prefix}inputs and targets must have the same number of samples, at least 1, got "
+            f"{len(inputs):,} and {len(targets):,}; pair them"
         )
-    _check_shapes(network, inputs, second, targets)
-    return inputs.detach(), targets.detach()
-
-
-def _check_samples(field: str, values: object, weight: Tensor) -> None:
-    if not isinstance(values, Tensor) or values.ndim < 1 or len(values) == 0:
-        raise KoriskError(
-            f"{field} must be a tensor with at least one sample along its first axis, got "
-            f"{shown(values)}"
-        )
-    if (values.dtype, values.device) != (weight.dtype, weight.device):
-        raise KoriskError(
-            f"{field} must be {weight.dtype} on {weight.device} as the network's weights are, got "
-            f"{values.dtype} on {values.device}; bring them together with .to(...)"
-        )
-    wrong = values.numel() - int(torch.isfinite(values).sum())
-    if wrong:
-        raise KoriskError(
-            f"{field} must be finite, got {wrong:,} of {values.numel():,} values that are NaN or "
-            "infinite; find where they come from"
-        )
-
-
-def _check_shapes(network: nn.Module, inputs: Tensor, field: str, targets: Tensor) -> None:
-    """Refuse targets that are no outputs, where broadcasting would make a loss of them still."""
+    # Broadcasting would compute a loss of targets that are not of the outputs' shape.
     runs = runs_of(network)
     lead = (1,) if runs is None else (runs, 1)
-    with evaluating(network), torch.no_grad():
+    with _evaluating(network), torch.no_grad():
         image = network(inputs[:1].expand(*lead, *inputs.shape[1:]))
     if image.shape != (*lead, *targets.shape[1:]):
         raise KoriskError(
-            f"{field} must have the shape of the network's outputs, "
+            f"{prefix}targets must have the shape of the network's outputs, "
             f"{shape_text(tuple(image.shape[len(lead) :]), batched=True)}, got "
             f"{shape_text(tuple(targets.shape))}"
         )
+    return inputs.detach(), targets.detach()
 
 
-def _checked_indices(
+def checked_indices(
     network: nn.Module,
     recipe: Recipe,
     samples: int,
     indices: Tensor | None,
     generator: torch.Generator | None,
 ) -> Tensor:
-    if (indices is None) == (generator is None):
-        raise KoriskError(
-            "batches come from indices= or from generator=, got "
-            f"{'neither' if indices is None else 'both'}; pass one, such as released_generator(1)"
-        )
+    """The samples of every batch, passed or drawn."""
     runs = runs_of(network)
-    if indices is None:
-        if runs is not None:
-            raise KoriskError(
-                f"a network of {runs} runs takes indices=, one column for each run; stack what "
-                "draw_batches gives for each along axis 1"
-            )
-        assert generator is not None
-        return draw_batches(samples, recipe.batch, recipe.iterations, generator)
-    _check_integers(indices)
-    lead = (recipe.iterations,) if runs is None else (recipe.iterations, runs)
-    if indices.shape[:-1] != lead or not 1 <= indices.shape[-1] <= recipe.batch:
+    if (indices is None) == (generator is None) or (runs is not None and indices is None):
         raise KoriskError(
-            f"indices must have shape {shape_text((*lead, recipe.batch))}, or fewer in the last "
-            f"axis, for this recipe and network, got {shape_text(tuple(indices.shape))}"
+            "batches come from either indices= or generator=, and from indices= if the network has "
+            "runs; draw_batches draws them"
         )
-    low, high = int(indices.min()), int(indices.max())
-    if low < 0 or high >= samples:
+    if generator is not None:
+        return draw_batches(samples, recipe.batch, recipe.iterations, generator)
+    lead = (recipe.iterations,) if runs is None else (recipe.iterations, runs)
+    if (
+        not isinstance(indices, Tensor)
+        or indices.dtype != torch.int64
+        or indices.shape[:-1] != lead
+        or not 1 <= indices.shape[-1] <= recipe.batch
+        or not 0 <= int(indices.min()) <= int(indices.max()) < samples
+    ):
+        found = shown(indices)
+        if isinstance(indices, Tensor) and indices.numel():
+            shape, low, high = shape_text(tuple(indices.shape)), indices.min(), indices.max()
+            found = f"{indices.dtype} of shape {shape} from {low} to {high}"
         raise KoriskError(
-            f"indices must be from 0 to {samples - 1}, the last sample, got {low} to {high}"
+            f"indices must be torch.int64 of shape {shape_text((*lead, recipe.batch))}, or fewer "
+            f"in the last axis, from 0 to {samples - 1}, got {found}; draw_batches draws them"
         )
     return indices
-
-
-def _check_integers(indices: object) -> None:
-    if not isinstance(indices, Tensor) or indices.dtype != torch.int64:
-        raise KoriskError(f"indices must be a tensor of torch.int64, got {shown(indices)}")

@@ -1,30 +1,98 @@
-"""Choosing lambda: on whatever score, over a grid that grows until its end is not the answer."""
+"""Choosing lambda: a score on samples that no fit has seen, and the grid that is searched."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 
+By = Literal["mse", "rmse_over_max"]
+BY: tuple[By, ...] = ("mse", "rmse_over_max")
 Score = Callable[[Sequence[float]], Sequence[float]]  # lambdas -> their scores, smaller is better
 
 _STEP = 10**0.5
 _MORE = 4  # values by which a grid grows at a time
-_NO_SCORE = "no lambda gives a finite score; look for NaN or infinities in inputs and targets"
 _TOP = 28  # half powers of ten up to which it grows
 SMALLEST = 1e-14  # relative to the problem's scale: below that a solve is rounding
 SLACK = 1e-3  # scores this close are called equal; validation sets are far less certain than that
 
 
+def flat(samples: Tensor) -> Tensor:
+    """(samples, ...) as (samples, entries)."""
+    return samples.reshape(len(samples), -1)
+
+
+class Scorer:
+    """The error of predictions for `inputs` against `targets`: smaller is better.
+
+    Called with predictions of the targets' shape, it returns their score.
+
+    Parameters
+    ----------
+    inputs : Tensor of shape (samples, ...)
+        What predictions are made from.
+    targets : Tensor of shape (samples, ...)
+        What the predictions are compared with.
+    by : {"mse", "rmse_over_max"}, default "mse"
+        "mse" is the mean squared error over all pixels. "rmse_over_max" is each image's root mean
+        squared error divided by its target's maximum, which the released sweeps choose by; images
+        whose target is zero everywhere are left out of it.
+
+    Raises
+    ------
+    KoriskError
+        If `by` is unknown.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.fitting import Scorer
+    >>> targets = torch.ones(4, 2, 2)
+    >>> scorer = Scorer(torch.zeros(4, 3), targets)
+    >>> scorer(targets), scorer(targets + 0.5)
+    (0.0, 0.25)
+    """
+
+    def __init__(self, inputs: Tensor, targets: Tensor, *, by: By = "mse") -> None:
+        _checks.one_of("by", by, BY)
+        self.inputs, self.targets, self.by = inputs, flat(targets), by
+
+    def __call__(self, predictions: Tensor) -> float:
+        """The score of (samples, ...) predictions."""
+        squared = (flat(predictions) - self.targets).square_()
+        per_image = squared.mean(1, dtype=torch.float64)
+        if self.by == "rmse_over_max":
+            highest = self.targets.amax(1).double()
+            per_image = (per_image.sqrt() / highest)[highest > 0]
+        return float(per_image.mean())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The lambda that was chosen, and what was tried for it.
+    """The chosen lambda, and every value that was tried.
 
     A fit that chooses its lambda has it as `choice`.
 
+    Parameters
+    ----------
+    value : float
+        The chosen lambda; infinite if the value that the fit shrinks towards is best.
+    score : float
+        The score of `value`.
+    tried : tuple of (float, float)
+        Pairs of lambda and score, by ascending lambda.
+    at_edge : bool
+        Whether `value` is the smallest or largest value tried, so that a better one may lie beyond.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import DenseRidge
     >>> x = torch.eye(4, dtype=torch.float64)
@@ -33,13 +101,19 @@ class Choice:
     (True, 2)
     """
 
-    value: float  # infinite where what the fit shrinks towards is the best there is
+    value: float
     score: float
-    tried: tuple[tuple[float, float], ...]  # (lambda, score), ascending
-    at_edge: bool  # the smallest or largest value tried, beyond which a better one may lie
+    tried: tuple[tuple[float, float], ...]
+    at_edge: bool
 
     def as_json(self) -> dict[str, Any]:
-        """What a study keeps of the choice; the infinite lambda is written as None."""
+        """What a study stores of the choice.
+
+        Returns
+        -------
+        dict
+            `lambda` (None if infinite), `score`, `lambda_at_edge` and `lambdas_tried`.
+        """
         return {
             "lambda": None if math.isinf(self.value) else self.value,
             "score": self.score,
@@ -48,39 +122,41 @@ class Choice:
         }
 
 
-def choose_from(score: Score, grid: Sequence[float]) -> Choice:
-    """The first lambda of a fixed grid with the smallest score, as the released code chooses."""
-    if not grid:
-        raise KoriskError("a grid of lambdas must have at least one value, got none; add some")
-    scores = list(score(grid))
-    best = min(range(len(grid)), key=lambda at: math.inf if math.isnan(scores[at]) else scores[at])
-    if not math.isfinite(scores[best]):
-        raise KoriskError(_NO_SCORE)
-    tried = tuple(sorted(zip(grid, scores, strict=True)))
-    edges = tried[0][0], tried[-1][0]
-    return Choice(value=grid[best], score=scores[best], tried=tried, at_edge=grid[best] in edges)
-
-
 def choose(
-    score: Score, *, scale: float, lowest: float, highest: float = 10.0, zero: bool = False
+    score: Score,
+    *,
+    grid: Sequence[float] | None = None,
+    scale: float,
+    lowest: float,
+    highest: float = 10.0,
+    zero: bool = False,
 ) -> Choice:
-    """The largest lambda whose score is within `SLACK` of the best, over a grid that grows.
+    """The best lambda: the first best of a fixed `grid`, or of a grid that grows.
 
-    Values are `scale` times half powers of ten from `lowest` to `highest`, infinity, at which a fit
-    is what it shrinks towards, and with `zero` also 0. These two are ends that nothing lies beyond;
-    between them the grid grows downwards while its smallest positive value or 0 is chosen, and
-    upwards while its largest finite one is.
+    A fixed grid is searched as the released code does. Without one, the largest lambda whose score
+    is within `SLACK` of the best is taken, over `scale` times half powers of ten from `lowest` to
+    `highest`, infinity, at which a fit is what it shrinks towards, and with `zero` also 0. Nothing
+    lies beyond these two ends; between them the grid grows downwards while its smallest positive
+    value or 0 is chosen, and upwards while its largest finite one is.
     """
+    if grid:
+        scores = dict(zip(grid, score(grid), strict=True))
+        best = _best(scores)
+        value = next(each for each in grid if scores[each] == best)
+        return _choice(value, scores, at_edge=value in (min(grid), max(grid)))
     if not (math.isfinite(scale) and scale > 0):
         raise KoriskError(
             f"the scale of lambda must be above 0, got {shown(scale)}; are all inputs zero?"
         )
     first, last = (round(2 * math.log10(end)) for end in (lowest, highest))
-    known = _scored(score, [*([0.0] if zero else []), math.inf])
+    ends = [*([0.0] if zero else []), math.inf]
+    scores = dict(zip(ends, score(ends), strict=True))
     new = range(first, last + 1)
     while True:
-        known |= _scored(score, [scale * _STEP**step for step in new])
-        value = _largest_good(known)
+        values = [scale * _STEP**step for step in new]
+        scores |= dict(zip(values, score(values), strict=True))
+        good = _best(scores) * (1 + SLACK)
+        value = max(each for each, found in scores.items() if found <= good)
         if value <= scale * _STEP**first * 1.001 and _STEP**first > SMALLEST:
             new = range(first - _MORE, first)
             first -= _MORE
@@ -89,23 +165,20 @@ def choose(
             last += _MORE
         else:
             break
-    tried = tuple(sorted(known.items()))
-    return Choice(value=value, score=known[value], tried=tried, at_edge=_at_edge(value, known))
+    solved = [each for each, found in scores.items() if not math.isnan(found)]
+    inner = 0 < value < math.inf  # nothing lies beyond 0 and infinity
+    return _choice(value, scores, at_edge=inner and value in (min(solved), max(solved)))
 
 
-def _at_edge(value: float, known: dict[float, float]) -> bool:
-    """Whether nothing on one side of it has a score, not even 0 or infinity."""
-    solved = [each for each, score in known.items() if not math.isnan(score)]
-    inner = 0 < value < math.inf
-    return inner and (value == min(solved) or value == max(solved))
-
-
-def _scored(score: Score, values: Sequence[float]) -> dict[float, float]:
-    return dict(zip(values, score(values), strict=True))
-
-
-def _largest_good(known: dict[float, float]) -> float:
-    best = min((value for value in known.values() if not math.isnan(value)), default=math.nan)
+def _best(scores: dict[float, float]) -> float:
+    best = min((each for each in scores.values() if not math.isnan(each)), default=math.nan)
     if not math.isfinite(best):
-        raise KoriskError(_NO_SCORE)
-    return max(value for value, score in known.items() if score <= best * (1 + SLACK))
+        raise KoriskError(
+            "no lambda gives a finite score; look for NaN or infinities in inputs and targets"
+        )
+    return best
+
+
+def _choice(value: float, scores: dict[float, float], *, at_edge: bool) -> Choice:
+    tried = tuple(sorted(scores.items()))
+    return Choice(value=value, score=scores[value], tried=tried, at_edge=at_edge)

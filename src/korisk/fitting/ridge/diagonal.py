@@ -10,29 +10,39 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from korisk._memory import free_memory
 from korisk.errors import KoriskError
-from korisk.fitting.ridge.choice import Choice, Score, choose, choose_from
-from korisk.fitting.ridge.factored import FactoredSystem
-from korisk.fitting.ridge.krylov import Krylov
-from korisk.fitting.scores import Scorer, flat
+from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat
+from korisk.fitting.ridge.solvers import FactoredSystem, Krylov
 from korisk.operators import Composed, LinearOperator, Matrix
-from korisk.operators.ct.engines import free_memory
 
 _ENTRIES = 2**26  # of images and sinograms that are worked on at once
 _FITS = 0.8  # of the free memory, for the normal matrix and what it is made of
 # Relative residuals at which Lanczos stops, a few digits above rounding.
 _TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
-_LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
+LARGEST_FACTORED = 4096  # weights up to which a Cholesky factor is quicker than many steps
 # Lambdas that are not solved by then are judged as they stand: stopping early regularises too. At
 # H = 128 and 256 more steps change no error in four digits: benchmarks/lanczos_steps.py.
-_MOST_STEPS = 400
+MOST_STEPS = 400
 _SOLVED = 1e-3  # residual up to which the weights are called the minimiser's
 _PROBES = 4
 
 
 def tail_gram(tail: LinearOperator) -> Tensor:
-    """B^T B of the operators behind the diagonal, (weights, weights), from unit vectors.
+    """B^T B of the operators behind the diagonal.
 
+    Parameters
+    ----------
+    tail : LinearOperator
+        B, all known operators behind the weights.
+
+    Returns
+    -------
+    Tensor of shape (weights, weights)
+        On the device and in the precision of `tail`.
+
+    Examples
+    --------
     >>> from korisk.fitting import tail_gram
     >>> from korisk.operators import Matrix
     >>> tail_gram(Matrix([[1.0, 2.0], [0.0, 3.0]])).tolist()
@@ -42,38 +52,69 @@ def tail_gram(tail: LinearOperator) -> Tensor:
     if isinstance(only, Matrix):
         return only.matrix.T @ only.matrix
     weights = math.prod(tail.domain)
-    place = {"device": tail.device, "dtype": tail.dtype}
-    gram: Tensor = torch.empty(weights, weights, **place)  # type: ignore[call-overload]
-    rows = max(1, _ENTRIES // (weights + math.prod(tail.range)))
-    for first in range(0, weights, rows):
-        last = min(first + rows, weights)
-        unit = torch.zeros(last - first, weights, **place)  # type: ignore[call-overload]
-        unit[torch.arange(last - first), torch.arange(first, last)] = 1
+    gram = torch.empty(weights, weights, device=tail.device, dtype=tail.dtype)
+    for rows in parts(weights, weights + math.prod(tail.range)):
+        unit = torch.zeros_like(gram[rows])
+        unit[torch.arange(len(unit)), torch.arange(rows.start, rows.stop)] = 1
         images = tail._map(unit.reshape(-1, *tail.domain))
-        gram[first:last] = flat(tail._map_adjoint(images))
+        gram[rows] = flat(tail._map_adjoint(images))
     return gram
 
 
+def gram_bytes(weights: int, itemsize: int) -> int:
+    """Bytes of B^T B and of a normal matrix of its size."""
+    return 2 * weights**2 * itemsize
+
+
 def gram_fits(tail: LinearOperator) -> bool:
-    """Whether B^T B and a normal matrix of its size have room on the tail's device."""
-    needed = 2 * math.prod(tail.domain) ** 2 * tail.dtype.itemsize
+    """Whether B^T B and a normal matrix of its size fit into the memory of the tail's device."""
+    needed = gram_bytes(math.prod(tail.domain), tail.dtype.itemsize)
     return needed <= _FITS * free_memory(tail.device)
+
+
+def parts(samples: int, entries: int) -> Iterator[slice]:
+    """Samples in pieces, each of which has about as many entries as are worked on at once."""
+    rows = max(1, _ENTRIES // entries)
+    for first in range(0, samples, rows):
+        yield slice(first, min(first + rows, samples))
 
 
 class DiagonalRidge:
     """w = argmin sum_i |B (w x_i) - y_i|^2 + lambda |w - toward|^2 for nested training sets.
 
-    B is `tail`, all known operators behind the weights; `toward` is what weights shrink to, the
-    analytic ones, or zero where it is None, as in the released code. The ReLU behind B takes no
-    part in the fit but in every prediction that lambda is chosen by.
+    A training set of size n is the first n samples of the pool.
+
+    Parameters
+    ----------
+    tail : LinearOperator
+        B, all known operators behind the weights.
+    inputs : Tensor of shape (samples, *tail.domain)
+        What is multiplied by the weights.
+    targets : Tensor of shape (samples, *tail.range)
+        What B should return.
+    toward : Tensor of shape tail.domain, optional
+        What the weights shrink to, such as the analytic weights. By default zero, as in the
+        released code.
+    relu : bool, default True
+        Whether a ReLU follows B. It takes no part in the fit, but in every prediction, also those
+        that lambda is chosen by.
+    gram : Tensor of shape (weights, weights), optional
+        B^T B, see `tail_gram`; it belongs to the tail alone and can be shared between pools.
+        Without it, products with the normal matrix go through the operators sample by sample, and
+        nothing of its size is stored.
+
+    Raises
+    ------
+    KoriskError
+        If the samples do not have the shapes of the tail.
 
     Notes
     -----
     With x_i in the rows of X the normal matrix is (B^T B) ∘ (X^T X), entry by entry, and the right
-    side sum_i x_i ∘ B^T y_i, Eq. (eq:diagonal-ridge). `gram` is B^T B, which belongs to the tail
-    alone and can be shared between pools (see `tail_gram`). Where it is None, products with the
-    normal matrix go through the operators sample by sample, and nothing of its size is stored.
+    side sum_i x_i ∘ B^T y_i, Eq. (eq:diagonal-ridge).
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import DiagonalRidge
     >>> from korisk.operators import Diagonal
@@ -107,14 +148,33 @@ class DiagonalRidge:
         self._forms: tuple[Scorer, Tensor, Tensor, float] | None = None
         # x_i ∘ B^T y_i, from which the right side of every training set is a sum.
         self._correlations = torch.empty_like(inputs)
-        for part in parts(len(inputs), math.prod(tail.domain) + math.prod(tail.range)):
+        for part in self.parts(len(inputs)):
             self._correlations[part] = inputs[part] * tail._map_adjoint(targets[part])
 
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def parts(self, samples: int) -> Iterator[slice]:
+        """Samples in pieces that are mapped by the tail at once."""
+        return parts(samples, math.prod(self.tail.domain) + math.prod(self.tail.range))
+
     def training(self, n: int) -> DiagonalTraining:
-        """The training set of the first n samples."""
+        """The training set of the first n samples.
+
+        Parameters
+        ----------
+        n : int
+            Number of samples, from 1 to the size of the pool.
+
+        Returns
+        -------
+        DiagonalTraining
+
+        Raises
+        ------
+        KoriskError
+            If the pool has fewer samples.
+        """
         if not 1 <= n <= len(self):
             raise KoriskError(
                 f"n must be from 1 to the {len(self):,} samples of the pool, got {n}; draw more"
@@ -123,7 +183,8 @@ class DiagonalRidge:
 
     def _quadratic(self, scorer: Scorer) -> Callable[[Tensor], float] | None:
         """The mean squared error as a quadratic form of the weights, where there is no ReLU."""
-        if self.relu or self.gram is None or scorer.by != "mse" or not self._small:
+        small = math.prod(self.tail.domain) <= LARGEST_FACTORED
+        if self.relu or self.gram is None or scorer.by != "mse" or not small:
             return None
         if self._forms is None or self._forms[0] is not scorer:
             inputs, targets = scorer.inputs, scorer.targets
@@ -141,36 +202,47 @@ class DiagonalRidge:
 
         return error
 
-    @property
-    def _small(self) -> bool:
-        return math.prod(self.tail.domain) <= _LARGEST_FACTORED
-
     def predict(self, weights: Tensor, inputs: Tensor) -> Tensor:
-        """The network's images for (samples, ...) inputs."""
+        """The network's images with any weights.
+
+        Parameters
+        ----------
+        weights : Tensor of shape tail.domain
+            The diagonal layer.
+        inputs : Tensor of shape (inputs, *tail.domain)
+            New inputs.
+
+        Returns
+        -------
+        Tensor of shape (inputs, *tail.range)
+            With the ReLU if the network has one.
+        """
         images = inputs.new_empty(len(inputs), *self.tail.range)
-        for part in parts(len(inputs), math.prod(self.tail.domain) + math.prod(self.tail.range)):
+        for part in self.parts(len(inputs)):
             images[part] = self.tail._map(inputs[part] * weights)
         return images.relu_() if self.relu else images
 
 
-class _Normal:
+class NormalMatrix:
     """The normal matrix of a training set, stored or not, on its active weights.
 
     Apart from the training, so that Krylov's basis and the training do not hold each other: a
-    matrix of tens of gigabytes is to go when its training goes.
+    matrix of tens of gigabytes is freed when its training is.
     """
 
     def __init__(self, ridge: DiagonalRidge, n: int) -> None:
-        self.tail, self.inputs = ridge.tail, ridge.inputs[:n]
-        rows = flat(self.inputs)
-        self.active = _active(rows)
-        self.matrix = None if ridge.gram is None else self._stored(rows, ridge.gram)
-
-    def _stored(self, rows: Tensor, gram: Tensor) -> Tensor:
-        if len(self.active) == len(gram):
-            return (rows.T @ rows).mul_(gram)
-        rows = rows[:, self.active]
-        return (rows.T @ rows).mul_(gram[self.active][:, self.active])
+        self.tail, self.inputs, self.pieces = ridge.tail, ridge.inputs[:n], list(ridge.parts(n))
+        rows, gram = flat(self.inputs), ridge.gram
+        # Weights of rays that met nothing in the training set stay where they shrink to, whatever
+        # lambda is. To leave them out saves time where the matrix is factored; where it is large,
+        # the copy would cost more.
+        if rows.shape[1] > LARGEST_FACTORED:
+            self.active = torch.arange(rows.shape[1], device=rows.device)
+        else:
+            self.active = rows.any(0).nonzero()[:, 0]
+        if gram is not None and len(self.active) < len(gram):
+            rows, gram = rows[:, self.active], gram[self.active][:, self.active]
+        self.matrix = None if gram is None else (rows.T @ rows).mul_(gram)
 
     def product(self, vector: Tensor) -> Tensor:
         """The matrix times (active weights,)."""
@@ -178,8 +250,7 @@ class _Normal:
             return self.matrix @ vector
         weights = self.spread(vector)
         total = vector.new_zeros(weights.numel())
-        entries = math.prod(self.tail.domain) + math.prod(self.tail.range)
-        for part in parts(len(self.inputs), entries):
+        for part in self.pieces:
             inputs = self.inputs[part]
             back = self.tail._map_adjoint(self.tail._map(inputs * weights))
             total += (inputs * back).sum(0).flatten()
@@ -192,7 +263,7 @@ class _Normal:
         return whole.reshape(*active.shape[:-1], *self.tail.domain)
 
     def scale(self) -> float:
-        """The mean of the diagonal, in which lambdas are counted."""
+        """The mean of the diagonal, the unit of lambda."""
         if self.matrix is not None:
             return float(self.matrix.diagonal().mean())
         # Hutchinson's estimate: signs leave the diagonal and scatter the rest around zero.
@@ -205,8 +276,17 @@ class _Normal:
 class DiagonalTraining:
     """A training set of `DiagonalRidge` with its normal equations.
 
-    Made by `DiagonalRidge.training`; methods take lambdas >= 0, infinity among them.
+    Made by `DiagonalRidge.training`. Lambdas are numbers >= 0, infinity among them.
 
+    Parameters
+    ----------
+    ridge : DiagonalRidge
+        The pool.
+    n : int
+        Number of samples.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import DiagonalRidge
     >>> from korisk.operators import Diagonal
@@ -220,38 +300,65 @@ class DiagonalTraining:
 
     def __init__(self, ridge: DiagonalRidge, n: int) -> None:
         self.ridge, self.n = ridge, n
-        self.normal = _Normal(ridge, n)
-        active = self.normal.active
+        self.normal = NormalMatrix(ridge, n)
+        active, matrix = self.normal.active, self.normal.matrix
         self.right = ridge._correlations[:n].sum(0).flatten()[active]
         if bool(ridge.toward.any()):
             self.right = self.right - self.normal.product(ridge.toward.flatten()[active])
         self.scale = self.normal.scale()
         self._krylov = Krylov(self.normal.product, self.right)
-        self._system = self._factored_system()
+        self._system = None
+        if matrix is not None and len(self.right) <= LARGEST_FACTORED:
+            self._system = FactoredSystem(matrix, self.right)
 
-    def _factored_system(self) -> FactoredSystem | None:
-        matrix = self.normal.matrix
-        small = len(self.right) <= _LARGEST_FACTORED
-        return FactoredSystem(matrix, self.right) if matrix is not None and small else None
+    @property
+    def steps(self) -> int:
+        """Lanczos steps taken so far; 0 where the matrix is factored."""
+        return self._krylov.steps
 
     def weights(self, penalties: Sequence[float], *, rough: bool = False) -> Tensor:
-        """The minimisers, (penalties, views, bins); at an infinite lambda, what they shrink to."""
+        """The minimisers for several lambdas.
+
+        Parameters
+        ----------
+        penalties : sequence of float
+            Lambdas; at an infinite one the weights are `toward`.
+        rough : bool, default False
+            Whether it is enough to compare lambdas by them.
+
+        Returns
+        -------
+        Tensor of shape (penalties, *tail.domain)
+        """
         found = self.ridge.toward.expand(len(penalties), *self.ridge.toward.shape).clone()
         finite = [at for at, each in enumerate(penalties) if math.isfinite(each)]
         shifts = [penalties[at] for at in finite]
-        if shifts:
-            found[finite] += self.normal.spread(self._solved(shifts, rough))
+        if not shifts:
+            return found
+        if self._system is not None:
+            solved = torch.stack([self._system.solve(shift, rough=rough) for shift in shifts])
+        else:
+            tolerance = _TOLERANCE[self.right.dtype]
+            self._krylov.converge(shifts, tolerance=tolerance, most=MOST_STEPS)
+            solved = self._krylov.solve(shifts)
+        found[finite] += self.normal.spread(solved)
         return found
 
-    def _solved(self, shifts: Sequence[float], rough: bool) -> Tensor:
-        if self._system is not None:
-            return torch.stack([self._system.solve(shift, rough=rough) for shift in shifts])
-        tolerance = _TOLERANCE[self.right.dtype]
-        self._krylov.converge(shifts, tolerance=tolerance, most=_MOST_STEPS)
-        return self._krylov.solve(shifts)
-
     def residual(self, weights: Tensor, penalty: float) -> float:
-        """How far weights are from the normal equations, over their right side."""
+        """How far weights are from solving the normal equations.
+
+        Parameters
+        ----------
+        weights : Tensor of shape tail.domain
+            The weights.
+        penalty : float
+            Lambda.
+
+        Returns
+        -------
+        float
+            The norm of the residual over that of the right side.
+        """
         if math.isinf(penalty):
             return 0.0
         moved = (weights - self.ridge.toward).flatten()[self.normal.active]
@@ -260,7 +367,18 @@ class DiagonalTraining:
         return float(torch.linalg.vector_norm(off)) / size if size else 0.0
 
     def scores(self, scorer: Scorer) -> Callable[[Sequence[float]], list[float]]:
-        """Scores of lambdas on other samples, such as a validation set."""
+        """A function from lambdas to their scores on other samples, such as a validation set.
+
+        Parameters
+        ----------
+        scorer : Scorer
+            The samples and the error.
+
+        Returns
+        -------
+        callable
+            Takes a sequence of lambdas and returns a list of scores.
+        """
         quick = self.ridge._quadratic(scorer)
 
         def score(penalties: Sequence[float]) -> list[float]:
@@ -278,27 +396,54 @@ class DiagonalTraining:
         scorer: Scorer | None = None,
         grid: Sequence[float] | None = None,
     ) -> DiagonalFit:
-        """The fit at a given lambda, or at that with the best score (see `DenseTraining.fit`)."""
+        """Fit at one lambda, or at the lambda with the best score.
+
+        Parameters
+        ----------
+        penalty : float, optional
+            Lambda. Without it, lambda is chosen.
+        scorer : Scorer, optional
+            What lambda is chosen by; needed if `penalty` is not passed.
+        grid : sequence of float, optional
+            The lambdas to choose from, the first of the best. By default a grid that grows until
+            the choice is inside it.
+
+        Returns
+        -------
+        DiagonalFit
+
+        Raises
+        ------
+        KoriskError
+            If neither `penalty` nor `scorer` is passed.
+        """
         chosen = None
         if penalty is None:
             if scorer is None:
                 raise KoriskError("a diagonal fit needs penalty= or a scorer to choose it by")
-            chosen = self._chosen(self.scores(scorer), grid)
+            # Small lambdas need the most steps, so they are tried if larger ones do not suffice.
+            chosen = choose(self.scores(scorer), grid=grid, scale=self.scale, lowest=1e-2)
             penalty = chosen.value
         return DiagonalFit(self, penalty, chosen, self.weights([penalty])[0])
-
-    def _chosen(self, score: Score, grid: Sequence[float] | None) -> Choice:
-        # Small lambdas need the most steps, so they are tried where larger ones do not suffice.
-        return choose_from(score, grid) if grid else choose(score, scale=self.scale, lowest=1e-2)
 
 
 @dataclass(frozen=True)
 class DiagonalFit:
-    """Weights that were fitted, with the lambda they belong to.
+    """Fitted weights and their lambda. Made by `DiagonalTraining.fit`.
 
-    Made by `DiagonalTraining.fit`. `weights` has the shape of one input; `choice` is None where
-    lambda was given.
+    Parameters
+    ----------
+    training : DiagonalTraining
+        The training set.
+    penalty : float
+        Lambda.
+    choice : Choice or None
+        How lambda was chosen; None if it was passed.
+    weights : Tensor of shape tail.domain
+        The diagonal layer.
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import DiagonalRidge
     >>> from korisk.operators import Diagonal
@@ -313,37 +458,36 @@ class DiagonalFit:
     training: DiagonalTraining
     penalty: float
     choice: Choice | None
-    weights: Tensor  # of the tail's domain
+    weights: Tensor
 
     def predict(self, inputs: Tensor) -> Tensor:
-        """The network's images for (samples, ...) inputs."""
+        """The network's images, with the ReLU if it has one.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape (inputs, *tail.domain)
+            New inputs.
+
+        Returns
+        -------
+        Tensor of shape (inputs, *tail.range)
+        """
         return self.training.ridge.predict(self.weights, inputs)
 
     def detail(self) -> dict[str, Any]:
-        """What a study keeps beside the errors."""
+        """What a study stores beside the errors.
+
+        Returns
+        -------
+        dict
+            The lambda, how it was chosen, `lambda_scale`, Lanczos `steps`, the `residual` of the
+            normal equations, and whether it is small enough to call them `solved`.
+        """
         kept = {"lambda": self.penalty} if self.choice is None else self.choice.as_json()
         residual = self.training.residual(self.weights, self.penalty)
         return kept | {
             "lambda_scale": self.training.scale,
-            "steps": self.training._krylov.steps,
+            "steps": self.training.steps,
             "residual": residual,
             "solved": residual <= _SOLVED,
         }
-
-
-def _active(inputs: Tensor) -> Tensor:
-    """The rays that met something in the training set; all, where leaving some out saves little.
-
-    The others' weights stay where they shrink to, whatever lambda is. It saves where the matrix is
-    to be factored; where it is large, the copy would cost more.
-    """
-    if inputs.shape[1] > _LARGEST_FACTORED:
-        return torch.arange(inputs.shape[1], device=inputs.device)
-    return inputs.any(0).nonzero()[:, 0]
-
-
-def parts(samples: int, entries: int) -> Iterator[slice]:
-    """Samples in pieces, each of which has about as many entries as are worked on at once."""
-    rows = max(1, _ENTRIES // entries)
-    for first in range(0, samples, rows):
-        yield slice(first, min(first + rows, samples))

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from korisk.fitting.ridge.diagonal import DiagonalFit, parts
-from korisk.fitting.scores import Scorer
+from korisk.fitting.ridge.choice import Scorer
+from korisk.fitting.ridge.diagonal import DiagonalFit
 
 _MEMORY = 8  # pairs that L-BFGS remembers
 _HALVINGS = 8
@@ -20,11 +20,21 @@ _PATIENCE = 2  # steps without a better score after which it stops, or a tenth o
 
 @dataclass(frozen=True)
 class Refined:
-    """Weights after the refinement, and how far it went.
+    """Weights after the refinement, and how far it went. Made by `refine`.
 
-    Made by `refine`. `ended` says that it came to rest before its `steps` were used up; scores are
-    those of the `Scorer`.
+    Parameters
+    ----------
+    weights : Tensor of shape tail.domain
+        The weights with the best score.
+    steps : int
+        Steps taken.
+    ended : bool
+        Whether it came to rest before the allowed steps were used up.
+    score_before, score_after : float
+        Scores of the ridge fit and of `weights`.
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import Refined
     >>> made = Refined(torch.ones(2), steps=3, ended=True, score_before=0.2, score_after=0.1)
@@ -34,12 +44,18 @@ class Refined:
 
     weights: Tensor
     steps: int
-    ended: bool  # by itself, before the steps ran out
+    ended: bool
     score_before: float
     score_after: float
 
     def detail(self) -> dict[str, Any]:
-        """What a study keeps of it."""
+        """What a study stores of the refinement.
+
+        Returns
+        -------
+        dict
+            `refinement_steps`, `refinement_ended`, `score_before_refinement` and `score`.
+        """
         return {
             "refinement_steps": self.steps,
             "refinement_ended": self.ended,
@@ -52,8 +68,23 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     """Minimise sum_i |ReLU(B (w x_i)) - y_i|^2 + lambda |w - toward|^2 from a ridge fit.
 
     By L-BFGS with step halving. The weights with the best score are kept, the fit's own among
-    them, so the result is never worse by that score than what it started from.
+    them, so the result is never worse by that score than the ridge fit.
 
+    Parameters
+    ----------
+    fit : DiagonalFit
+        The ridge fit to start from; lambda is its own.
+    scorer : Scorer
+        Samples that were not trained on, such as a validation set.
+    steps : int, default 20
+        The largest number of steps.
+
+    Returns
+    -------
+    Refined
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.fitting import DiagonalRidge, Scorer, refine
     >>> from korisk.operators import Diagonal
@@ -65,18 +96,16 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     (True, [0.5, 2.0])
     """
     ridge = fit.training.ridge
-    before = scorer(fit.predict(scorer.inputs))
-    best, best_score = fit.weights, before
+    weights, best = fit.weights, fit.weights
+    before = best_score = scorer(fit.predict(scorer.inputs))
     if not ridge.relu or math.isinf(fit.penalty):
         return Refined(best, 0, True, before, before)
-    weights = fit.weights
-    value, slope = _loss(fit, weights)
+    value, slope = penalised_loss(fit, weights)
     memory: deque[tuple[Tensor, Tensor]] = deque(maxlen=_MEMORY)
     taken = idle = 0
     ended = False
-    for _ in range(steps):
-        direction = -_inverse_hessian(memory, slope, fit)
-        moved = _search(fit, weights, value, slope, direction)
+    while taken < steps and not ended:
+        moved = _step(fit, weights, value, slope, memory)
         if moved is None:
             ended = True
             break
@@ -84,25 +113,21 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
         memory.append((new - weights, new_slope - slope))
         weights, slope, taken = new, new_slope, taken + 1
         score = scorer(ridge.predict(weights, scorer.inputs))
+        idle = 0 if score < best_score * (1 - 1e-4) else idle + 1
         if score < best_score:
-            idle = 0 if score < best_score * (1 - 1e-4) else idle + 1
             best, best_score = weights, score
-        else:
-            idle += 1
-        if idle >= max(_PATIENCE, steps // 10):
-            ended = True
-            break
+        ended = idle >= max(_PATIENCE, steps // 10)
     return Refined(best, taken, ended, before, best_score)
 
 
-def _loss(fit: DiagonalFit, weights: Tensor) -> tuple[float, Tensor]:
+def penalised_loss(fit: DiagonalFit, weights: Tensor) -> tuple[float, Tensor]:
     """The penalised loss over the training set and its gradient, (views, bins)."""
     training, ridge = fit.training, fit.training.ridge
     tail = ridge.tail
     moved = weights - ridge.toward
     total = torch.zeros((), dtype=torch.float64, device=weights.device)
     slope = 2 * fit.penalty * moved
-    for part in parts(training.n, math.prod(tail.domain) + math.prod(tail.range)):
+    for part in ridge.parts(training.n):
         inputs = ridge.inputs[part]
         images = tail._map(inputs * weights)
         # relu(u) - y, and its derivative in u, which is 0 where the ReLU is.
@@ -113,10 +138,14 @@ def _loss(fit: DiagonalFit, weights: Tensor) -> tuple[float, Tensor]:
     return float(total + fit.penalty * moved.double().square().sum()), slope
 
 
-def _inverse_hessian(
-    memory: deque[tuple[Tensor, Tensor]], slope: Tensor, fit: DiagonalFit
-) -> Tensor:
-    """L-BFGS' two loops; without memory, a step by the normal matrix's mean diagonal."""
+def _step(
+    fit: DiagonalFit,
+    weights: Tensor,
+    value: float,
+    slope: Tensor,
+    memory: deque[tuple[Tensor, Tensor]],
+) -> tuple[Tensor, float, Tensor] | None:
+    """One step of L-BFGS: new weights, loss and gradient; None where no step lowers the loss."""
     direction = slope.clone()
     factors = []
     for step, change in reversed(memory):
@@ -126,24 +155,19 @@ def _inverse_hessian(
     if memory:
         step, change = memory[-1]
         direction = direction * ((step * change).sum() / change.square().sum())
-    else:
+    else:  # a step by the normal matrix's mean diagonal
         direction = direction / (2 * (fit.training.scale + fit.penalty))
     for (step, change), factor in zip(memory, reversed(factors), strict=True):
         direction = direction + step * (factor - (change * direction).sum() / (step * change).sum())
-    return direction
-
-
-def _search(
-    fit: DiagonalFit, weights: Tensor, value: float, slope: Tensor, direction: Tensor
-) -> tuple[Tensor, float, Tensor] | None:
-    """The first of ever shorter steps that lowers the loss enough and keeps curvature positive."""
+    direction = -direction
     descent = float((slope * direction).sum())
     if not descent < 0:
         return None
+    # The first of ever shorter steps that lowers the loss enough and keeps curvature positive.
     length = 1.0
     for _ in range(_HALVINGS):
         new = weights + length * direction
-        new_value, new_slope = _loss(fit, new)
+        new_value, new_slope = penalised_loss(fit, new)
         lower = new_value <= value + 1e-4 * length * descent
         if lower and float(((new_slope - slope) * direction).sum()) > 0:
             return new, new_value, new_slope

@@ -1,0 +1,194 @@
+"""The dense network of a study's point, trained by gradients on several processes.
+
+    torchrun --nproc-per-node 4 -m korisk.studies.run.sharded study.yaml --point large
+
+Without torchrun it is one process. It can be stopped at any time: the next run continues from the
+last checkpoint, on any number of processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from korisk import _checks
+from korisk._memory import free_memory
+from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.files import make_folder, write_text
+from korisk.fitting.gradient import sharded
+from korisk.fitting.gradient.recipe import OPTIMISERS, Recipe, draw_batches, released_generator
+from korisk.problems import measure
+from korisk.studies.result import Task
+from korisk.studies.run.usage import versions
+from korisk.studies.spec.ct import scanner_of
+from korisk.studies.spec.study import Study, problem_of
+from korisk.studies.store.file import WriteLock
+from korisk.theory.footprint import format_bytes
+
+_PIECE = 64  # test samples that are reconstructed at once
+_OPTIONS: dict[str, tuple[Any, Any, str]] = {  # type, default and help
+    "point": (str, "", "name of the point, if there are several"),
+    "seed": (int, 1, "random seed for samples, batches and weights"),
+    "samples": (int, None, "training samples [default: the point's largest size]"),
+    "out": (Path, None, "folder for results [default: named as the file]"),
+    "optimiser": (str, "adam", f"update rule: {', '.join(OPTIMISERS)}"),
+    "rate": (float, 1e-4, "learning rate"),
+    "iterations": (int, 1000, "number of mini-batches"),
+    "batch": (int, 4, "samples of a mini-batch, over all ranks"),
+    "momentum": (float, 0.0, "momentum of sgd"),
+    "every": (int, 100, "iterations between checkpoints"),
+    "blocks": (int, None, "blocks of rows [default: by size]"),
+    "device": (str, "cuda" if torch.cuda.is_available() else "cpu", "cpu or cuda"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command on this rank; errors a user can cause become one line and exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="torchrun --nproc-per-node R -m korisk.studies.run.sharded",
+        description="Train the dense network of a point by gradients, its weights shared by ranks.",
+    )
+    parser.add_argument("study", type=Path, help="the study with the point, a YAML file")
+    for name, (kind, default, text) in _OPTIONS.items():
+        parser.add_argument(f"--{name}", type=kind, default=default, help=text)
+    parser.add_argument("--offload", action="store_true", help="keep weights on the host; slow")
+    try:
+        train_point(parser.parse_args(arguments))
+    except KoriskError as error:
+        print(f"korisk: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def train_point(options: argparse.Namespace) -> None:
+    """Train, measure the errors on the test samples, and write `train.json`; on all ranks."""
+    points = {task.point: dict(task.spec) for task in Study.read(options.study).tasks}
+    point = next(iter(points)) if len(points) == 1 and not options.point else options.point
+    if point not in points:
+        raise KoriskError(
+            f"point must be one of the {len(points)} of {options.study}, got {shown(point)}"
+            f"{did_you_mean(point, points)}"
+        )
+    spec = points[point]
+    if spec["problem"]["kind"] != "ct":
+        raise KoriskError(
+            f"sharded training is for kind ct, got kind {spec['problem']['kind']}; use korisk run"
+        )
+    seed = _checks.count("seed", options.seed, at_least=0, at_most=2**31, remedy="try 1")
+    samples = spec["sizes"][-1] if options.samples is None else options.samples
+    most = 128 if spec["problem"]["population"] == "released-surrogate" else 10**7
+    _checks.count("samples", samples, at_least=1, at_most=most, remedy="count phantoms")
+    names = ("optimiser", "rate", "iterations", "batch", "momentum")
+    recipe = Recipe(**{name: getattr(options, name) for name in names})
+    out = options.out or Path(f"{options.study.stem}-train")
+    result, checkpoints = out / "train.json", out / "checkpoints"
+    scanner, tests = scanner_of(spec), int(spec["pools"]["test"])
+    shapes = (scanner.views, scanner.bins), (scanner.side, scanner.side)
+    columns, rows = (math.prod(shape) for shape in shapes)
+    size = scanner.dtype.itemsize
+    blocks = sharded.sharded_blocks(rows, columns, itemsize=size, asked=options.blocks)
+    _checks.one_of("device", options.device, ("cpu", "cuda"))
+    with sharded.process_group(options.device) as device, ExitStack() as stack:
+        ranks, first = dist.get_world_size(), dist.get_rank() == 0
+        data = (samples + tests) * (rows + columns) * size
+        whole, flight = sharded.sharded_bytes(rows * columns, recipe, len(blocks), itemsize=size)
+        require_memory(whole, flight, data, device, offload=options.offload)
+        if first:
+            make_folder(out)
+            stack.callback(WriteLock(result).release)
+            done = max(sharded.complete_checkpoints(checkpoints), default=0)
+            print(f"korisk: {done:,} of {recipe.iterations:,} iterations already done")
+            if done < recipe.iterations:
+                result.unlink(missing_ok=True)  # it would be that of another training
+        # Drawn by rank 0, so that all ranks have the same to the bit.
+        place: dict[str, Any] = {"device": device, "dtype": scanner.dtype}
+        pool = [torch.empty(n, *shape, **place) for n in (samples, tests) for shape in shapes]
+        if first:
+            counts = {"train": samples, "validation": 0, "test": tests}
+            drawn = problem_of(spec).pools(seed=seed, device=device, **counts)
+            pool = [*drawn.train, *drawn.test]
+        for values in pool:
+            dist.broadcast(values, 0)
+        inputs, targets, test_inputs, test_targets = pool
+        network = sharded.ShardedDense(
+            *shapes,
+            device=device,
+            relu=bool(spec["models"].get("FC", {}).get("relu", True)),
+            blocks=len(blocks),
+            seed=seed,
+            offload=options.offload,
+            dtype=scanner.dtype,
+        )
+        # The last bits of a projector's values depend on the machine, so the data have a name.
+        task = Task(point=point, seed=seed, spec=spec["problem"])
+        made = sharded.train_sharded(
+            network,
+            inputs,
+            targets,
+            recipe,
+            indices=draw_batches(
+                samples, recipe.batch, recipe.iterations, released_generator(seed)
+            ),
+            folder=checkpoints,
+            every=options.every,
+            progress=lambda at, loss: print(f"korisk: {at:,} iterations, loss {loss:.4g}"),
+            data=f"{task.spec_hash}, seed {seed}",
+        )
+        images = torch.cat([network(piece) for piece in torch.split(test_inputs, _PIECE)])
+        metrics = measure(images, test_targets)
+        if not first:
+            return
+        if made.resumed_at < recipe.iterations or not result.exists():
+            content = {
+                "point": point,
+                "seed": seed,
+                "samples": samples,
+                "weights": rows * columns,
+                "blocks": len(blocks),
+                "offload": options.offload,
+                "device": device.type,
+                "predicted_bytes": flight + (0 if options.offload else math.ceil(whole / ranks)),
+                **asdict(made),
+                "losses": made.losses.tolist(),
+                "metrics": {n: v if math.isfinite(v) else None for n, v in metrics.items()},
+                "versions": dict(versions()),
+            }
+            write_text(result, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        errors = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        print(f"{point}, seed {seed}, {samples:,} samples: {errors} on the test set")
+        print(f"Results are in {result}.")
+
+
+def require_memory(
+    whole: int, flight: int, data: int, device: torch.device, *, offload: bool
+) -> None:
+    """Raise if a rank's part of `whole`, a block in flight and the data do not fit into memory."""
+    ranks = dist.get_world_size()
+    host = free_memory(torch.device("cpu")) // int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+    free = host if device.type == "cpu" else free_memory(device)
+    share, left = math.ceil(whole / ranks), free - data - flight
+    if left >= 0 and share <= (host if offload else left):
+        return
+    enough = "no number of ranks is enough"
+    if left > 0:
+        fewest = math.ceil(whole / (host if offload else left))
+        enough = f"{fewest:,} ranks with as much memory each are enough"
+    raise KoriskError(
+        f"each of {ranks} ranks takes {format_bytes(share)} for its weights and "
+        f"{format_bytes(data + flight)} for the data and a block, of {format_bytes(free)} free for "
+        f"it; {enough}; on a GPU use offload, or fit in dual form with korisk run"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
