@@ -29,6 +29,28 @@ GELU_TANH = 1.128993068659
 SILU = 1.099839320129
 MISH = 1.088498161252
 SELU = 1.0507009873554805 * 1.6732632423543772
+_SLOPES = {
+    1.0: "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip "
+    "clamp_min clamp_max abs absolute sin cos arctan atan asinh arcsinh "
+    "logsumexp amax amin sort topk median max min maximum minimum fmax fmin",
+    0.25: "sigmoid expit",
+    1 / 6: "hardsigmoid",
+    1.5: "hardswish",
+    2 / math.sqrt(math.pi): "erf",
+    SELU: "selu",
+    SILU: "silu",
+    MISH: "mish",
+}
+_POOLS = [
+    f"{kind}max_pool{d}d{end}"
+    for kind in ("", "adaptive_")
+    for d in (1, 2, 3)
+    for end in ("", "_with_indices")
+]
+_TRANSFORMS = [f"{i}{r}fft{k}" for i in ("", "i") for r in ("", "r") for k in ("", "2", "n")]
+_DROPOUTS = [
+    f"{kind}dropout{d}" for kind in ("", "alpha_", "feature_alpha_") for d in ("", "1d", "2d", "3d")
+]
 
 
 def option(step: Step, place: int, key: str, default: Any) -> Any:
@@ -56,53 +78,72 @@ def _slope(value: float) -> Rule:
     return rule
 
 
-def _gelu(step: Step, x: Tensor) -> NormBracket:
+CONSTANTS: dict[str, Rule] = {
+    name: _slope(value) for value, names in _SLOPES.items() for name in names.split()
+}
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    """Add a rule to the constants, under the names of the functions that it is about."""
+
+    def add(rule: Rule) -> Rule:
+        CONSTANTS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return add
+
+
+@_rule("gelu")
+def gelu(step: Step, x: Tensor) -> NormBracket:
+    """The largest slope, of the function or its approximation by tanh."""
     tanh = option(step, 1, "approximate", "none") == "tanh"
     return exactly(GELU_TANH if tanh else GELU, "largest slope of GELU")
 
 
-def _leaky_relu(step: Step, x: Tensor) -> NormBracket:
-    below = abs(float(option(step, 1, "negative_slope", 0.01)))
-    return exactly(max(1.0, below), "largest slope, max(1, |negative slope|)")
+@_rule("leaky_relu", "prelu", "elu")
+def rectifier(step: Step, x: Tensor) -> NormBracket | None:
+    """The larger of the slopes on both sides of 0."""
+    own = step.function is F.elu or not (len(step.args) > 2 or step.kwargs.keys() - {"alpha"})
+    if step.name == "elu" and not own:
+        return None  # torch's inner one has more scales
+    keys = {"leaky_relu": ("negative_slope", 0.01), "prelu": ("weight", None), "elu": ("alpha", 1)}
+    below = option(step, 1, *keys[step.name])
+    if below is None or isinstance(below, Ref):  # it comes from the input itself
+        return None
+    size = float(below.detach().abs().max()) if isinstance(below, Tensor) else abs(float(below))
+    return exactly(max(1.0, size), f"largest slope, max(1, |{keys[step.name][0]}|)")
 
 
-def _rrelu(step: Step, x: Tensor) -> NormBracket:
+@_rule("celu", "softplus")
+def smooth_rectifier(step: Step, x: Tensor) -> NormBracket | None:
+    """The largest slope is 1, for a positive alpha and a large threshold.
+
+    Beyond its threshold torch takes the identity, which jumps unless the threshold is large.
+    """
+    positive = step.name != "celu" or float(option(step, 1, "alpha", 1.0)) > 0
+    large = step.name != "softplus" or float(option(step, 2, "threshold", 20.0)) >= 15
+    return _slope(1.0)(step, x) if positive and large else None
+
+
+@_rule("rrelu")
+def rrelu(step: Step, x: Tensor) -> NormBracket:
+    """As leaky_relu; the slope is drawn in training, and its mean afterwards."""
     ends = option(step, 1, "lower", 1 / 8), option(step, 2, "upper", 1 / 3)
     random = bool(option(step, 3, "training", False))
     below = max(map(abs, ends)) if random else abs(sum(ends) / 2)
-    return NormBracket(1.0, max(1.0, below), how="largest slope, max(1, |negative slope|)")
+    return NormBracket(1.0, max(1.0, below), how="largest slope, max(1, |negative_slope|)")
 
 
-def _prelu(step: Step, x: Tensor) -> NormBracket | None:
-    weight = option(step, 1, "weight", None)
-    if not isinstance(weight, Tensor):  # it comes from the input itself
-        return None
-    below = float(weight.detach().abs().max())
-    return exactly(max(1.0, below), "largest slope, max(1, |negative slope|)")
-
-
-def _elu(step: Step, x: Tensor) -> NormBracket | None:
-    if step.function is not F.elu and (len(step.args) > 2 or step.kwargs.keys() - {"alpha"}):
-        return None  # torch's inner one has more scales
-    alpha = abs(float(option(step, 1, "alpha", 1.0)))
-    return exactly(max(1.0, alpha), "largest slope of ELU, max(1, |alpha|)")
-
-
-def _celu(step: Step, x: Tensor) -> NormBracket | None:
-    return _slope(1.0)(step, x) if float(option(step, 1, "alpha", 1.0)) > 0 else None
-
-
-def _softplus(step: Step, x: Tensor) -> NormBracket | None:
-    # Beyond its threshold torch takes the identity, which jumps unless the threshold is large.
-    return _slope(1.0)(step, x) if float(option(step, 2, "threshold", 20.0)) >= 15 else None
-
-
-def _norm(step: Step, x: Tensor) -> NormBracket | None:
+@_rule("norm", "vector_norm")
+def norm(step: Step, x: Tensor) -> NormBracket | None:
+    """The Euclidean norm alone."""
     kind = option(step, 1, "p", step.kwargs.get("ord"))  # torch.norm has p, torch.linalg ord
     return one("Euclidean norm") if kind in (None, 2, "fro") else None
 
 
-def _threshold(step: Step, x: Tensor) -> NormBracket:
+@_rule("threshold", "hardshrink")
+def threshold(step: Step, x: Tensor) -> NormBracket:
+    """1 without a jump."""
     if step.name == "hardshrink":
         at, below = option(step, 1, "lambd", 0.5), 0
     else:
@@ -112,7 +153,9 @@ def _threshold(step: Step, x: Tensor) -> NormBracket:
     return NormBracket(1.0, math.inf, how=f"a {step.name} that jumps has no Lipschitz constant")
 
 
-def _softmax(step: Step, x: Tensor) -> NormBracket:
+@_rule("softmax", "softmin", "log_softmax")
+def softmax(step: Step, x: Tensor) -> NormBracket:
+    """See docs/reference/describe.md for the derivations."""
     dim = option(step, 1, "dim", None)
     if dim is None:
         dim = 0 if x.ndim in (0, 1, 3) else 1  # as torch chooses, with a warning
@@ -124,7 +167,9 @@ def _softmax(step: Step, x: Tensor) -> NormBracket:
     return exactly(0.5, "softmax: |diag(p) - p p^T| <= 1/2")
 
 
-def _dropout(step: Step, x: Tensor) -> NormBracket:
+@_rule(*_DROPOUTS)
+def dropout(step: Step, x: Tensor) -> NormBracket:
+    """The identity after training."""
     if not option(step, 2, "training", True):
         return one("dropout is the identity after training")
     if "alpha" in step.name:
@@ -134,7 +179,8 @@ def _dropout(step: Step, x: Tensor) -> NormBracket:
     return NormBracket(0.0, upper, how="dropout that stays on: 1 / (1 - p) where kept")
 
 
-def _batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
+@_rule("batch_norm", "instance_norm")
+def batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
     """A diagonal matrix by running statistics; by those of the input as the other norms."""
     instance = step.name == "instance_norm"
     if step.function is not (F.instance_norm if instance else F.batch_norm):
@@ -154,7 +200,8 @@ def _batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
     return exactly(float(factor.abs().max()), "max |gamma| / sqrt(var + eps)")
 
 
-def _layer_or_group_norm(step: Step, x: Tensor) -> NormBracket | None:
+@_rule("layer_norm", "group_norm")
+def layer_or_group_norm(step: Step, x: Tensor) -> NormBracket | None:
     """The last axes together, or groups of channels."""
     gamma, eps = option(step, 2, "weight", None), float(option(step, 4, "eps", 1e-5))
     if isinstance(gamma, Ref):
@@ -176,7 +223,8 @@ def _normalised(gamma: Tensor | None, entries: int, eps: float) -> NormBracket:
     return NormBracket(lower, upper * (1 + ROUNDING), how=how)
 
 
-def _rms_norm(step: Step, x: Tensor) -> NormBracket | None:
+@_rule("rms_norm")
+def rms_norm(step: Step, x: Tensor) -> NormBracket | None:
     """x / sqrt(mean x^2 + eps) gamma: steepest at 0."""
     gamma, eps = option(step, 2, "weight", None), option(step, 3, "eps", None)
     if isinstance(gamma, Ref):
@@ -193,7 +241,8 @@ def _rms_norm(step: Step, x: Tensor) -> NormBracket | None:
     return NormBracket(lower * (1 - ROUNDING), upper * (1 + ROUNDING), how=how)
 
 
-def _max_pool(step: Step, x: Tensor) -> NormBracket:
+@_rule(*_POOLS)
+def max_pool(step: Step, x: Tensor) -> NormBracket:
     """Maxima of windows: an entry that is the largest of all shows in each window it is in."""
     dims = int(step.name.split("pool")[1][0])
 
@@ -225,7 +274,8 @@ def _max_pool(step: Step, x: Tensor) -> NormBracket:
     return exactly(most**0.5, "maxima: root of the most windows that an entry is in")
 
 
-def _fourier(step: Step, x: Tensor) -> NormBracket | None:
+@_rule(*_TRANSFORMS)
+def fourier(step: Step, x: Tensor) -> NormBracket | None:
     """Discrete Fourier transforms are unitary times a power of their length."""
     if any(option(step, 1, key, None) is not None for key in ("n", "s")):
         return None  # padded or cut
@@ -242,42 +292,3 @@ def _fourier(step: Step, x: Tensor) -> NormBracket | None:
         upper *= math.sqrt(2) if inverse else 1.0
         return NormBracket(0.0, upper * (1 + ROUNDING), how="Fourier transform, half spectrum")
     return exactly(upper, "Fourier transform: unitary times its scale")
-
-
-_SLOPES = {
-    1.0: "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip "
-    "clamp_min clamp_max abs absolute sin cos arctan atan asinh arcsinh "
-    "logsumexp amax amin sort topk median max min maximum minimum fmax fmin",
-    0.25: "sigmoid expit",
-    1 / 6: "hardsigmoid",
-    1.5: "hardswish",
-    2 / math.sqrt(math.pi): "erf",
-    SELU: "selu",
-    SILU: "silu",
-    MISH: "mish",
-}
-_POOLS = (f"{kind}max_pool{d}d" for kind in ("", "adaptive_") for d in (1, 2, 3))
-_TRANSFORMS = (f"{i}{r}fft{k}" for i in ("", "i") for r in ("", "r") for k in ("", "2", "n"))
-_DROPOUTS = (
-    f"{kind}dropout{d}" for kind in ("", "alpha_", "feature_alpha_") for d in ("", "1d", "2d", "3d")
-)
-
-CONSTANTS: dict[str, Rule] = {
-    **{name: _slope(value) for value, names in _SLOPES.items() for name in names.split()},
-    "celu": _celu,
-    "softplus": _softplus,
-    **dict.fromkeys(("norm", "vector_norm"), _norm),
-    "leaky_relu": _leaky_relu,
-    "rrelu": _rrelu,
-    "prelu": _prelu,
-    "elu": _elu,
-    "gelu": _gelu,
-    **dict.fromkeys(("threshold", "hardshrink"), _threshold),
-    **dict.fromkeys(("softmax", "softmin", "log_softmax"), _softmax),
-    **dict.fromkeys(_DROPOUTS, _dropout),
-    **dict.fromkeys(("batch_norm", "instance_norm"), _batch_or_instance_norm),
-    **dict.fromkeys(("layer_norm", "group_norm"), _layer_or_group_norm),
-    "rms_norm": _rms_norm,
-    **dict.fromkeys((name + end for name in _POOLS for end in ("", "_with_indices")), _max_pool),
-    **dict.fromkeys(_TRANSFORMS, _fourier),
-}

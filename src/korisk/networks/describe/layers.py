@@ -31,15 +31,8 @@ from korisk.theory.network import Network
 Weights = dict[int, int]  # how many numbers, by the id of their tensor, or module if it states them
 _LONGEST_HOW = 80
 _SHOWN = 6  # names in one warning
-_NAMES = {
-    "relu": "ReLU",
-    "gelu": "GELU",
-    "silu": "SiLU",
-    "elu": "ELU",
-    "selu": "SELU",
-    "leaky_relu": "LeakyReLU",
-    "__getitem__": "index",
-}
+_NAMES = {name.lower(): name for name in ("ReLU", "GELU", "SiLU", "ELU", "SELU")}
+_NAMES |= {"leaky_relu": "LeakyReLU", "__getitem__": "index"}
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -114,18 +115,17 @@ class Recorder(TorchFunctionMode):
             # The module that has turned on inference mode is the one that cannot be followed.
             outside = (frame for frame in reversed(self.frames) if not frame.inference)
             self._give_up("it runs in inference mode", next(outside, self.root))
-        stored = self._stored((args, kwargs)) if followed else None
-        trained = self._trained_among((args, kwargs)) if followed else []
+        step = self._template(name, func, (args, kwargs), []) if followed else None
         before = self._random_state()
         result = func(*args, **kwargs)
         if not torch.equal(before, self._random_state()):  # two runs may agree by chance
             self._give_up(RANDOM)
-        if followed:
+        if step is not None:
             for tensor in tensors_in((args, kwargs)):
                 tracked = self._tracked.get(id(tensor))
                 if tracked is not None and tracked[1] != tensor._version and self.frames:
                     self._writers[tensor.untyped_storage().data_ptr()] = self.frames[-1]
-            self._note(name, func, stored, parents, result, (args, kwargs), trained)
+            self._note(step, result, (args, kwargs))
         elif not torch.is_grad_enabled() or torch.is_inference_mode_enabled():
             # Weights that are computed from trained ones without autograd, as in checkpoints.
             leaves = self._trained_among((args, kwargs))
@@ -151,12 +151,11 @@ class Recorder(TorchFunctionMode):
                 return result
             given = (args, kwargs)
             with self._pause():
-                parents, stored = self._parents(given), self._stored(given)
                 trained: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
-                trained += self._trained_among(given)
+                step = self._template("module", module, given, trained)
                 result = mapped(original(module, *args, **kwargs), _usable)
-                if parents:
-                    self._note("module", module, stored, parents, result, given, trained)
+                if step.parents:
+                    self._note(step, result, given)
             return result
         finally:
             self.frames.pop()
@@ -194,37 +193,23 @@ class Recorder(TorchFunctionMode):
 
         return mapped(given, stored)
 
-    def _note(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        stored: Any,
-        parents: tuple[int, ...],
-        result: Any,
-        given: Any,
-        trained: list[Tensor],
-    ) -> None:
+    def _template(
+        self, name: str, function: Callable[..., Any], given: Any, trained: list[Tensor]
+    ) -> Step:
+        """The step of a call, before its result is known."""
+        args, kwargs = self._stored(given)
+        once = {id(tensor): tensor for tensor in (*trained, *self._trained_among(given))}
+        parents, frames, weights = self._parents(given), tuple(self.frames), tuple(once.values())
+        nothing = torch.empty(0)
+        return Step(-1, name, function, args, kwargs, parents, nothing, frames, trained=weights)
+
+    def _note(self, step: Step, result: Any, given: Any) -> None:
         """Add a step for every tensor of a result."""
-        args, kwargs = stored
         before = {id(tensor) for tensor in tensors_in(given)}
-        once = tuple({id(tensor): tensor for tensor in trained}.values())
         for place, tensor in enumerate(tensors_in(result)):
-            index = len(self.steps)
-            self.steps.append(
-                Step(
-                    index,
-                    name,
-                    function,
-                    args=args,
-                    kwargs=kwargs,
-                    parents=parents,
-                    value=tensor.detach().clone(),
-                    frames=tuple(self.frames),
-                    part=None if isinstance(result, Tensor) else place,
-                    in_place=id(tensor) in before,
-                    trained=once,
-                )
-            )
+            index, value, in_place = len(self.steps), tensor.detach().clone(), id(tensor) in before
+            part = None if isinstance(result, Tensor) else place
+            self.steps.append(replace(step, index=index, value=value, part=part, in_place=in_place))
             self._tracked[id(tensor)] = (tensor, tensor._version, index)
 
     def _trained_among(self, given: Any) -> list[Tensor]:
