@@ -11,7 +11,7 @@ import torch
 from korisk.fitting import DiagonalRidge, Scorer, tail_gram
 from korisk.fitting.ridge import diagonal as diagonal_ridge
 from korisk.operators import Composed
-from korisk.problems import CtScanner, draw_pools
+from korisk.problems import CtProblem, CtScanner
 
 STEPS = (100, 200, 400, 800, 1600)
 SAMPLES = (64, 2048)
@@ -32,7 +32,8 @@ def compare(scanner: CtScanner, device: str) -> None:
     """Fit the same training sets with ever more steps."""
     weights, operators = scanner.reconstruction(device)
     tail = Composed(operators)
-    pools = draw_pools(scanner, seed=1, train=SAMPLES[-1], validation=64, test=256, device=device)
+    problem = CtProblem(scanner=scanner)
+    pools = problem.pools(seed=1, train=SAMPLES[-1], validation=64, test=256, device=device)
     ridge = DiagonalRidge(tail, *pools.train, toward=weights, gram=tail_gram(tail))
     judge, test = Scorer(*pools.validation), Scorer(*pools.test)
     for n in SAMPLES:

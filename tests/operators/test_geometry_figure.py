@@ -1,6 +1,5 @@
 """What the picture of a scanner must show, read off its artists and its files."""
 
-import math
 import subprocess
 import sys
 from functools import cache
@@ -222,15 +221,3 @@ def test_without_matplotlib_it_says_what_to_install_and_drawing_leaves_no_global
         "KoriskError a plot needs matplotlib; pip install 'korisk[report]'",
         "True False",
     ]
-
-
-def test_views_that_were_left_out_leave_the_circle_open() -> None:
-    from korisk.operators.ct.geometry_figure import _arcs
-
-    turn = 2 * math.pi
-    assert _arcs(np.arange(60) * turn / 60) == [(0.0, turn)]
-    assert _arcs(np.zeros(3)) == []
-    ((start, end),) = _arcs(np.radians(np.arange(-30, 100, 5)))
-    assert np.degrees([start, end]) == pytest.approx([330, 455])
-    two = sorted(_arcs(np.radians([*range(0, 50, 5), *range(180, 230, 5)])))
-    assert np.degrees(two) == pytest.approx(np.array([[0, 45], [180, 225]]))

@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -125,28 +124,6 @@ def test_large_matrices_are_iterated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bracket.lower <= np.linalg.norm(values.numpy(), 2) <= bracket.upper
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Diagonal([1.0, math.nan, math.inf]), "weights must be finite, got 2 of 3 entries"),
-        (lambda: Diagonal(torch.tensor([1j])), "weights must be real"),
-        (lambda: Diagonal(np.array([1j])), "weights must be real"),
-        (lambda: Diagonal([]), "weights must have at least one entry"),
-        (lambda: Diagonal("ramp"), "weights must be a torch tensor or an array"),
-        (lambda: Diagonal([[1], [1, 2]]), "weights must be a torch tensor or an array"),
-        (lambda: Diagonal(torch.ones(2).half()), "float32 or torch.float64"),
-        (lambda: Matrix([1.0, 2.0]), "matrix must have two dimensions"),
-        (lambda: Matrix(torch.ones(2, 3), domain=(2, 2)), "as the matrix has columns, 3, got"),
-        (lambda: Matrix(torch.ones(2, 3), range=3), "as the matrix has rows, 2, got"),
-        (lambda: Identity((3, 0)), "shape must be a whole number >= 1, got 0"),
-        (lambda: Identity(2.5), "shape must be a whole number >= 1, got 2.5"),  # type: ignore[arg-type]
-    ],
-)
-def test_entries_that_are_refused(make: Callable[[], Any], words: str) -> None:
-    with pytest.raises(KoriskError, match=words):
-        make()
-
-
 # Fourier
 
 
@@ -229,23 +206,6 @@ def test_norm_for_real_images(shape: tuple[int, ...], mask: list[Any], norm: flo
     assert spectral_norm(Fourier(shape, mask, dtype=torch.float64)) == pytest.approx(1, rel=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Fourier((4, 6), np.zeros(6)), "mask must keep at least one sample"),
-        (lambda: Fourier((4, 6), np.ones(4)), r"mask must have the image's shape \(4, 6\)"),
-        (lambda: Fourier((4, 6), np.ones((2, 4, 6))), "mask must have the image's shape"),
-        (lambda: Fourier((4, 6), 1), "mask must have the image's shape"),
-        (lambda: Fourier((4, 6), np.full(6, 0.5)), "mask must hold 0 and 1 only"),
-        (lambda: Fourier((4, 6), np.full(6, math.nan)), "mask must hold 0 and 1 only"),
-        (lambda: Fourier(()), "shape must have at least one dimension"),
-    ],
-)
-def test_masks_that_are_refused(make: Callable[[], Any], words: str) -> None:
-    with pytest.raises(KoriskError, match=words):
-        make()
-
-
 # Diffusion
 
 
@@ -309,25 +269,6 @@ def test_norm_of_diffusion(points: int) -> None:
 def test_diffusion_is_exact_again_after_single_precision() -> None:
     x = draw(8)
     assert torch.equal(flow(8).float().double()(x), flow(8)(x))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"viscosity": -1.0}, "viscosity must be a finite number >= 0, got -1.0"),
-        ({"time": -1.0}, "time must be a finite number >= 0"),
-        ({"length": 0.0}, "length must be a finite number > 0"),
-        ({"speed": math.inf}, "speed must be a finite number"),
-    ],
-)
-def test_flows_that_are_refused(change: dict[str, float], words: str) -> None:
-    with pytest.raises(KoriskError, match=words):
-        flow(8, **change)
-
-
-def test_a_line_has_points() -> None:
-    with pytest.raises(KoriskError, match="points must be a whole number >= 1"):
-        flow(0)
 
 
 # Tikhonov
@@ -471,28 +412,9 @@ def test_cg_says_when_it_does_not_converge(monkeypatch: pytest.MonkeyPatch) -> N
         operator(draw(20))
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Tikhonov(Identity(3), 0.0), "mu must be a finite number > 0, got 0.0"),
-        (lambda: Tikhonov(Identity(3), -1), "mu must be a finite number > 0, got -1"),
-        (lambda: Tikhonov(Identity(3), 1, solver="gc"), "solver must be one of factor, cg"),
-        (lambda: Tikhonov(torch.eye(3), 1), "operator must be a LinearOperator"),  # type: ignore[arg-type]
-        (
-            lambda: Tikhonov(Identity((256, 256)), 1.0),
-            r"at most 20,000 rows, got 65,536 \(32.0 GiB\); use a smaller image or solver='cg'",
-        ),
-        (lambda: Tikhonov(Diagonal([1.0], trainable=True), 1.0), r"requires_grad_\(False\)"),
-    ],
-)
-def test_inverses_that_are_refused(make: Callable[[], Any], words: str) -> None:
-    with pytest.raises(KoriskError, match=words):
-        make()
-
-
 def test_mu_below_rounding_is_refused() -> None:
     a = 1e8 * draw(8, 2) @ draw(2, 8, seed=1)
-    with pytest.raises(KoriskError, match="mu must stand above the rounding of A"):
+    with pytest.raises(KoriskError, match="mu must be above the rounding of A"):
         Tikhonov(Matrix(a), 1e-6)(draw(8))
 
 

@@ -8,7 +8,7 @@ import torch
 
 from korisk.errors import KoriskError
 from korisk.problems import HeatProblem
-from korisk.problems.heat import _series
+from korisk.problems.heat import wave_series
 
 
 def test_without_noise_the_true_layers_give_the_target() -> None:
@@ -84,4 +84,4 @@ def test_fields_are_the_series_that_the_docs_write_down(points: int) -> None:
     x = np.arange(points) / points
     waves = np.arange(1, points // 2 + 1)[:, None]
     expected = cosine @ np.cos(2 * np.pi * waves * x) + sine @ np.sin(2 * np.pi * waves * x)
-    np.testing.assert_allclose(_series(cosine, sine, points), expected, atol=1e-12)
+    np.testing.assert_allclose(wave_series(cosine, sine, points), expected, atol=1e-12)

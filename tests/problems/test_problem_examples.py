@@ -128,7 +128,7 @@ def test_files_give_all_they_have_and_each_once(tmp_path: Path) -> None:
 
 def test_files_that_changed_are_refused(tmp_path: Path) -> None:
     source = FileSource(path=folder(tmp_path, 20).path, unit="plain", fingerprint="another")
-    with pytest.raises(KoriskError, match="not those that the study was begun with"):
+    with pytest.raises(KoriskError, match="have changed since the study was made"):
         source.examples(8, seed=0, count=5, device=None)
 
 

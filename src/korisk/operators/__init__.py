@@ -1,4 +1,9 @@
-"""Known operators: differentiable, with exact adjoints and norms that have a direction."""
+"""Known operators: differentiable linear maps with exact adjoints and bracketed norms.
+
+Start with `linear.py`: `LinearOperator` and how operators are combined. `basic.py` has the small
+ones, `tikhonov.py` the regularised inverse, `norms.py` the iterations behind `norm()`, `testing.py`
+the laws that every operator keeps; `ct/` has tomography.
+"""
 
 try:
     import torch  # noqa: F401
@@ -10,7 +15,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Matrix
-from korisk.operators.ct.fbp import fbp
+from korisk.operators.ct.fbp import cosine_weights, fbp, fbp_weights, parker_weights
 from korisk.operators.ct.filter import WINDOWS, RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import PixelBackprojector, Projector
@@ -20,7 +25,6 @@ from korisk.operators.ct.released import (
     released_projector,
     released_weights,
 )
-from korisk.operators.ct.weights import cosine_weights, fbp_weights, parker_weights
 from korisk.operators.linear import (
     Adjoint,
     Composed,

@@ -20,10 +20,23 @@ _LARGEST_DECOMPOSED = 2048  # side up to which all singular values take seconds,
 
 
 class Identity(LinearOperator):
-    """x -> x, as a copy: what is written into the result does not reach the input.
+    """x -> x, as a copy: writing into the result does not change the input.
 
-    `shape` is that of x without its batch.
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape of x without its batch.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
+    Notes
+    -----
+    I x = x, its own adjoint, with the norm 1.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Identity
     >>> Identity((2, 3))(torch.ones(5, 2, 3)).shape
@@ -55,10 +68,22 @@ class Identity(LinearOperator):
 class Diagonal(LinearOperator):
     """x -> w x, entry by entry, with weights w of the shape of x.
 
-    Weights may be a tensor, whose precision and device the operator takes, or an array, which
-    becomes torch's default precision; either is copied. With `trainable=True` they are an
-    `nn.Parameter` and `norm()` is that of the present weights.
+    Parameters
+    ----------
+    weights : Tensor or array_like
+        Copied. A tensor gives the operator its precision and device; an array becomes PyTorch's
+        default precision.
+    name : str, default "W"
+        Used in messages and by `Composed`.
+    trainable : bool, default False
+        Whether the weights are an `nn.Parameter`; `norm()` is that of the present weights.
 
+    Notes
+    -----
+    (W x)_i = w_i x_i, its own adjoint, with the norm max |w_i|.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Diagonal
     >>> W = Diagonal([1.0, -2.0], trainable=True)
@@ -70,9 +95,8 @@ class Diagonal(LinearOperator):
 
     def __init__(self, weights: Any, *, name: str = "W", trainable: bool = False) -> None:
         values = own_tensor("weights", weights)
-        super().__init__(
-            values.shape, values.shape, name=name, device=values.device, dtype=values.dtype
-        )
+        place: dict[str, Any] = {"device": values.device, "dtype": values.dtype}
+        super().__init__(values.shape, values.shape, name=name, **place)
         if trainable:
             self.weights = nn.Parameter(values)
         else:
@@ -95,10 +119,24 @@ class Diagonal(LinearOperator):
 
 
 class Matrix(LinearOperator):
-    """x -> M x for a dense matrix M of shape (prod range, prod domain), which is copied.
+    """x -> M x for a dense matrix M.
 
-    Without `domain` and `range` the operator takes and gives plain vectors.
+    Parameters
+    ----------
+    matrix : Tensor or array_like, shape (prod range, prod domain)
+        Copied. A tensor gives the operator its precision and device.
+    domain, range : int or sequence of int, optional
+        Shapes of input and output; plain vectors where None.
+    name : str, default "M"
+        Used in messages and by `Composed`.
 
+    Notes
+    -----
+    (M x)_i = sum_j M_ij x_j; the adjoint is the transpose. Up to 2,048 rows or columns the norm is
+    the largest singular value; beyond that it is iterated.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Matrix
     >>> M = Matrix([[1.0, 2.0], [0.0, 3.0]])
@@ -122,13 +160,16 @@ class Matrix(LinearOperator):
                 "reshape it to (rows, columns)"
             )
         rows, columns = values.shape
-        super().__init__(
-            _side("domain", domain, columns, "columns"),
-            _side("range", range, rows, "rows"),
-            name=name,
-            device=values.device,
-            dtype=values.dtype,
-        )
+        shapes = []
+        for field, given, length in (("domain", domain, columns), ("range", range, rows)):
+            shape = (length,) if given is None else checked_shape(field, given)
+            if math.prod(shape) != length:
+                raise KoriskError(
+                    f"{field} must have {length:,} entries for a matrix of {rows:,} x {columns:,}, "
+                    f"got {shape_text(shape)}, which has {math.prod(shape):,}"
+                )
+            shapes.append(shape)
+        super().__init__(*shapes, name=name, device=values.device, dtype=values.dtype)
         self.register_buffer("matrix", values)
 
     @property
@@ -137,10 +178,15 @@ class Matrix(LinearOperator):
         return bool((self.matrix >= 0).all())
 
     def _map(self, x: Tensor) -> Tensor:
-        return _times(x, self.matrix.t(), self.domain, self.range)
+        return self._times(x, self.matrix.t(), self.domain, self.range)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return _times(y, self.matrix, self.range, self.domain)
+        return self._times(y, self.matrix, self.range, self.domain)
+
+    @staticmethod
+    def _times(x: Tensor, matrix: Tensor, source: Shape, target: Shape) -> Tensor:
+        batch = x.shape[: x.ndim - len(source)]
+        return (x.reshape(*batch, math.prod(source)) @ matrix).reshape(*batch, *target)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         if min(self.matrix.shape) > _LARGEST_DECOMPOSED:
@@ -150,21 +196,36 @@ class Matrix(LinearOperator):
 
 
 class Fourier(LinearOperator):
-    """x -> m F x: the orthonormal Fourier transform over all dimensions of the image, masked.
+    """x -> m F x: the orthonormal, centred Fourier transform of an image, sampled by a mask.
 
     Complex numbers are a last axis of 2 (real, imaginary), so that the operator is a real linear
-    map: (*shape, 2) -> (*shape, 2), or (*shape) -> (*shape, 2) with `real=True`. The origin lies
-    in the middle of both, at index n // 2. Samples that the mask leaves out are zeros in the
-    range, and what stands there is ignored by the adjoint, even NaN.
+    map: (*shape, 2) -> (*shape, 2), or (*shape) -> (*shape, 2) with `real=True`. The origin is at
+    index n // 2 of both. Samples that the mask leaves out are zeros in the range; the adjoint
+    ignores what it is given there, even NaN.
 
-    `mask` is of 0 and 1, or bool, of the image's shape or of its last dimensions only: a mask of
-    shape (columns,) keeps whole columns of k-space.
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape of the image; the transform is over all its axes.
+    mask : array_like of 0 and 1 or bool, optional
+        Of the image's shape, or of its last axes: a mask of shape (columns,) keeps whole columns
+        of k-space. Everything is kept where None.
+    real : bool, default False
+        Whether images are real, without the last axis of 2.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
     Notes
     -----
-    (F x)(k) = n^(-1/2) sum_r x(r) exp(-2 pi i k.r / n), a unitary matrix, so that F^-1 = F^H and
-    A^T y = F^H m y, of which a real image takes the real part.
+    The continuous transform is (F x)(k) = integral x(r) exp(-2 pi i k.r) dr; discretely
+    (F x)(k) = n^(-1/2) sum_r x(r) exp(-2 pi i k.r / n), a unitary matrix. So A^T y = F^H m y, of
+    which a real image takes the real part. The norm is exact: 1, or for real images
+    max sqrt((m(k) + m(-k)) / 2).
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Fourier
     >>> F = Fourier((8, 8), mask=[0, 1] * 4, real=True)
@@ -192,29 +253,27 @@ class Fourier(LinearOperator):
         super().__init__(domain, (*image, 2), name="F", device=device, dtype=dtype)
         self.image_shape = image
         self.real = bool(real)
-        self.register_buffer("mask", _checked_mask(mask, image).to(self.device))
+        self._axes = tuple(range(-len(image), 0))
+        kept = _checked_mask(1 if mask is None else mask, image)
+        self.register_buffer("mask", kept.to(self.device))
 
     @property
     def acceleration(self) -> float:
         """The image's pixels over the samples that are kept."""
         return self.mask.numel() / int(self.mask.sum())
 
-    @property
-    def _dimensions(self) -> tuple[int, ...]:
-        return tuple(range(-len(self.image_shape), 0))
-
     def _map(self, x: Tensor) -> Tensor:
         image = x if self.real else torch.complex(x[..., 0], x[..., 1])
-        dims = self._dimensions
-        spectrum = torch.fft.fftn(torch.fft.ifftshift(image, dim=dims), dim=dims, norm="ortho")
-        return self._sampled(torch.view_as_real(torch.fft.fftshift(spectrum, dim=dims)))
+        axes = self._axes
+        spectrum = torch.fft.fftn(torch.fft.ifftshift(image, dim=axes), dim=axes, norm="ortho")
+        return self._sampled(torch.view_as_real(torch.fft.fftshift(spectrum, dim=axes)))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         kept = self._sampled(y)
         spectrum = torch.complex(kept[..., 0], kept[..., 1])
-        dims = self._dimensions
-        image = torch.fft.ifftn(torch.fft.ifftshift(spectrum, dim=dims), dim=dims, norm="ortho")
-        centred = torch.fft.fftshift(image, dim=dims)
+        axes = self._axes
+        image = torch.fft.ifftn(torch.fft.ifftshift(spectrum, dim=axes), dim=axes, norm="ortho")
+        centred = torch.fft.fftshift(image, dim=axes)
         return centred.real.clone() if self.real else torch.view_as_real(centred)
 
     def _sampled(self, samples: Tensor) -> Tensor:
@@ -225,60 +284,61 @@ class Fourier(LinearOperator):
             return NormBracket(1.0, 1.0, how="unitary, sampled")
         # A^T A = Re(F^H m F). The conjugate of F^H m F is F^H m(-k) F, so that their mean has the
         # eigenvalues (m(k) + m(-k)) / 2: 1 where both are sampled, a half where one of them is.
-        shares = (self.mask.double() + _mirrored(self.mask).double()) / 2
-        largest = math.sqrt(float(shares.max()))
+        # Flipped, index j holds n - 1 - j; where n is even, -k is at n - j, with -n/2 its own
+        # mirror image.
+        shifts = tuple(1 - length % 2 for length in self.image_shape)
+        mirrored = self.mask.flip(self._axes).roll(shifts, self._axes)
+        largest = math.sqrt(float((self.mask.double() + mirrored.double()).max()) / 2)
         return NormBracket(largest, largest, how="largest (m(k) + m(-k)) / 2")
 
 
-def _mirrored(mask: Tensor) -> Tensor:
-    """m(-k), with the origin at index n // 2."""
-    dims = tuple(range(mask.ndim))
-    # Flipped, index j holds n - 1 - j; where n is even, -k is at n - j, with -n/2 its own mirror.
-    shifts = tuple(1 - length % 2 for length in mask.shape)
-    return mask.flip(dims).roll(shifts, dims)
-
-
 def _checked_mask(given: Any, image: Shape) -> Tensor:
-    if given is None:
-        return torch.ones(image, dtype=torch.bool)
     try:
         mask = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+        whole = np.broadcast_to(mask, image)
     except ValueError:
-        raise KoriskError(f"mask must be an array of 0 and 1, got {shown(given)}") from None
-    if mask.ndim == 0 or mask.ndim > len(image) or not _broadcasts(mask.shape, image):
         raise KoriskError(
             f"mask must have the image's shape {shape_text(image)} or that of its last "
-            f"dimensions, got {shape_text(mask.shape)}"
-        )
-    try:
-        binary = bool(np.isin(mask, (0, 1)).all())
-    except TypeError:
-        binary = False
-    if not binary:
+            f"dimensions, got {shown(given)}"
+        ) from None
+    if whole.dtype.kind not in "biuf" or not np.isin(whole, (0, 1)).all():
         raise KoriskError(
             f"mask must hold 0 and 1 only, got {shown(mask.ravel()[:6].tolist())}; weigh samples "
             "with a Diagonal behind the transform"
         )
-    if not mask.any():
+    if not whole.any():
         raise KoriskError("mask must keep at least one sample, got none; set the origin, n // 2")
-    return torch.from_numpy(np.broadcast_to(mask != 0, image).copy())
-
-
-def _broadcasts(shape: Sequence[int], image: Shape) -> bool:
-    pairs = zip(reversed(shape), reversed(image), strict=False)
-    return all(length in (1, wanted) for length, wanted in pairs)
+    return torch.from_numpy(whole != 0)
 
 
 class Diffusion(LinearOperator):
-    """u(0) -> u(t) for u_t = nu u_xx - c u_x, on `points` equal steps of a periodic line.
+    """u(0) -> u(t): the exact flow of advection and diffusion on a periodic line.
 
-    `viscosity` is nu, `speed` is c, `time` is t and `length` the line's, in units that agree.
+    Parameters
+    ----------
+    points : int
+        Equally spaced points on the line.
+    viscosity : float
+        nu >= 0, in length^2 per time.
+    speed : float, default 0
+        c, in length per time.
+    time : float
+        t >= 0.
+    length : float, default 1
+        Period of the line, > 0.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
     Notes
     -----
-    Each wave exp(i k x), k = 2 pi j / length, is multiplied by exp(-(nu k^2 + i c k) t): exact in
-    time, and in space for every function that the points resolve.
+    u_t = nu u_xx - c u_x. Each wave exp(i k x), k = 2 pi j / length, is multiplied by
+    exp(-(nu k^2 + i c k) t): exact in time, and in space for every function that the points
+    resolve. The matrix is circulant, so its norm is the largest |multiplier|.
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Diffusion
     >>> flow = Diffusion(4, viscosity=0.0, speed=1.0, time=0.25)
@@ -299,7 +359,7 @@ class Diffusion(LinearOperator):
     ) -> None:
         n = _checks.count("points", points, at_least=1, remedy="count the points of the line")
         super().__init__((n,), (n,), name="E", device=device, dtype=dtype)
-        remedy = "a line that sharpens with time has no bounded solution"
+        remedy = "a negative viscosity has no bounded solution"
         self.viscosity = _checks.real("viscosity", viscosity, at_least=0, remedy=remedy)
         self.speed = _checks.real("speed", speed, remedy="give length per time, of either sign")
         remedy = "the flow cannot be run backwards"
@@ -307,17 +367,14 @@ class Diffusion(LinearOperator):
         self.length = _checks.real("length", length, above=0, remedy="give the period")
 
     def _map(self, x: Tensor) -> Tensor:
-        return self._filtered(x, self._multiplier())
+        return self._filtered(x, self._once("multiplier", self._here))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return self._filtered(y, self._multiplier().conj())
+        return self._filtered(y, self._once("multiplier", self._here).conj())
 
     def _filtered(self, x: Tensor, multiplier: Tensor) -> Tensor:
         moved: Tensor = torch.fft.irfft(torch.fft.rfft(x) * multiplier, n=self.domain[0])
         return moved
-
-    def _multiplier(self) -> Tensor:
-        return self._once("multiplier", self._here)
 
     def _here(self) -> Tensor:
         precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128
@@ -337,7 +394,7 @@ class Diffusion(LinearOperator):
         return waves
 
     def _norm(self, width: float, seed: int) -> NormBracket:
-        # A circulant matrix is normal: its norm is its largest |eigenvalue|, at k = 0 if no other.
+        # A circulant matrix is normal: its norm is its largest |eigenvalue|.
         largest = float(np.abs(self._waves()).max())
         return NormBracket(largest, largest, how="largest |multiplier|")
 
@@ -353,38 +410,18 @@ def own_tensor(field: str, given: Any) -> Tensor:
             raise KoriskError(
                 f"{field} must be a torch tensor or an array of numbers, got {shown(given)}"
             ) from None
-        values = values if values.is_complex() else values.to(torch.get_default_dtype())
     if values.is_complex():
         raise KoriskError(
             f"{field} must be real, got {values.dtype}; hold complex numbers as a last axis of 2"
         )
-    if not values.is_floating_point():
+    if not isinstance(given, Tensor) or not values.is_floating_point():
         values = values.to(torch.get_default_dtype())
     if values.numel() == 0:
-        raise KoriskError(
-            f"{field} must have at least one entry, got shape {shape_text(tuple(values.shape))}"
-        )
+        raise KoriskError(f"{field} must not be empty, got shape {shape_text(values.shape)}")
     wrong = values.numel() - int(torch.isfinite(values).sum())
     if wrong:
         raise KoriskError(
             f"{field} must be finite, got {wrong:,} of {values.numel():,} entries that are NaN or "
-            "infinite; clean them with torch.nan_to_num, or find where they come from"
+            "infinite; clean them with torch.nan_to_num, or find their source"
         )
     return values.contiguous()
-
-
-def _side(field: str, given: int | Sequence[int] | None, length: int, what: str) -> Shape:
-    if given is None:
-        return (length,)
-    shape = checked_shape(field, given)
-    if math.prod(shape) != length:
-        raise KoriskError(
-            f"{field} must have as many entries as the matrix has {what}, {length:,}, got "
-            f"{shape_text(shape)}, which has {math.prod(shape):,}"
-        )
-    return shape
-
-
-def _times(x: Tensor, matrix: Tensor, given: Shape, wanted: Shape) -> Tensor:
-    batch = x.shape[: x.ndim - len(given)]
-    return (x.reshape(*batch, math.prod(given)) @ matrix).reshape(*batch, *wanted)

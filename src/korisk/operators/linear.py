@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from typing import Any, Self, TypeVar, cast
 
 import torch
@@ -24,19 +27,40 @@ DTYPES = (torch.float32, torch.float64)
 
 
 class LinearOperator(nn.Module, ABC):
-    """A: domain -> range, linear, applied to the trailing dimensions of a tensor.
+    """A linear map A from tensors of shape `domain` to tensors of shape `range`.
 
-    Leading dimensions are batches: `A(x)` with x of shape (..., *domain) gives (..., *range), and
-    `A.T(y)` or `A.adjoint(y)` goes back. Gradients pass through both directions, twice if need
-    be. An operator is an `nn.Module`, so it stands in `nn.Sequential`, moves with `.to(...)` and
-    is pickled; what it needs for a device and a dtype it computes there, when it is first used.
+    It acts on the trailing dimensions; leading dimensions are batches: `A(x)` with x of shape
+    (..., *domain) gives (..., *range), and `A.T(y)` or `A.adjoint(y)` goes back. Gradients of any
+    order pass through both directions. An operator is an `nn.Module`: it can be part of an
+    `nn.Sequential`, moves with `.to(...)` and can be pickled. What it needs on a device and in a
+    precision is computed there when it is first used.
 
-    A subclass defines `_map` and `_map_adjoint` on tensors that were checked, in differentiable
-    PyTorch, and `_norm` where it knows more than Lanczos finds out.
+    A subclass defines `_map` and `_map_adjoint` in differentiable PyTorch, on tensors that were
+    checked, and `_norm` where it knows more than the general iteration finds.
 
-    `domain` and `range` are shapes without the batch. Inputs of another shape, precision or device
-    raise `KoriskError`.
+    Parameters
+    ----------
+    domain, range : sequence of int
+        Shapes of input and output without the batch.
+    name : str, default: the class's name
+        Used in messages and by `Composed`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
+    Raises
+    ------
+    KoriskError
+        If an input has another shape, precision or device.
+
+    Notes
+    -----
+    The adjoint is exact: <A x, y> = <x, A^T y> up to rounding. `norm()` brackets
+    ||A|| = max ||A x|| / ||x||.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import LinearOperator
     >>> class Difference(LinearOperator):
@@ -51,7 +75,7 @@ class LinearOperator(nn.Module, ABC):
     True
     """
 
-    __array_ufunc__ = None  # so that NumPy's arrays leave `array @ A` to us, to be refused
+    __array_ufunc__ = None  # NumPy arrays then leave `array @ A` to __rmatmul__
     nonnegative = False  # whether every matrix entry is known to be >= 0
     _anchor: Tensor
 
@@ -84,24 +108,17 @@ class LinearOperator(nn.Module, ABC):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision that inputs must have; change it with `.to(torch.float64)`."""
+        """The precision that inputs must have; `.to(torch.float64)` changes it."""
         return self._standing().dtype
 
     @property
     def device(self) -> torch.device:
-        """Where inputs must lie; change it with `.to("cuda")`."""
+        """The device that inputs must be on; `.to("cuda")` changes it."""
         return self._standing().device
 
     def _standing(self) -> Tensor:
-        """A tensor in the operator's precision and place; of its first part, where it has parts.
-
-        Parts may be moved on their own, as when `A.to("cuda")` follows `B = A.T`.
-        """
-        part = self._first_part()
-        return self._anchor if part is None else part._standing()
-
-    def _first_part(self) -> LinearOperator | None:
-        return None
+        """A tensor with the operator's precision and device."""
+        return self._anchor
 
     def forward(self, x: Tensor) -> Tensor:
         """A x; x has shape (..., *domain)."""
@@ -124,33 +141,25 @@ class LinearOperator(nn.Module, ABC):
                 f"{self.name}: the {what} must have shape {shape_text(shape, batched=True)}, got "
                 f"{shape_text(tuple(x.shape))}; batch dimensions come first"
             )
-        if x.dtype != self.dtype:
-            raise KoriskError(
-                f"{self.name}: the {what} must be {self.dtype}, got {x.dtype}; convert it, or the "
-                f"operator with .to({x.dtype if x.dtype in DTYPES else torch.float32})"
-            )
-        if x.layout != torch.strided:
-            raise KoriskError(
-                f"{self.name}: the {what} must be a dense tensor, got {x.layout}; use .to_dense()"
-            )
         self._check_parts()
-        if x.device != self.device:
+        own = self._standing()
+        if x.dtype != own.dtype or x.device != own.device or x.layout != torch.strided:
             raise KoriskError(
-                f"{self.name}: the {what} must be on {self.device}, got one on {x.device}; move "
-                f'one of them with .to("{x.device}")'
+                f"{self.name}: the {what} must be a dense tensor of {own.dtype} on {own.device}, "
+                f"got {x.dtype} on {x.device}, {x.layout}; convert it, or the operator, with "
+                ".to(...)"
             )
 
     def _check_parts(self) -> None:
-        """Refuse parts that were moved apart since they were put together."""
-        return
+        """Raise if parts were moved apart since they were combined."""
 
     @property
     def T(self) -> LinearOperator:
-        """The adjoint as an operator that shares this one: moving either moves both."""
+        """The adjoint as an operator; it shares this one, so moving either moves both."""
         return Adjoint(self)
 
     def _once(self, key: str, make: Callable[[], Made]) -> Made:
-        """What `make` gives, kept until the operator moves or changes precision; not pickled."""
+        """The result of `make`, kept until the operator moves or changes precision; not pickled."""
         if key not in self._made:
             # What is made in inference mode could not be saved for a later backward pass.
             with torch.inference_mode(False), torch.no_grad():
@@ -182,7 +191,7 @@ class LinearOperator(nn.Module, ABC):
 
     def __rmatmul__(self, other: object) -> Any:
         raise KoriskError(
-            f"{self.name} stands left of what it is applied to, got {shown(other)} @ {self.name}; "
+            f"{self.name} must stand left of its input, got {shown(other)} @ {self.name}; "
             "use its adjoint, .T, for the other direction"
         )
 
@@ -204,19 +213,25 @@ class LinearOperator(nn.Module, ABC):
         return Sum([self, other])
 
     def __radd__(self, other: object) -> LinearOperator:
-        if other == 0:  # where sum(...) starts
-            return self
-        return NotImplemented
+        return self if other == 0 else NotImplemented  # sum(...) starts from 0
 
     def __sub__(self, other: LinearOperator) -> LinearOperator:
-        _checked_operators([other])
-        return self + (-other)
+        return self + Scaled(other, -1.0)
 
     def as_matrix(self) -> Tensor:
-        """The whole matrix, shape (prod range, prod domain); refused where it would be huge.
+        """The whole matrix.
 
-        More than 2 GiB raises `KoriskError`.
+        Returns
+        -------
+        Tensor, shape (prod range, prod domain)
 
+        Raises
+        ------
+        KoriskError
+            If the matrix would take more than 2 GiB.
+
+        Examples
+        --------
         >>> from korisk.operators import Diagonal
         >>> Diagonal([1.0, 2.0]).as_matrix().tolist()
         [[1.0, 0.0], [0.0, 2.0]]
@@ -228,31 +243,37 @@ class LinearOperator(nn.Module, ABC):
                 f"{self.name}: as_matrix() would fill {needed / 2**30:.1f} GiB ({rows:,} x "
                 f"{columns:,}); apply the operator to vectors, or use a smaller geometry"
             )
-        # The shorter side is applied to its unit vectors, in pieces that stay small.
-        short = min(rows, columns)
-        unit = torch.eye(short, dtype=self.dtype, device=self.device)
-        piece = max(1, 2**26 // (rows + columns))
+        # The side with fewer unit vectors, in pieces that stay small.
+        tall = columns <= rows
+        apply, shape = (self, self.domain) if tall else (self.adjoint, self.range)
+        unit = torch.eye(min(rows, columns), dtype=self.dtype, device=self.device)
         with torch.no_grad():
-            if columns <= rows:
-                images = [
-                    self(part.reshape(-1, *self.domain)).reshape(-1, rows)
-                    for part in torch.split(unit, piece)
-                ]
-                return torch.cat(images).t().contiguous()
             images = [
-                self.adjoint(part.reshape(-1, *self.range)).reshape(-1, columns)
-                for part in torch.split(unit, piece)
+                apply(part.reshape(-1, *shape)).reshape(len(part), -1)
+                for part in torch.split(unit, max(1, 2**26 // (rows + columns)))
             ]
-            return torch.cat(images)
+            return torch.cat(images).t().contiguous() if tall else torch.cat(images)
 
     # Norms
 
     def norm(self, *, width: float = 0.01, seed: int = 0) -> NormBracket:
-        """The operator norm from below and from above, and how both are known.
+        """The operator norm from below and from above, and how both ends are known.
 
-        `width` is the relative width to aim for where the norm is iterated, `seed` the random
-        start of that iteration. Computed in float64 whatever the operator's own precision.
+        Computed in float64 whatever the operator's own precision.
 
+        Parameters
+        ----------
+        width : float, default 0.01
+            Relative width to aim for where the norm is iterated, from 1e-4 to below 1.
+        seed : int, default 0
+            Random start of that iteration.
+
+        Returns
+        -------
+        NormBracket
+
+        Examples
+        --------
         >>> from korisk.operators import ParallelBeam, Projector
         >>> bracket = Projector(ParallelBeam(8, views=6, bins=12)).norm(width=0.05)
         >>> bracket.lower <= bracket.upper <= 1.05 * bracket.lower
@@ -260,19 +281,19 @@ class LinearOperator(nn.Module, ABC):
         """
         if not 1e-4 <= _checks.real("width", width, remedy="try 0.01") < 1:
             raise KoriskError(f"width must be from 1e-4 to below 1, got {shown(width)}; try 0.01")
-        remedy = "give a whole number to start from"
+        remedy = "give a whole number"
         start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
         with torch.no_grad():
             return self.in_double()._norm(width, start)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
-        """The bracket; called on the operator in double precision."""
+        """The bracket; called on the operator in float64."""
         inner = math.prod(self.domain) <= math.prod(self.range)
         there, back = (self, self.adjoint) if inner else (self.adjoint, self)
         start = norms.start(self.domain if inner else self.range, self.nonnegative, seed)
         start = start.to(self.device)
         size = norms.size(there(start))
-        if size == 0:  # so is, almost surely, the image of every other vector
+        if size == 0:  # then so is the image of almost every other vector
             return NormBracket(0.0, 0.0, how="every vector is mapped to zero")
 
         def gram(x: Tensor) -> Tensor:  # of A / size, whose square neither over- nor underflows
@@ -282,23 +303,70 @@ class LinearOperator(nn.Module, ABC):
         return scaled_bracket(search(gram, start, width=width), size)
 
     def in_double(self) -> LinearOperator:
-        """This operator in float64; itself where it is so already."""
-        if self.dtype == torch.float64:
-            return self
-        from copy import deepcopy
-
-        return deepcopy(self).to(torch.float64)
+        """This operator in float64: itself if it is, a copy if not."""
+        return self if self.dtype == torch.float64 else deepcopy(self).to(torch.float64)
 
     def extra_repr(self) -> str:
         """The shapes, as nn.Module prints them."""
         return f"{shape_text(self.domain)} -> {shape_text(self.range)}"
 
 
-class Adjoint(LinearOperator):
-    """A^T, for an operator A.
+class Combined(LinearOperator):
+    """An operator made of several others, its `parts`, all on one device in one precision."""
 
-    `A.T` makes it; its own `T` is A again.
+    def __init__(
+        self, parts: Sequence[LinearOperator], domain: Shape, range: Shape, name: str
+    ) -> None:
+        _check_same_place(parts)
+        first = parts[0]
+        super().__init__(domain, range, name=name, device=first.device, dtype=first.dtype)
+        self.parts = nn.ModuleList(parts)
 
+    @property
+    def operators(self) -> tuple[LinearOperator, ...]:
+        """The parts, typed."""
+        return tuple(cast(LinearOperator, part) for part in self.parts)
+
+    def _standing(self) -> Tensor:
+        return cast(LinearOperator, self.parts[0])._standing()
+
+    def _check_parts(self) -> None:
+        _check_same_place(self.operators)
+
+    @property
+    def nonnegative(self) -> bool:  # type: ignore[override]
+        """Whether every matrix entry is known to be >= 0."""
+        return all(part.nonnegative for part in self.operators)
+
+
+class Wrapped(LinearOperator):
+    """An operator made of one other, `of`, which may be moved on its own."""
+
+    def __init__(self, of: LinearOperator, domain: Shape, range: Shape, name: str) -> None:
+        super().__init__(domain, range, name=name, device=of.device, dtype=of.dtype)
+        self.of = of
+
+    def _standing(self) -> Tensor:
+        return self.of._standing()
+
+    def _check_parts(self) -> None:
+        self.of._check_parts()
+
+
+class Adjoint(Wrapped):
+    """The adjoint A^T of an operator A. `A.T` makes it, and its own `T` is A again.
+
+    Parameters
+    ----------
+    of : LinearOperator
+        A.
+
+    Notes
+    -----
+    <A x, y> = <x, A^T y> for all x and y; the matrix is the transpose of A's, the norm A's.
+
+    Examples
+    --------
     >>> from korisk.operators import Matrix
     >>> A = Matrix([[1.0, 2.0, 3.0]])
     >>> A.T.domain, A.T.range, A.T.T is A
@@ -307,14 +375,7 @@ class Adjoint(LinearOperator):
 
     def __init__(self, of: LinearOperator) -> None:
         _checked_operators([of])
-        super().__init__(of.range, of.domain, name=f"{of.name}^T", device=of.device, dtype=of.dtype)
-        self.of = of
-
-    def _first_part(self) -> LinearOperator:
-        return self.of
-
-    def _check_parts(self) -> None:
-        self.of._check_parts()
+        super().__init__(of, of.range, of.domain, f"{of.name}^T")
 
     @property
     def nonnegative(self) -> bool:  # type: ignore[override]
@@ -336,41 +397,30 @@ class Adjoint(LinearOperator):
         return self.of._norm(width, seed)
 
 
-class _Several(LinearOperator):
-    """An operator made of others, its `parts`; subclasses name them as is usual for them."""
+class Composed(Combined):
+    """Operators applied one after the other. `A @ B` is Composed([B, A]).
 
-    def __init__(
-        self, parts: list[LinearOperator], *, domain: Shape, range: Shape, name: str
-    ) -> None:
-        _same_place(parts)
-        place = {"device": parts[0].device, "dtype": parts[0].dtype}
-        super().__init__(domain, range, name=name, **place)  # type: ignore[arg-type]
-        self.parts = nn.ModuleList(parts)
+    Each layer stays accessible: `f.layers`, `f["K"]`, `for layer in f`.
 
-    @property
-    def _operators(self) -> tuple[LinearOperator, ...]:
-        return tuple(cast(LinearOperator, part) for part in self.parts)
+    Parameters
+    ----------
+    layers : sequence of LinearOperator
+        The one that takes the input first.
+    name : str, default: the names of the layers
+        Used in messages.
 
-    def _first_part(self) -> LinearOperator:
-        return self._operators[0]
+    Raises
+    ------
+    KoriskError
+        If a layer's range is not the next one's domain, or no layer has the name asked for.
 
-    def _check_parts(self) -> None:
-        _same_place(self._operators)
+    Notes
+    -----
+    (A B) x = A (B x) and (A B)^T = B^T A^T. The norm is that of the product, not the product of
+    the norms, which may be far larger.
 
-    @property
-    def nonnegative(self) -> bool:  # type: ignore[override]
-        """Whether every matrix entry is known to be >= 0."""
-        return all(part.nonnegative for part in self._operators)
-
-
-class Composed(_Several):
-    """Operators one after the other, the one that takes the input first: `layers`.
-
-    `A @ B` is Composed([B, A]). Each layer stays visible: `f.layers`, `f["K"]`, `for layer in f`.
-
-    A range that is not the next one's domain raises `KoriskError`, as does a name that no layer
-    has. The norm is that of the product, not the product of the norms.
-
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Diagonal, Matrix
     >>> A = Diagonal([1.0, 2.0]) @ Matrix([[1.0], [1.0]])
@@ -386,12 +436,8 @@ class Composed(_Several):
                     f"{second.name} cannot follow {first.name}: {first.name} gives "
                     f"{shape_text(first.range)}, {second.name} takes {shape_text(second.domain)}"
                 )
-        super().__init__(
-            parts,
-            domain=parts[0].domain,
-            range=parts[-1].range,
-            name=name or " ".join(part.name for part in reversed(parts)),
-        )
+        words = name or " ".join(part.name for part in reversed(parts))
+        super().__init__(parts, parts[0].domain, parts[-1].range, words)
 
     def __iter__(self) -> Iterator[LinearOperator]:
         return iter(self.layers)
@@ -402,7 +448,7 @@ class Composed(_Several):
     @property
     def layers(self) -> tuple[LinearOperator, ...]:
         """The operators, input side first."""
-        return self._operators
+        return self.operators
 
     def __getitem__(self, name: str) -> LinearOperator:
         for part in self.layers:
@@ -432,11 +478,22 @@ class Composed(_Several):
         return super()._norm(width, seed)
 
 
-class Scaled(LinearOperator):
-    """c A, for a number c.
+class Scaled(Wrapped):
+    """c A, for a number c. `c * A`, `A / c` and `-A` make it.
 
-    `c * A` and `-A` make it.
+    Parameters
+    ----------
+    of : LinearOperator
+        A.
+    factor : float
+        c, finite.
 
+    Notes
+    -----
+    (c A)^T = c A^T and ||c A|| = |c| ||A||.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Identity
     >>> (-3.0 * Identity(2))(torch.ones(2)).tolist()
@@ -446,15 +503,8 @@ class Scaled(LinearOperator):
     def __init__(self, of: LinearOperator, factor: float) -> None:
         _checked_operators([of])
         number = _factor(factor)
-        super().__init__(of.domain, of.range, name=of.name, device=of.device, dtype=of.dtype)
-        self.of = of
+        super().__init__(of, of.domain, of.range, of.name)
         self.factor = number
-
-    def _first_part(self) -> LinearOperator:
-        return self.of
-
-    def _check_parts(self) -> None:
-        self.of._check_parts()
 
     @property
     def nonnegative(self) -> bool:  # type: ignore[override]
@@ -471,11 +521,25 @@ class Scaled(LinearOperator):
         return scaled_bracket(self.of._norm(width, seed), abs(self.factor))
 
 
-class Sum(_Several):
-    """A + B + ..., all between the same shapes.
+class Sum(Combined):
+    """A + B + ..., all between the same shapes. `A + B` and `sum([A, B])` make it.
 
-    `A + B` makes it; other shapes raise `KoriskError`.
+    Parameters
+    ----------
+    terms : sequence of LinearOperator
+        What is added.
 
+    Raises
+    ------
+    KoriskError
+        If the shapes differ.
+
+    Notes
+    -----
+    (A + B) x = A x + B x and (A + B)^T = A^T + B^T.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Diagonal, Identity
     >>> (Identity(2) + Diagonal([1.0, 2.0]))(torch.ones(2)).tolist()
@@ -484,37 +548,48 @@ class Sum(_Several):
 
     def __init__(self, terms: Sequence[LinearOperator]) -> None:
         parts = _checked_operators(terms)
+        first = parts[0]
         for part in parts[1:]:
-            if (part.domain, part.range) != (parts[0].domain, parts[0].range):
+            if (part.domain, part.range) != (first.domain, first.range):
                 raise KoriskError(
-                    f"operators can be added between the same shapes only, got {_arrow(parts[0])} "
+                    f"operators can be added between the same shapes only, got {_arrow(first)} "
                     f"and {_arrow(part)}"
                 )
-        super().__init__(
-            parts,
-            domain=parts[0].domain,
-            range=parts[0].range,
-            name="(" + " + ".join(_signed_name(part) for part in parts) + ")",
-        )
+        negative = [isinstance(part, Scaled) and part.factor < 0 for part in parts]
+        names = ["-" * minus + part.name for part, minus in zip(parts, negative, strict=True)]
+        super().__init__(parts, first.domain, first.range, f"({' + '.join(names)})")
 
     @property
     def terms(self) -> tuple[LinearOperator, ...]:
         """What is added."""
-        return self._operators
+        return self.operators
 
     def _map(self, x: Tensor) -> Tensor:
-        return _sum([part._map(x) for part in self.terms])
+        return reduce(add, [part._map(x) for part in self.terms])
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return _sum([part._map_adjoint(y) for part in self.terms])
+        return reduce(add, [part._map_adjoint(y) for part in self.terms])
 
 
-class Stacked(_Several):
-    """(A; B; ...): one domain, ranges joined along their first axis, as views of a scan are.
+class Stacked(Combined):
+    """(A; B; ...): one input, outputs joined along their first axis, as views of a scan are.
 
-    `stack(A, B)` makes it. Another domain, or ranges that differ beyond their first axis, raise
-    `KoriskError`.
+    Parameters
+    ----------
+    parts : sequence of LinearOperator
+        From the top.
 
+    Raises
+    ------
+    KoriskError
+        If the domains differ, or the ranges differ beyond their first axis.
+
+    Notes
+    -----
+    (A; B) x = (A x; B x) and (A; B)^T (y; z) = A^T y + B^T z.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Diagonal, Identity, Stacked
     >>> Stacked([Identity(2), Diagonal([3.0, 4.0])])(torch.ones(2)).tolist()
@@ -523,39 +598,46 @@ class Stacked(_Several):
 
     def __init__(self, parts: Sequence[LinearOperator]) -> None:
         rows = _checked_operators(parts)
-        for part in rows[1:]:
-            if part.domain != rows[0].domain or part.range[1:] != rows[0].range[1:]:
+        first = rows[0]
+        for part in rows:
+            same = part.domain == first.domain and part.range[1:] == first.range[1:]
+            if not same or not part.range:
                 raise KoriskError(
-                    "stacked operators share their domain and all but the first axis of their "
-                    f"range, got {_arrow(rows[0])} and {_arrow(part)}"
+                    "stacked operators must have one domain, and ranges of at least one axis that "
+                    f"differ in the first alone, got {_arrow(first)} and {_arrow(part)}"
                 )
-        if not rows[0].range:
-            raise KoriskError("operators whose range is a single number cannot be stacked")
-        super().__init__(
-            rows,
-            domain=rows[0].domain,
-            range=(sum(part.range[0] for part in rows), *rows[0].range[1:]),
-            name="[" + "; ".join(part.name for part in rows) + "]",
-        )
+        height = sum(part.range[0] for part in rows)
+        name = "[" + "; ".join(part.name for part in rows) + "]"
+        super().__init__(rows, first.domain, (height, *first.range[1:]), name)
 
     @property
     def rows(self) -> tuple[LinearOperator, ...]:
         """What is stacked, from the top."""
-        return self._operators
+        return self.operators
 
     def _map(self, x: Tensor) -> Tensor:
         return torch.cat([part._map(x) for part in self.rows], dim=-len(self.range))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        sizes = [part.range[0] for part in self.rows]
-        pieces = torch.split(y, sizes, dim=-len(self.range))
+        pieces = torch.split(y, [part.range[0] for part in self.rows], dim=-len(self.range))
         parts = zip(self.rows, pieces, strict=True)
-        return _sum([part._map_adjoint(piece) for part, piece in parts])
+        return reduce(add, [part._map_adjoint(piece) for part, piece in parts])
 
 
 def stack(*operators: LinearOperator) -> LinearOperator:
-    """(A; B; ...) as one operator; see `Stacked`.
+    """(A; B; ...) as one operator.
 
+    Parameters
+    ----------
+    *operators : LinearOperator
+        From the top; see `Stacked`.
+
+    Returns
+    -------
+    Stacked
+
+    Examples
+    --------
     >>> from korisk.operators import ParallelBeam, Projector, stack
     >>> first = Projector(ParallelBeam(8, views=6, bins=12))
     >>> second = Projector(ParallelBeam(8, views=6, bins=12, start=0.1))
@@ -583,7 +665,7 @@ def shape_text(shape: Shape, *, batched: bool = False) -> str:
 
 
 def checked_shape(field: str, given: Any) -> Shape:
-    """A shape as whole numbers >= 1; one number stands for a line of that length."""
+    """A shape as a tuple of whole numbers >= 1; one number means one axis."""
     remedy = "count the points along each axis"
     several = isinstance(given, Iterable) and not isinstance(given, str)
     lengths = given if several else [given]
@@ -591,35 +673,27 @@ def checked_shape(field: str, given: Any) -> Shape:
 
 
 def _checked_operators(given: Any) -> list[LinearOperator]:
-    if not isinstance(given, Iterable) or isinstance(given, LinearOperator):
-        raise KoriskError(f"operators must come in a list, got {shown(given)}")
-    operators = list(given)
-    if not operators:
-        raise KoriskError("there must be at least one operator, got none")
-    for operator in operators:
-        if not isinstance(operator, LinearOperator):
-            raise KoriskError(f"only LinearOperators can be combined, got {shown(operator)}")
+    listed = isinstance(given, Iterable) and not isinstance(given, LinearOperator)
+    operators = list(given) if listed else []
+    if not operators or not all(isinstance(each, LinearOperator) for each in operators):
+        raise KoriskError(
+            f"operators must be one or more LinearOperators in a list, got {shown(given)}"
+        )
     return operators
 
 
 def _factor(given: object) -> float:
-    if isinstance(given, Tensor) and given.requires_grad:
-        raise KoriskError(
-            "an operator is scaled by a plain number, got a tensor that requires gradients; use "
-            "Diagonal(..., trainable=True) for weights that are learned"
-        )
+    learned = isinstance(given, Tensor) and given.requires_grad  # its gradient would be lost
     try:
-        number = float(given)  # type: ignore[arg-type]
+        number = math.nan if learned else float(given)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise KoriskError(f"an operator is scaled by a finite number, got {shown(given)}")
+        raise KoriskError(
+            f"an operator can be scaled by a finite number only, got {shown(given)}; use "
+            "Diagonal(..., trainable=True) for weights that are learned"
+        )
     return number
-
-
-def _signed_name(operator: LinearOperator) -> str:
-    minus = isinstance(operator, Scaled) and operator.factor < 0
-    return f"-{operator.name}" if minus else operator.name
 
 
 def _applied(
@@ -638,14 +712,7 @@ def _arrow(operator: LinearOperator) -> str:
     return f"{operator.name} {shape_text(operator.domain)} -> {shape_text(operator.range)}"
 
 
-def _sum(terms: list[Tensor]) -> Tensor:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-def _same_place(operators: Sequence[LinearOperator]) -> None:
+def _check_same_place(operators: Sequence[LinearOperator]) -> None:
     first = operators[0]
     for other in operators[1:]:
         if (other.dtype, other.device) != (first.dtype, first.device):
@@ -656,7 +723,7 @@ def _same_place(operators: Sequence[LinearOperator]) -> None:
 
 
 def checked_device(device: torch.device | str | None) -> torch.device | None:
-    """A device that is there, or None for PyTorch's default."""
+    """A device that PyTorch has here, or None for its default."""
     if device is None:
         return None
     try:
@@ -669,7 +736,7 @@ def checked_device(device: torch.device | str | None) -> torch.device | None:
 
 
 def checked_dtype(dtype: torch.dtype | None) -> torch.dtype:
-    """float32 or float64, PyTorch's default where nothing is asked for."""
+    """float32 or float64; PyTorch's default where None."""
     chosen = torch.get_default_dtype() if dtype is None else dtype
     if chosen not in DTYPES:
         raise KoriskError(

@@ -1,4 +1,4 @@
-"""Norms by iteration, each with the direction in which it is known."""
+"""Operator norms by iteration, each with the direction in which it is known."""
 
 import math
 from collections.abc import Callable
@@ -51,40 +51,35 @@ def random_start_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket
     lower = math.sqrt(ritz)
     if exhausted or steps == n:
         # An invariant subspace of a random start holds the top eigenvector with probability one.
-        upper = lower * (1 + _ROUNDING)
-        return NormBracket(lower * (1 - _ROUNDING), upper, how="Lanczos to the end")
-    upper = lower / math.sqrt(1 - eps) * (1 + _ROUNDING)
-    how = f"Lanczos, {steps} steps; the upper end fails with probability < {CHANCE:g}"
+        upper, how = lower * (1 + _ROUNDING), "Lanczos to the end"
+    else:
+        upper = lower / math.sqrt(1 - eps) * (1 + _ROUNDING)
+        how = f"Lanczos, {steps} steps; the upper end fails with probability < {CHANCE:g}"
     return NormBracket(lower * (1 - _ROUNDING), upper, how=how)
 
 
 def _largest_ritz_value(gram: Gram, start: Tensor, steps: int) -> tuple[float, bool]:
     """The largest Ritz value, and whether the Krylov space was exhausted."""
     basis = torch.empty((steps, start.numel()), dtype=torch.float64, device=start.device)
-    diagonal: list[float] = []
-    beside: list[float] = []
+    tridiagonal = torch.zeros((steps, steps), dtype=torch.float64)
     vector = start.reshape(-1) / start.norm()
+    largest, exhausted = 1e-300, False
     for step in range(steps):
         basis[step] = vector
         image = gram(vector.reshape(start.shape)).reshape(-1)
-        diagonal.append(float(vector @ image))
+        tridiagonal[step, step] = vector @ image
+        largest = max(largest, float(tridiagonal[step, step]))
         done = basis[: step + 1]
         for _ in range(2):  # orthogonal to working precision, so that no eigenvalue comes twice
             image = image - done.t() @ (done @ image)
         length = float(image.norm())
-        if length <= 1e-13 * max(max(diagonal), 1e-300):
-            return _top(diagonal, beside), True
-        beside.append(length)
+        exhausted = length <= 1e-13 * largest
+        if exhausted or step + 1 == steps:
+            break
+        tridiagonal[step, step + 1] = tridiagonal[step + 1, step] = length
         vector = image / length
-    return _top(diagonal, beside[: len(diagonal) - 1]), False
-
-
-def _top(diagonal: list[float], beside: list[float]) -> float:
-    matrix = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
-    if beside:
-        side = torch.tensor(beside, dtype=torch.float64)
-        matrix = matrix + torch.diag(side, 1) + torch.diag(side, -1)
-    return max(float(torch.linalg.eigvalsh(matrix)[-1]), 0.0)
+    values = torch.linalg.eigvalsh(tridiagonal[: step + 1, : step + 1])
+    return max(float(values[-1]), 0.0), exhausted
 
 
 def nonnegative_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:

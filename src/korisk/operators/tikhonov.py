@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.operators.linear import LinearOperator, Shape
+from korisk.operators.linear import LinearOperator, Made, Wrapped
 from korisk.theory.bracket import NormBracket
 
 _LARGEST_SIDE = 20_000  # of the Gram matrix: 3 GiB in float64, and minutes to factor
@@ -23,20 +23,37 @@ _MOST_STEPS = 10_000
 _STARTS = 3
 
 
-class Tikhonov(LinearOperator):
-    """y -> argmin_x |A x - y|^2 + mu |x|^2, from the range of `operator` back to its domain.
+class Tikhonov(Wrapped):
+    """The regularised inverse: y -> argmin_x |A x - y|^2 + mu |x|^2.
 
-    `solver="factor"` factors the smaller of A^T A + mu I and A A^T + mu I in float64 when first
-    used on a device and in a precision; `solver="cg"` keeps no such matrix and runs conjugate
-    gradients in float64 on every call, and its norm is bracketed widely, from that of A. A change
-    of A's weights is noticed, except behind autograd's back (`weights.data`). Gradients pass to
-    the input, not to weights of A, which must not be trainable.
+    It maps from the range of A back to its domain. A change of A's weights is noticed, except one
+    that autograd does not see (`weights.data`). Gradients pass to the input, not to A's weights,
+    which must not be trainable.
+
+    Parameters
+    ----------
+    operator : LinearOperator
+        A.
+    mu : float
+        Weight of |x|^2, > 0, in the square of A's unit; 1e-3 ||A||^2 is a start.
+    solver : {"factor", "cg"}, default "factor"
+        "factor" factors the smaller of A^T A + mu I and A A^T + mu I in float64 when it is first
+        used on a device and in a precision; at most 20,000 rows. "cg" stores no matrix and runs
+        conjugate gradients in float64 on every call; its norm bracket, from that of A, is wide.
+
+    Raises
+    ------
+    KoriskError
+        If the Gram matrix is too large to factor, A is trainable, mu is lost in rounding, or
+        conjugate gradients do not converge.
 
     Notes
     -----
-    (A^T A + mu I)^-1 A^T = A^T (A A^T + mu I)^-1, so that the shorter side is the one to solve
-    on. The singular values are s / (s^2 + mu) and never above 1 / (2 sqrt(mu)).
+    (A^T A + mu I)^-1 A^T = A^T (A A^T + mu I)^-1, so the system is solved on the shorter side. A
+    singular value s of A becomes s / (s^2 + mu), which is never above 1 / (2 sqrt(mu)).
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import Diagonal, Tikhonov
     >>> inverse = Tikhonov(Diagonal([1.0, 3.0]), mu=1.0)
@@ -49,138 +66,126 @@ class Tikhonov(LinearOperator):
     def __init__(self, operator: LinearOperator, mu: float, *, solver: str = "factor") -> None:
         if not isinstance(operator, LinearOperator):
             raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
-        super().__init__(
-            operator.range,
-            operator.domain,
-            name=f"{operator.name}^+",
-            device=operator.device,
-            dtype=operator.dtype,
-        )
+        super().__init__(operator, operator.range, operator.domain, f"{operator.name}^+")
         remedy = "start from 1e-3 ||A||^2; without regularisation the inverse may not exist"
         self.mu = _checks.real("mu", mu, above=0, remedy=remedy)
         _checks.one_of("solver", solver, _SOLVERS)
         self.solver = solver
-        self.operator = operator
-        self._refuse_trainable()
-        if solver == "factor":
-            self._refuse_large()
-
-    def _first_part(self) -> LinearOperator:
-        return self.operator
+        # Whether A^T A is the smaller Gram matrix, or A A^T is.
+        self._inner = math.prod(operator.domain) <= math.prod(operator.range)
+        self._side = operator.domain if self._inner else operator.range
+        self._check_fixed()
+        rows = math.prod(self._side)
+        if solver == "factor" and rows > _LARGEST_SIDE:
+            raise KoriskError(
+                f"{self.name}: the Gram matrix must have at most {_LARGEST_SIDE:,} rows, got "
+                f"{rows:,} ({rows**2 * 8 / 2**30:.1f} GiB); use a smaller image or solver='cg'"
+            )
 
     def extra_repr(self) -> str:
-        """The shapes, the weight and the solver, as nn.Module prints them."""
+        """The shapes, mu and the solver, as nn.Module prints them."""
         return f"{super().extra_repr()}, mu={self.mu:g}, solver={self.solver!r}"
-
-    @property
-    def _inner(self) -> bool:
-        """Whether A^T A is the smaller Gram matrix."""
-        return math.prod(self.operator.domain) <= math.prod(self.operator.range)
 
     @property
     def _needs_double(self) -> bool:
         """Whether to iterate in float64: in float32 the residual of the iteration is not true."""
         return self.solver == "cg" and self.dtype != torch.float64
 
-    @property
-    def _side(self) -> Shape:
-        return self.operator.domain if self._inner else self.operator.range
-
     def _map(self, x: Tensor) -> Tensor:
         if self._needs_double:
             return self._doubled()._map(x.double()).to(x.dtype)
         if self._inner:
-            return self._solved(self.operator._map_adjoint(x))
-        return self.operator._map_adjoint(self._solved(x))
+            return self._solved(self.of._map_adjoint(x))
+        return self.of._map_adjoint(self._solved(x))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         if self._needs_double:
             return self._doubled()._map_adjoint(y.double()).to(y.dtype)
         if self._inner:
-            return self.operator._map(self._solved(y))
-        return self._solved(self.operator._map(y))
+            return self.of._map(self._solved(y))
+        return self._solved(self.of._map(y))
 
-    def _solved(self, b: Tensor) -> Tensor:
-        """(Gram + mu I)^-1 b, on the shorter side."""
-        self._refuse_trainable()
-        flat = _flat(b, self._side)
-        if self.solver == "cg":
-            return _solved_by_iteration(self._system, flat).reshape(b.shape)
-        return (flat @ self._inverse()).reshape(b.shape)
-
-    def _gram(self, flat: Tensor) -> Tensor:
-        """Gram x for x of shape (..., side)."""
-        x = flat.reshape(*flat.shape[:-1], *self._side)
-        if self._inner:
-            return _flat(self.operator._map_adjoint(self.operator._map(x)), self._side)
-        return _flat(self.operator._map(self.operator._map_adjoint(x)), self._side)
-
-    def _system(self, flat: Tensor) -> Tensor:
-        return self._gram(flat) + self.mu * flat
-
-    def _inverse(self) -> Tensor:
-        """(Gram + mu I)^-1 in the operator's precision, kept until a weight of A changes."""
-        versions = _versions(self.operator)
-        factored = self._once("factored", lambda: self._factor(versions))
-        if factored.versions != versions:
-            del self._made["factored"]
-            return self._inverse()
-        return factored.inverse
-
-    def _doubled(self) -> Tikhonov:
-        """This operator in float64, in which it is iterated; kept until a weight of A changes."""
-        versions = _versions(self.operator)
-        kept, double = self._once("doubled", lambda: (versions, self.in_double()))
-        if kept != versions:
-            del self._made["doubled"]
-            return self._doubled()
-        assert isinstance(double, Tikhonov)
-        return double
-
-    def _factor(self, versions: tuple[Any, ...]) -> _Factored:
-        double = self.in_double()
-        assert isinstance(double, Tikhonov)
-        inverse = _inverse_of(double._gram_matrix(), self.mu, self.name)
-        return _Factored(versions, inverse.to(self.dtype))
-
-    def _gram_matrix(self) -> Tensor:
-        """The Gram matrix, from unit vectors in pieces that stay small."""
-        side = math.prod(self._side)
-        both = side + math.prod(self.range if self._inner else self.domain)
-        unit = torch.eye(side, dtype=self.dtype, device=self.device)
-        pieces = torch.split(unit, max(1, 2**26 // both))
-        gram = torch.cat([self._gram(part) for part in pieces])
-        return (gram + gram.t()) / 2
-
-    def _norm(self, width: float, seed: int) -> NormBracket:
-        if self.solver == "cg":
-            # Iterating on what is itself iterated would take minutes: the largest singular value
-            # of A gives one of this operator's, and s / (s^2 + mu) has a largest value.
-            of = self.operator._norm(width, seed)
-            lower = min(end / (end**2 + self.mu) for end in (of.lower, of.upper))
-            highest = _highest(self.mu, of.upper)
-            return NormBracket(min(lower, highest), highest, how="from ||A||; wide, see Tikhonov")
-        return _norm_from(torch.linalg.eigvalsh(self._gram_matrix()), self.mu)
-
-    def _refuse_trainable(self) -> None:
-        if any(weights.requires_grad for weights in self.operator.parameters()):
+    def _check_fixed(self) -> None:
+        if any(weights.requires_grad for weights in self.of.parameters()):
             raise KoriskError(
                 f"{self.name}: the operator must not be trainable, got weights that require "
                 "gradients, which would be lost; freeze it with operator.requires_grad_(False)"
             )
 
-    def _refuse_large(self) -> None:
-        side = math.prod(self._side)
-        if side > _LARGEST_SIDE:
+    def _solved(self, b: Tensor) -> Tensor:
+        """(Gram + mu I)^-1 b, on the shorter side."""
+        self._check_fixed()
+        flat = self._flat(b)
+        if self.solver == "cg":
+            return _solved_by_iteration(self._system, flat).reshape(b.shape)
+        return (flat @ self._current("inverse", self._inverse)).reshape(b.shape)
+
+    def _flat(self, x: Tensor) -> Tensor:
+        return x.reshape(*x.shape[: x.ndim - len(self._side)], math.prod(self._side))
+
+    def _gram(self, flat: Tensor) -> Tensor:
+        """Gram x for x of shape (..., side)."""
+        x = flat.reshape(*flat.shape[:-1], *self._side)
+        if self._inner:
+            return self._flat(self.of._map_adjoint(self.of._map(x)))
+        return self._flat(self.of._map(self.of._map_adjoint(x)))
+
+    def _system(self, flat: Tensor) -> Tensor:
+        return self._gram(flat) + self.mu * flat
+
+    def _gram_matrix(self) -> Tensor:
+        """The Gram matrix, from unit vectors in pieces that stay small."""
+        unit = torch.eye(math.prod(self._side), dtype=self.dtype, device=self.device)
+        both = len(unit) + math.prod(self.range if self._inner else self.domain)
+        gram = torch.cat([self._gram(part) for part in torch.split(unit, max(1, 2**26 // both))])
+        return (gram + gram.t()) / 2
+
+    def _current(self, key: str, make: Callable[[], Made]) -> Made:
+        """The result of `make`, kept until a weight of A is written to or replaced."""
+        held = [*self.of.parameters(), *self.of.buffers()]
+        state = self.of.dtype, self.of.device
+        versions = *state, *((t.data_ptr(), 0 if t.is_inference() else t._version) for t in held)
+        kept, value = self._once(key, lambda: (versions, make()))
+        if kept == versions:
+            return value
+        del self._made[key]
+        return self._current(key, make)
+
+    def _doubled(self) -> Tikhonov:
+        """This operator in float64, in which it is iterated."""
+        return cast(Tikhonov, self._current("doubled", self.in_double))
+
+    def _inverse(self) -> Tensor:
+        """(Gram + mu I)^-1, formed: a product with it loses far less in float32 than two solves."""
+        gram = cast(Tikhonov, self.in_double())._gram_matrix()
+        gram.diagonal().add_(self.mu)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if int(failed) or not bool(torch.isfinite(factor).all()):
             raise KoriskError(
-                f"{self.name}: the Gram matrix must have at most {_LARGEST_SIDE:,} rows, got "
-                f"{side:,} ({side**2 * 8 / 2**30:.1f} GiB); use a smaller image or solver='cg'"
+                f"{self.name}: mu must be above the rounding of A^T A, got {self.mu:g}; raise it, "
+                f"for example to {1e-12 * float(gram.diagonal().max()):.1g}"
             )
+        inverse = torch.cholesky_inverse(factor)
+        return ((inverse + inverse.t()) / 2).to(self.dtype)
 
-
-class _Factored(NamedTuple):
-    versions: tuple[Any, ...]
-    inverse: Tensor
+    def _norm(self, width: float, seed: int) -> NormBracket:
+        """max of s / (s^2 + mu), which rises up to s = sqrt(mu) and falls after it."""
+        if self.solver == "cg":
+            # Iterating on what is itself iterated would take minutes: the largest singular value
+            # of A gives one of this operator's, and s / (s^2 + mu) has a largest value.
+            of = self.of._norm(width, seed)
+            lower = min(end / (end**2 + self.mu) for end in (of.lower, of.upper))
+            small = of.upper**2 < self.mu  # then the peak at s = sqrt(mu) is not reached
+            highest = of.upper / (of.upper**2 + self.mu) if small else 0.5 / math.sqrt(self.mu)
+            return NormBracket(min(lower, highest), highest, how="from ||A||; wide, see Tikhonov")
+        squares = torch.linalg.eigvalsh(self._gram_matrix())
+        # Each eigenvalue is known up to rounding of the largest; small ones feel that most.
+        rounding = len(squares) * 2.3e-16 * float(squares[-1].abs())
+        low, high = (squares - rounding).clamp_min(0), (squares + rounding).clamp_min(0)
+        nearest = torch.full_like(low, self.mu).clamp(low, high)
+        at_low, at_high, at_peak = (s.sqrt() / (s + self.mu) for s in (low, high, nearest))
+        lower = float(torch.minimum(at_low, at_high).max())
+        return NormBracket(lower, float(at_peak.max()), how="eigenvalues of A^T A")
 
 
 class _ConjugateGradients(torch.autograd.Function):
@@ -250,47 +255,3 @@ def _descent(system: Callable[[Tensor], Tensor], b: Tensor, limit: Tensor) -> Te
         before, square = square, (residual * residual).sum(-1, keepdim=True)
         direction = residual + torch.where(active, square / before, 0.0) * direction
     return x
-
-
-def _inverse_of(gram: Tensor, mu: float, name: str) -> Tensor:
-    """(G + mu I)^-1, formed: a product with it loses far less in float32 than two solves do."""
-    gram.diagonal().add_(mu)
-    factor, failed = torch.linalg.cholesky_ex(gram)
-    if int(failed) or not bool(torch.isfinite(factor).all()):
-        raise KoriskError(
-            f"{name}: mu must stand above the rounding of A^T A, got {mu:g}; raise it, for example "
-            f"to {1e-12 * float(gram.diagonal().max()):.1g}"
-        )
-    inverse = torch.cholesky_inverse(factor)
-    return (inverse + inverse.t()) / 2
-
-
-def _norm_from(eigenvalues: Tensor, mu: float) -> NormBracket:
-    """max of sqrt(e) / (e + mu), which rises up to e = mu and falls after it."""
-    # Each eigenvalue is known up to rounding of the largest; small ones feel that most.
-    rounding = len(eigenvalues) * 2.3e-16 * float(eigenvalues[-1].abs())
-    low, high = (eigenvalues - rounding).clamp_min(0), (eigenvalues + rounding).clamp_min(0)
-    nearest = torch.full_like(low, mu).clamp(low, high)
-    lower = torch.minimum(_singular_value(low, mu), _singular_value(high, mu)).max()
-    upper = _singular_value(nearest, mu).max()
-    return NormBracket(float(lower), float(upper), how="eigenvalues of A^T A")
-
-
-def _singular_value(square: Tensor, mu: float) -> Tensor:
-    return square.sqrt() / (square + mu)
-
-
-def _highest(mu: float, largest: float) -> float:
-    """max of s / (s^2 + mu) over 0 <= s <= largest."""
-    return largest / (largest**2 + mu) if largest**2 < mu else 1 / (2 * math.sqrt(mu))
-
-
-def _flat(x: Tensor, shape: Shape) -> Tensor:
-    return x.reshape(*x.shape[: x.ndim - len(shape)], math.prod(shape))
-
-
-def _versions(operator: LinearOperator) -> tuple[Any, ...]:
-    """What changes when a weight of the operator is written to or replaced."""
-    held = [*operator.parameters(), *operator.buffers()]
-    places = operator.dtype, operator.device
-    return *places, *((t.data_ptr(), 0 if t.is_inference() else t._version) for t in held)

@@ -1,4 +1,9 @@
-"""Problems to learn: scanners, sensors and what they show, and how results are measured."""
+"""Problems to learn: what is measured, what is wanted, and how results are judged.
+
+Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `heat.py` and `deep.py` have one
+each; `sources.py` and `phantoms.py` make their images, `noise.py` their noise, and `metrics.py`
+compares results with targets.
+"""
 
 try:
     import torch  # noqa: F401
@@ -9,15 +14,7 @@ except ModuleNotFoundError as missing:
         "korisk.problems needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
-from korisk.problems.ct import (
-    BEAMS,
-    POPULATIONS,
-    Beam,
-    CtProblem,
-    CtScanner,
-    Population,
-    draw_pools,
-)
+from korisk.problems.ct import BEAMS, POPULATIONS, Beam, CtProblem, CtScanner, Population
 from korisk.problems.deep import DeepProblem
 from korisk.problems.heat import HeatProblem
 from korisk.problems.metrics import METRICS, Metric, measure, measure_each
@@ -29,8 +26,9 @@ from korisk.problems.phantoms import (
     released_ellipses,
     released_surrogate_ellipses,
 )
-from korisk.problems.problem import TEST_SEED, Pairs, Pools, Problem, Reconstruction, Truth
+from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction, Truth
 from korisk.problems.sources import EllipseSource, FileSource, ImageSource
+from korisk.seeds import TEST_SEED
 
 __all__ = [
     "BEAMS",
@@ -58,7 +56,6 @@ __all__ = [
     "Reconstruction",
     "Truth",
     "add_noise",
-    "draw_pools",
     "measure",
     "measure_each",
     "random_ellipses",

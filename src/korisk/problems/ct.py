@@ -6,7 +6,7 @@ import math
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning
+from korisk.operators.basic import Diagonal
 from korisk.operators.ct.fbp import fbp
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import Projector
@@ -26,14 +27,8 @@ from korisk.operators.ct.released import (
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Noise, add_noise, noise_variance
-from korisk.problems.phantoms import (
-    Ellipses,
-    random_ellipses,
-    released_ellipses,
-    released_surrogate_ellipses,
-)
+from korisk.problems.phantoms import Ellipses, released_ellipses, released_surrogate_ellipses
 from korisk.problems.problem import (
-    TEST_SEED,
     Counts,
     Device,
     Examples,
@@ -43,6 +38,7 @@ from korisk.problems.problem import (
     Reconstruction,
 )
 from korisk.problems.sources import EllipseSource, ImageSource
+from korisk.seeds import TEST_SEED
 
 Beam = Literal["surrogate", "parallel", "fan", "released"]
 BEAMS: tuple[Beam, ...] = ("surrogate", "parallel", "fan", "released")
@@ -60,15 +56,31 @@ _BATCH = 2**24  # pixels that are projected at once
 class CtScanner:
     """A scanner of square images, and how its sinograms are reconstructed.
 
-    `beam` is "surrogate" (the paper's for small images: rotate and sum, Tikhonov's inverse with
-    mu = 0.1; needs bins = side), "parallel" (Joseph's rays, filtered backprojection), "fan" (the
-    distances, views and field of view of the released sweeps, at any size, with Joseph's rays and
-    the full filtered backprojection) or "released" (operators as the authors' code has them).
-    `arc` is the angle in degrees that "parallel" and "fan" scan, half a turn where it is None;
-    with less, part of the image's Fourier transform is not measured (limited angle).
+    Parameters
+    ----------
+    side : int
+        Pixels along an edge.
+    views : int
+        Number of views.
+    bins : int
+        Detector bins.
+    beam : {"surrogate", "parallel", "fan", "released"}
+        "surrogate" is the paper's for small images: rotate and sum, Tikhonov's inverse with
+        mu = 0.1; needs bins = side. "parallel" has Joseph's rays and filtered backprojection.
+        "fan" has the distances, views and field of view of the released sweeps at any size, with
+        Joseph's rays and the full filtered backprojection. "released" has the operators of the
+        authors' code.
+    arc : float, default 180
+        Angle in degrees that "parallel" and "fan" scan. With less, part of the image's Fourier
+        transform is not measured (limited angle).
 
-    `side`, `views` and `bins` are counts. What such a beam cannot have raises `KoriskError`.
+    Raises
+    ------
+    KoriskError
+        If such a beam cannot have these numbers.
 
+    Examples
+    --------
     >>> from korisk.problems import CtScanner
     >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
     >>> scanner.geometry
@@ -87,8 +99,8 @@ class CtScanner:
         _checks.one_of("beam", self.beam, BEAMS)
         remedy = "count pixels along an edge, views and detector bins"
         for name, least in (("side", 2), ("views", 1), ("bins", 1)):
-            given = getattr(self, name)
-            number = _checks.count(name, given, at_least=least, at_most=65536, remedy=remedy)
+            value = getattr(self, name)
+            number = _checks.count(name, value, at_least=least, at_most=65536, remedy=remedy)
             object.__setattr__(self, name, number)
         if self.beam == "surrogate" and self.bins != self.side:
             raise KoriskError(
@@ -96,30 +108,22 @@ class CtScanner:
                 "sums the columns of the rotated image: use beam='parallel' for other detectors"
             )
         if self.beam == "released":
-            self._refuse_unreleased()
-        if self.arc is not None:
-            self._check_arc(self.arc)
-
-    def _check_arc(self, arc: float) -> None:
-        most = {"parallel": 180.0, "fan": 360.0}.get(self.beam)
-        if most is None:
+            views, bins = released_geometry(self.side).sinogram_shape
+            if (self.views, self.bins) != (views, bins):
+                raise KoriskError(
+                    f"beam='released' has {views} views and {bins} bins at side {self.side}, got "
+                    f"{self.views} and {self.bins}; use beam='fan' for other scans"
+                )
+        if self.arc is None:
+            return
+        most = {"parallel": 180.0, "fan": 360.0}.get(self.beam, 0.0)
+        arc = _checks.real("arc", self.arc, above=0, remedy="give degrees, such as 120")
+        if arc > most:
             raise KoriskError(
-                f"arc belongs to the beams 'parallel' and 'fan', got {arc!r} with {self.beam!r}, "
-                "whose views are fixed; leave it out"
+                f"arc must be at most 180 degrees for beam='parallel', 360 for 'fan', and left out "
+                f"for other beams, whose views are fixed, got {arc:g} with {self.beam!r}"
             )
-        remedy = "give degrees, such as 120"
-        value = _checks.real("arc", arc, above=0, remedy=remedy)
-        if value > most:
-            raise KoriskError(f"arc must be at most {most:g} degrees, got {value:g}; {remedy}")
-        object.__setattr__(self, "arc", value)
-
-    def _refuse_unreleased(self) -> None:
-        views, bins = released_geometry(self.side).sinogram_shape
-        if (self.views, self.bins) != (views, bins):
-            raise KoriskError(
-                f"beam='released' has {views} views and {bins} bins at side {self.side}, got "
-                f"{self.views} and {self.bins}; use beam='fan' for other scans"
-            )
+        object.__setattr__(self, "arc", arc)
 
     @staticmethod
     def released(side: int) -> CtScanner:
@@ -133,7 +137,7 @@ class CtScanner:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision it is used in unless another is asked for."""
+        """The precision it is used in by default."""
         return torch.float64 if self.beam == "surrogate" else torch.float32
 
     @cached_property
@@ -141,49 +145,97 @@ class CtScanner:
         """Where source, image and detector are."""
         if self.beam == "released":
             return released_geometry(self.side)
-        if self.beam == "fan":
-            return _fan(self.side, self.views, self.bins, self._arc)
-        return ParallelBeam(self.side, views=self.views, bins=self.bins, arc=self._arc)
+        arc = math.pi if self.arc is None else math.radians(self.arc)
+        if self.beam != "fan":
+            return ParallelBeam(self.side, views=self.views, bins=self.bins, arc=arc)
+        with warnings.catch_warnings():
+            # The outer halves of the outermost pixels lie beyond it: more bins would not help.
+            warnings.simplefilter("ignore", KoriskWarning)
+            return fan_of_released(self.side, self.views, self.bins, arc)
 
-    @property
-    def _arc(self) -> float:
-        """In radians; half a turn."""
-        return math.pi if self.arc is None else math.radians(self.arc)
+    def projector(self, device: Device = None, dtype: torch.dtype | None = None) -> LinearOperator:
+        """A: images (..., side, side) to sinograms (..., views, bins).
 
-    def projector(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> LinearOperator:
-        """A: images (..., side, side) to sinograms (..., views, bins)."""
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+        dtype : torch.dtype, optional
+            `dtype` where None.
+
+        Returns
+        -------
+        LinearOperator
+        """
         chosen = self.dtype if dtype is None else dtype
-        if isinstance(self.geometry, FanBeam) and self.beam == "released":
-            return released_projector(self.geometry, device=device, dtype=chosen)
+        if self.beam == "released":
+            return released_projector(cast(FanBeam, self.geometry), device=device, dtype=chosen)
         kind: Literal["rotate", "joseph"] = "rotate" if self.beam == "surrogate" else "joseph"
         return Projector(self.geometry, kind=kind, device=device, dtype=chosen)
 
     def reconstruction(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+        self, device: Device = None, dtype: torch.dtype | None = None
     ) -> Reconstruction:
-        """W before training and what follows it: (K, A^T), or Tikhonov's inverse."""
+        """W before training and what follows it: (K, A^T), or Tikhonov's inverse.
+
+        Parameters
+        ----------
+        device, dtype
+            As for `projector`.
+
+        Returns
+        -------
+        Reconstruction
+        """
         chosen = self.dtype if dtype is None else dtype
         if self.beam == "surrogate":
             inverse = Tikhonov(self.projector(device, chosen), mu=_SURROGATE_MU)
             ones = torch.ones(self.geometry.sinogram_shape, device=inverse.device, dtype=chosen)
             return Reconstruction(ones, (inverse,))
-        if isinstance(self.geometry, FanBeam) and self.beam == "released":
-            layers = released_fbp(self.geometry, device=device, dtype=chosen).layers
+        if self.beam == "released":
+            geometry = cast(FanBeam, self.geometry)
+            layers = released_fbp(geometry, device=device, dtype=chosen).layers
         else:
             layers = fbp(self.geometry, device=device, dtype=chosen).layers
-        weights = layers[0].weights
-        assert isinstance(weights, Tensor)
-        return Reconstruction(weights, layers[1:])
+        return Reconstruction(cast(Diagonal, layers[0]).weights, layers[1:])
+
+
+def _of_the_paper(side: int, large: Beam) -> CtScanner:
+    if side in _SURROGATE_SIDES:
+        return CtScanner(side=side, views=side + side // 4, bins=side, beam="surrogate")
+    try:
+        views, bins = released_geometry(side).sinogram_shape
+    except KoriskError:
+        raise KoriskError(
+            f"side must be 8, 16, 32, 128, 256 or 512, as in the paper, got {side!r}; use "
+            "CtScanner(side=, views=, bins=, beam=) for other scanners"
+        ) from None
+    return CtScanner(side=side, views=views, bins=bins, beam=large)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CtProblem(Problem):
-    """Images of a source behind a scanner; `population` may name one of the released ones.
+    """Learn images from their sinograms.
 
-    `noise` is a `Gaussian` or a `Poisson`, or None.
+    Inputs are (samples, views, bins), targets (samples, side, side).
 
+    Parameters
+    ----------
+    scanner : CtScanner
+        The scanner.
+    source : ImageSource, default EllipseSource()
+        Where images come from.
+    population : {"ellipses", "released", "released-surrogate"}, default "ellipses"
+        What an `EllipseSource` draws. "ellipses" are ours: the training and validation pools follow
+        the seed, and all seeds share one test set (`TEST_SEED`), so that seeds differ by what was
+        learned alone. "released" is the population of the released GPU sweeps: 3 to 6 ellipses, one
+        test set for all seeds and no validation pool. "released-surrogate" is that of the CPU
+        surrogate: up to 128 + 32 + 128 phantoms from one generator, a test set for each seed.
+    noise : Gaussian or Poisson, optional
+        Noise of the sinograms.
+
+    Examples
+    --------
     >>> from korisk.problems import CtProblem, CtScanner, Gaussian
     >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
     >>> problem = CtProblem(scanner=scanner, noise=Gaussian(0.01))
@@ -197,6 +249,15 @@ class CtProblem(Problem):
     population: Population = "ellipses"
     noise: Noise | None = None
 
+    def __post_init__(self) -> None:
+        _checks.one_of("population", self.population, POPULATIONS)
+        ours = self.population == "ellipses" or not isinstance(self.source, EllipseSource)
+        if not ours and self.source != EllipseSource():
+            raise KoriskError(
+                f"fewest= and most= belong to population='ellipses', got {self.source} with "
+                f"{self.population!r}, whose numbers are fixed; leave them out"
+            )
+
     def prepared(self, device: Device = None) -> LinearOperator:
         """The projector, with what it builds when it is first used."""
         projector = self.scanner.projector(device)
@@ -208,173 +269,85 @@ class CtProblem(Problem):
         return self.scanner.reconstruction(device)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """Sinograms and the images they are of: see `draw_pools`."""
-        if isinstance(self.source, EllipseSource):
-            return draw_pools(
-                self.scanner,
-                seed=seed,
-                train=counts["train"],
-                validation=counts["validation"],
-                test=counts["test"],
-                population=self.population,
-                fewest=self.source.fewest,
-                most=self.source.most,
-                noise=self.noise,
-                device=device,
-            )
+        """Sinograms and the images they are of."""
         projector = self.scanner.projector(checked_device(device))
-        drawn = self.source.draw(
-            self.scanner.side, seed=seed, counts=counts, device=projector.device
-        )
+        side, place, dtype = self.scanner.side, projector.device, projector.dtype
+        own_test_set = False
+        if isinstance(self.source, EllipseSource):
+            own_test_set = self.population == "released-surrogate"
+            ours = self.population == "ellipses"
+            draw = self.source.phantoms if ours else self._released
+            phantoms = draw(seed, counts)
+            images = {
+                n: each.images(side, device=place, dtype=dtype) for n, each in phantoms.items()
+            }
+        else:
+            drawn = self.source.draw(side, seed=seed, counts=counts, device=place)
+            images = {name: each.to(dtype) for name, each in drawn.items()}
         pairs = []
-        for name, images in drawn.items():
-            key = TEST_SEED if name == "test" else seed
-            targets = images.to(projector.dtype)
-            pairs.append(_pairs(targets, self.scanner, projector, self.noise, key, name))
+        for name, targets in images.items():
+            key = TEST_SEED if name == "test" and not own_test_set else seed
+            pairs.append(Pairs(self._sinograms(targets, projector, key, name), targets))
         return Pools(*pairs)
+
+    def _sinograms(
+        self, images: Tensor, projector: LinearOperator, seed: int, stream: str
+    ) -> Tensor:
+        """Sinograms with noise, in pieces that stay small."""
+        device, dtype = projector.device, projector.dtype
+        result = torch.empty((len(images), *projector.range), device=device, dtype=dtype)
+        width = self.scanner.geometry.image_size[1]
+        step = max(1, _BATCH // self.scanner.side**2)
+        for first in range(0, len(images), step):
+            batch = projector(images[first : first + step])
+            if self.noise is not None:
+                name = f"{stream} noise"
+                batch = add_noise(
+                    batch, self.noise, width=width, seed=seed, stream=name, first=first
+                )
+            result[first : first + step] = batch
+        return result
+
+    def _released(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
+        """The released phantoms of each pool, by the pool's name."""
+        released = self.population == "released"
+        for name, limit in ({"validation": 0} if released else _SURROGATE_POOLS).items():
+            if counts[name] > limit:
+                raise KoriskError(
+                    f"{name} must be at most {limit} for population={self.population!r}, got "
+                    f"{counts[name]}; use population='ellipses' for larger pools"
+                )
+        if not released:
+            drawn = _surrogate_draws(seed)
+            return {name: drawn[name][:number] for name, number in counts.items()}
+        if 1 + seed == TEST_SEED:
+            raise KoriskError(
+                f"seed {seed} would train on the test set of population='released', whose "
+                f"generator is seeded {TEST_SEED}; use another seed"
+            )
+        seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
+        return {
+            name: released_ellipses(torch.Generator().manual_seed(seeds[name]), number)
+            for name, number in counts.items()
+        }
 
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
         """Images of the source, or of the released population, behind the scanner."""
         projector = self.scanner.projector(checked_device(device))
+        side, place = self.scanner.side, projector.device
         if self.population == "ellipses":
-            drawn = self.source.examples(
-                self.scanner.side, seed=seed, count=count, device=projector.device
-            )
+            drawn = self.source.examples(side, seed=seed, count=count, device=place)
         else:
-            number = min(
-                count, _SURROGATE_POOLS["train"] if "surrogate" in self.population else count
-            )
+            surrogate = self.population == "released-surrogate"
+            number = min(count, _SURROGATE_POOLS["train"]) if surrogate else count
             counts = {"train": number, "validation": 0, "test": 0}
-            phantoms = _phantoms(self.population, seed + _EXAMPLE_SEEDS, counts, 1, 4)["train"]
-            drawn = phantoms.images(self.scanner.side, device=projector.device)
+            phantoms = self._released(seed + _EXAMPLE_SEEDS, counts)["train"]
+            drawn = phantoms.images(side, device=place)
         images = drawn.to(projector.dtype)
-        pairs = _pairs(images, self.scanner, projector, self.noise, seed, "examples")
+        inputs = self._sinograms(images, projector, seed, "examples")
         width = self.scanner.geometry.image_size[1]
         variance = noise_variance(projector(images), self.noise, width=width)
-        return Examples(images, projector, None, pairs.inputs, images, variance)
-
-
-def draw_pools(
-    scanner: CtScanner,
-    *,
-    seed: int,
-    train: int,
-    validation: int,
-    test: int,
-    population: Population = "ellipses",
-    fewest: int = 1,
-    most: int = 4,
-    noise: Noise | None = None,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
-) -> Pools:
-    """Pools of phantoms and their sinograms; sample i of a pool is the same for any pool size.
-
-    "ellipses" are ours, with `fewest` to `most` of them in an image: the training and validation
-    pools follow the seed, and all seeds are judged on one test set (`TEST_SEED`), so that seeds
-    differ by what was learned alone. "released" is the population of the released GPU sweeps, 3
-    to 6 ellipses, one test set for all seeds and no validation pool. "released-surrogate" is that
-    of the CPU surrogate: up to 128 + 32 + 128 phantoms from one generator, a test set each seed.
-
-    Inputs are (samples, views, bins), targets (samples, side, side).
-
-    >>> from korisk.problems import CtScanner, draw_pools
-    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
-    >>> few = draw_pools(scanner, seed=1, train=2, validation=1, test=1)
-    >>> more = draw_pools(scanner, seed=1, train=4, validation=1, test=1)
-    >>> bool((more.train.targets[:2] == few.train.targets).all())
-    True
-    """
-    start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
-    counts = {"train": train, "validation": validation, "test": test}
-    for name, number in counts.items():
-        remedy = "count the pool's phantoms"
-        counts[name] = _checks.count(name, number, at_least=0, at_most=2**31, remedy=remedy)
-    phantoms = _phantoms(population, start, counts, fewest, most)
-    projector = scanner.projector(checked_device(device), dtype)
-    one_test_set = population != "released-surrogate"
-    pools = []
-    for stream, ellipses in phantoms.items():
-        seed_of_noise = TEST_SEED if stream == "test" and one_test_set else start
-        targets = ellipses.images(scanner.side, device=projector.device, dtype=projector.dtype)
-        pools.append(_pairs(targets, scanner, projector, noise, seed_of_noise, stream))
-    return Pools(*pools)
-
-
-def _pairs(
-    targets: Tensor,
-    scanner: CtScanner,
-    projector: LinearOperator,
-    noise: Noise | None,
-    seed: int,
-    stream: str,
-) -> Pairs:
-    device, dtype = projector.device, projector.dtype
-    inputs = torch.empty((len(targets), *projector.range), device=device, dtype=dtype)
-    width = scanner.geometry.image_size[1]
-    step = max(1, _BATCH // scanner.side**2)
-    for first in range(0, len(targets), step):
-        batch = projector(targets[first : first + step])
-        if noise is not None:
-            name = f"{stream} noise"
-            batch = add_noise(batch, noise, width=width, seed=seed, stream=name, first=first)
-        inputs[first : first + step] = batch
-    return Pairs(inputs, targets)
-
-
-def _phantoms(
-    population: Population, seed: int, counts: dict[str, int], fewest: int, most: int
-) -> dict[str, Ellipses]:
-    """The phantoms of each pool, by the pool's name."""
-    _checks.one_of("population", population, POPULATIONS)
-    if population == "ellipses":
-        return {
-            name: random_ellipses(
-                number,
-                seed=TEST_SEED if name == "test" else seed,
-                stream=name,
-                fewest=fewest,
-                most=most,
-            )
-            for name, number in counts.items()
-        }
-    if (fewest, most) != (1, 4):
-        raise KoriskError(
-            f"fewest= and most= belong to population='ellipses', got {fewest} and {most} with "
-            f"{population!r}, whose numbers are fixed; leave them out"
-        )
-    return _released(seed, counts) if population == "released" else _surrogate(seed, counts)
-
-
-def _released(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
-    if counts["validation"]:
-        raise KoriskError(
-            f"validation must be 0 for population='released', which has no validation pool, got "
-            f"{counts['validation']}; use population='ellipses'"
-        )
-    if 1 + seed == TEST_SEED:
-        raise KoriskError(
-            f"seed {seed} would train on the test set of population='released', whose generator is "
-            f"seeded {TEST_SEED}; take another seed"
-        )
-    seeds = {"train": 1 + seed, "validation": 0, "test": TEST_SEED}
-    return {
-        name: released_ellipses(torch.Generator().manual_seed(seeds[name]), number)
-        for name, number in counts.items()
-    }
-
-
-def _surrogate(seed: int, counts: dict[str, int]) -> dict[str, Ellipses]:
-    phantoms = {}
-    for name, number in counts.items():
-        most = _SURROGATE_POOLS[name]
-        if number > most:
-            raise KoriskError(
-                f"{name} must be at most {most} for population='released-surrogate', got {number}; "
-                "use population='ellipses' for larger pools"
-            )
-        phantoms[name] = _surrogate_draws(seed)[name][:number]
-    return phantoms
+        return Examples(images, projector, None, inputs, images, variance)
 
 
 @lru_cache(maxsize=8)
@@ -384,28 +357,3 @@ def _surrogate_draws(seed: int) -> dict[str, Ellipses]:
     return {
         name: released_surrogate_ellipses(rng, number) for name, number in _SURROGATE_POOLS.items()
     }
-
-
-def _of_the_paper(side: int, large: Beam) -> CtScanner:
-    if side in _SURROGATE_SIDES:
-        return CtScanner(side=side, views=side + side // 4, bins=side, beam="surrogate")
-    views, bins = _large_scan(side)
-    return CtScanner(side=side, views=views, bins=bins, beam=large)
-
-
-def _large_scan(side: int) -> tuple[int, int]:
-    try:
-        return released_geometry(side).sinogram_shape
-    except KoriskError:
-        raise KoriskError(
-            f"side must be 8, 16, 32, 128, 256 or 512, as in the paper, got {side!r}; give "
-            "CtScanner(side=, views=, bins=, beam=) for other scanners"
-        ) from None
-
-
-def _fan(side: int, views: int, bins: int, arc: float) -> FanBeam:
-    """The fan of the released sweeps at any size: bins of 1 mm, views over the arc."""
-    with warnings.catch_warnings():
-        # The outer halves of the outermost pixels lie beyond it: more bins would not help.
-        warnings.simplefilter("ignore", KoriskWarning)
-        return fan_of_released(side, views, bins, arc)

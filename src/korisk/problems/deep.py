@@ -21,12 +21,27 @@ _TRUE_SPREAD = 0.2  # of the true kernels about the identity
 
 @dataclass(frozen=True, kw_only=True)
 class DeepProblem(Problem):
-    """x -> S(A^T K W x) for a true W and a true S, both the same for every seed.
+    """Learn x -> S(A^T K W x) for a true W and a true S, both the same for every seed.
 
-    W is the analytic weights times a gain for each detector bin, exp(uniform(-gain, gain)); S is
-    two convolutions with a ReLU between them (see `RefinedNet`). As the target is a network of the
-    kind that is trained, every layer's own error can be measured.
+    As the target is a network of the kind that is trained, every layer's own error can be measured.
 
+    Parameters
+    ----------
+    scanner : CtScanner
+        The scanner.
+    source : EllipseSource, default EllipseSource()
+        Where images come from.
+    channels : int, default 4
+        Images between the two convolutions of S.
+    gain : float, default 0.3
+        W is the analytic weights times exp(uniform(-gain, gain)) for each detector bin, >= 0.
+
+    Notes
+    -----
+    S is two convolutions with a ReLU between them, see `RefinedNet`.
+
+    Examples
+    --------
     >>> from korisk.problems import CtScanner, DeepProblem
     >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
     >>> problem = DeepProblem(scanner=scanner, channels=2)

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
-from korisk.operators.basic import Diagonal
-from korisk.operators.basic import Diffusion
+from korisk.operators.basic import Diagonal, Diffusion
 from korisk.operators.linear import checked_device
 from korisk.problems.problem import (
-    TEST_SEED,
     Counts,
     Device,
     Examples,
@@ -25,7 +24,7 @@ from korisk.problems.problem import (
     Reconstruction,
     Truth,
 )
-from korisk.seeds import stream_key
+from korisk.seeds import TEST_SEED, stream_key
 
 FloatArray = NDArray[np.float64]
 
@@ -35,19 +34,40 @@ _GAIN_SEED = 0  # sensors are the same for every training set
 
 @dataclass(frozen=True, kw_only=True)
 class HeatProblem(Problem):
-    """Sensors x = g (u(0) + noise) on a periodic line; wanted is u(t) of u_t = nu u_xx - c u_x.
+    """Learn u(t) from sensors of unknown gain that show u(0), for u_t = nu u_xx - c u_x.
 
-    The gains g = exp(uniform(-gain, gain)), one for each of `points` sensors, are to be learned.
-    What follows is known: the exact flow with the viscosity that is `assumed`, which is `viscosity`
-    where it is left out. Of another one, the network keeps an error that no data removes.
+    Inputs and targets are (samples, points), in float64. Lengths are in units of the periodic
+    line; times and `speed` in units that agree.
 
-    u(0) is a random series of all waves that the points resolve, wave j with a standard deviation
-    of `amplitude` j^(-1/2), scaled so that the squares of all of them add up to `amplitude`^2, and
-    a mean of a quarter of the amplitude. `noise` is the standard deviation at a sensor.
+    Parameters
+    ----------
+    points : int, default 64
+        Sensors on the line.
+    viscosity : float, default 0.01
+        nu, >= 0.
+    assumed : float, default: `viscosity`
+        The viscosity that the known flow assumes. If it is wrong, the network keeps an error that
+        no data removes.
+    speed : float, default 1
+        c.
+    time : float, default 0.1
+        t, >= 0.
+    gain : float, default 0.5
+        Gains are exp(uniform(-gain, gain)), one for each sensor, from 0 to 5.
+    noise : float, default 0.014
+        Standard deviation at a sensor, >= 0.
+    amplitude : float, default 0.9
+        Size of u(0), > 0.
 
-    Inputs and targets are (samples, points), in float64. Lengths are in units of the line, and
-    times and `speed` in units that agree. What cannot be raises `KoriskError`.
+    Notes
+    -----
+    Sensors show x = g (u(0) + noise). u(0) is a random series of all waves that the points resolve,
+    wave j with a standard deviation proportional to j^(-1/2), scaled so that the squares of all of
+    them add up to `amplitude`^2, and a mean of a quarter of the amplitude. The gains are learned;
+    the flow behind them, `Diffusion`, is known.
 
+    Examples
+    --------
     >>> from korisk.problems import HeatProblem
     >>> problem = HeatProblem(points=8, viscosity=0.01, assumed=0.012)
     >>> problem.gains.shape, problem.reconstruction().tail
@@ -113,8 +133,7 @@ class HeatProblem(Problem):
         """Fields at time zero, what sensors show of them, and the fields at time t."""
         flow = self.flow(self.viscosity, device)
         gains = torch.from_numpy(self.gains).to(flow.device)
-        key = stream_key(seed, "example fields")
-        start, noise = (torch.from_numpy(part).to(flow.device) for part in self._fields(key, count))
+        start, noise = self._fields(stream_key(seed, "example fields"), count, flow.device)
         variance = (self.noise * gains) ** 2
         sensors = Diagonal(gains, name="sensors")
         return Examples(start, sensors, flow, gains * (start + noise), flow(start), variance)
@@ -126,13 +145,13 @@ class HeatProblem(Problem):
         pairs = []
         for name, count in counts.items():
             key = stream_key(TEST_SEED if name == "test" else seed, f"{name} fields")
-            start, noise = (
-                torch.from_numpy(part).to(flow.device) for part in self._fields(key, count)
-            )
+            start, noise = self._fields(key, count, flow.device)
             pairs.append(Pairs(gains * (start + noise), flow(start)))
         return Pools(*pairs)
 
-    def _fields(self, key: NDArray[np.uint64], count: int) -> tuple[FloatArray, FloatArray]:
+    def _fields(
+        self, key: NDArray[np.uint64], count: int, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
         """Fields and sensor noise, (count, points) each; those of sample i depend on i alone."""
         waves = np.arange(1, self.points // 2 + 1)
         sizes = self.amplitude * waves**-0.5 / math.sqrt(float((1 / waves).sum()))
@@ -141,14 +160,14 @@ class HeatProblem(Problem):
             rng = np.random.Generator(np.random.Philox(key=key, counter=[0, 0, 0, at]))
             mean = self.amplitude / 4 * rng.standard_normal()
             cosine, sine = rng.standard_normal((2, len(waves))) * sizes
-            start[at] = mean + _series(cosine, sine, self.points)
+            start[at] = mean + wave_series(cosine, sine, self.points)
             noise[at] = self.noise * rng.standard_normal(self.points)
-        return start, noise
+        return torch.from_numpy(start).to(device), torch.from_numpy(noise).to(device)
 
 
-def _series(cosine: FloatArray, sine: FloatArray, points: int) -> FloatArray:
+def wave_series(cosine: FloatArray, sine: FloatArray, points: int) -> FloatArray:
     """sum_j c_j cos(2 pi j x) + s_j sin(2 pi j x) at x = 0, 1/points, ..., by a transform."""
     spectrum = np.concatenate([[0], (cosine - 1j * sine) * points / 2])
-    if points % 2 == 0:  # of the last wave the points see the cosine, and see it whole
+    if points % 2 == 0:  # of the last wave the points see the cosine alone, and see it whole
         spectrum[-1] = cosine[-1] * points
     return np.fft.irfft(spectrum, n=points)

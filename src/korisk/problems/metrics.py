@@ -19,8 +19,19 @@ _K1, _K2 = 0.01, 0.03
 
 
 class Metric(NamedTuple):
-    """What a metric is: its unit (see `korisk.UNITS`), its direction, and what to call it.
+    """What a metric is.
 
+    Parameters
+    ----------
+    unit : str
+        One of `korisk.UNITS`.
+    larger_is_better : bool
+        Its direction.
+    words : str
+        What to call it.
+
+    Examples
+    --------
     >>> from korisk.problems import METRICS
     >>> METRICS["psnr"]
     Metric(unit='psnr', larger_is_better=True, words='PSNR (dB)')
@@ -45,11 +56,21 @@ METRICS: dict[str, Metric] = {
 
 
 def measure(predictions: Tensor, targets: Tensor) -> dict[str, float]:
-    """The mean over images of every metric in `METRICS`; both are (count, rows, columns).
+    """The mean over images of every metric in `METRICS`.
 
-    An image whose target is zero throughout has no scale, and is left out of all but the mse; a
-    metric for which no image is left is nan.
+    Parameters
+    ----------
+    predictions, targets : Tensor, shape (count, rows, columns)
+        Real, on one device.
 
+    Returns
+    -------
+    dict of str to float
+        An image whose target is zero throughout has no scale and is left out of all but the mse; a
+        metric for which no image is left is nan.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.problems import measure
     >>> target = torch.ones(2, 16, 16)
@@ -65,11 +86,21 @@ def measure(predictions: Tensor, targets: Tensor) -> dict[str, float]:
 
 
 def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Every metric of every image, (count,) in float64; nan where the target gives no scale.
+    """Every metric of every image.
 
-    Scales are the target's: its norm for "relative", its maximum for "rmse_over_max", "psnr" and
-    "ssim". A perfect image has a PSNR of infinity.
+    Parameters
+    ----------
+    predictions, targets : Tensor, shape (count, rows, columns)
+        Real, on one device.
 
+    Returns
+    -------
+    dict of str to Tensor, shape (count,), float64
+        Scales are the target's: its norm for "relative", its maximum for "rmse_over_max", "psnr"
+        and "ssim"; nan where they are zero. A perfect image has a PSNR of infinity.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.problems import measure_each
     >>> target = torch.ones(2, 16, 16)
@@ -79,14 +110,8 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
     _check(predictions, targets)
     rows, columns = targets.shape[1:]
     step = max(1, _PIECE // (rows * columns))
-    pieces = [
-        _measured(prediction.double(), target.double())
-        for prediction, target in zip(
-            torch.split(predictions.detach(), step),
-            torch.split(targets.detach(), step),
-            strict=True,
-        )
-    ]
+    parts = (torch.split(tensor.detach(), step) for tensor in (predictions, targets))
+    pieces = [_measured(p.double(), y.double()) for p, y in zip(*parts, strict=True)]
     return {name: torch.cat([piece[name] for piece in pieces]) for name in METRICS}
 
 
@@ -162,13 +187,10 @@ def _check(predictions: Any, targets: Any) -> None:
                 f"{name} must be a real floating point tensor (count, rows, columns), got "
                 f"{shown(given)}; reshape it, or take the magnitude of complex images"
             )
-    if predictions.shape != targets.shape or not targets.numel():
+    same = predictions.shape == targets.shape and predictions.device == targets.device
+    if not same or not targets.numel():
         raise KoriskError(
-            "predictions and targets must have one shape with at least one image, got "
-            f"{tuple(predictions.shape)} and {tuple(targets.shape)}"
-        )
-    if predictions.device != targets.device:
-        raise KoriskError(
-            f"predictions and targets must be on one device, got {predictions.device} and "
-            f"{targets.device}; move one of them with .to(...)"
+            "predictions and targets must have one shape with at least one image on one device, "
+            f"got {tuple(predictions.shape)} on {predictions.device} and {tuple(targets.shape)} on "
+            f"{targets.device}"
         )

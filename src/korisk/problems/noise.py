@@ -22,6 +22,13 @@ FloatArray = NDArray[np.float64]
 class Gaussian:
     """White noise; its standard deviation is `level` times the sinogram's own root mean square.
 
+    Parameters
+    ----------
+    level : float
+        0.01 is one per cent of the signal, >= 0.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from korisk.problems import Gaussian
     >>> noisy = Gaussian(0.1).sample(np.ones((60, 128)), np.random.default_rng(0), width=128.0)
@@ -46,11 +53,20 @@ class Gaussian:
 class Poisson:
     """Photon noise: counts ~ Poisson(photons exp(-m p)), and p again from their logarithm.
 
-    `photons` is the mean count of a bin without an object. Amplitudes have no unit of their own,
-    so m is chosen: a ray through the whole width of the image at amplitude 1 is attenuated by
-    exp(-attenuation). The default of 4 is that of some 20 cm of water in a medical scanner. A bin
-    that counts nothing is taken to have counted one photon.
+    Parameters
+    ----------
+    photons : float
+        Mean count of a bin without an object, from 1 to 1e15; 1e4 is a low dose, 1e6 a high one.
+    attenuation : float, default 4
+        A ray through the whole width of the image at amplitude 1 is attenuated by
+        exp(-attenuation), which sets m; 4 is that of some 20 cm of water in a medical scanner.
 
+    Notes
+    -----
+    A bin that counts nothing is taken to have counted one photon.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from korisk.problems import Poisson
     >>> sinogram = np.zeros((60, 128))
@@ -99,13 +115,29 @@ def noise_variance(sinograms: Tensor, noise: Noise | None, *, width: float) -> T
 def add_noise(
     sinograms: Tensor, noise: Noise, *, width: float, seed: int, stream: str, first: int = 0
 ) -> Tensor:
-    """Noisy copies of sinograms (count, views, bins), numbered from `first` in their stream.
+    """Noisy copies of sinograms, drawn on the CPU in float64: the same on any device.
 
-    Drawn on the CPU in float64, so that sinograms on any device get the same noise.
+    Parameters
+    ----------
+    sinograms : Tensor, shape (count, views, bins)
+        Without noise.
+    noise : Gaussian or Poisson
+        The noise.
+    width : float
+        Width of the image in the sinogram's unit of length.
+    seed : int
+        Random seed.
+    stream : str
+        Name of the random numbers; the same sample of a stream always gets the same noise.
+    first : int, default 0
+        Number of the first sinogram in the stream.
 
-    `width` is that of the image in the sinogram's unit of length; `seed` and `stream` name the
-    random numbers, so that the same sample always gets the same noise.
+    Returns
+    -------
+    Tensor, shape (count, views, bins)
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.problems import Gaussian, add_noise
     >>> clean = torch.ones(3, 4, 5)
@@ -117,7 +149,7 @@ def add_noise(
     if not isinstance(noise, Gaussian | Poisson):
         raise KoriskError(
             f"noise must be Gaussian(level) or Poisson(photons), got {shown(noise)}; "
-            "leave it out for none"
+            "leave it out for no noise"
         )
     key = stream_key(seed, stream)
     clean = sinograms.detach().to("cpu", torch.float64).numpy()

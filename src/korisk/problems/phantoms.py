@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -25,11 +24,17 @@ _WORDS = 4  # 64-bit numbers in one step of Philox
 
 @dataclass(frozen=True, eq=False)
 class Ellipses:
-    """Phantoms as sums of ellipses: six tensors (count, most), all of one precision, on the CPU.
+    """Phantoms as sums of ellipses, on a square that covers [-1, 1] on both axes.
 
-    Centre (x, y), semi-axes a and b, and the angle of a against the x axis in radians; the image
-    covers [-1, 1] on both axes. Where a phantom has fewer than `most`, the amplitude is 0.
+    Parameters
+    ----------
+    amplitude, x, y, a, b, angle : Tensor, shape (count, most)
+        Amplitude, centre, semi-axes and the angle of a against the x axis in radians; all finite,
+        of one precision, on the CPU. Where a phantom has fewer than `most` ellipses, the amplitude
+        is 0.
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.problems import Ellipses
     >>> disc = Ellipses(*torch.tensor([1.0, 0.0, 0.0, 0.5, 0.5, 0.0]).reshape(6, 1, 1))
@@ -45,20 +50,21 @@ class Ellipses:
     angle: Tensor
 
     def __post_init__(self) -> None:
+        first: Any = self.amplitude
         for name, given in self._tensors().items():
-            if not isinstance(given, Tensor) or given.dtype not in DTYPES or given.ndim != 2:
+            if (
+                not isinstance(given, Tensor)
+                or given.dtype not in DTYPES
+                or given.ndim != 2
+                or (given.shape, given.dtype) != (first.shape, first.dtype)
+                or given.device.type != "cpu"
+                or not bool(torch.isfinite(given).all())
+            ):
                 raise KoriskError(
-                    f"{name} must be a tensor (count, most) in float32 or float64, got "
-                    f"{shown(given)}; convert it with torch.as_tensor"
+                    f"{name} must be a finite tensor (count, most) on the CPU in float32 or "
+                    f"float64, of the amplitude's shape and precision, got {shown(given)}; convert "
+                    "it with torch.as_tensor, and fill up with ellipses of amplitude 0"
                 )
-            if (given.shape, given.dtype) != (self.amplitude.shape, self.amplitude.dtype):
-                raise KoriskError(
-                    f"{name} must have the amplitude's shape {tuple(self.amplitude.shape)} and "
-                    f"{self.amplitude.dtype}, got {tuple(given.shape)} and {given.dtype}; fill up "
-                    "with ellipses of amplitude 0"
-                )
-            if given.device.type != "cpu" or not bool(torch.isfinite(given).all()):
-                raise KoriskError(f"{name} must be finite and on the CPU, got {shown(given)}")
         if bool((torch.minimum(self.a, self.b) <= 0).any()):
             raise KoriskError("the semi-axes a and b must be > 0; use amplitude 0 for no ellipse")
 
@@ -81,11 +87,27 @@ class Ellipses:
         dtype: torch.dtype | None = None,
         highest: float = 1.5,
     ) -> Tensor:
-        """The phantoms as pixels, (count, side, side); x runs along the last axis.
+        """The phantoms as pixels; x runs along the last axis.
 
-        Pixel centres lie at linspace(-1, 1, side). A pixel inside an ellipse, by the inequality
-        of the paper in the precision of the ellipses whatever `dtype` is, gains its amplitude;
-        then values are clipped to [0, highest].
+        Parameters
+        ----------
+        side : int
+            Pixels along an edge; their centres lie at linspace(-1, 1, side).
+        device : torch.device or str, optional
+            PyTorch's default where None.
+        dtype : torch.dtype, default: the ellipses' own
+            torch.float32 or torch.float64.
+        highest : float, default 1.5
+            Values are clipped to [0, highest].
+
+        Returns
+        -------
+        Tensor, shape (count, side, side)
+
+        Notes
+        -----
+        A pixel inside an ellipse gains its amplitude. Whether it is inside follows from the paper's
+        inequality, in the precision of the ellipses whatever `dtype` is.
         """
         remedy = "count the pixels along an edge"
         edge = _checks.count("side", side, at_least=2, at_most=65536, remedy=remedy)
@@ -106,31 +128,59 @@ class Ellipses:
 def released_surrogate_ellipses(rng: np.random.Generator, count: int) -> Ellipses:
     """Phantoms of the released CPU surrogate, 1 to 4 ellipses, in the order of its draws.
 
-    `rng` is left where the released code leaves it.
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Left where the released code leaves it.
+    count : int
+        How many phantoms.
 
+    Returns
+    -------
+    Ellipses
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from korisk.problems import released_surrogate_ellipses
     >>> released_surrogate_ellipses(np.random.default_rng(0), 3).images(16).shape
     torch.Size([3, 16, 16])
     """
-    rows: list[list[tuple[float, ...]]] = []
-    for _ in range(_how_many(count)):
-        rows.append([])
-        for _ in range(int(rng.integers(_SURROGATE_FEWEST, _SURROGATE_MOST + 1))):
+    total = _how_many(count)
+    table = torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0, 0.0], dtype=torch.float64)  # adds nothing
+    table = table.repeat(total, _SURROGATE_MOST, 1)
+    for phantom in range(total):
+        for at in range(int(rng.integers(_SURROGATE_FEWEST, _SURROGATE_MOST + 1))):
             amplitude = rng.uniform(0.2, 1.0)
             x, y = rng.uniform(-0.5, 0.5, size=2)
             a, b = rng.uniform(0.08, 0.4, size=2)
-            rows[-1].append((amplitude, x, y, a, b, rng.uniform(0, math.pi)))
-    return _padded(rows, _SURROGATE_MOST, torch.float64)
+            drawn = (amplitude, x, y, a, b, rng.uniform(0, math.pi))
+            table[phantom, at] = torch.tensor(drawn, dtype=torch.float64)
+    return Ellipses(*(part.contiguous() for part in table.unbind(-1)))
 
 
 def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
     """Phantoms of the released GPU sweeps, 3 to 6 ellipses, in float32 as they were drawn.
 
-    The released code draws one number at a time from a generator on the CPU. All of them come
-    from one stream of words, of which `rand` keeps the last 24 bits and `randint(3, 7)` the last
-    two: so one long draw gives the same phantoms, and leaves the generator in the same state.
+    Parameters
+    ----------
+    generator : torch.Generator
+        On the CPU; left where the released code leaves it.
+    count : int
+        How many phantoms.
 
+    Returns
+    -------
+    Ellipses
+
+    Notes
+    -----
+    The released code draws one number at a time. All of them come from one stream of words, of
+    which `rand` keeps the last 24 bits and `randint(3, 7)` the last two: so one long draw gives the
+    same phantoms, and leaves the generator in the same state.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.problems import released_ellipses
     >>> released_ellipses(torch.Generator().manual_seed(0), 3).images(16).shape
@@ -153,27 +203,38 @@ def released_ellipses(generator: torch.Generator, count: int) -> Ellipses:
     # A phantom with few ellipses reads on into the next ones; what it reads there is blanked.
     taken = (torch.tensor(starts, dtype=torch.int64)[:, None] + slots).clamp_max(len(ahead) - 1)
     draws = ahead[taken].reshape(total, _RELEASED_MOST, _NUMBERS)
-    amplitude = draws[..., 0] * 0.8 + 0.2
-    exists = torch.arange(_RELEASED_MOST) < torch.tensor(counts, dtype=torch.int64)[:, None]
-    return Ellipses(
-        torch.where(exists, amplitude, 0.0),
-        draws[..., 1] - 0.5,
-        draws[..., 2] - 0.5,
-        draws[..., 3] * 0.32 + 0.08,
-        draws[..., 4] * 0.32 + 0.08,
-        draws[..., 5] * math.pi,
-    )
+    return _from_uniform(draws, torch.tensor(counts, dtype=torch.int64))
 
 
 def random_ellipses(
     count: int, *, seed: int, stream: str, fewest: int = 1, most: int = 4, first: int = 0
 ) -> Ellipses:
-    """Phantoms `first` to `first + count` of a stream without end, with the paper's distribution.
+    """Phantoms `first` to `first + count` of an endless stream, with the paper's distribution.
 
-    `fewest` to `most` ellipses; amplitude in [0.2, 1], centre in [-0.5, 0.5]^2, semi-axes in
-    [0.08, 0.4] and angle in [0, pi), all uniform. Phantom i depends on seed, stream, most, fewest
-    and i alone, so the first N of a pool are the same however large it is.
+    Phantom i depends on `seed`, `stream`, `fewest`, `most` and i alone, so the first N of a pool
+    are the same however large it is.
 
+    Parameters
+    ----------
+    count : int
+        How many phantoms.
+    seed : int
+        Random seed.
+    stream : str
+        Name of the stream, such as "train".
+    fewest, most : int, default 1 and 4
+        Ellipses of a phantom.
+    first : int, default 0
+        Number of the first phantom.
+
+    Returns
+    -------
+    Ellipses
+        Amplitudes in [0.2, 1], centres in [-0.5, 0.5]^2, semi-axes in [0.08, 0.4] and angles in
+        [0, pi), all uniform.
+
+    Examples
+    --------
     >>> from korisk.problems import random_ellipses
     >>> few = random_ellipses(2, seed=1, stream="train")
     >>> more = random_ellipses(5, seed=1, stream="train")
@@ -191,27 +252,25 @@ def random_ellipses(
     draws = np.random.Generator(bits).random((total, steps * _WORDS))
     numbers = low + np.floor(draws[:, 0] * (high - low + 1))
     uniform = torch.from_numpy(draws[:, 1 : 1 + _NUMBERS * high]).reshape(total, high, _NUMBERS)
-    exists = torch.arange(high) < torch.from_numpy(numbers)[:, None]
+    return _from_uniform(uniform, torch.from_numpy(numbers))
+
+
+def _from_uniform(draws: Tensor, numbers: Tensor) -> Ellipses:
+    """The paper's ellipses from uniform draws (count, most, 6), of which `numbers` exist."""
+    amplitude, x, y, a, b, angle = draws.unbind(-1)
+    exists = torch.arange(draws.shape[1]) < numbers[:, None]
     return Ellipses(
-        torch.where(exists, 0.2 + 0.8 * uniform[..., 0], 0.0),
-        uniform[..., 1] - 0.5,
-        uniform[..., 2] - 0.5,
-        0.08 + 0.32 * uniform[..., 3],
-        0.08 + 0.32 * uniform[..., 4],
-        math.pi * uniform[..., 5],
+        torch.where(exists, amplitude * 0.8 + 0.2, 0.0),
+        x - 0.5,
+        y - 0.5,
+        a * 0.32 + 0.08,
+        b * 0.32 + 0.08,
+        angle * math.pi,
     )
 
 
 def _how_many(count: int) -> int:
     return _checks.count("count", count, at_least=0, at_most=2**31, remedy="count the phantoms")
-
-
-def _padded(rows: Iterable[Iterable[tuple[float, ...]]], most: int, dtype: torch.dtype) -> Ellipses:
-    """Lists of (amplitude, x, y, a, b, angle), filled up with ellipses that add nothing."""
-    nothing = (0.0, 0.0, 0.0, 1.0, 1.0, 0.0)
-    full = [(list(row) + [nothing] * most)[:most] for row in rows]
-    table = torch.tensor(full, dtype=dtype).reshape(-1, most, _NUMBERS)
-    return Ellipses(*(part.contiguous() for part in table.unbind(-1)))
 
 
 class _Shapes(NamedTuple):
@@ -262,12 +321,20 @@ def _paint(images: Tensor, ellipses: Ellipses, grid: Tensor) -> None:
 def _spans(shapes: _Shapes, grid: Tensor) -> tuple[Tensor, Tensor]:
     """First pixel and number of pixels inside, for each row of each ellipse: (count, most, side).
 
-    Where a row enters and leaves an ellipse has a closed form. It is right to far less than half a
-    pixel, and the inequality itself decides among the three pixels nearest to either end.
+    A row enters and leaves an ellipse where P dx^2 + 2 Q dx dy + R dy^2 = 1 with
+    P R - Q^2 = 1 / (a b)^2, solved for dx in float64. That is right to far less than half a pixel,
+    and the inequality itself decides among the three pixels nearest to either end.
     """
     side = len(grid)
     dy = grid - shapes.y
-    left, right = _crossings(shapes, dy, grid)
+    _, x, _, a, b, cosine, sine = (part.double() for part in shapes)
+    p = (cosine / a) ** 2 + (sine / b) ** 2
+    q = cosine * sine * (1 / a**2 - 1 / b**2)
+    middle = x - q / p * dy
+    half = (p - (dy / (a * b)) ** 2).clamp_min_(0).sqrt_() / p  # zero for rows that miss it
+    scale = (side - 1) / 2
+    ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)
+    left, right = (end.round_().clamp_(-1, side).long() for end in ends)
     first = torch.full_like(left, side)
     last = torch.full_like(left, -1)
     for step in (1, 0, -1):
@@ -277,19 +344,3 @@ def _spans(shapes: _Shapes, grid: Tensor) -> tuple[Tensor, Tensor]:
         last = torch.where(shapes.hold(grid[nearest] - shapes.x, dy), nearest, last)
     length = (last - first + 1).clamp_min_(0)
     return first, torch.where(shapes.amplitude == 0, 0, length)
-
-
-def _crossings(shapes: _Shapes, dy: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
-    """The pixels nearest to where rows enter and leave the ellipse; both at the middle if never.
-
-    P dx^2 + 2 Q dx dy + R dy^2 = 1 with P R - Q^2 = 1 / (a b)^2, solved for dx in float64.
-    """
-    _, x, _, a, b, cosine, sine = (part.double() for part in shapes)
-    p = (cosine / a) ** 2 + (sine / b) ** 2
-    q = cosine * sine * (1 / a**2 - 1 / b**2)
-    middle = x - q / p * dy
-    half = (p - (dy / (a * b)) ** 2).clamp_min_(0).sqrt_() / p
-    scale = (len(grid) - 1) / 2
-    ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)
-    left, right = (end.round_().clamp_(-1, len(grid)).long() for end in ends)
-    return left, right

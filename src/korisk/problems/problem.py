@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.linear import LinearOperator
-from korisk.seeds import TEST_SEED as TEST_SEED
 
 POOLS = ("train", "validation", "test")
 
@@ -23,38 +23,54 @@ Counts = Mapping[str, int]  # samples of each of POOLS
 class Reconstruction(NamedTuple):
     """A known reconstruction: inputs are multiplied by `weights`, then pass through `tail`.
 
-    `weights` has the shape of one input; `tail` holds operators in the order in which they act.
+    Parameters
+    ----------
+    weights : Tensor
+        Of the shape of one input, such as (views, bins): W before training.
+    tail : tuple of LinearOperator
+        In the order in which they act; the last one gives the output.
 
+    Examples
+    --------
     >>> from korisk.problems import CtScanner
     >>> found = CtScanner(side=8, views=6, bins=12, beam="parallel").reconstruction()
     >>> found.weights.shape, [operator.name for operator in found.tail]
     (torch.Size([6, 12]), ['K', 'A^T'])
     """
 
-    weights: Tensor  # of an input's shape, such as (views, bins): W before training
-    tail: tuple[LinearOperator, ...]  # in order of application; the last one gives the output
+    weights: Tensor
+    tail: tuple[LinearOperator, ...]
 
 
 class Pairs(NamedTuple):
     """Inputs, such as sinograms, and the targets that belong to them.
 
-    (samples, *input) and (samples, *target).
+    Parameters
+    ----------
+    inputs : Tensor, shape (samples, *input)
+    targets : Tensor, shape (samples, *target)
 
+    Examples
+    --------
     >>> from korisk.problems import HeatProblem
     >>> inputs, targets = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3).train
     >>> inputs.shape, targets.shape
     (torch.Size([4, 8]), torch.Size([4, 8]))
     """
 
-    inputs: Tensor  # (count, *input shape)
-    targets: Tensor  # (count, *target shape)
+    inputs: Tensor
+    targets: Tensor
 
 
 class Pools(NamedTuple):
     """Samples to learn from, to choose by, and to judge with.
 
-    Each is `Pairs`.
+    Parameters
+    ----------
+    train, validation, test : Pairs
 
+    Examples
+    --------
     >>> from korisk.problems import HeatProblem
     >>> pools = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
     >>> [len(pool.inputs) for pool in pools]
@@ -69,16 +85,23 @@ class Pools(NamedTuple):
 class Truth(NamedTuple):
     """The layers that an estimated network stands for, where the problem knows them.
 
-    Shapes are those of `Reconstruction`.
+    Parameters
+    ----------
+    weights : Tensor
+        Of an input's shape.
+    tail : tuple of LinearOperator
+        One for each operator of the reconstruction.
 
+    Examples
+    --------
     >>> from korisk.problems import HeatProblem
     >>> problem = HeatProblem(points=8)
     >>> (problem.truth().weights.numpy() * problem.gains).round(6).max().item()
     1.0
     """
 
-    weights: Tensor  # of an input's shape
-    tail: tuple[LinearOperator, ...]  # one for each operator of the reconstruction
+    weights: Tensor
+    tail: tuple[LinearOperator, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +126,10 @@ class Problem(ABC):
     """Something to learn. A frozen value: equal problems give equal samples.
 
     Abstract: `CtProblem`, `MriProblem`, `HeatProblem` and `DeepProblem` are problems, and so is a
-    subclass of one's own.
+    subclass of your own, which defines `reconstruction` and `_draw`.
 
+    Examples
+    --------
     >>> from korisk.problems import HeatProblem
     >>> pools = HeatProblem(points=8).pools(seed=1, train=4, validation=2, test=3)
     >>> pools.train.inputs.shape, pools.test.targets.shape
@@ -116,32 +141,65 @@ class Problem(ABC):
         """W before training, and the known operators behind it."""
 
     def pools(
-        self,
-        *,
-        seed: int,
-        train: int,
-        validation: int,
-        test: int,
-        device: Device = None,
+        self, *, seed: int, train: int, validation: int, test: int, device: Device = None
     ) -> Pools:
-        """Samples; sample i of a pool is the same for any pool size, the test set for any seed."""
-        return self._draw(seed, dict(zip(POOLS, (train, validation, test), strict=True)), device)
+        """Samples; sample i of a pool is the same for any pool size, the test set for any seed.
+
+        Parameters
+        ----------
+        seed : int
+            Random seed, from 0 to 2**63 - 2.
+        train, validation, test : int
+            Samples of each pool, >= 0.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Pools
+        """
+        remedy = "give a whole number"
+        start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy=remedy)
+        counts = {}
+        for name, number in zip(POOLS, (train, validation, test), strict=True):
+            remedy = "count the samples of the pool"
+            counts[name] = _checks.count(name, number, at_least=0, at_most=2**31, remedy=remedy)
+        return self._draw(start, counts, device)
 
     @abstractmethod
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
-        """The pools, of as many samples each as `counts` says by their names."""
+        """The pools; `counts` has the number of samples by the pool's name."""
 
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
-        """A handful of samples with the operator they come from, where that is linear."""
+        """A few samples with the operator they come from, where that is linear.
+
+        Parameters
+        ----------
+        seed : int
+            Random seed.
+        count : int
+            How many samples; fewer where the source has no more.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Examples
+
+        Raises
+        ------
+        KoriskError
+            If the problem is not linear in its images.
+        """
         raise KoriskError(
-            f"{type(self).__name__} is not linear in its images, and curves before training are of "
-            "linear layers behind linear operators; run a pilot instead"
+            f"{type(self).__name__} is not linear in its images, so its curves cannot be predicted "
+            "before training; run a pilot instead"
         )
 
     def truth(self, device: Device = None) -> Truth | None:
-        """The true layers; None where nobody knows them, as behind a scanner."""
+        """The true layers; None where they are not known, as behind a scanner."""
         return None
 
     def prepared(self, device: Device = None) -> object:
-        """What all pools share and should be kept between them."""
+        """What all pools share; a caller keeps it so that it is not built again."""
         return None

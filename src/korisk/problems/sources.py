@@ -1,10 +1,9 @@
-"""Where images come from: ellipses drawn at random, or files of one's own."""
+"""Where images come from: ellipses drawn at random, or files of your own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -12,18 +11,21 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.problems.phantoms import random_ellipses
-from korisk.problems.problem import POOLS, TEST_SEED
+from korisk.problems.phantoms import Ellipses, random_ellipses
+from korisk.problems.problem import POOLS, Counts
+from korisk.seeds import TEST_SEED
 
 if TYPE_CHECKING:
     from korisk.images import ImageSet
 
 
 class ImageSource(ABC):
-    """Images for the pools of a seed; training images of N are the first N for any larger pool.
+    """Images for the pools of a seed; the first N training images are the same for any pool size.
 
-    Abstract: `EllipseSource` draws phantoms, `FileSource` reads images of one's own.
+    Abstract: `EllipseSource` draws phantoms, `FileSource` reads images of your own.
 
+    Examples
+    --------
     >>> from korisk.problems import EllipseSource
     >>> pools = EllipseSource().draw(8, seed=1, counts={"train": 3, "test": 2}, device=None)
     >>> pools["train"].shape, pools["test"].shape
@@ -32,19 +34,42 @@ class ImageSource(ABC):
 
     @abstractmethod
     def draw(
-        self, side: int, *, seed: int, counts: Mapping[str, int], device: torch.device | None
+        self, side: int, *, seed: int, counts: Counts, device: torch.device | None
     ) -> dict[str, Tensor]:
-        """(count, side, side) in float64 for each pool, by the pool's name."""
+        """Images for each pool, by the pool's name.
+
+        Parameters
+        ----------
+        side : int
+            Pixels along an edge.
+        seed : int
+            Random seed.
+        counts : mapping of str to int
+            Samples of each pool.
+        device : torch.device or None
+            PyTorch's default where None.
+
+        Returns
+        -------
+        dict of str to Tensor, shape (count, side, side), float64
+        """
 
     @abstractmethod
     def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
-        """`count` images, (count, side, side) in float64; all there are where those are fewer."""
+        """`count` images, (count, side, side) in float64; all of them where there are fewer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EllipseSource(ImageSource):
-    """`fewest` to `most` ellipses in an image: see `random_ellipses`.
+    """Images of random ellipses, see `random_ellipses`.
 
+    Parameters
+    ----------
+    fewest, most : int, default 1 and 4
+        Ellipses of an image.
+
+    Examples
+    --------
     >>> from korisk.problems import EllipseSource
     >>> EllipseSource(most=2).examples(8, seed=0, count=4, device=None).shape
     torch.Size([4, 8, 8])
@@ -53,20 +78,23 @@ class EllipseSource(ImageSource):
     fewest: int = 1
     most: int = 4
 
-    def draw(
-        self, side: int, *, seed: int, counts: Mapping[str, int], device: torch.device | None
-    ) -> dict[str, Tensor]:
-        """Phantoms; the test set is one for all seeds."""
+    def phantoms(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
+        """The phantoms of each pool, by the pool's name; the test set is the same for all seeds."""
+        limits = {"fewest": self.fewest, "most": self.most}
         return {
             name: random_ellipses(
-                number,
-                seed=TEST_SEED if name == "test" else seed,
-                stream=name,
-                fewest=self.fewest,
-                most=self.most,
-            ).images(side, device=device, dtype=torch.float64)
+                number, seed=TEST_SEED if name == "test" else seed, stream=name, **limits
+            )
             for name, number in counts.items()
         }
+
+    def draw(
+        self, side: int, *, seed: int, counts: Counts, device: torch.device | None
+    ) -> dict[str, Tensor]:
+        """The images of `phantoms`."""
+        place = {"device": device, "dtype": torch.float64}
+        drawn = self.phantoms(seed, counts)
+        return {name: each.images(side, **place) for name, each in drawn.items()}  # type: ignore[arg-type]
 
     def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
         """Phantoms that are in none of the pools."""
@@ -78,14 +106,26 @@ class EllipseSource(ImageSource):
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource(ImageSource):
-    """Images of one's own, in units of water where they are attenuations.
+    """Images of your own, relative to water where they are attenuations.
 
-    `fingerprint` is that of the images when the study was made: others are refused. Slices of one
-    patient are in one pool alone; the test patients are the same for all seeds.
+    Images of one patient are in one pool alone; the test patients are the same for all seeds.
 
-    `path` is a folder or a file; what the other arguments do is said in docs/reference/images.md.
-    Files that cannot be read raise `KoriskError`, or are left out with `on_error="skip"`.
+    Parameters
+    ----------
+    path : str
+        A folder or a file.
+    fingerprint : str, optional
+        Of the images when the study was made; other images are refused.
+    pattern, patients, on_error, crop, resample, unit, mu_water, scale
+        How images are read, see docs/reference/images.md.
 
+    Raises
+    ------
+    KoriskError
+        If a file cannot be read; with on_error="skip" it is left out.
+
+    Examples
+    --------
     >>> from pathlib import Path
     >>> import numpy as np
     >>> from korisk.problems import FileSource
@@ -107,13 +147,13 @@ class FileSource(ImageSource):
     scale: float | None = None
 
     def read(self, side: int) -> ImageSet:
-        """The images at this size, read once a process."""
+        """The images at this size; the two last read are kept."""
         return _read(self, side)
 
     def draw(
-        self, side: int, *, seed: int, counts: Mapping[str, int], device: torch.device | None
+        self, side: int, *, seed: int, counts: Counts, device: torch.device | None
     ) -> dict[str, Tensor]:
-        """Images of the patients that the seed puts into each pool."""
+        """Images of the patients that the seed assigns to each pool."""
         from korisk.images import image_pools, relative
 
         images = self._checked(side)
@@ -123,7 +163,7 @@ class FileSource(ImageSource):
         return {name: values[getattr(chosen, name)].to(device) for name in counts}
 
     def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
-        """Images drawn without regard to pools: nothing is trained on them, or judged by them."""
+        """Images from all pools: nothing is trained on them, or judged by them."""
         from korisk.images import relative
 
         values = torch.from_numpy(relative(self._checked(side))).double()
@@ -134,8 +174,8 @@ class FileSource(ImageSource):
         images = self.read(side)
         if self.fingerprint is not None and images.fingerprint != self.fingerprint:
             raise KoriskError(
-                f"{self.path}: the images are not those that the study was begun with; bring them "
-                "back, or begin another study"
+                f"{self.path}: the images have changed since the study was made; restore them, or "
+                "make another study"
             )
         return images
 
@@ -143,17 +183,10 @@ class FileSource(ImageSource):
 @lru_cache(maxsize=2)
 def _read(source: FileSource, side: int) -> ImageSet:
     from korisk.images import read_images
-    from korisk.images import MU_WATER
 
-    return read_images(
-        source.path,
-        side=side,
-        pattern=source.pattern,
-        patients=source.patients,
-        on_error=source.on_error,
-        crop=source.crop,
-        resample=source.resample,
-        unit=source.unit,
-        mu_water=MU_WATER if source.mu_water is None else source.mu_water,
-        scale=source.scale,
-    )
+    options = {
+        each.name: getattr(source, each.name)
+        for each in fields(source)
+        if each.name not in {"path", "fingerprint"} and getattr(source, each.name) is not None
+    }
+    return read_images(source.path, side=side, **options)

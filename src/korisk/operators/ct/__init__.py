@@ -1,1 +1,7 @@
-"""Computed tomography: geometry, projector, filter and reconstruction."""
+"""Computed tomography: scanners, projectors, filters and filtered backprojection.
+
+Start with `geometry.py` (where rays run), then `stencils.py` (which pixel meets which bin with
+which weight), `engines.py` and `triton_joseph.py` (how these weights are applied), `projector.py`
+(the operators), and `filter.py` and `fbp.py` (reconstruction). `released.py` has the operators of
+the authors' code.
+"""

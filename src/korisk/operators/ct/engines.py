@@ -1,18 +1,21 @@
-"""How a stencil is applied: as a sparse matrix, or on the fly view by view."""
+"""How a stencil is applied: as a sparse matrix, or on the fly view by view.
+
+`Projector` chooses the engine. `CpuMatrix` and `DeviceMatrix` store the matrix and its transpose,
+`OnTheFly` stores nothing, and `FoldedMatrix` stores a quarter for single images of even scans.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
-from weakref import WeakValueDictionary
 
 import numpy as np
 import scipy.sparse
@@ -21,7 +24,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk._memory import free_memory
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, KoriskWarning
+from korisk.operators.ct.geometry import ParallelBeam
 from korisk.operators.ct.stencils import Joseph, Stencil, Taps
 
 EngineName = Literal["auto", "matrix", "on_the_fly"]
@@ -49,94 +53,80 @@ class Engine(ABC):
         """(batch, views bins) -> (batch, pixels)."""
 
 
-_live: WeakValueDictionary[tuple[object, ...], Engine] = WeakValueDictionary()
-
-
-def engine_for(
-    stencil: Stencil, name: EngineName, device: torch.device, dtype: torch.dtype
-) -> Engine:
-    """The engine of a stencil; operators of the same geometry share one while any of them lives."""
-    if name == "auto":
-        name = _best_engine(stencil, device, dtype)
-    key = stencil, name, device, dtype
-    engine = _live.get(key)
-    if engine is None:
-        engine = _live[key] = _make(stencil, name, device, dtype)
-    return engine
-
-
-def _best_engine(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> EngineName:
-    if device.type == "cuda" and isinstance(stencil, Joseph) and _has_triton():
-        return "on_the_fly"  # faster than the product with a matrix, see benchmarks/operators.py
-    needed = matrix_bytes(stencil, dtype)
-    small = needed <= _WORTH_STORING * free_memory(device)
-    return "matrix" if small and entry_count(stencil) < 2**31 else "on_the_fly"
-
-
-def _make(stencil: Stencil, name: EngineName, device: torch.device, dtype: torch.dtype) -> Engine:
-    if name == "on_the_fly":
-        kernels = _kernels(stencil, device, dtype)
-        return OnTheFly(stencil, device, dtype) if kernels is None else kernels
-    refuse_what_does_not_fit(stencil, device, dtype)
-    if device.type == "cpu":
-        return CpuMatrix(stencil, dtype)
-    return DeviceMatrix(stencil, device, dtype)
-
-
-def _kernels(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> Engine | None:
-    if device.type != "cuda" or not isinstance(stencil, Joseph) or not _has_triton():
-        return None
-    from korisk.operators.ct.triton_joseph import TritonJoseph
-
-    return TritonJoseph(stencil, device, dtype)
-
-
-@cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
-@cache
-def _has_mkl() -> bool:
-    return bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
-
-
 # Sizes
 
 
 def entry_count(stencil: Stencil) -> int:
-    """About how many entries the matrix has: counted in a few views, or bounded where these are
-    large themselves.
-    """
+    """About how many entries the matrix has: from a few views, or a bound if views are large."""
     views = stencil.geometry.views_count
     if stencil.taps_per_view > _CHUNK:
         return stencil.taps_per_view * views
-    looked_at = sorted({round(at) for at in np.linspace(0, views - 1, min(views, 5))})
-    cpu = torch.device("cpu")
-    found = [
-        int(torch.count_nonzero(stencil.taps(slice(view, view + 1), cpu).weight))
-        for view in looked_at
-    ]
-    return math.ceil(np.mean(found) * views)
+    chosen = sorted({round(at) for at in np.linspace(0, views - 1, min(views, 5))})
+    taps = [stencil.taps(slice(view, view + 1), torch.device("cpu")) for view in chosen]
+    return math.ceil(np.mean([int(torch.count_nonzero(each.weight)) for each in taps]) * views)
 
 
-def matrix_bytes(stencil: Stencil, dtype: torch.dtype) -> int:
-    """About what the matrix and its stored transpose take."""
-    return 2 * entry_count(stencil) * (4 + dtype.itemsize)
+def _sizes(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> tuple[int, int, int]:
+    """Entries of the matrix, bytes that it takes with its transpose, and bytes that are free."""
+    entries = entry_count(stencil)
+    return entries, 2 * entries * (4 + dtype.itemsize), free_memory(device)
 
 
-def refuse_what_does_not_fit(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
-    """Say what a matrix would take before the machine finds out."""
-    entries, needed, free = entry_count(stencil), matrix_bytes(stencil, dtype), free_memory(device)
+def worth_storing(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the matrix takes a small part of the free memory."""
+    entries, needed, free = _sizes(stencil, device, dtype)
+    return needed <= _WORTH_STORING * free and entries < 2**31
+
+
+def check_matrix_fits(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise if the matrix would not fit into memory."""
+    entries, needed, free = _sizes(stencil, device, dtype)
     if entries >= 2**31 or needed > _FITS * free:
         raise KoriskError(
             f"the matrix of {stencil.geometry!r} would have {entries / 1e6:,.0f} million entries "
             f"and take {needed / 2**30:.1f} GiB with its transpose, of {free / 2**30:.1f} GiB "
-            "free; use engine='on_the_fly', which stores none"
+            "free; use engine='on_the_fly', which stores no matrix"
         )
 
 
+def view_chunks(stencil: Stencil) -> Iterator[slice]:
+    """Runs of views whose taps can be listed at once."""
+    views = stencil.geometry.views_count
+    step = max(1, _CHUNK // stencil.taps_per_view)
+    for first in range(0, views, step):
+        yield slice(first, min(first + step, views))
+
+
 # Matrices
+
+
+def sparse_matrix(
+    stencil: Stencil, dtype: torch.dtype, column: NDArray[np.int32] | None = None
+) -> scipy.sparse.csr_array:
+    """The matrix (views bins, pixels), one row a ray; `column` renumbers the pixels."""
+    bins = stencil.geometry.bins
+    pixels = math.prod(stencil.image_shape)
+    renumber = np.arange(pixels, dtype=np.int32) if column is None else column
+    real = np.float32 if dtype == torch.float32 else np.float64
+    blocks = []
+    for part in view_chunks(stencil):
+        taps = stencil.taps(part, torch.device("cpu"))
+        kept = taps.weight != 0
+        shape = taps.weight.shape
+        pixel = renumber[taps.pixel.expand(shape)[kept].numpy()]
+        value = taps.weight[kept].numpy().astype(real)
+        rows = (part.stop - part.start) * bins
+        if stencil.listed == "rays":  # already row by row: only the row lengths are to be counted
+            lengths = kept.sum(-1).flatten().numpy()
+            starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+            block = scipy.sparse.csr_array((value, pixel, starts), shape=(rows, pixels))
+        else:
+            view = torch.arange(part.stop - part.start)[:, None, None]
+            ray = (view * bins + taps.bin).expand(shape)[kept].numpy().astype(np.int32)
+            entries: Any = value, (ray, pixel)
+            block = scipy.sparse.coo_array(entries, shape=(rows, pixels)).tocsr()
+        blocks.append(block)
+    return scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))
 
 
 class CpuMatrix(Engine):
@@ -153,7 +143,9 @@ class CpuMatrix(Engine):
         self.rays = _Numbering(stencil.sinogram_shape, _RAY_TILE)
         self.stencil, self.dtype = stencil, dtype
         self._folded: Engine | None = None
-        matrix = _tiled_matrix(stencil, dtype, self.pixels, self.rays)
+        column = self.pixels.place.numpy().astype(np.int32)
+        natural = sparse_matrix(stencil, dtype, column)
+        matrix = scipy.sparse.csr_array(natural[self.rays.order.numpy()])
         self.forward = _Rows(matrix)
         self.backward = _Rows(matrix.T.tocsr())
 
@@ -173,11 +165,7 @@ class CpuMatrix(Engine):
         """A quarter of the matrix, where the scan folds and so few images are quicker with it."""
         if batch > _FEW or self.forward.mkl is None:
             return None
-        if self._folded is None:
-            from korisk.operators.ct.folded import FoldedMatrix, folds
-
-            if not folds(self.stencil):
-                return None
+        if self._folded is None and folds(self.stencil):
             self._folded = FoldedMatrix(self.stencil, self.dtype)
         return self._folded
 
@@ -228,62 +216,28 @@ class _Numbering:
         out.view(batch, *self.split).copy_(tiles.permute(4, 0, 2, 1, 3))
 
 
-def _tiled_matrix(
-    stencil: Stencil, dtype: torch.dtype, pixels: _Numbering, rays: _Numbering
-) -> scipy.sparse.csr_array:
-    natural = sparse_matrix(stencil, dtype, column=pixels.place.numpy().astype(np.int32))
-    return scipy.sparse.csr_array(natural[rays.order.numpy()])
-
-
-def sparse_matrix(
-    stencil: Stencil, dtype: torch.dtype, column: NDArray[np.int32] | None = None
-) -> scipy.sparse.csr_array:
-    """The matrix (views bins, pixels), one row a ray; `column` renumbers the pixels."""
-    bins = stencil.geometry.bins
-    pixels = math.prod(stencil.image_shape)
-    renumber = np.arange(pixels, dtype=np.int32) if column is None else column
-    real = np.float32 if dtype == torch.float32 else np.float64
-    cpu = torch.device("cpu")
-    blocks = []
-    for part in view_chunks(stencil):
-        taps = stencil.taps(part, cpu)
-        kept = taps.weight != 0
-        shape = taps.weight.shape
-        pixel = renumber[taps.pixel.expand(shape)[kept].numpy()]
-        value = taps.weight[kept].numpy().astype(real)
-        rows = (part.stop - part.start) * bins
-        if stencil.listed == "rays":  # already row by row: only the row lengths are to be counted
-            lengths = kept.sum(-1).flatten().numpy()
-            starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-            block = scipy.sparse.csr_array((value, pixel, starts), shape=(rows, pixels))
-        else:
-            view = torch.arange(part.stop - part.start)[:, None, None]
-            ray = (view * bins + taps.bin).expand(shape)[kept].numpy().astype(np.int32)
-            entries: Any = value, (ray, pixel)
-            block = scipy.sparse.coo_array(entries, shape=(rows, pixels)).tocsr()
-        blocks.append(block)
-    return scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))
-
-
-def view_chunks(stencil: Stencil) -> Iterator[slice]:
-    """Runs of views whose taps can be listed at once."""
-    views = stencil.geometry.views_count
-    step = max(1, _CHUNK // stencil.taps_per_view)
-    for first in range(0, views, step):
-        yield slice(first, min(first + step, views))
+_pools: dict[int, ThreadPoolExecutor] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)  # a forked process has none of the threads
 
 
 class _Rows:
-    """A sparse matrix cut into blocks of rows with equally many entries."""
+    """A sparse matrix cut into blocks of rows with equally many entries, for threads."""
 
     def __init__(self, matrix: Any) -> None:
         pieces = 2 * max(1, os.cpu_count() or 1)
         goals = np.linspace(0, matrix.nnz, pieces + 1)[1:-1]
         cuts = np.searchsorted(matrix.indptr, goals)
-        bounds = np.unique(np.concatenate([[0], cuts, [matrix.shape[0]]]))
-        self.blocks = [_row_block(matrix, *pair) for pair in pairwise(bounds)]
-        self.bounds = list(pairwise(bounds.tolist()))
-        self.rows = matrix.shape[0]
+        self.rows, columns = matrix.shape
+        bounds = np.unique(np.concatenate([[0], cuts, [self.rows]])).tolist()
+        self.bounds = list(pairwise(bounds))
+        self.blocks = []
+        for first, last in self.bounds:  # sharing the memory of the whole
+            start, stop = matrix.indptr[first], matrix.indptr[last]
+            parts = matrix.data[start:stop], matrix.indices[start:stop]
+            starts = matrix.indptr[first : last + 1] - start
+            block = scipy.sparse.csr_array((*parts, starts), shape=(last - first, columns))
+            self.blocks.append(block)
         self.mkl = _as_torch(matrix) if _has_mkl() else None
 
     def times_columns(self, columns: Tensor) -> Tensor:
@@ -298,42 +252,103 @@ class _Rows:
     def times(self, columns: NDArray[Any]) -> NDArray[Any]:
         """The product with an array (source,) or (source, batch)."""
         result = np.empty((self.rows, *columns.shape[1:]), dtype=columns.dtype)
+        threads = min(torch.get_num_threads(), len(self.blocks))
 
-        def block_product(at: int) -> None:
-            first, last = self.bounds[at]
-            result[first:last] = self.blocks[at] @ columns
+        def share(first: int) -> None:
+            for at in range(first, len(self.blocks), threads):
+                start, stop = self.bounds[at]
+                result[start:stop] = self.blocks[at] @ columns
 
-        _in_threads(block_product, len(self.blocks))
+        if threads > 1 and threads not in _pools:
+            _pools[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="korisk")
+        others = [_pools[threads].submit(share, first) for first in range(1, threads)]
+        share(0)  # this thread takes its share, so one thread needs no other
+        for other in others:
+            other.result()
         return result
 
 
-def _row_block(matrix: Any, first: int, last: int) -> scipy.sparse.csr_array:
-    """Rows first to last, sharing the memory of the whole."""
-    start, stop = matrix.indptr[first], matrix.indptr[last]
-    parts = matrix.data[start:stop], matrix.indices[start:stop]
-    starts = matrix.indptr[first : last + 1] - start
-    return scipy.sparse.csr_array((*parts, starts), shape=(last - first, matrix.shape[1]))
+@cache
+def _has_mkl() -> bool:
+    return bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 
 
-_pools: dict[int, ThreadPoolExecutor] = {}
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)  # a forked process has none of the threads
+def _as_torch(matrix: Any, device: torch.device | str = "cpu") -> Tensor:
+    starts, indices, values = (
+        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
+        return torch.sparse_csr_tensor(starts, indices, values, size=matrix.shape)
 
 
-def _in_threads(work: Callable[[int], None], items: int) -> None:
-    """Do items 0, 1, ...; this thread takes its share, so one thread needs no other."""
-    threads = min(torch.get_num_threads(), items)
+def folds(stencil: Stencil) -> bool:
+    """Whether the views of a scan come in fours that are one view of four copies."""
+    geometry = stencil.geometry
+    rows, columns = geometry.image_shape
+    return (
+        isinstance(stencil, Joseph)
+        and isinstance(geometry, ParallelBeam)
+        and not geometry.angles
+        and geometry.start == 0
+        and geometry.arc in {None, math.pi}
+        and geometry.detector_offset == 0
+        and geometry.views_count % 2 == 0
+        and rows == columns
+    )
 
-    def share(first: int) -> None:
-        for item in range(first, items, threads):
-            work(item)
 
-    if threads > 1 and threads not in _pools:
-        _pools[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="korisk")
-    others = [_pools[threads].submit(share, first) for first in range(1, threads)]
-    share(0)
-    for other in others:
-        other.result()
+class FoldedMatrix(Engine):
+    """Even parallel scans of square images: a quarter of the matrix for four copies of an image.
+
+    Mirrored left to right, an image at angle b looks as the image itself at pi - b; transposed, as
+    at pi/2 - b; both, as at pi/2 + b. One image then is four columns of a product, which libraries
+    multiply faster than one column, and the matrix fits a cache. For batches the copies would cost
+    more than they save.
+    """
+
+    def __init__(self, stencil: Stencil, dtype: torch.dtype) -> None:
+        geometry = stencil.geometry
+        self.side = geometry.image_shape[0]
+        self.views, self.bins = geometry.sinogram_shape
+        angles = tuple(geometry.angle_array[: self.views // 4 + 1].tolist())
+        with warnings.catch_warnings():  # the whole scan has warned already
+            warnings.simplefilter("ignore", KoriskWarning)
+            quarter = replace(geometry, angles=angles, views=None, arc=None)
+        self.inner = CpuMatrix(Joseph(quarter), dtype)
+        # For each view: which copy shows it, in which view of the first quarter; and the view.
+        v = np.arange(self.views // 4 + 1)
+        below = v[4 * v < self.views]
+        sources = [v, v[1:], below, below[1:]]  # what is its own mirror image is needed once
+        half = self.views // 2
+        targets = [v, self.views - v[1:], half - below, half + below[1:]]
+        copies = np.repeat(np.arange(4), [len(part) for part in sources])
+        self.copy, self.source, self.target = (
+            torch.from_numpy(part)
+            for part in (copies, np.concatenate(sources), np.concatenate(targets))
+        )
+
+    def project(self, images: Tensor) -> Tensor:
+        """(batch, pixels) -> (batch, views bins)."""
+        x = images.view(-1, self.side, self.side)
+        mirrored = x.flip(-1)
+        copies = torch.stack([x, mirrored, x.mT, mirrored.mT])
+        seen = self.inner.project(copies.reshape(4 * len(x), -1))
+        seen = seen.view(4, len(x), -1, self.bins)
+        result = images.new_empty(len(x), self.views, self.bins)
+        result[:, self.target] = seen[self.copy, :, self.source].transpose(0, 1)
+        return result.flatten(1)
+
+    def backproject(self, sinograms: Tensor) -> Tensor:
+        """(batch, views bins) -> (batch, pixels)."""
+        y = sinograms.view(-1, self.views, self.bins)
+        parts = y.new_zeros(4, len(y), self.views // 4 + 1, self.bins)
+        parts[self.copy, :, self.source] = y[:, self.target].transpose(0, 1)
+        spread = self.inner.backproject(parts.view(4 * len(y), -1))
+        plain, mirrored, turned, both = spread.view(4, len(y), self.side, self.side)
+        image: Tensor = plain + turned.mT + (mirrored + both.mT).flip(-1)
+        return image.flatten(1)
 
 
 class DeviceMatrix(Engine):
@@ -353,16 +368,6 @@ class DeviceMatrix(Engine):
         return (self.backward @ sinograms.t().contiguous()).t().contiguous()
 
 
-def _as_torch(matrix: Any, device: torch.device | str = "cpu") -> Tensor:
-    starts, indices, values = (
-        torch.from_numpy(part).to(device) for part in (matrix.indptr, matrix.indices, matrix.data)
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
-        return torch.sparse_csr_tensor(starts, indices, values, size=matrix.shape)
-
-
 class OnTheFly(Engine):
     """Nothing stored: the taps of a few views, or of a part of one, are made, used and dropped."""
 
@@ -373,7 +378,7 @@ class OnTheFly(Engine):
         """(batch, pixels) -> (batch, views bins)."""
         views, bins = self.stencil.sinogram_shape
         result = images.new_zeros(len(images), views, bins)
-        for part, elements, taps in self._chunks():
+        for part, elements, taps in self.chunks():
             for image, sinogram in zip(images, result[:, part], strict=True):
                 if self.stencil.listed == "rays":
                     sinogram[:, elements] = (image[taps.pixel] * taps.weight).sum(-1)
@@ -386,7 +391,7 @@ class OnTheFly(Engine):
         """(batch, views bins) -> (batch, pixels)."""
         views, bins = self.stencil.sinogram_shape
         result = sinograms.new_zeros(len(sinograms), math.prod(self.stencil.image_shape))
-        for part, elements, taps in self._chunks():
+        for part, elements, taps in self.chunks():
             piece = sinograms.view(-1, views, bins)[:, part]
             for sinogram, image in zip(piece, result, strict=True):
                 if self.stencil.listed == "rays":
@@ -397,7 +402,8 @@ class OnTheFly(Engine):
                     image[elements] += (taken * taps.weight).sum((0, -1))
         return result
 
-    def _chunks(self) -> Iterator[tuple[slice, slice, Taps]]:
+    def chunks(self) -> Iterator[tuple[slice, slice, Taps]]:
+        """Views, elements of them, and their taps, a piece at a time."""
         listed = self.stencil.listed_count
         step = max(1, listed * _CHUNK // max(self.stencil.taps_per_view, _CHUNK))
         for part in view_chunks(self.stencil):

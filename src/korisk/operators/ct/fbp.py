@@ -1,19 +1,27 @@
-"""Filtered backprojection as a network of visible layers: W, K, A^T."""
+"""Filtered backprojection as a network of visible layers, W, K and A^T, and the weights of W."""
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
+from korisk.operators.basic import Diagonal
 from korisk.operators.ct.engines import EngineName
 from korisk.operators.ct.filter import RampFilter, Window
-from korisk.operators.ct.geometry import FanBeam, Geometry, require_geometry
+from korisk.operators.ct.geometry import (
+    FanBeam,
+    FloatArray,
+    Geometry,
+    require_fan,
+    require_geometry,
+)
 from korisk.operators.ct.projector import PixelBackprojector, Projector
-from korisk.operators.ct.weights import fbp_weights
-from korisk.operators.basic import Diagonal
 from korisk.operators.linear import Composed, LinearOperator, checked_device, checked_dtype
 
 Backprojection = Literal["auto", "adjoint", "pixel"]
@@ -30,16 +38,40 @@ def fbp(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Composed:
-    """A^T K W of Eq. (eq:fbp): sinogram (..., views, bins) to image (..., rows, columns).
+    """Filtered backprojection A^T K W: sinogram (..., views, bins) to image (..., rows, columns).
 
-    W weighs rays (see `fbp_weights`), K is the windowed ramp with the angle between views and all
-    spacings folded in. A^T backprojects: the adjoint of the Joseph projector for a parallel beam
-    whose bins are no wider than pixels, pixel-driven for others and, distance-weighted, for a fan.
-    With `trainable` the weights W are parameters: that is the known-operator network without its
-    ReLU.
+    Parameters
+    ----------
+    geometry : ParallelBeam or FanBeam
+        The scanner.
+    window : str, default "ramp"
+        One of `WINDOWS`.
+    backprojection : {"auto", "adjoint", "pixel"}, default "auto"
+        "adjoint" is the exact adjoint of the Joseph projector, parallel alone; "pixel" is
+        `PixelBackprojector`. "auto" takes the adjoint for a parallel beam whose bins are no wider
+        than pixels.
+    trainable : bool, default False
+        Whether the weights W are parameters: the known-operator network without its ReLU.
+    engine : {"auto", "matrix", "on_the_fly"}, default "auto"
+        As for `Projector`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
-    `window` is one of `WINDOWS`. The result is a `Composed`, whose layers are called W, K and A^T.
+    Returns
+    -------
+    Composed
+        Its layers are called W, K and A^T.
 
+    Notes
+    -----
+    Continuous: f(x) = integral over b of (k * w q(b, .))(s(x, b)), with the ramp k and the weights
+    w of `fbp_weights`. Discrete, Eq. (eq:fbp): A^T K W y, with the angle between views and all
+    spacings folded into K. `norm()` brackets the norm of the product by Lanczos.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import ParallelBeam, Projector, fbp
     >>> scan = ParallelBeam(32, views=48, bins=48)
@@ -61,21 +93,136 @@ def fbp(
             "a fan's filtered backprojection weighs pixels by their distance from the source, "
             "which the adjoint projector does not; use backprojection='pixel'"
         )
-    place = {"device": device, "dtype": dtype}
-    weights = torch.from_numpy(fbp_weights(geometry)).to(
-        device=checked_device(device), dtype=checked_dtype(dtype)
-    )
+    place: dict[str, Any] = {"device": device, "dtype": dtype}
     spread = float(geometry.view_weights.mean())
     back: LinearOperator
     if backprojection == "adjoint":
         # Over the bins, the adjoint's weights of a pixel add up to pixel_spacing^2 / bin_spacing.
         scale = spread / geometry.pixel_spacing**2
-        back = Projector(geometry, engine=engine, **place).T  # type: ignore[arg-type]
+        back = Projector(geometry, engine=engine, **place).T
         back.name = "A^T"
     else:
         # The ramp acts in the plane of the centre, where bins lie closer by the magnification.
         magnification = geometry.magnification if isinstance(geometry, FanBeam) else 1.0
         scale = spread * magnification / geometry.bin_spacing
-        back = PixelBackprojector(geometry, engine=engine, **place)  # type: ignore[arg-type]
-    ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, **place)  # type: ignore[arg-type]
-    return Composed([Diagonal(weights, name="W", trainable=trainable), ramp, back], name="FBP")
+        back = PixelBackprojector(geometry, engine=engine, **place)
+    ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, **place)
+    weights = Diagonal(as_tensor(fbp_weights(geometry), **place), name="W", trainable=trainable)
+    return Composed([weights, ramp, back], name="FBP")
+
+
+def as_tensor(
+    array: FloatArray, device: torch.device | str | None, dtype: torch.dtype | None
+) -> Tensor:
+    """An array as a tensor on a device and in a precision, both checked."""
+    return torch.from_numpy(array).to(device=checked_device(device), dtype=checked_dtype(dtype))
+
+
+def fbp_weights(geometry: Geometry) -> FloatArray:
+    """The weights W of filtered backprojection, before training.
+
+    Parameters
+    ----------
+    geometry : ParallelBeam or FanBeam
+        The scanner.
+
+    Returns
+    -------
+    ndarray, shape (views, bins)
+        One throughout for an even parallel scan. An uneven scan has the part of the arc that each
+        view stands for, over their mean; a fan also has `cosine_weights` and `parker_weights`.
+
+    Examples
+    --------
+    >>> from korisk.operators import ParallelBeam, fbp_weights
+    >>> fbp_weights(ParallelBeam(16, views=2, bins=24)).round(6).max().item()
+    1.0
+    """
+    require_geometry(geometry)
+    uneven = geometry.view_weights / geometry.view_weights.mean()
+    weights = np.repeat(uneven[:, None], geometry.bins, axis=1)
+    if isinstance(geometry, FanBeam):
+        weights = weights * cosine_weights(geometry) * parker_weights(geometry)
+    return weights
+
+
+def cosine_weights(geometry: FanBeam) -> FloatArray:
+    """The cosine of each bin's fan angle: D / sqrt(D^2 + s^2).
+
+    Parameters
+    ----------
+    geometry : FanBeam
+        The scanner; s is where a bin lies along the detector, D its distance from the source.
+
+    Returns
+    -------
+    ndarray, shape (bins,)
+
+    Raises
+    ------
+    KoriskError
+        If the beam is parallel.
+
+    Examples
+    --------
+    >>> from korisk.operators import FanBeam, cosine_weights
+    >>> scan = FanBeam(16, views=12, bins=3, bin_spacing=60, source_to_center=40,
+    ...                source_to_detector=80)
+    >>> cosine_weights(scan).round(3).tolist()
+    [0.8, 1.0, 0.8]
+    """
+    require_fan(geometry, "cosine weights")
+    distance = geometry.source_to_detector
+    return np.asarray(distance / np.hypot(distance, geometry.offsets))
+
+
+def parker_weights(geometry: FanBeam) -> FloatArray:
+    """Smooth weights of a fan scan that add up to one over each line measured.
+
+    Parker (1982) for the least arc of a short scan; with the margin taken from the arc itself they
+    serve any arc below a full turn, as Silver (2000) showed for longer ones. Below the least arc,
+    rays that were measured once keep the weight one, and those not measured stay missing. A full
+    turn measures everything twice: one half.
+
+    Parameters
+    ----------
+    geometry : FanBeam
+        The scanner.
+
+    Returns
+    -------
+    ndarray, shape (views, bins)
+
+    Raises
+    ------
+    KoriskError
+        If the beam is parallel.
+
+    Examples
+    --------
+    >>> from korisk.operators import FanBeam, parker_weights
+    >>> scan = FanBeam(16, views=12, bins=32, source_to_center=40, source_to_detector=60)
+    >>> parker_weights(scan).shape, parker_weights(scan).max().item()
+    ((12, 32), 0.5)
+    """
+    require_fan(geometry, "Parker's weights")
+    first, arc = geometry.coverage
+    if arc >= 2 * math.pi * (1 - 1e-9):
+        return np.full(geometry.sinogram_shape, 0.5)
+    view = np.mod(geometry.angle_array - first, 2 * math.pi)[:, None]
+    return parker(view, geometry.fan_angles[None, :], margin=(arc - math.pi) / 2)
+
+
+def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
+    """The weight at angle `view` from the start of an arc pi + 2 margin, and at angle `fan`.
+
+    The line (b, g) is measured again as (b + pi + 2 g, -g) or (b - pi + 2 g, -g): these weights
+    of the two add up to one.
+    """
+    rise, fall = margin - fan, margin + fan
+    with np.errstate(all="ignore"):  # where a denominator vanishes, the range is empty
+        rising = np.sin(math.pi / 4 * view / rise) ** 2
+        falling = np.sin(math.pi / 4 * (math.pi + 2 * margin - view) / fall) ** 2
+    weight = np.where(view < 2 * rise, rising, np.where(view > math.pi - 2 * fan, falling, 1.0))
+    inside = (view >= 0) & (view <= math.pi + 2 * margin)
+    return np.where(inside, np.nan_to_num(weight, nan=1.0), 0.0)

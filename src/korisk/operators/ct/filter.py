@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -24,64 +24,66 @@ _LARGEST_DENSE = 1024  # bins up to which a matrix product beats two Fourier tra
 _ROUNDING = 1e-10
 
 
-def ramp_kernel(length: int) -> FloatArray:
-    """The band-limited ramp at distances 0, 1, ..., (length,): 1/4, then -1/(pi n)^2 at odd n.
-
-    These are the samples of the inverse Fourier transform of |f| on |f| <= 1/2 (Ramachandran and
-    Lakshminarayanan 1971). Sampling in space rather than |f| itself keeps the mean right.
-    """
-    distance = np.arange(length)
-    kernel = np.zeros(length)
-    kernel[0] = 0.25
-    odd = distance[1::2]
-    kernel[1::2] = -1 / (math.pi * odd) ** 2
-    return kernel
-
-
-def window_response(window: Window, frequency: FloatArray) -> FloatArray:
-    """The factor on the ramp at frequencies in cycles a sample, from 0 to 1/2."""
-    match window:
-        case "shepp-logan":
-            return np.asarray(np.sinc(frequency), dtype=np.float64)
-        case "cosine":
-            return np.asarray(np.cos(math.pi * frequency))
-        case "hamming":
-            return 0.54 + 0.46 * np.cos(2 * math.pi * frequency)
-        case "hann":
-            return 0.5 + 0.5 * np.cos(2 * math.pi * frequency)
-        case _:
-            return np.ones(len(frequency))
-
-
-def padded_length(bins: int) -> int:
+def fft_length(bins: int, window: Window) -> int:
     """A power of two at least twice the bins, so that a convolution does not wrap."""
-    return int(2 ** math.ceil(math.log2(max(2 * bins, 4))))
+    return bins if window == "released" else int(2 ** math.ceil(math.log2(max(2 * bins, 4))))
 
 
 def filter_response(bins: int, window: Window) -> FloatArray:
-    """The frequency response of the unit-spacing filter, for the real FFT of its padded length.
+    """The frequency response of the unit-spacing filter, for the real FFT of `fft_length`.
 
-    The released filter is |f| on the bins alone, without padding, and wraps.
+    The ramp |f| on |f| <= 1/2 is sampled in space (Ramachandran and Lakshminarayanan 1971), 1/4 at
+    0 and -1/(pi n)^2 at odd n, which keeps the mean right. The released filter is |f| on the bins
+    alone, without padding, and wraps.
     """
     if window == "released":
         return np.asarray(np.abs(np.fft.rfftfreq(bins)), dtype=np.float64)
-    length = padded_length(bins)
-    kernel = ramp_kernel(length // 2 + 1)
-    around = np.concatenate([kernel, kernel[-2:0:-1]])
-    frequency = np.fft.rfftfreq(length).astype(np.float64)
-    response: FloatArray = np.fft.rfft(around).real * window_response(window, frequency)
-    return response
+    length = fft_length(bins, window)
+    distance = np.arange(length // 2 + 1)
+    kernel = np.zeros(len(distance))
+    kernel[0] = 0.25
+    kernel[1::2] = -1 / (math.pi * distance[1::2]) ** 2
+    ramp = np.fft.rfft(np.concatenate([kernel, kernel[-2:0:-1]])).real
+    frequency = np.fft.rfftfreq(length).astype(np.float64)  # cycles a sample, 0 to 1/2
+    turns = 2 * math.pi * frequency
+    factor = {
+        "ramp": np.ones(len(frequency)),
+        "shepp-logan": np.sinc(frequency),
+        "cosine": np.cos(math.pi * frequency),
+        "hamming": 0.54 + 0.46 * np.cos(turns),
+        "hann": 0.5 + 0.5 * np.cos(turns),
+    }[window]
+    return np.asarray(ramp * factor, dtype=np.float64)
 
 
 class RampFilter(LinearOperator):
-    """K: each view convolved with the ramp, (..., views, bins) -> the same, symmetric.
+    """K: each view convolved with the ramp filter, (..., views, bins) -> (..., views, bins).
 
-    `scale` multiplies everything: `fbp` folds the views' angle and the spacings into it. Up to a
-    thousand bins the convolution is a product with its Toeplitz matrix, which is faster than two
-    transforms and rounds less; beyond that it is done by FFT.
+    Parameters
+    ----------
+    shape : (int, int)
+        Views and bins.
+    window : str, default "ramp"
+        One of `WINDOWS`: what damps the ramp at high frequencies.
+    scale : float, default 1
+        A factor on everything; `fbp` folds the views' angle and the spacings into it.
+    name : str, default "K"
+        Used in messages and by `Composed`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
-    `shape` is (views, bins), `window` one of `WINDOWS`.
+    Notes
+    -----
+    Continuous: (K q)(s) = integral |f| w(f) q^(f) exp(2 pi i f s) df with the window w. Discrete:
+    a convolution with the band-limited ramp, so a symmetric Toeplitz matrix for each view. Up to
+    1,024 bins it is a product with that matrix, which is faster than two transforms and rounds
+    less; beyond that it is done by FFT. The norm is exact up to 1,024 bins, and beyond that
+    bracketed by Lanczos from below and the frequency response from above.
 
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import RampFilter
     >>> K = RampFilter((6, 12), window="hann")
@@ -107,15 +109,7 @@ class RampFilter(LinearOperator):
         super().__init__((views, bins), (views, bins), name=name, device=device, dtype=dtype)
         self.window: Window = window
         self.scale = _checks.real("scale", scale, remedy="give a finite factor")
-
-    @property
-    def bins(self) -> int:
-        """The length of a view."""
-        return self.domain[1]
-
-    @property
-    def _length(self) -> int:
-        return self.bins if self.window == "released" else padded_length(self.bins)
+        self.bins = bins
 
     def response(self) -> FloatArray:
         """The frequency response, scaled, for the real FFT of the padded length."""
@@ -123,17 +117,16 @@ class RampFilter(LinearOperator):
 
     def _matrix(self) -> FloatArray:
         """The convolution of one view as a symmetric matrix, (bins, bins)."""
-        kernel = np.fft.irfft(self.response(), n=self._length)
+        kernel = np.fft.irfft(self.response(), n=fft_length(self.bins, self.window))
         toeplitz: FloatArray = scipy.linalg.toeplitz(kernel[: self.bins])
         return toeplitz
 
     def _map(self, x: Tensor) -> Tensor:
         if self.bins <= _LARGEST_DENSE:
-            matrix = self._once("matrix", lambda: self._here(self._matrix()))
-            return x @ matrix
+            return x @ self._once("matrix", lambda: self._here(self._matrix()))
         response = self._once("response", lambda: self._here(self.response()))
-        transformed = torch.fft.rfft(x, n=self._length) * response
-        filtered: Tensor = torch.fft.irfft(transformed, n=self._length)
+        length = fft_length(self.bins, self.window)
+        filtered: Tensor = torch.fft.irfft(torch.fft.rfft(x, n=length) * response, n=length)
         return filtered[..., : self.bins]
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
@@ -145,21 +138,19 @@ class RampFilter(LinearOperator):
     def _norm(self, width: float, seed: int) -> NormBracket:
         highest = float(np.abs(self.response()).max()) * (1 + _ROUNDING)
         if self.window == "released":
-            return NormBracket(
-                highest * (1 - 2 * _ROUNDING), highest, how="frequency response, exact (circulant)"
-            )
-        if self.bins <= _LARGEST_DENSE:
-            values = scipy.linalg.eigvalsh(self._matrix())
-            norm = float(np.abs(values).max())
-            return NormBracket(
-                norm * (1 - _ROUNDING),
-                min(norm * (1 + _ROUNDING), highest),
-                how="eigenvalues of the Toeplitz matrix, exact",
-            )
-        # Padding and cropping can only lower what the circulant filter does.
-        one = RampFilter((1, self.bins), window=self.window, scale=self.scale, dtype=torch.float64)
-        below = LinearOperator._norm(one, width, seed).lower
-        return NormBracket(below, highest, how="Lanczos below, frequency response above")
+            lower, upper = highest * (1 - 2 * _ROUNDING), highest
+            how = "frequency response, exact (circulant)"
+        elif self.bins <= _LARGEST_DENSE:
+            norm = float(np.abs(scipy.linalg.eigvalsh(self._matrix())).max())
+            lower, upper = norm * (1 - _ROUNDING), min(norm * (1 + _ROUNDING), highest)
+            how = "eigenvalues of the Toeplitz matrix, exact"
+        else:
+            # One view tells it for all; padding and cropping can only lower the circulant's norm.
+            options: dict[str, Any] = {"window": self.window, "scale": self.scale}
+            one = RampFilter((1, self.bins), dtype=torch.float64, **options)
+            lower, upper = LinearOperator._norm(one, width, seed).lower, highest
+            how = "Lanczos below, frequency response above"
+        return NormBracket(lower, upper, how=how)
 
     def extra_repr(self) -> str:
         """The window and the shapes, as nn.Module prints them."""

@@ -11,7 +11,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,25 +26,53 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-_TRUNCATION_WORTH_SAYING = 0.005
-_VIEWS_LOOKED_AT = 90  # for how much the detector misses
+_WARN_TRUNCATION = 0.005
+_VIEWS_SAMPLED = 90  # for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
-_TURNS_WORTH_ASKING = 3
-_AT_MOST = {"at_least": 1, "at_most": 1_000_000}
+_WARN_TURNS = 3
+_MOST = 1_000_000  # views and bins
+_VIEW_RULES: dict[str, Any] = {"at_least": 1, "at_most": _MOST, "remedy": "pass views= or angles="}
 
 
 @dataclass(frozen=True, repr=False)
 class Geometry(ABC):
     """What the beams share: image, views and detector.
 
-    Either `views` angles, equally spaced over `arc` from `start` with the end left out, or
-    explicit `angles` in any order and over any range: limited, sparse or uneven.
+    Abstract: a geometry is a `ParallelBeam` or a `FanBeam`. A frozen value; equal geometries are
+    equal and hash alike. Either `views` angles, equally spaced over `arc` from `start` with the end
+    left out, or explicit `angles` in any order and over any range: limited, sparse or uneven.
 
-    Abstract: a geometry is a `ParallelBeam` or a `FanBeam`. `shape` is (rows, columns) of pixels,
-    or one number for a square; `pixel_spacing`, `bin_spacing` and `detector_offset`, the shift of
-    the detector's centre, are millimetres; angles, `start` and `arc` are radians. What cannot be
-    raises `KoriskError`; a detector that misses part of the image is warned of.
+    Parameters
+    ----------
+    shape : int or (int, int)
+        Rows and columns of pixels; one number for a square.
+    bins : int
+        Detector bins.
+    views : int, optional
+        Number of equally spaced views.
+    angles : sequence of float, optional
+        Angles of the views in radians, instead of `views`, `start` and `arc`.
+    start : float, default 0
+        First angle in radians.
+    arc : float, default: half a turn for parallel rays, a full one for a fan
+        Arc of the views in radians.
+    pixel_spacing, bin_spacing : float, default 1
+        Millimetres.
+    detector_offset : float, default 0
+        Shift of the detector's centre in millimetres.
 
+    Raises
+    ------
+    KoriskError
+        If no scanner can be so.
+
+    Warns
+    -----
+    KoriskWarning
+        If the detector misses part of the image, or angles look like degrees.
+
+    Examples
+    --------
     >>> from korisk.operators import ParallelBeam
     >>> scan = ParallelBeam((16, 8), views=12, bins=24, pixel_spacing=0.5)
     >>> scan.image_shape, scan.image_size, scan.sinogram_shape
@@ -70,7 +98,8 @@ class Geometry(ABC):
                 self._set(each.name, _plain(getattr(self, each.name)))
         self._set("shape", _image_shape(self.shape))
         remedy = "count the detector's bins"
-        self._set("bins", _checks.count("bins", self.bins, **_AT_MOST, remedy=remedy))
+        bins = _checks.count("bins", self.bins, at_least=1, at_most=_MOST, remedy=remedy)
+        self._set("bins", bins)
         for name in ("pixel_spacing", "bin_spacing"):
             remedy = "give it in millimetres"
             spacing = _checks.real(name, getattr(self, name), above=0, remedy=remedy)
@@ -81,69 +110,65 @@ class Geometry(ABC):
         offset = _checks.real("detector_offset", self.detector_offset, remedy=remedy)
         self._set("detector_offset", offset)
         self._set("start", _checks.real("start", self.start, remedy="give radians"))
-        self._set_angles()
-        self._check_size()
-        self._check_distances()
-        self._warn_of_truncation()
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
-
-    def _set_angles(self) -> None:
-        given: Any = self.angles
-        scalar = getattr(given, "ndim", 1) == 0
-        if isinstance(given, str) or not isinstance(given, Iterable) or scalar:
-            raise KoriskError(f"angles must be a sequence of radians, got {shown(given)}")
-        checked = tuple(
-            _checks.real(f"angles[{at}]", _plain(angle), remedy="give radians")
-            for at, angle in enumerate(given)
-        )
-        self._set("angles", checked)
-        if checked:
-            self._check_angles_alone()
-            self._set("views", len(checked))
-            return
-        remedy = "pass views= or angles="
-        if self.views is None:
-            raise KoriskError(f"there must be views, got neither views= nor angles=; {remedy}")
-        self._set("views", _checks.count("views", self.views, **_AT_MOST, remedy=remedy))
-        if self.arc is not None:
-            arc = _checks.real("arc", self.arc, above=0, remedy="give radians, for example math.pi")
-            if arc > 2 * math.pi * (1 + 1e-12):
-                raise KoriskError(
-                    f"arc must be at most a full turn of 2 pi, got {arc:g}; give radians"
-                )
-            self._set("arc", None if arc == self._full_arc else arc)  # as if it was not given
-
-    def _check_size(self) -> None:
+        self._set_views()
         pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
         if max(pixels, rays) >= 2**31:
             raise KoriskError(
                 f"an image or a sinogram must have fewer than 2^31 elements, got {pixels:,} pixels "
                 f"and {rays:,} rays ({4 * (pixels + rays) / 2**30:.0f} GiB in float32); reduce them"
             )
-
-    def _check_angles_alone(self) -> None:
-        if self.arc is not None or self.start:
-            raise KoriskError("give either angles= or views= with start= and arc=, not both")
-        given: Any = self.views
-        if given is not None and not (isinstance(given, int) and given == len(self.angles)):
-            raise KoriskError(
-                f"views must be the number of angles, got views={shown(self.views)} and "
-                f"{len(self.angles)} angles; leave views= out"
-            )
-        if len(self.angles) > _AT_MOST["at_most"]:
-            raise KoriskError(f"there may be a million views, got {len(self.angles):,} angles")
-        if max(map(abs, self.angles)) > _TURNS_WORTH_ASKING * 2 * math.pi:
+        self._check_distances()
+        if self.truncation > _WARN_TRUNCATION:
+            width = self.bins * self.bin_spacing
             warnings.warn(
-                f"angles go up to {max(map(abs, self.angles)):g}, which is many turns in radians; "
-                "convert degrees with numpy.deg2rad",
+                f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of the "
+                f"{self.inscribed} inscribed in the image, averaged over views; raise bins= or "
+                "bin_spacing=, or expect truncation artefacts",
                 KoriskWarning,
-                stacklevel=6,
+                stacklevel=3,
             )
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    def _set_views(self) -> None:
+        """Check and set `angles`, or `views` and `arc`, whichever was passed."""
+        given: Any = self.angles
+        scalar = getattr(given, "ndim", 1) == 0
+        if isinstance(given, str) or not isinstance(given, Iterable) or scalar:
+            raise KoriskError(f"angles must be a sequence of radians, got {shown(given)}")
+        angles = tuple(
+            _checks.real(f"angles[{at}]", _plain(angle), remedy="give radians")
+            for at, angle in enumerate(given)
+        )
+        self._set("angles", angles)
+        if angles:
+            if self.arc is not None or self.start or self.views not in (None, len(angles)):
+                raise KoriskError(
+                    f"pass either angles= or views= with start= and arc=, not both, got "
+                    f"{len(angles):,} angles with views={shown(self.views)}"
+                )
+            self._set("views", _checks.count("views", len(angles), **_VIEW_RULES))
+            largest = max(map(abs, angles))
+            if largest > _WARN_TURNS * 2 * math.pi:
+                warnings.warn(
+                    f"angles go up to {largest:g}, which is many turns in radians; "
+                    "convert degrees with numpy.deg2rad",
+                    KoriskWarning,
+                    stacklevel=4,
+                )
+            return
+        self._set("views", _checks.count("views", self.views, **_VIEW_RULES))
+        if self.arc is not None:
+            arc = _checks.real("arc", self.arc, above=0, remedy="give radians, for example math.pi")
+            if arc > 2 * math.pi * (1 + 1e-12):
+                raise KoriskError(
+                    f"arc must be at most a full turn of 2 pi, got {arc:g}; give radians"
+                )
+            self._set("arc", None if arc == self._full_arc else arc)  # so that equal scans are
 
     def _check_distances(self) -> None:
-        """Refuse what no scanner can be; geometries with a source override it."""
+        """Raise for distances that no scanner can have."""
         return
 
     @property
@@ -154,17 +179,22 @@ class Geometry(ABC):
 
     @property
     def views_count(self) -> int:
-        """The number of views, whichever way they were given."""
+        """The number of views, whichever way they were passed."""
         assert self.views is not None
         return self.views
+
+    @property
+    def scanned_arc(self) -> float:
+        """The arc of equally spaced views in radians."""
+        return self._full_arc if self.arc is None else self.arc
 
     @cached_property
     def angle_array(self) -> FloatArray:
         """The angle of each view in radians, (views,)."""
         if self.angles:
             return _frozen(np.array(self.angles))
-        arc = self._full_arc if self.arc is None else self.arc
-        return _frozen(self.start + arc * np.arange(self.views_count) / self.views_count)
+        steps = self.scanned_arc * np.arange(self.views_count) / self.views_count
+        return _frozen(self.start + steps)
 
     @property
     def sinogram_shape(self) -> tuple[int, int]:
@@ -208,9 +238,8 @@ class Geometry(ABC):
         repeat. One gap far wider than all others is a wedge that was not measured: the views at
         its edges stand for as much on that side as on the other.
         """
-        if not self.angles and (self.arc or self._full_arc) <= self._full_arc:
-            arc = self._full_arc if self.arc is None else self.arc
-            return _frozen(np.full(self.views_count, arc / self.views_count))
+        if not self.angles and self.scanned_arc <= self._full_arc:
+            return _frozen(np.full(self.views_count, self.scanned_arc / self.views_count))
         angles, cell, sharers = self._cells
         if len(angles) == 1:
             return _frozen(np.full(self.views_count, self._full_arc / self.views_count))
@@ -275,36 +304,34 @@ class Geometry(ABC):
         inside = np.hypot(*np.meshgrid(grid, grid)) <= 1
         x, y = (part[inside] for part in np.meshgrid(grid, grid))
         height, width = self.image_size
-        every = -(-self.views_count // _VIEWS_LOOKED_AT)
+        every = -(-self.views_count // _VIEWS_SAMPLED)
         position = self.detector_position(x * width / 2, y * height / 2, slice(None, None, every))
         beyond = np.abs(position - self.detector_offset) > self.bins * self.bin_spacing / 2
         return float(np.mean(beyond))
-
-    def _warn_of_truncation(self) -> None:
-        if self.truncation > _TRUNCATION_WORTH_SAYING:
-            width = self.bins * self.bin_spacing
-            warnings.warn(
-                f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of the "
-                f"{self.inscribed} inscribed in the image, averaged over views; raise bins= or "
-                "bin_spacing=, or expect truncation artefacts",
-                KoriskWarning,
-                stacklevel=4,
-            )
 
     def __repr__(self) -> str:
         rows, columns = self.image_shape
         parts = [f"{rows}" if rows == columns else f"{self.shape}"]
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name in {"shape", "_"} or value == each.default:
-                continue
-            if each.name == "views" and self.angles:
-                continue
-            parts.append(f"{each.name}={value!r}")
+            told = each.name == "shape" or (each.name == "views" and self.angles)
+            if not told and value != each.default:
+                parts.append(f"{each.name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def plot(self, path: Any = None) -> Axes:
-        """Draw the scanner; written to `path` where one is given. Needs the `report` extra."""
+        """Draw the scanner. Needs the `report` extra.
+
+        Parameters
+        ----------
+        path : path, optional
+            A .png, .svg or .pdf file to write.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The panel with the whole scanner.
+        """
         from korisk.operators.ct.geometry_figure import draw_geometry
 
         return draw_geometry(self, path)
@@ -314,8 +341,15 @@ class Geometry(ABC):
 class ParallelBeam(Geometry):
     """Parallel rays: at angle b, bin s integrates the line x cos b + y sin b = s.
 
-    Half a turn unless `arc` or `angles` say otherwise; the other arguments are those of `Geometry`.
+    Parameters
+    ----------
+    shape, bins, views, angles, start, pixel_spacing, bin_spacing, detector_offset
+        As for `Geometry`.
+    arc : float, default pi
+        Arc of the views in radians.
 
+    Examples
+    --------
     >>> from korisk.operators import ParallelBeam
     >>> scan = ParallelBeam(128, views=60, bins=128)
     >>> scan
@@ -341,19 +375,29 @@ class ParallelBeam(Geometry):
         return np.cos(angle) * x + np.sin(angle) * y
 
 
-_MISSING: Any = None
-
-
 @dataclass(frozen=True, repr=False)
 class FanBeam(Geometry):
     """A point source opposite a flat detector, both turning about the centre.
 
     At angle b the source is at R (-sin b, cos b) with R = `source_to_center`, and the detector's
-    centre at D = `source_to_detector` from it, on the other side. A full turn unless `arc` or
-    `angles` say otherwise; `short_scan` is the least arc that sees every ray.
+    centre at D = `source_to_detector` from it, on the other side.
 
-    Both distances are millimetres. A source inside the image raises `KoriskError`.
+    Parameters
+    ----------
+    shape, bins, views, angles, start, pixel_spacing, bin_spacing, detector_offset
+        As for `Geometry`.
+    arc : float, default 2 pi
+        Arc of the views in radians; `short_scan` is the least that sees every ray.
+    source_to_center, source_to_detector : float
+        Millimetres.
 
+    Raises
+    ------
+    KoriskError
+        If the source is inside the image.
+
+    Examples
+    --------
     >>> from korisk.operators import FanBeam
     >>> scan = FanBeam(16, views=12, bins=32, source_to_center=40, source_to_detector=60)
     >>> scan.magnification, round(scan.short_scan, 3), scan.fan_angles.shape
@@ -361,24 +405,20 @@ class FanBeam(Geometry):
     """
 
     _: KW_ONLY
-    source_to_center: float = field(default=_MISSING)
-    source_to_detector: float = field(default=_MISSING)
+    source_to_center: float = None  # type: ignore[assignment]
+    source_to_detector: float = None  # type: ignore[assignment]
 
     _full_arc: ClassVar[float] = 2 * math.pi
 
     def _check_distances(self) -> None:
         for name in ("source_to_center", "source_to_detector"):
-            given = getattr(self, name)
-            remedy = "give millimetres"
-            if given is _MISSING:
-                raise KoriskError(f"{name} is missing: a fan beam needs its distances; {remedy}")
-            self._set(name, _checks.real(name, given, above=0, remedy=remedy))
-        reach = self.reach
-        if self.source_to_center <= reach:
+            remedy = "a fan beam needs both distances in millimetres"
+            self._set(name, _checks.real(name, getattr(self, name), above=0, remedy=remedy))
+        if self.source_to_center <= self.reach:
             raise KoriskError(
                 f"source_to_center must keep the source outside the image, which reaches "
-                f"{reach:g} mm towards it, got {self.source_to_center:g}; move the source away or "
-                "lower pixel_spacing="
+                f"{self.reach:g} mm towards it, got {self.source_to_center:g}; move the source "
+                "away or lower pixel_spacing="
             )
 
     @property
@@ -429,13 +469,13 @@ class FanBeam(Geometry):
 
 
 def require_geometry(geometry: object) -> None:
-    """Refuse what is not a geometry."""
+    """Raise if it is not a geometry."""
     if not isinstance(geometry, Geometry):
         raise KoriskError(f"geometry must be a ParallelBeam or FanBeam, got {shown(geometry)}")
 
 
 def require_fan(geometry: object, what: str) -> None:
-    """Refuse what is not a fan beam, for what only a fan has."""
+    """Raise if it is not a fan beam, for what only a fan has."""
     if not isinstance(geometry, FanBeam):
         raise KoriskError(f"{what} are for a FanBeam, got {shown(geometry)}")
 

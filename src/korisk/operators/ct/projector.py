@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+from functools import cache
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 import scipy.sparse
 import torch
@@ -18,6 +21,43 @@ from korisk.operators.linear import LinearOperator
 
 Kind = Literal["joseph", "rotate", "sampled"]
 KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")
+
+_live: WeakValueDictionary[tuple[object, ...], Engine] = WeakValueDictionary()
+
+
+def engine_for(
+    stencil: Stencil, name: EngineName, device: torch.device, dtype: torch.dtype
+) -> Engine:
+    """The engine of a stencil; operators of the same geometry share one while any of them lives."""
+    # Kernels are faster than the product with a matrix, see benchmarks/operators.py.
+    kernels = device.type == "cuda" and isinstance(stencil, Joseph) and _has_triton()
+    if name == "auto":
+        stored = not kernels and engines.worth_storing(stencil, device, dtype)
+        name = "matrix" if stored else "on_the_fly"
+    key = stencil, name, device, dtype
+    engine = _live.get(key)
+    if engine is not None:
+        return engine
+    if name == "matrix":
+        engines.check_matrix_fits(stencil, device, dtype)
+        if device.type == "cpu":
+            engine = engines.CpuMatrix(stencil, dtype)
+        else:
+            engine = engines.DeviceMatrix(stencil, device, dtype)
+    elif kernels:
+        from korisk.operators.ct.triton_joseph import TritonJoseph
+
+        assert isinstance(stencil, Joseph)
+        engine = TritonJoseph(stencil, device, dtype)
+    else:
+        engine = engines.OnTheFly(stencil, device, dtype)
+    _live[key] = engine
+    return engine
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
 
 
 class _Product(torch.autograd.Function):
@@ -79,24 +119,17 @@ class _StencilOperator(LinearOperator):
     nonnegative = True
 
     def __init__(
-        self,
-        stencil: Stencil,
-        *,
-        backwards: bool,
-        engine: EngineName,
-        name: str,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
+        self, stencil: Stencil, engine: EngineName, *, backwards: bool, **options: Any
     ) -> None:
         shapes = stencil.image_shape, stencil.sinogram_shape
         domain, range = reversed(shapes) if backwards else shapes
-        super().__init__(domain, range, name=name, device=device, dtype=dtype)
+        super().__init__(domain, range, **options)
         _checks.one_of("engine", engine, engines.ENGINES)
         self.stencil = stencil
         self.engine: EngineName = engine
         self._backwards = backwards
         if engine == "matrix":
-            engines.refuse_what_does_not_fit(stencil, self.device, self.dtype)
+            engines.check_matrix_fits(stencil, self.device, self.dtype)
 
     @property
     def geometry(self) -> Geometry:
@@ -122,13 +155,17 @@ class _StencilOperator(LinearOperator):
 
     def _engine(self) -> Engine:
         return self._once(
-            "engine",
-            lambda: engines.engine_for(self.stencil, self.engine, self.device, self.dtype),
+            "engine", lambda: engine_for(self.stencil, self.engine, self.device, self.dtype)
         )
 
     def sparse_matrix(self) -> scipy.sparse.csr_array:
-        """The matrix, rows in the order of the range's flat index and columns of the domain's."""
-        engines.refuse_what_does_not_fit(self.stencil, torch.device("cpu"), self.dtype)
+        """The matrix, rows in the order of the range's flat index and columns of the domain's.
+
+        Returns
+        -------
+        scipy.sparse.csr_array, shape (prod range, prod domain)
+        """
+        engines.check_matrix_fits(self.stencil, torch.device("cpu"), self.dtype)
         matrix = engines.sparse_matrix(self.stencil, self.dtype)
         return scipy.sparse.csr_array(matrix.T.tocsr()) if self._backwards else matrix
 
@@ -138,16 +175,44 @@ class _StencilOperator(LinearOperator):
 
 
 class Projector(_StencilOperator):
-    """A: the line integrals of an image, (..., rows, columns) -> (..., views, bins), millimetres.
+    """A: the line integrals of an image, (..., rows, columns) -> (..., views, bins).
 
-    `kind` is "joseph" (linear interpolation along rays, any geometry), "rotate" (the paper's
-    surrogate, parallel) or "sampled" (the released code's fan projector, `samples` points a ray
-    from source to detector, twice the image's side unless given).
-    `engine` is "matrix" (sparse, with its transpose), "on_the_fly" (nothing stored) or "auto",
-    the matrix where it takes a small part of the free memory.
+    Parameters
+    ----------
+    geometry : ParallelBeam or FanBeam
+        The scanner.
+    kind : {"joseph", "rotate", "sampled"}, default "joseph"
+        Discretisation: "joseph" interpolates linearly along rays, for any geometry; "rotate" is the
+        paper's surrogate, which sums the columns of the rotated image, parallel alone; "sampled" is
+        the released code's fan projector.
+    samples : int, default: twice the image's longer side
+        Points on a ray from source to detector, for kind="sampled" alone.
+    engine : {"auto", "matrix", "on_the_fly"}, default "auto"
+        "matrix" stores a sparse matrix and its transpose, "on_the_fly" stores nothing; "auto" takes
+        the matrix where it needs at most a quarter of the free memory, and Triton kernels for
+        "joseph" on CUDA.
+    name : str, default "A"
+        Used in messages and by `Composed`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
-    `geometry` is a `ParallelBeam` or a `FanBeam`. Its adjoint `A.T` is exact.
+    Raises
+    ------
+    KoriskError
+        If the kind does not fit the geometry, or the matrix not into memory.
 
+    Notes
+    -----
+    Continuous: (A f)(b, s) = integral of f along the ray of view b that meets the detector at s,
+    in millimetres times f's unit. Discrete: (A x)_r = sum_p w_rp x_p, where w_rp >= 0 is the length
+    of ray r that pixel p stands for; for Joseph's method one sample a row or column, interpolated
+    linearly across and spaced pixel_spacing / |cos|. The adjoint uses the same weights, so it is
+    exact. Since w >= 0, power iteration brackets the norm with certainty on both sides.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import ParallelBeam, Projector
     >>> A = Projector(ParallelBeam(16, views=12, bins=24))
@@ -169,22 +234,47 @@ class Projector(_StencilOperator):
         dtype: torch.dtype | None = None,
     ) -> None:
         require_geometry(geometry)
-        super().__init__(
-            _stencil(geometry, kind, samples),
-            backwards=False,
-            engine=engine,
-            name=name,
-            device=device,
-            dtype=dtype,
-        )
+        _checks.one_of("kind", kind, KINDS)
+        if samples is not None and kind != "sampled":
+            raise KoriskError(
+                f"samples= belongs to kind='sampled', got kind={kind!r}; leave it out"
+            )
+        stencil: Stencil
+        if kind == "sampled":
+            chosen = 2 * max(geometry.image_shape) if samples is None else samples
+            remedy = "count the points from source to detector"
+            stencil = Sampled(geometry, _checks.count("samples", chosen, at_least=2, remedy=remedy))
+        else:
+            stencil = Joseph(geometry) if kind == "joseph" else RotateAndSum(geometry)
+        super().__init__(stencil, engine, backwards=False, name=name, device=device, dtype=dtype)
 
 
 class PixelBackprojector(_StencilOperator):
     """Pixel-driven backprojection, (..., views, bins) -> (..., rows, columns).
 
-    The sum over views of the sinogram where the pixel's ray arrives, interpolated linearly; for a
-    fan times (source_to_center / U)^2 (see `FanBeam.depth`). Not the adjoint of `Projector`.
+    Parameters
+    ----------
+    geometry : ParallelBeam or FanBeam
+        The scanner.
+    engine : {"auto", "matrix", "on_the_fly"}, default "auto"
+        As for `Projector`.
+    name : str, default "A^T"
+        Used in messages and by `Composed`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
 
+    Notes
+    -----
+    Continuous: (B q)(x, y) = integral over views b of (R / U)^2 q(b, s(x, y, b)), where s is where
+    the ray through (x, y) meets the detector, R the distance from source to centre and U that along
+    the central ray, see `FanBeam.depth`; for parallel rays the factor is 1. Discrete: a sum over
+    views, interpolated linearly between bins. Not the adjoint of `Projector`. Its weights are >= 0,
+    so the norm's bracket is certain on both sides.
+
+    Examples
+    --------
     >>> import torch
     >>> from korisk.operators import ParallelBeam, PixelBackprojector
     >>> image = PixelBackprojector(ParallelBeam(16, views=12, bins=24))(torch.ones(12, 24))
@@ -202,22 +292,5 @@ class PixelBackprojector(_StencilOperator):
         dtype: torch.dtype | None = None,
     ) -> None:
         require_geometry(geometry)
-        super().__init__(
-            PixelDriven(geometry),
-            backwards=True,
-            engine=engine,
-            name=name,
-            device=device,
-            dtype=dtype,
-        )
-
-
-def _stencil(geometry: Geometry, kind: Kind, samples: int | None) -> Stencil:
-    _checks.one_of("kind", kind, KINDS)
-    if kind == "sampled":
-        chosen = 2 * max(geometry.image_shape) if samples is None else samples
-        remedy = "count the points from source to detector"
-        return Sampled(geometry, _checks.count("samples", chosen, at_least=2, remedy=remedy))
-    if samples is not None:
-        raise KoriskError(f"samples= belongs to kind='sampled', got kind={kind!r}; leave it out")
-    return Joseph(geometry) if kind == "joseph" else RotateAndSum(geometry)
+        stencil = PixelDriven(geometry)
+        super().__init__(stencil, engine, backwards=True, name=name, device=device, dtype=dtype)

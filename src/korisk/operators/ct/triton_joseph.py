@@ -208,10 +208,10 @@ class TritonJoseph(Engine):
         geometry = stencil.geometry
         point, direction = geometry.rays()
         along_x = nearer_to_x(torch.tensor(direction)).numpy()
-        along = np.where(along_x, direction[..., 0], direction[..., 1])
-        across = np.where(along_x, direction[..., 1], direction[..., 0])
-        along_0 = np.where(along_x, point[..., 0], point[..., 1])
-        across_0 = np.where(along_x, point[..., 1], point[..., 0])
+        (along, across), (along_0, across_0) = (
+            np.moveaxis(np.where(along_x[..., None], part, part[..., ::-1]), -1, 0)
+            for part in (direction, point)
+        )
         slope = across / along
         spacing = geometry.pixel_spacing
         start = (across_0 - along_0 * slope) / spacing
@@ -257,7 +257,11 @@ class TritonJoseph(Engine):
             angle = geometry.angle_array
             nearer = np.maximum(np.abs(np.cos(angle)), np.abs(np.sin(angle)))
             return float(nearer.max()) * self.bins_a_pixel
-        x, y = _outline(self.stencil.image_shape, geometry.pixel_spacing)
+        across, down = geometry.pixel_centres  # and of these the outermost pixels
+        ends = [
+            np.repeat(line[[0, -1]], len(other)) for line, other in ((across, down), (down, across))
+        ]
+        x, y = np.concatenate([ends[0], across, across]), np.concatenate([down, down, ends[1]])
         centre = geometry.detector_position(x, y)
         step = geometry.pixel_spacing
         spread = [
@@ -287,21 +291,11 @@ class TritonJoseph(Engine):
             beside = source.shape[-1]
             result = source.new_empty(views * bins, beside)
             tiles = triton.cdiv(views, tile_views) * triton.cdiv(bins, tile_bins)
+            sizes = beside, rows, columns, views, bins
+            steps = self._steps_of(tile_views, tile_bins)
+            tile = {"VIEWS": tile_views, "BINS": tile_bins, "LANES": lanes, "num_warps": warps}
             _project[(tiles, beside // lanes)](
-                source,
-                result,
-                *self.rays,
-                *self._steps_of(tile_views, tile_bins),
-                beside,
-                rows,
-                columns,
-                views,
-                bins,
-                MARGIN=_MARGIN,
-                VIEWS=tile_views,
-                BINS=tile_bins,
-                LANES=lanes,
-                num_warps=warps,
+                source, result, *self.rays, *steps, *sizes, MARGIN=_MARGIN, **tile
             )
             return _separated(result, batch)
 
@@ -318,48 +312,25 @@ class TritonJoseph(Engine):
             beside = source.shape[-1]
             result = source.new_empty(rows * columns, beside)
             tiles = triton.cdiv(rows, tile_rows) * triton.cdiv(columns, tile_columns)
-            _backproject[(tiles, beside // lanes)](
-                result,
-                source,
-                *self.padded_rays,
-                self.cosine,
-                self.sine,
-                self.scanner,
-                beside,
-                rows,
-                columns,
-                views,
-                bins,
-                CANDIDATES=self.candidates,
-                FAN=self.fan,
-                ROWS=tile_rows,
-                COLUMNS=tile_columns,
-                LANES=lanes,
-                num_warps=warps,
-            )
+            sizes = beside, rows, columns, views, bins
+            view = *self.padded_rays, self.cosine, self.sine, self.scanner
+            scan = {"CANDIDATES": self.candidates, "FAN": self.fan}
+            tile = {"ROWS": tile_rows, "COLUMNS": tile_columns, "LANES": lanes, "num_warps": warps}
+            _backproject[(tiles, beside // lanes)](result, source, *view, *sizes, **scan, **tile)
             return _separated(result, batch)
 
     def _steps_of(self, tile_views: int, tile_bins: int) -> tuple[Tensor, Tensor]:
         """For each tile of rays the first and the last step at which one of them is inside."""
         key = tile_views, tile_bins
         if key not in self._steps:
-            first, last = (
-                _tiled(part, key, how) for part, how in zip(self.inside, "<>", strict=True)
-            )
-            self._steps[key] = (
-                torch.from_numpy(first).to(self.device),
-                torch.from_numpy(last).to(self.device),
-            )
+            pads = [(0, -n % side) for n, side in zip(self.inside[0].shape, key, strict=True)]
+            padded = [np.pad(part, pads, mode="edge") for part in self.inside]
+            views, bins = padded[0].shape[0] // tile_views, padded[0].shape[1] // tile_bins
+            first, last = (part.reshape(views, tile_views, bins, tile_bins) for part in padded)
+            ends = first.min(axis=(1, 3)), last.max(axis=(1, 3))
+            begin, end = (torch.from_numpy(part.ravel()).to(self.device) for part in ends)
+            self._steps[key] = begin, end
         return self._steps[key]
-
-
-def _outline(shape: tuple[int, int], spacing: float) -> tuple[Any, Any]:
-    """The centres of the outermost pixels."""
-    rows, columns = shape
-    across, down = np.arange(columns), np.arange(rows)
-    x = np.concatenate([across, across, np.zeros(rows), np.full(rows, columns - 1)])
-    y = np.concatenate([np.zeros(columns), np.full(columns, rows - 1), down, down])
-    return (x - (columns - 1) / 2) * spacing, (y - (rows - 1) / 2) * spacing
 
 
 def _steps_inside(start: Any, slope: Any, along_x: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
@@ -373,21 +344,9 @@ def _steps_inside(start: Any, slope: Any, along_x: Any, shape: tuple[int, int]) 
     never = level & (np.abs(start) > reach)
     low = np.where(level, -n_along, ends.min(0)) + (n_along - 1) / 2
     high = np.where(level, n_along, ends.max(0)) + (n_along - 1) / 2
-    first = np.clip(np.floor(low) - 1, 0, n_along).astype(np.int32)
-    last = np.clip(np.ceil(high) + 2, 0, n_along).astype(np.int32)
-    return np.where(never, n_along, first).astype(np.int32), np.where(never, 0, last).astype(
-        np.int32
-    )
-
-
-def _tiled(part: Any, tile: tuple[int, int], how: str) -> Any:
-    """The smallest ("<") or largest (">") entry of each tile, tiles row by row."""
-    pads = [(0, -length % side) for length, side in zip(part.shape, tile, strict=True)]
-    padded = np.pad(part, pads, mode="edge")
-    rows, columns = padded.shape[0] // tile[0], padded.shape[1] // tile[1]
-    cut = padded.reshape(rows, tile[0], columns, tile[1])
-    chosen = cut.min(axis=(1, 3)) if how == "<" else cut.max(axis=(1, 3))
-    return np.ascontiguousarray(chosen.ravel().astype(np.int32))
+    first = np.where(never, n_along, np.clip(np.floor(low) - 1, 0, n_along))
+    last = np.where(never, 0, np.clip(np.ceil(high) + 2, 0, n_along))
+    return first.astype(np.int32), last.astype(np.int32)
 
 
 def _interleaved(
