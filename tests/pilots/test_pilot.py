@@ -1,14 +1,17 @@
-"""Pilots: what fits may do to each other (nothing), what is kept, and when they end."""
+"""Pilots in this process: what they give, what fits may do, what is kept, and what is shown."""
 
+import contextlib
 import csv
+import io
 import json
+import logging
 import math
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError
 from decimal import Decimal
 from functools import partial
@@ -19,16 +22,15 @@ import numpy as np
 import pilot_fits
 import pytest
 import torch
-from pilot_fits import power, scores
+from pilot_fits import KeepsSilent, RefusesNotes, SpeaksBadly, power, scores
 from typer.testing import CliRunner
-from waiting import until
 
 import korisk as kr
 from korisk.cli.app import app
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.pilots.fit import LENGTH, FitWork, Reading, pickled
+from korisk.pilots.fit import LENGTH, Reading
 from korisk.pilots.request import own_name
-from korisk.studies.result import Task
+from korisk.report.contents import read_contents
 from korisk.studies.results import curves
 from korisk.studies.run.events import Event
 from korisk.studies.store.store import Store
@@ -36,15 +38,17 @@ from korisk.studies.store.store import Store
 SIZES = [16, 32, 64, 128]
 
 
-@pytest.fixture(autouse=True)
-def _no_script(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers import the script that they are started from; spare them pytest's, for speed."""
-    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
-    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
-
-
 def reasons(pilot: kr.Pilot) -> dict[tuple[int, int], str]:
     return {(failure.n, failure.seed): failure.reason for failure in pilot.failures}
+
+
+def stored(path: Path) -> dict[str, list[kr.Curve]]:
+    with Store.read(path) as held:
+        return curves(held.rows())
+
+
+def export(*arguments: object) -> list[str]:
+    return CliRunner().invoke(app, ["export", *map(str, arguments)]).stdout.splitlines()
 
 
 # --- What it gives -------------------------------------------------------------------------------
@@ -52,17 +56,14 @@ def reasons(pilot: kr.Pilot) -> dict[tuple[int, int], str]:
 
 def test_a_curve_of_every_size_and_seed() -> None:
     pilot = kr.run_pilot(power, SIZES, 3)
-    expected = [(n, seed, power(n, seed)) for n in SIZES for seed in range(3)]
     curve = pilot.curve
-    assert list(zip(curve.n.tolist(), map(int, curve.seed), curve.error.tolist(), strict=True)) == (
-        expected
-    )
+    found = zip(curve.n.tolist(), map(int, curve.seed), curve.error.tolist(), strict=True)
+    assert list(found) == [(n, seed, power(n, seed)) for n in SIZES for seed in range(3)]
     assert (curve.model, curve.metric, curve.unit.name) == ("power", "error", "error")
-    assert pilot.failures == ()
+    assert (pilot.failures, pilot.store) == ((), None)
     assert pilot.stopped == "all requested sizes are measured"
     assert pilot.plan(0.04) == kr.plan(curve, 0.04)
     assert 0 < pilot.seconds < 60
-    assert pilot.store is None
     with pytest.raises(FrozenInstanceError):
         pilot.model = "other"  # type: ignore[misc]
     with pytest.raises(KoriskError, match="plan needs a target"):
@@ -71,9 +72,8 @@ def test_a_curve_of_every_size_and_seed() -> None:
 
 def test_metrics_have_their_units_and_one_is_chosen() -> None:
     pilot = kr.run_pilot(scores, SIZES, [4, 9], target=0.97)
-    assert (pilot.metric, pilot.curve.unit.name, pilot.curve.seeds) == ("accuracy",) * 2 + (
-        ("4", "9"),
-    )
+    assert (pilot.metric, pilot.curve.unit.name) == ("accuracy", "accuracy")
+    assert pilot.curve.seeds == ("4", "9")
     assert set(pilot.curves) == {"accuracy", "loss"}
     assert pilot.curves["loss"].unit.name == "error"
     np.testing.assert_allclose(pilot.curves["loss"].error, 2 * pilot.curve.error, rtol=1e-12)
@@ -92,79 +92,68 @@ def test_words_csv_and_export_tell_the_same(tmp_path: Path) -> None:
     pilot = kr.run_pilot(scores, SIZES, 2, store=store, model="net", target=0.95)
     pilot.to_csv(tmp_path / "pilot.csv")
     assert kr.Curve.read(tmp_path / "pilot.csv", metric="accuracy", unit="accuracy") == pilot.curve
-    said = CliRunner().invoke(app, ["export", str(store)])
-    rows = list(csv.DictReader(said.stdout.splitlines()))
+    rows = list(csv.DictReader(export(store)))
     assert [(r["point"], r["n"], r["seed"]) for r in rows[:3]] == [
         *(("net", "16", "0"), ("net", "16", "1"), ("net", "32", "0")),
     ]
     assert float(rows[0]["accuracy"]) == scores(16, 0)["accuracy"]
-    planned = CliRunner().invoke(app, ["export", str(store), "--metric", "loss"])
-    (tmp_path / "loss.csv").write_text(planned.stdout)
+    (tmp_path / "loss.csv").write_text("\n".join(export(store, "--metric", "loss")))
     assert kr.Curve.read(tmp_path / "loss.csv") == pilot.curves["loss"]
-    with Store.read(store) as held:
-        assert curves(held.rows()) == {"net": [pilot.curve]}
+    assert stored(store) == {"net": [pilot.curve]}
     text = str(pilot)
     assert text.startswith("net: 8 fits at N = 16, 32, 64, 128, in ")
     assert "No curve of 'bias'" in text
     assert pilot.plan().explain() in text
 
 
-def test_sizes_and_seeds_that_make_no_sense() -> None:
-    wrong: list[tuple[Any, Any, str]] = [
-        ([], 1, "sizes must be one or more N"),
-        ([1, 2], 1, "sizes must be a whole number from 2"),
-        ([4, 4], 1, "in ascending order"),
-        ([8, 4], 1, "in ascending order"),
-        ("8", 1, "sizes must be a list"),
-        ([4], 0, "seeds must be a whole number"),
-        ([4], [], "seeds must be one or more"),
-        ([4], [1, 1], "seeds must be one or more"),
-        ([4], [-1], "seeds must be a whole number"),
-        ([4], True, "seeds must be a whole number"),
-    ]
-    for sizes, seeds, said in wrong:
-        with pytest.raises(KoriskError, match=said):
-            kr.run_pilot(power, sizes, seeds)
-    assert len(kr.run_pilot(power, np.array([4, 8]), np.arange(2)).curve) == 4
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"sizes": []}, "sizes must be one or more N"),
+    ({"sizes": [1, 2]}, "sizes must be a whole number from 2"),
+    ({"sizes": [4, 4]}, "in ascending order"),
+    ({"sizes": [8, 4]}, "in ascending order"),
+    ({"sizes": "8"}, "sizes must be a list"),
+    ({"seeds": 0}, "seeds must be a whole number"),
+    ({"seeds": []}, "seeds must be one or more"),
+    ({"seeds": [1, 1]}, "seeds must be one or more"),
+    ({"seeds": [-1]}, "seeds must be a whole number"),
+    ({"seeds": True}, "seeds must be a whole number"),
+    ({"timeout": 1, "workers": 0}, "needs workers >= 1"),
+    ({"timeout": 0}, "timeout must be a finite number > 0"),
+    ({"unit": "furlong"}, "unit must be one of"),
+    ({"settings": {"x": object()}}, "settings must hold plain values"),
+    ({"settings": {1: 2}}, "settings must hold plain values"),
+    ({"settings": [1]}, "settings must be a dict"),
+    ({"workers": "2"}, "workers must be a whole number >= 0, got '2'"),
+    ({"store": 3}, "store must be the name of a file, got 3"),
+    ({"store": ""}, "store must be the name of a file"),
+    ({"watch": 3}, "watch must be a function, got 3"),
+    ({"cost": 3}, "cost must be a function, got 3"),
+    ({"cluster": 3}, "cluster must be one of korisk.studies.run.clusters, got 3"),
+    ({"metric": 3}, "metric must be a printable text, got 3"),
+    ({"metric": ""}, "metric must be a printable text"),
+    ({"mlflow": 3}, "mlflow must be True or an experiment's name, got 3"),
+    ({"mlflow": " "}, "mlflow must be True or"),
+    ({"grow": True}, "must have a target"),
+    ({"grow": True, "target": 0.1}, "must have an end"),
+    ({"largest": 8, "target": 0.1}, "largest must be a whole number from 128"),
+    ({"narrow_enough": 1.0}, "narrow_enough must be a finite number > 1"),
+    ({"budget": -1}, "budget must be"),
+    ({"most_fits": 0}, "most_fits must be"),
+    ({"model": "two\nlines"}, "model must be a printable text"),
+]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"timeout": 1, "workers": 0}, "needs workers >= 1"),
-        ({"timeout": 0}, "timeout must be a finite number > 0"),
-        ({"unit": "furlong"}, "unit must be one of"),
-        ({"settings": {"x": object()}}, "settings must hold plain values"),
-        ({"settings": {1: 2}}, "settings must hold plain values"),
-        ({"settings": [1]}, "settings must be a dict"),
-        ({"workers": "2"}, "workers must be a whole number >= 0, got '2'"),
-        ({"store": 3}, "store must be the name of a file, got 3"),
-        ({"store": ""}, "store must be the name of a file"),
-        ({"watch": 3}, "watch must be a function, got 3"),
-        ({"cost": 3}, "cost must be a function, got 3"),
-        ({"cluster": 3}, "cluster must be one of korisk.studies.run.clusters, got 3"),
-        ({"metric": 3}, "metric must be a printable text, got 3"),
-        ({"metric": ""}, "metric must be a printable text"),
-        ({"mlflow": 3}, "mlflow must be True or an experiment's name, got 3"),
-        ({"grow": True}, "must have a target"),
-        ({"grow": True, "target": 0.1}, "must have an end"),
-        ({"largest": 8, "target": 0.1}, "largest must be a whole number from 128"),
-        ({"narrow_enough": 1.0}, "narrow_enough must be a finite number > 1"),
-        ({"budget": -1}, "budget must be"),
-        ({"most_fits": 0}, "most_fits must be"),
-        ({"mlflow": " "}, "mlflow must be True or"),
-        ({"model": "two\nlines"}, "model must be a printable text"),
-    ],
-)
-def test_options_that_make_no_sense(options: Any, said: str) -> None:
+def test_options_that_make_no_sense_are_refused_before_the_first_fit() -> None:
     def never(n: int, seed: int) -> float:
         raise AssertionError("called")
 
-    with pytest.raises(KoriskError, match=said):
-        kr.run_pilot(never, SIZES, 1, **options)
+    for options, said in WRONG:
+        with pytest.raises(KoriskError, match=said):
+            kr.run_pilot(never, **{"sizes": SIZES, "seeds": 1, **options})
+    assert len(kr.run_pilot(power, np.array([4, 8]), np.arange(2)).curve) == 4
 
 
-# --- Fits that misbehave, in this process --------------------------------------------------------
+# --- What a fit returns --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -191,7 +180,6 @@ def test_options_that_make_no_sense(options: Any, said: str) -> None:
 )
 def test_what_is_no_error_is_a_failure_of_that_fit_alone(value: Any, said: str) -> None:
     good = dict.fromkeys(value, 0.5) if isinstance(value, dict) and "mse" in value else 0.5
-
     pilot = kr.run_pilot(lambda n, seed: value if seed == 1 else good, [8, 16], 3)
     assert set(reasons(pilot)) == {(8, 1), (16, 1)}
     assert said in reasons(pilot)[8, 1]
@@ -199,19 +187,11 @@ def test_what_is_no_error_is_a_failure_of_that_fit_alone(value: Any, said: str) 
     assert f"N = 8, seed 1: {reasons(pilot)[8, 1]}" in str(pilot)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(np.float32(0.5), np.array(0.5), torch.tensor(0.5, requires_grad=True)),
-        *(Decimal("0.5"), torch.tensor(0.5, dtype=torch.bfloat16)),
-    ],
-)
-def test_scalars_of_any_library_are_numbers(value: Any) -> None:
-    assert kr.run_pilot(lambda n, seed: value, [8], 1).curve.error.tolist() == [0.5]
-
-
-def test_a_metric_is_a_whole_number_too() -> None:
-    assert kr.run_pilot(lambda n, seed: np.int64(3), [8], 1).curve.error.tolist() == [3.0]
+def test_scalars_of_any_library_are_numbers() -> None:
+    half = torch.tensor(0.5, requires_grad=True), torch.tensor(0.5, dtype=torch.bfloat16)
+    values: list[Any] = [np.float32(0.5), np.array(0.5), Decimal("0.5"), *half, np.int64(3)]
+    pilot = kr.run_pilot(lambda n, seed: values[seed], [8], len(values))
+    assert pilot.curve.error.tolist() == [0.5] * 5 + [3.0]
 
 
 def test_other_metrics_than_those_of_most_fits() -> None:
@@ -219,9 +199,8 @@ def test_other_metrics_than_those_of_most_fits() -> None:
         return {"mse": 0.5, "extra": 1.0} if seed == 1 else {"mse": 0.5}
 
     pilot = kr.run_pilot(moody, [8, 16], 3)
-    assert reasons(pilot) == {
-        (n, 1): "gave the metrics 'mse', 'extra', and most others did not" for n in (8, 16)
-    }
+    said = "gave the metrics 'mse', 'extra', and most others did not"
+    assert reasons(pilot) == {(8, 1): said, (16, 1): said}
     assert len(pilot.fits) == 4
 
 
@@ -232,11 +211,11 @@ def test_a_metric_that_nobody_gave_can_be_chosen_anew_without_fitting(tmp_path: 
     with pytest.raises(KoriskError, match="no fit gave an error, 4 failed, the first"):
         _ = pilot.curve
     assert "no fit gave an error" in str(pilot)
-
     started: list[Event] = []
-    again = kr.run_pilot(scores, SIZES, 1, store=store, metric="accuracy", watch=started.append)
-    assert started == []
-    assert len(again.curve) == 4
+    for metric, error in (("accuracy", power(16, 0)), ("loss", 2 * power(16, 0))):
+        again = kr.run_pilot(scores, SIZES, 1, store=store, metric=metric, watch=started.append)
+        assert started == []
+        assert again.curve.error[0] == pytest.approx(error, rel=1e-12)
 
 
 def test_too_few_sizes_for_a_plan_are_named() -> None:
@@ -246,13 +225,106 @@ def test_too_few_sizes_for_a_plan_are_named() -> None:
         return power(n, seed)
 
     pilot = kr.run_pilot(fails_late, SIZES, 2, target=0.04)
-    with pytest.raises(
-        KoriskError,
-        match=r"needs errors at 3 sizes, got 2 \(N = 16, 32\); every fit failed at N = 64, 128",
-    ):
+    said = r"needs errors at 3 sizes, got 2 \(N = 16, 32\); every fit failed at N = 64, 128"
+    with pytest.raises(KoriskError, match=said):
         pilot.plan(0.1)
     assert pilot.next_size is None
     assert "needs errors at 3 sizes" in str(pilot)
+
+
+# --- Perfect scores, and what a store says -------------------------------------------------------
+
+
+def often_perfect(n: int, seed: int) -> float:
+    """Half of the fits at 64, and all at 128, make no mistake."""
+    return 0.0 if n == 128 or (n == 64 and seed % 2) else power(n, seed)
+
+
+UNITS: list[tuple[str, Callable[[float], float]]] = [
+    ("error", lambda error: error),
+    ("accuracy", lambda error: 1 - error),
+    ("percent", lambda error: 100 - error),
+    ("rmse", lambda error: error),
+    ("negated", lambda error: -error),
+]
+
+
+@pytest.mark.parametrize(("unit", "shown"), UNITS)
+def test_a_perfect_score_is_stored_and_counts_in_the_mean(
+    tmp_path: Path, unit: str, shown: Callable[[float], float]
+) -> None:
+    pilot = kr.run_pilot(
+        lambda n, seed: shown(often_perfect(n, seed)), SIZES, 4, unit=unit, store=tmp_path / "p.db"
+    )
+    assert (pilot.failures, len(pilot.fits)) == ((), 16)
+    assert pilot.curve.sizes.tolist() == [16, 32, 64]
+    assert pilot.curve.counts.tolist() == [4, 4, 2]
+    law = np.square if unit == "rmse" else np.asarray
+    for n, mean in zip(SIZES, pilot.curve.means, strict=False):
+        every = [float(law(often_perfect(n, seed))) for seed in range(4)]
+        assert mean == pytest.approx(np.mean(every), rel=1e-9)
+    some, every_one = pilot.perfect
+    assert some.startswith("2 of 4 fits at N = 64 were perfect")
+    assert every_one == "every fit at N = 128 was perfect"
+    assert "Every fit at N = 128 was perfect." in str(pilot)
+    assert stored(tmp_path / "p.db") == {pilot.model: [pilot.curve]}
+    (point,) = read_contents(tmp_path / "p.db").points
+    assert point.curves == (pilot.curve,)
+    assert point.left_out == tuple(f"{pilot.model}: {said}" for said in pilot.perfect)
+
+
+def test_scores_that_are_all_perfect_leave_nothing_to_plan() -> None:
+    pilot = kr.run_pilot(lambda n, seed: {"accuracy": 1.0}, SIZES, 2, target=0.9, largest=500)
+    with pytest.raises(KoriskError, match="every fit was perfect in 'accuracy'"):
+        pilot.plan()
+    assert pilot.next_size is None
+    assert pilot.stopped.startswith("too few sizes gave an error")
+    some = kr.run_pilot(lambda n, seed: 0.0 if n > 32 else 0.5, SIZES, 1)
+    with pytest.raises(KoriskError, match=r"got 2 .*; every fit was perfect at N = 64, 128"):
+        some.plan(0.1)
+    other = kr.run_pilot(lambda n, seed: {"mse": 0.5, "dice": 1.0}, SIZES, 1)
+    assert other.left_out == {"dice": "every fit was perfect"}
+    late = kr.run_pilot(lambda n, s: 0.0 if n >= 100 else power(n, s), SIZES, 2, target=0.03)
+    assert late.too_large == 128
+    assert max(late.open_sizes) < 128
+
+
+def test_a_store_knows_the_metric_and_the_unit_that_were_given(tmp_path: Path) -> None:
+    def top(n: int, seed: int) -> dict[str, float]:
+        return {"bias": -1.0, "top1": 1 - power(n, seed)}
+
+    path = tmp_path / "p.db"
+    pilot = kr.run_pilot(top, SIZES, 2, store=path, metric="top1", unit={"top1": "accuracy"})
+    assert stored(path) == {"top": [pilot.curve]}
+    (point,) = read_contents(path).points
+    assert (point.metric, point.curves, point.left_out) == ("top1", (pilot.curve,), ())
+    own = kr.Unit("hits", "complement")  # is stored as its law
+    assert Reading("x", own).stored({"x": 0.5}) == {"metric": "x", "unit": "complement"}
+    assert Reading("y").stored({"x": 0.5}) == {}
+    assert Reading().stored({"ssim": 0.5}) == {"metric": "ssim", "unit": "ssim"}
+
+
+def test_a_unit_or_a_name_that_comes_later_does_not_split_a_pilot(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+
+    def fit(n: int, seed: int) -> float:
+        return 1 - power(n, seed)
+
+    kr.run_pilot(fit, SIZES[:3], 2, store=path)
+    later: list[dict[str, Any]] = [{"unit": "accuracy"}, {"metric": "dice"}, {"unit": "accuracy"}]
+    for options in later:
+        pilot = kr.run_pilot(fit, SIZES, 2, store=path, **options)
+        assert (pilot.failures, pilot.curve.counts.tolist()) == ((), [2] * 4)
+        assert pilot.curve.error[0] == pytest.approx(power(16, 0), rel=1e-9)
+        assert pilot.metric == next(iter(options.values()))
+    assert stored(path) == {"fit": [pilot.curve]}  # of the fits that were measured last
+    table = export(path)
+    assert "accuracy" in table[0]
+    assert ",error" not in table[0]
+    assert len(table) == 9
+
+
+# --- What a fit prints and leaves ----------------------------------------------------------------
 
 
 def test_output_is_kept_and_bounded_and_does_not_pass(capfd: pytest.CaptureFixture[str]) -> None:
@@ -260,19 +332,108 @@ def test_output_is_kept_and_bounded_and_does_not_pass(capfd: pytest.CaptureFixtu
         print(f"first of {n}")
         sys.stdout.buffer.write(b"raw bytes\n")
         print("lone surrogate \udc80", file=sys.stderr)
-        if n == 16:
+        if n > 8:
             print("x" * 1_000_000)
         print("the end")
+        if n == 32:
+            raise ValueError("E" * 9_000)
         return power(n, seed)
 
-    pilot = kr.run_pilot(chatty, [8, 16], 1)
-    short, long = pilot.printed[8, 0], pilot.printed[16, 0]
-    assert short == "first of 8\nraw bytes\nlone surrogate \\udc80\nthe end\n"
-    assert long.startswith("first of 16\n")
-    assert long.endswith("x\nthe end\n")
-    assert "bytes left out" in long
-    assert len(long) < LENGTH + 100
+    pilot = kr.run_pilot(chatty, [8, 16, 32], 1)
+    assert pilot.printed[8, 0] == "first of 8\nraw bytes\nlone surrogate \\udc80\nthe end\n"
+    for n in (16, 32):
+        long = pilot.printed[n, 0]
+        assert long.startswith(f"first of {n}\n")
+        assert long.endswith("x\nthe end\n")
+        assert "bytes left out" in long
+        assert len(long) < LENGTH + 100
+    assert len(reasons(pilot)[32, 0]) <= 4_000
     assert capfd.readouterr() == ("", "")
+
+
+@contextlib.contextmanager
+def screen(folder: Path) -> Iterator[Path]:
+    """A file for stdout and stderr, which has a number, as a terminal does."""
+    path = folder / "screen"
+    with path.open("w") as file, contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        yield path
+
+
+def test_a_fit_has_a_real_file_and_can_neither_close_nor_lose_it(tmp_path: Path) -> None:
+    with screen(tmp_path) as shown:
+        before = sys.stdout
+
+        def fit(n: int, seed: int) -> float:
+            assert sys.stdout.fileno() == before.fileno()
+            assert sys.stdout.encoding.lower() == "utf-8"
+            assert not sys.stdout.isatty()
+            sys.stdout.writelines(["kept\n"])
+            sys.stdout.close()
+            sys.stdout = None
+            return power(n, seed)
+
+        pilot = kr.run_pilot(fit, [8, 16], 2)
+        assert pilot.failures == ()
+        assert set(pilot.printed.values()) == {"kept\n"}
+        assert sys.stdout is before
+        print("after", flush=True)
+        assert shown.read_text() == "after\n"
+
+
+def test_loggers_and_threads_of_a_fit_print_to_the_fit_that_runs_then_to_the_screen(
+    tmp_path: Path,
+) -> None:
+    with screen(tmp_path) as shown:
+        log, go_on = logging.Logger("made by the fit"), threading.Event()
+        threads: list[threading.Thread] = []
+
+        def talk() -> None:
+            print("within")
+            go_on.wait(20)
+            print("too late", flush=True)
+
+        def fit(n: int, seed: int) -> float:
+            if not log.handlers:
+                log.addHandler(logging.StreamHandler())
+                threads.append(threading.Thread(target=talk))
+                threads[0].start()
+            log.warning("n = %d", n)
+            return power(n, seed)
+
+        pilot = kr.run_pilot(fit, [8, 16], 1)
+        assert sorted(pilot.printed[8, 0].splitlines()) == ["n = 8", "within"]
+        assert pilot.printed[16, 0] == "n = 16\n"
+        log.warning("after")
+        go_on.set()
+        threads[0].join()
+        assert shown.read_text() == "after\ntoo late\n"
+
+
+def test_a_pilot_inside_a_pilot() -> None:
+    own = io.StringIO()
+
+    def fit(n: int, seed: int) -> float:
+        print("outer")
+        inner = kr.run_pilot(lambda n, seed: print("inner") or 0.5, [4], 1)  # type: ignore[func-returns-value]
+        assert inner.printed == {(4, 0): "inner\n"}
+        print("outer again", file=own)
+        return power(n, seed)
+
+    assert kr.run_pilot(fit, [8], 1).printed == {(8, 0): "outer\n"}
+    assert own.getvalue() == "outer again\n"
+
+
+@pytest.mark.parametrize("error", [SpeaksBadly(), KeepsSilent("said"), RefusesNotes("said")])
+def test_exceptions_that_cannot_speak_are_failures_of_their_fit_alone(error: Exception) -> None:
+    def fit(n: int, seed: int) -> float:
+        print("printed")
+        if seed == 1:
+            raise error
+        return power(n, seed)
+
+    pilot = kr.run_pilot(fit, [8, 16], 2)
+    assert len(pilot.fits) == 2
+    assert all(failure.reason.startswith(type(error).__name__) for failure in pilot.failures)
 
 
 def test_failures_in_this_process_keep_what_was_printed() -> None:
@@ -312,92 +473,26 @@ def test_what_is_left_running_is_named() -> None:
     assert "2 fits left something running, the first at N = 8, seed 0" in str(pilot)
 
 
-# --- Fits that misbehave, in processes of their own ----------------------------------------------
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
-    names = [fit.__name__ for fit in pilot_fits.BEHAVIOURS]
-    seed = names.index
-    pilot = kr.run_pilot(pilot_fits.by_seed, [8], len(names), workers=2, timeout=4.5, quiet=True)
-    assert reasons(pilot) == {
-        (8, seed("hangs")): "took longer than 4.5 s",
-        (8, seed("kills_itself")): "its worker died 2 times (exit code -9)",
-        (8, seed("leaves")): "SystemExit: 3",
-        (8, seed("raises")): "ValueError: no luck with 8",
-    }
-    good = ["power", "forks", "forks_and_raises", "leaves_things_running", "prints"]
-    assert {fit.seed: fit.metrics["error"] for fit in pilot.fits} == {
-        seed(name): power(8, seed(name)) for name in good
-    }
-    left = {fit.seed: fit.left_running for fit in pilot.fits if fit.left_running}
-    assert left == {seed("leaves_things_running"): "1 thread (sleeper) and 1 child process"}
-    assert sorted(pilot.printed[8, seed("prints")].splitlines()) == [
-        *("as an error", "by Python", "by a child", "by the system"),
-    ]
-    assert pilot.printed[8, seed("raises")] == "so far so good\n"
-    assert pilot.printed[8, seed("leaves")] == "before the exit\n"
-    assert capfd.readouterr() == ("", "")
-    pids = [int(path.name) for path in tmp_path.iterdir()]
-    assert len(pids) == 3
-    until(lambda: not any(map(alive, pids)))
-
-
-def test_fits_that_cannot_travel(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pickled(power)
-    assert pickled(lambda n, seed: 0.5)  # cloudpickle, which Dask brings, is installed
-    held = threading.Lock()
-    with pytest.raises(KoriskError, match=r"can be given.*lock.*use workers=0"):
-        kr.run_pilot(lambda n, seed: held, [8], 1, workers=1)
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(KoriskError, match="pip install cloudpickle, or use workers=0"):
-        kr.run_pilot(lambda n, seed: 0.5, [8], 1, timeout=5)
-
-
-def test_a_closure_travels_with_cloudpickle() -> None:
-    import pickle
-
-    shift = 0.25
-    work = FitWork(lambda n, seed: shift + seed, "m", Reading(), alone=False)
-    there: FitWork = pickle.loads(pickle.dumps(work))
-    task = Task(point="p", seed=1, spec={"n": 8})
-    assert there(task, print).rows[0].metrics == {"error": 1.25}
-
-
 # --- Stores --------------------------------------------------------------------------------------
-
-
-def counted(calls: list[tuple[int, int]], n: int, seed: int) -> float:
-    calls.append((n, seed))
-    if (n, seed) == (32, 1) and len(calls) < 5:
-        raise RuntimeError("once")
-    return power(n, seed)
 
 
 def test_a_store_goes_on_where_it_ended(tmp_path: Path) -> None:
     calls: list[tuple[int, int]] = []
-    fit, store = lambda n, seed: counted(calls, n, seed), tmp_path / "pilot.db"
+    store = tmp_path / "pilot.db"
+
+    def fit(n: int, seed: int) -> float:
+        calls.append((n, seed))
+        if (n, seed) == (32, 1) and len(calls) < 5:
+            raise RuntimeError("once")
+        return power(n, seed)
+
     first = kr.run_pilot(fit, [16, 32], 2, store=store)
-    assert len(calls) == 4
-    assert set(reasons(first)) == {(32, 1)}
+    assert (len(calls), set(reasons(first))) == (4, {(32, 1)})
     second = kr.run_pilot(fit, [16, 32, 64], 3, store=store)
     assert calls[4:] == [(16, 2), (32, 2), (64, 0), (64, 1), (64, 2)]
-    assert set(reasons(second)) == {(32, 1)}
-    assert second.store == store
+    assert (set(reasons(second)), second.store) == ({(32, 1)}, store)
     third = kr.run_pilot(fit, [16, 32, 64], 3, store=store, retry_failed=True)
-    assert calls[9:] == [(32, 1)]
-    assert third.failures == ()
+    assert (calls[9:], third.failures) == ([(32, 1)], ())
     fewer = kr.run_pilot(fit, [16, 64], 2, store=store)
     assert len(calls) == 10
     assert fewer.curve.sizes.tolist() == [16, 64]
@@ -406,22 +501,45 @@ def test_a_store_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 def test_results_of_something_else_are_refused_in_words(tmp_path: Path) -> None:
     store = tmp_path / "pilot.db"
-    fit = partial(counted, [], **{})
-    kr.run_pilot(fit, [8], 1, store=store, model="net", settings={"depth": 3, "a": [1]})
+
+    def fit(n: int, seed: int, depth: int = 0) -> float:
+        return power(n, seed)
+
+    given: dict[str, Any] = {"settings": {"depth": 3, "a": [1]}, "model": "net"}
+    kr.run_pilot(fit, [8], 1, store=store, **given)
+    two: Any = np.int64(2)
+    kr.run_pilot(partial(fit, depth=2), [8], 1, store=store, model="bound")
+    kr.run_pilot(partial(fit, depth=two), [8], 1, store=store, model="bound")  # is 2 too
     refused: list[tuple[Any, dict[str, Any], str]] = [
         (fit, {"settings": {"depth": 4, "a": [1]}}, "settings.depth of model 'net' is 3 in"),
         (fit, {"settings": {"a": [1]}}, "is 3 in the store and missing now"),
         (fit, {"settings": {"depth": 3, "a": [1], "b": 0}}, "is missing in the store and 0 now"),
-        (power, {"settings": {"depth": 3, "a": [1]}}, "fit of model 'net' is 'counted' in"),
-        (fit, {"settings": {"depth": 3, "a": [1]}, "name": "x"}, "holds the study 'pilot', not"),
+        (power, {}, "fit of model 'net' is "),
+        (fit, {"name": "x"}, "holds the study 'pilot', not 'x'"),
+        (partial(fit, depth=3), {"model": "bound", "settings": None}, "partial depth of model"),
     ]
     for other, options, said in refused:
         with pytest.raises(KoriskError, match=re.escape(said)):  # at sizes of its own, too
-            kr.run_pilot(other, [16], 1, store=store, **({"model": "net"} | options))
-    beside = kr.run_pilot(power, [8, 16], 1, store=store, model="other")
-    assert len(beside.curve) == 2
-    with Store.read(store) as held:
-        assert set(curves(held.rows())) == {"net", "other"}
+            kr.run_pilot(other, [16], 1, store=store, **(given | options))
+    assert len(kr.run_pilot(power, [8, 16], 1, store=store, model="other").curve) == 2
+    assert set(stored(store)) == {"net", "bound", "other"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([64], [128]), ({"a": (1, 2)}, {"a": (1, 3)}), (None, 1), (np.int64(1), np.int64(2))],
+)
+def test_everything_plain_that_partial_binds_counts(one: Any, other: Any) -> None:
+    def anything(n: int, seed: int, layers: Any) -> float:
+        return 0.5
+
+    names, bound = zip(*(own_name(partial(anything, layers=x)) for x in (one, other)), strict=True)
+    assert {name.rpartition(".")[2] for name in names} == {"anything"}
+    assert bound[0] != bound[1]
+    assert own_name(partial(anything, layers=one))[1] == bound[0]
+    assert json.loads(json.dumps(bound[0])) == bound[0]
+    assert own_name(partial(anything, layers=[np.float64(0.5)]))[1] == {"partial layers": [0.5]}
+    assert own_name(partial(anything, layers=np.ones(3)))[1] == {}
 
 
 def test_a_store_that_is_being_written_or_is_none(tmp_path: Path) -> None:
@@ -435,53 +553,24 @@ def test_a_store_that_is_being_written_or_is_none(tmp_path: Path) -> None:
         kr.run_pilot(power, [8], 1, store=tmp_path / "notes.db")
 
 
-def test_what_partial_binds_is_a_setting(tmp_path: Path) -> None:
-    def fit(n: int, seed: int, depth: int) -> float:
+def test_an_interrupt_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(n: int, seed: int) -> float:
+        if n == 32:
+            raise KeyboardInterrupt
         return power(n, seed)
 
-    kr.run_pilot(partial(fit, depth=2), [8], 1, store=tmp_path / "p.db")
-    with pytest.raises(KoriskError, match=r"partial depth.* is 2 in the store and 3 now"):
-        kr.run_pilot(partial(fit, depth=3), [8], 1, store=tmp_path / "p.db")
-    two: Any = np.int64(2)
-    kr.run_pilot(partial(fit, depth=two), [8], 1, store=tmp_path / "p.db")  # is 2 too
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [([64], [128]), ({"a": (1, 2)}, {"a": (1, 3)}), (None, 1), (np.int64(1), np.int64(2))],
-)
-def test_everything_plain_that_partial_binds_counts(one: Any, other: Any) -> None:
-    def anything(n: int, seed: int, layers: Any) -> float:
-        return 0.5
-
-    names, bound = zip(*(own_name(partial(anything, layers=x)) for x in (one, other)), strict=True)
-    assert set(names) == {"test_everything_plain_that_partial_binds_counts.<locals>.anything"}
-    assert bound[0] != bound[1]
-    assert own_name(partial(anything, layers=one))[1] == bound[0]
-    assert json.loads(json.dumps(bound[0])) == bound[0]
-    assert own_name(partial(anything, layers=[np.float64(0.5)]))[1] == {"partial layers": [0.5]}
-    assert own_name(partial(anything, layers=np.ones(3)))[1] == {}
-
-
-def interrupted(n: int, seed: int) -> float:
-    if n == 32:
-        raise KeyboardInterrupt
-    return power(n, seed)
-
-
-def test_an_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(KeyboardInterrupt):
         kr.run_pilot(interrupted, [16, 32], 2, store=tmp_path / "p.db")
-    with Store.read(tmp_path / "p.db") as store:
-        assert len(list(store.results())) == 2
     with pytest.raises(KeyboardInterrupt) as caught:
         kr.run_pilot(interrupted, [16, 32], 2)
     [note] = caught.value.__notes__
-    path = Path(note.partition("store='")[2].removesuffix("'"))
-    with Store.read(path) as store:
-        assert len(list(store.results())) == 2
-    path.unlink()
-    path.parent.rmdir()
+    kept = Path(note.partition("store='")[2].removesuffix("'"))
+    for path in (tmp_path / "p.db", kept):
+        with Store.read(path) as store:
+            assert len(list(store.results())) == 2
 
 
 def test_nothing_is_left_without_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,7 +581,7 @@ def test_nothing_is_left_without_a_store(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-# --- What is seen --------------------------------------------------------------------------------
+# --- What is shown -------------------------------------------------------------------------------
 
 
 def test_a_bar_in_a_terminal_alone(
@@ -504,9 +593,8 @@ def test_a_bar_in_a_terminal_alone(
 
     kr.run_pilot(noisy, [8], 2)
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)  # rich takes it for a terminal
     seen: list[Event] = []
     kr.run_pilot(noisy, [8], 2, watch=seen.append)
     out, err = capsys.readouterr()
@@ -540,17 +628,20 @@ def test_mlflow_gets_one_run_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> No
     )
     by_name = [(name, args) for name, args, _ in stub.calls if name != "start_run"]
     plain = {"model": "m", "n": 8, "settings.a": 1}
-    assert by_name[0] == ("set_experiment", ("digits",))
-    assert by_name[1] == ("log_params", (plain | {"seed": 0},))
-    assert by_name[2] == ("log_metrics", (scores(8, 0),))
+    assert by_name[:3] == [
+        ("set_experiment", ("digits",)),
+        ("log_params", (plain | {"seed": 0},)),
+        ("log_metrics", (scores(8, 0),)),
+    ]
     assert by_name[3][1][0] == "seconds"
-    assert by_name[4] == ("end_run", ("FINISHED",))
-    assert by_name[5] == ("log_params", (plain | {"seed": 1},))
+    assert by_name[4:6] == [
+        ("end_run", ("FINISHED",)),
+        ("log_params", (plain | {"seed": 1},)),
+    ]
     assert by_name[6][1][1].startswith("ValueError: no luck with 8")
     assert by_name[7] == ("end_run", ("FAILED",))
-    assert [kwargs["run_name"] for name, _, kwargs in stub.calls if name == "start_run"] == [
-        *("m, n = 8, seed 0", "m, n = 8, seed 1"),
-    ]
+    started = [kwargs["run_name"] for name, _, kwargs in stub.calls if name == "start_run"]
+    assert started == ["m, n = 8, seed 0", "m, n = 8, seed 1"]
 
 
 def test_a_failing_mlflow_is_said_once_and_the_pilot_goes_on(
@@ -566,9 +657,6 @@ def test_a_failing_mlflow_is_said_once_and_the_pilot_goes_on(
     assert len(said) == 1
     assert len(pilot.curve) == 4
     assert len(kr.run_pilot(power, [8], 1, mlflow=None).curve) == 1
-
-
-def test_mlflow_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match="pip install mlflow"):
         kr.run_pilot(power, [8], 1, mlflow=True)
@@ -586,7 +674,8 @@ def test_pilots_need_no_pytorch() -> None:
     code = (
         "import sys; sys.modules['torch'] = sys.modules['sklearn'] = None\n"
         "import korisk as kr, json\n"
-        "pilot = kr.run_pilot(lambda n, s: 1 / n, [4, 8, 16], 1)\n"
+        "from korisk.pilots import Pilot, run_pilot\n"
+        "pilot = run_pilot(lambda n, s: 1 / n, [4, 8, 16], 1)\n"
         "print(json.dumps(pilot.curve.error.tolist()))\n"
         "for name in 'pilot_sklearn', 'pilot_torch':\n"
         "    try: getattr(kr, name)(print, [1, 2], *([[1, 2]] if 'sk' in name else []),\n"

@@ -210,9 +210,7 @@ def test_another_estimator_or_other_data_in_one_store(
     with pytest.raises(KoriskError, match=r"settings\.data"):
         kr.pilot_sklearn(DecisionTreeRegressor(), x + 1, y, **options)
     kr.pilot_sklearn(Ridge(), x, y, **options)  # a model of its own
-    with pytest.raises(
-        KoriskError, match=r"settings\.scoring .*'r2'.*'neg_mean_squared_error'"
-    ):
+    with pytest.raises(KoriskError, match=r"settings\.scoring .*'r2'.*'neg_mean_squared_error'"):
         kr.pilot_sklearn(Ridge(), x, y, scoring="neg_mean_squared_error", **options)
 
 

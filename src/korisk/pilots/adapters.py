@@ -417,7 +417,7 @@ def stratified_order(samples: Indices, labels: NDArray[Any], seed: int) -> Indic
 
 def held_out(
     samples: int,
-    fraction: float,
+    fraction: Any,
     *,
     labels: NDArray[Any] | None = None,
     groups: NDArray[Any] | None = None,

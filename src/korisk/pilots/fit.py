@@ -241,7 +241,7 @@ class Printed:
 
     @contextlib.contextmanager
     def _caught_streams(self) -> Iterator[None]:
-        out, err = (_Stream(self, real) for real in (sys.stdout, sys.stderr))
+        out, err = _Stream(self, "stdout"), _Stream(self, "stderr")
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             yield
 
@@ -269,14 +269,24 @@ class Printed:
 class _Stream(io.TextIOWrapper):
     """In place of `sys.stdout` or `sys.stderr` while a fit runs.
 
-    Whoever keeps it longer, such as a handler of `logging` that a fit has created, writes to the
-    real stream from then on.
+    Whoever keeps it longer, such as a handler of `logging` that a fit has created, writes to what
+    is `sys.stdout` or `sys.stderr` then: that of the next fit, or the real one.
     """
 
-    def __init__(self, printed: Printed, real: Any) -> None:
-        raw: Any = _Raw(printed, real)
+    def __init__(self, printed: Printed, name: str) -> None:
+        self._printed, self._name, self._real = printed, name, getattr(sys, name)
+        raw: Any = _Raw(self.keep)
         super().__init__(raw, "utf-8", "backslashreplace", write_through=True)
-        self._real = real
+
+    def keep(self, content: bytes) -> None:
+        """Take bytes that are written."""
+        if self._printed.open:
+            self._printed.add(content)
+            return
+        now = getattr(sys, self._name)
+        if (stream := self._real if now is self else now) is not None:
+            stream.write(content.decode(errors="replace"))
+            stream.flush()
 
     def fileno(self) -> int:
         return int(self._real.fileno())
@@ -289,20 +299,15 @@ class _Stream(io.TextIOWrapper):
 
 
 class _Raw(io.RawIOBase):
-    def __init__(self, printed: Printed, real: Any) -> None:
-        self._printed = printed
-        self._real = real
+    def __init__(self, keep: Callable[[bytes], None]) -> None:
+        self._keep = keep
 
     def writable(self) -> bool:
         return True
 
     def write(self, content: Any) -> int:
         new = bytes(content)
-        if self._printed.open:
-            self._printed.add(new)
-        elif self._real is not None:
-            self._real.write(new.decode(errors="replace"))
-            self._real.flush()
+        self._keep(new)
         return len(new)
 
 
@@ -330,8 +335,9 @@ def _running() -> tuple[set[threading.Thread], set[int]]:
 
 def _left_running(before: tuple[set[threading.Thread], set[int]]) -> str:
     """The threads and child processes that are new, in words."""
-    threads, children = (now - then for now, then in zip(_running(), before, strict=True))
-    names = sorted(thread.name for thread in threads if thread.is_alive())
+    threads, children = _running()
+    names = sorted(thread.name for thread in threads - before[0] if thread.is_alive())
+    children -= before[1]
     parts = []
     if names:
         noun = "thread" if len(names) == 1 else "threads"

@@ -187,8 +187,8 @@ def calibration(found: Sequence[Sweep]) -> list[CalibrationLine]:
 
 
 def _printed(table: Sequence[published.CalibrationRow], side: int, model: str) -> RiskLine | None:
-    row = next((row for row in table if side == row.H), None)
-    return row and (row.known if model == "KO" else row.dense)
+    found = [row.known if model == "KO" else row.dense for row in table if side == row.H]
+    return found[0] if found else None
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def order_sentences(order: Order) -> list[str]:
     return said
 
 
-def _factor(order: Order, model: str, form: BoundForm) -> str:
+def _factor(order: Order, model: str | None, form: BoundForm) -> str:
     ratio = order.ratio(form) or 0.0
     return number(ratio if model == order.models[0] else (1 / ratio if ratio else math.inf))
 
