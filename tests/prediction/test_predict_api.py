@@ -110,8 +110,8 @@ def rows(which: int, value: float) -> Array:
     ("operator", "pictures", "noise", "words"),
     [
         (FORWARD, images(7), 0.1, "at least 8 example images, got 7"),
-        (FORWARD[:, :19], images(), 0.1, "must have 20 columns, got shape"),
-        (FORWARD[0], images(), 0.1, "must have 20 columns, got shape"),
+        (FORWARD[:, :19], images(), 0.1, "must have 19 entries for a matrix"),
+        (FORWARD[0], images(), 0.1, "matrix must have two dimensions"),
         (Matrix(FORWARD, (5, 4), (14,)), images(), 0.1, "images must have the operator's shape"),
         (FORWARD, images()[:, None], 0.1, "images must have the shape"),
         (FORWARD, np.ones(8), 0.1, r"got \(8,\); stack them"),
@@ -134,17 +134,16 @@ def rows(which: int, value: float) -> Array:
         (FORWARD, images(), True, "noise must be"),
         (linear, np.ones((8, 65, 65)), 0.1, "4,225 pixels, which would be called for each"),
         (lambda batch: batch[0], images(), 0.1, "one output for each image"),
-        (lambda batch: "none", images(), 0.1, "must give a tensor"),
-        (lambda batch: batch.sum((1, 2)), images(), 0.1, "must give a tensor"),
+        (lambda batch: "none", images(), 0.1, "real tensor .* got 'none'"),
+        (lambda batch: batch.sum((1, 2)), images(), 0.1, "must give a real tensor"),
         (nn.Linear(64, 40, bias=False), images(), 0.1, "fails on a batch"),
-        (FORWARD + 0j, images(), 0.1, "stack real and imaginary parts"),
+        (FORWARD + 0j, images(), 0.1, "matrix must be real"),
         (torch.fft.fft2, images(), 0.1, "stack real and imaginary parts"),
     ],
 )
 def test_wrong_inputs_are_refused(operator: Any, pictures: Any, noise: Any, words: str) -> None:
     with pytest.raises(KoriskError, match=words) as refused:
         predict_dense(operator, pictures, noise)
-    assert "; " in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -154,14 +153,13 @@ BACK = FORWARD.T
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"tail": ()}, "tail must contain at least one known operator"),
-        ({"tail": [BACK, BACK]}, r"tail\[1\]: a matrix behind \(4, 5\)|must have 20 columns"),
-        ({"tail": [FORWARD]}, "must have 14 columns"),
+        ({"tail": ()}, "got no operator"),
+        ({"tail": [FORWARD]}, "must have 20 entries for a matrix of 14 x 20"),
         ({"tail": ["fbp"]}, "tail must contain LinearOperators or matrices, got 'fbp'"),
         ({"tail": np.eye(14)}, r"tail must map inputs \(14,\) to images \(4, 5\)"),
         ({"tail": BACK, "weights": np.ones(13)}, r"shape \(14\), got .* of shape \(13\)"),
         ({"tail": BACK, "weights": np.full(14, np.nan)}, "weights must be finite numbers"),
-        ({"tail": BACK, "weights": "ones"}, "weights must be numbers of an input's shape"),
+        ({"tail": BACK, "weights": "ones"}, "weights must be finite numbers"),
         ({"tail": BACK, "toward": "analytical"}, "toward must be one of analytic, zero"),
     ],
 )

@@ -9,10 +9,10 @@ import pytest
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.prediction.pair import error_rows
 from korisk.prediction.study import (
     NAME,
     PointPrediction,
-    error_rows,
     point_record,
     predict_study,
     prediction_content,
@@ -36,7 +36,7 @@ DEEP = {"name": "d", "problem": {"kind": "deep"}, "points": [{"side": 8, "views"
 
 
 def predicted(content: dict[str, Any], **settings: Any) -> PointPrediction:
-    (made,) = predict_study(Study(content, ran=True), **{"images": 32, **settings})
+    (made,) = predict_study(Study(content, ran=True), **{"examples": 32, **settings})
     return made
 
 
@@ -97,7 +97,7 @@ def test_differences_from_the_study_are_noted(point: PointPrediction) -> None:
     trained = predicted(CT | {"models": {"KO": {"fit": "gradient"}}, "metric": "relative"})
     told = " ".join(trained.notes)
     assert all(fact in told for fact in ("closed form", "relative", "mse"))
-    released = predicted(RELEASED, images=200)
+    released = predicted(RELEASED, examples=200)
     assert released.examples == 128  # all that the released code draws
     assert "128 images, of 200" in " ".join(released.notes)
 
@@ -135,7 +135,7 @@ def test_a_study_of_own_images_needs_none_to_train_on(tmp_path: Path) -> None:
         Study.read(file)
     study = study_to_predict(file)
     assert study.name == "study"
-    (made,) = predict_study(study, images=10)
+    (made,) = predict_study(study, examples=10)
     assert made.examples == 10
 
 
@@ -145,14 +145,14 @@ def test_a_study_of_own_images_needs_none_to_train_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("study", "settings", "words"),
     [
-        (CT, {"images": 7}, "images must be a whole number from 8"),
+        (CT, {"examples": 7}, "examples must be a whole number from 8"),
         (CT, {"noise": -0.1}, "noise must be a finite number >= 0"),
         (CT, {"noise": math.nan}, "noise must be"),
         (CT, {"noise": 1e200}, "reasonable size"),
         (CT, {"noise": 1e100}, "reasonable size"),
         (CT, {"point": "rigorous-9"}, "did you mean 'rigorous-8'"),
         (DEEP, {}, "not linear"),
-        (DEEP, {"noise": 0.1}, "a deep problem has no noise to set"),
+        (DEEP, {"noise": 0.1}, "a deep problem has no noise"),
         (HEAT, {"source": FileSource(path=".")}, "images of this heat problem are fixed"),
         (RELEASED, {"source": FileSource(path=".")}, "images of this ct problem are fixed"),
     ],
@@ -211,8 +211,8 @@ def test_pilots_that_do_not_fit_are_refused(curve: Curve, words: str) -> None:
 def test_a_pilot_is_of_one_point() -> None:
     study = Study(CT | {"points": [{"side": 8}, {"side": 16}]}, ran=True)
     with pytest.raises(KoriskError, match=r"of one point, and the study has 2.*point="):
-        predict_study(study, images=16, pilots=[pilot()])
-    (made,) = predict_study(study, images=16, pilots=[pilot()], point="rigorous-8")
+        predict_study(study, examples=16, pilots=[pilot()])
+    (made,) = predict_study(study, examples=16, pilots=[pilot()], point="rigorous-8")
     assert made.predictions[1].pilot is not None
 
 

@@ -10,7 +10,6 @@ from scipy.optimize import brentq, minimize_scalar
 from korisk.prediction.dense.spectral import (
     CLIPPED_AT,
     ROUNDING,
-    Clipping,
     Spectrum,
     clipped_share,
     clipping,
@@ -186,9 +185,10 @@ def test_directions_without_signal_have_no_rank() -> None:
 
 def test_a_relu_multiplies_the_curve_and_its_floor() -> None:
     plain = computed(*rotated(8, rest=0.2))
-    clipped = replace(plain, gain=Clipping(np.array([1.0, 4.0, 16.0]), np.array([0.9, 0.7, 0.5])))
-    ratio = clipped.errors([1, 2, 4, 16, 1e6]) / plain.errors([1, 2, 4, 16, 1e6])
-    assert ratio == pytest.approx([0.9, 0.8, 0.7, 0.5, 0.5])
+    clipped = replace(plain, gain=np.linspace(0.8, 0.5, len(CLIPPED_AT)))
+    ratio = clipped.errors([1, 2, 3, 2**15, 1e6]) / plain.errors([1, 2, 3, 2**15, 1e6])
+    between = 0.78 - 0.02 * np.log2(1.5)  # straight in log N
+    assert ratio == pytest.approx([0.8, 0.78, between, 0.5, 0.5])
     assert clipped.floor == pytest.approx(0.5 * plain.floor)
 
 
@@ -243,7 +243,7 @@ def test_it_predicts_ridge_behind_a_relu() -> None:
         kept = made.values / (made.values + threshold)
         penalty = threshold * (effective - kept.sum())  # delta of the threshold
         measured = ridge_share(forward, level, n, penalty)
-        assert found.factor[n == CLIPPED_AT][0] == pytest.approx(measured, rel=close)
+        assert found[n == CLIPPED_AT][0] == pytest.approx(measured, rel=close)
         assert measured < 0.95
 
 

@@ -26,7 +26,7 @@ from korisk.cli.output import (
     whole,
 )
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, OutOfReachError, did_you_mean
+from korisk.errors import KoriskError, OutOfReachError
 from korisk.files import make_folder
 from korisk.planning.explain import chance, count
 from korisk.studies.spec.study import Study
@@ -34,8 +34,6 @@ from korisk.studies.spec.study import Study
 if TYPE_CHECKING:
     from korisk.prediction.study import PointPrediction
     from korisk.problems.sources import FileSource
-
-_FARTHEST_N = 10**7
 
 
 def predict(
@@ -109,11 +107,8 @@ def predict(
     remedy = "give the mean squared error to reach"
     targets = [_checks.real("--target", each, above=0, remedy=remedy) for each in target or []]
     remedy = "count training samples"
-    for n in at or []:
-        _checks.count("--at", n, at_least=1, at_most=_FARTHEST_N, remedy=remedy)
-    sizes = sorted(set(at or []))
-    _checks.count("--examples", examples, at_least=8, at_most=10**4, remedy="256 are plenty")
-    _checks.count("--seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
+    counts = {_checks.count("--at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
+    sizes = sorted(counts)
     _checks.one_of("--unit", unit, ("error", "rmse"))
     if on_error is not None:
         _checks.one_of("--on-error", on_error, ("stop", "skip"))
@@ -124,15 +119,11 @@ def predict(
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     study = predicted.study_to_predict(path)
-    names = list(dict.fromkeys(task.point for task in study.tasks))
-    if point is not None and point not in names:
-        raise KoriskError(f"--point: the study has no {point!r}{did_you_mean(point, names)}")
-    for option, value in (("--pilot", pilot_file), ("--plot", plot)):
-        if value is not None and point is None and len(names) > 1:
-            raise KoriskError(
-                f"{option} is for one point, and the study has {len(names)}; name one of "
-                f"{', '.join(names)} with --point"
-            )
+    names = {task.point for task in study.tasks}
+    if plot is not None and point is None and len(names) > 1:
+        raise KoriskError(
+            f"--plot is for one point, and the study has {len(names)}; name it with --point"
+        )
     if plot is not None:
         pilot.check_plot(plot)
     if out is not None:
@@ -140,7 +131,7 @@ def predict(
     with warnings_as_lines(), _watched(quiet=as_json) as progress:
         made = predicted.predict_study(
             study,
-            images=examples,
+            examples=examples,
             seed=seed,
             point=point,
             source=None if images is None else _source(study, images, on_error),
@@ -149,8 +140,9 @@ def predict(
             device=chosen_device(device),
             progress=progress,
         )
-    told = [each.to_dict(targets or each.targets, sizes) for each in made]
-    content = predicted.prediction_content(study.name, told)
+    if as_json or plot is not None or out is not None:
+        told = [each.to_dict(targets or each.targets, sizes) for each in made]
+        content = predicted.prediction_content(study.name, told)
     if as_json:
         print_json(content)
     else:
@@ -215,8 +207,8 @@ def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
 
 def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -> None:
     """Print the tables of a point, then sentences."""
+    from korisk.prediction.pair import error_rows
     from korisk.prediction.prediction import outlook, size_words, trust_words
-    from korisk.prediction.study import error_rows
 
     out, models, n = console(), point.predictions, point.examples
     targets = asked or point.targets
@@ -282,9 +274,7 @@ def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -
             )
     usage = point.usage
     cost = f"{point.name}: {duration(usage.seconds)}"
-    if usage.peak_memory is not None:
-        cost += f", at most {usage.peak_memory / 2**30:.2f} GiB of memory"
-    if usage.device_memory:
-        cost += f" and {usage.device_memory / 2**30:.2f} GiB on the GPU"
+    for size, where in ((usage.peak_memory, "of memory"), (usage.device_memory, "on the GPU")):
+        cost += f", at most {size / 2**30:.2f} GiB {where}" if size else ""
     for sentence in [*sentences, *point.notes, f"{cost}.\n"]:
         out.print(sentence, highlight=False, markup=False)

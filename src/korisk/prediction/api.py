@@ -227,15 +227,6 @@ def known_prediction(
     """The curve of learned weights in front of known operators, from examples."""
     _check(examples)
     tail = Composed(reconstruction.tail)
-    if (tuple(examples.inputs.shape[1:]), tuple(examples.targets.shape[1:])) != (
-        tail.domain,
-        tail.range,
-    ):
-        raise KoriskError(
-            f"tail must map inputs {tuple(examples.inputs.shape[1:])} to images "
-            f"{tuple(examples.targets.shape[1:])}, got {tail.domain} to {tail.range}; check the "
-            "order of the tail"
-        )
     theory = structured_from_pairs(
         tail,
         reconstruction.weights,

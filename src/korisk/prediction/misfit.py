@@ -13,7 +13,6 @@ deviations and l are weighed on a small grid by how well they explain what was m
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,16 +117,6 @@ KNOWN_BELIEF = Belief(
 )
 
 
-class Case(NamedTuple):
-    """One point of the grid, and its conclusions from what was measured."""
-
-    shape: float
-    length: float
-    shared: float  # variance of the offset that real errors share
-    inverse: Array  # (K, K) of the covariance of all that was measured
-    solved: Array  # (K,) that times the measured values
-
-
 @dataclass(frozen=True, eq=False)
 class Misfit:
     """The misfit's law after `simulated` and `real` errors; logarithms over the computed curve."""
@@ -146,8 +135,12 @@ class Misfit:
         return np.concatenate([np.zeros(len(self.simulated)), np.ones(len(self.real))])
 
     @cached_property
-    def _weighed(self) -> tuple[Array, list[Case], float]:
-        """Weights of the cases, the cases, and the log evidence of the real errors."""
+    def _weighed(self) -> tuple[Array, list[tuple[float, float, float, Array, Array]], float]:
+        """Weights of the cases, the cases, and the log evidence of the real errors.
+
+        A case has a deviation, a length, the variance of the shared offset, the inverse covariance
+        of all that was measured, and that times the measured values.
+        """
         grid = product(
             zip(self.belief.shapes, self.belief.shape_weights, strict=True),
             zip(self.belief.lengths, self.belief.length_weights, strict=True),
@@ -163,7 +156,7 @@ class Misfit:
             covariance = _covariance(a, length, self._where, self._where)
             covariance = covariance + shared * both_real + np.diag(variance)
             inverse, solved, density = _gaussian(covariance, data)
-            cases.append(Case(a, length, shared, inverse, solved))
+            cases.append((a, length, shared, inverse, solved))
             prior = float(np.log(p * q * r))
             logs.append(prior + density)
             before.append(prior + _gaussian(covariance[first, first], data[first])[2])
@@ -180,12 +173,10 @@ class Misfit:
         weights, cases, _ = self._weighed
         u = np.log2(n)
         means, deviations = np.empty((2, len(cases), len(u)))
-        for at, case in enumerate(cases):
-            across = _covariance(case.shape, case.length, self._where, u)
-            across = across + case.shared * self._is_real[:, None]
-            means[at] = across.T @ case.solved
-            explained = np.einsum("km,kl,lm->m", across, case.inverse, across)
-            variance = case.shape**2 + case.shared - explained
+        for at, (shape, length, shared, inverse, solved) in enumerate(cases):
+            across = _covariance(shape, length, self._where, u) + shared * self._is_real[:, None]
+            means[at] = across.T @ solved
+            variance = shape**2 + shared - np.einsum("km,kl,lm->m", across, inverse, across)
             deviations[at] = np.sqrt(np.maximum(variance, 1e-8))
         return weights, means, deviations
 

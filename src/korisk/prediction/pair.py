@@ -1,16 +1,17 @@
 """Predicted curves at many N, and two of them compared."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.planning.compare import first_above
+from korisk.planning.compare import Crossover, first_above
 from korisk.planning.explain import crossover
 from korisk.planning.fit import fitted_line
 from korisk.prediction.prediction import FARTHEST_N, FIT_SIZES, Prediction
@@ -27,14 +28,13 @@ _FLAT = 1e-6  # relative fall of a curve over all N that are shown, below which 
 _TO_THE_END = 1.6449  # deviations from the middle of a normal law to the end of its 90% band
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedTrack:
-    """A prediction at many N, from 4 on."""
+class PredictedTrack(NamedTuple):
+    """A prediction at many N."""
 
     n: Array  # (M,)
     computed: Array  # (M,) by the theory alone
+    expected: Array  # (M,)
     lower: Array  # (M,) of the 90% band
-    middle: Array  # (M,) the expected error
     upper: Array  # (M,)
 
 
@@ -44,8 +44,7 @@ def track(made: Prediction) -> PredictedTrack:
     last = min(_FARTHER * last_shown(made), FARTHEST_N)
     steps = math.floor(_PER_DOUBLING * math.log2(last / _SMALLEST) + 1e-9)
     n = np.asarray(_SMALLEST * 2.0 ** (np.arange(steps + 1) / _PER_DOUBLING))
-    lower, upper = made.band(n)
-    return PredictedTrack(n, made.computed(n), lower, made.errors(n), upper)
+    return PredictedTrack(n, made.computed(n), made.errors(n), *made.band(n))
 
 
 def last_shown(made: Prediction) -> int:
@@ -53,22 +52,26 @@ def last_shown(made: Prediction) -> int:
     return _BEYOND * made.examples
 
 
-@dataclass(frozen=True)
-class PredictedCrossover:
-    """Where the curve that is better at first becomes the worse one.
+def error_rows(
+    made: Prediction, at: Sequence[float] = (), *, doublings: bool = True
+) -> list[dict[str, float]]:
+    """N, the computed error, the expected one and its 90% band.
 
-    `lower` and `upper` are where the probability that the other is better passes 5% and 95%;
-    `upper` is infinite where it never does.
+    At the N of `at`, or at doublings from 4 to 16 times the examples; without `doublings`, at two N
+    for each doubling.
     """
-
-    n: int
-    lower: float
-    upper: float
-    better_after: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values, for JSON; an infinite end is None."""
-        return vars(self) | {"upper": None if math.isinf(self.upper) else self.upper}
+    if at:
+        n = np.array(at, float)
+        found = PredictedTrack(n, made.computed(n), made.errors(n), *made.band(n))
+    else:
+        found = track(made)
+        kept = found.n <= last_shown(made)
+        if doublings:
+            kept &= found.n == np.round(found.n)
+        found = PredictedTrack(*(column[kept] for column in found))
+    return [
+        dict(zip(found._fields, map(float, row), strict=True)) for row in zip(*found, strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +100,17 @@ class PredictedPair:
 
         first, second = track(self.known), track(self.dense)
         (down, up), (other_down, other_up) = (
-            (np.log(each.middle / each.lower), np.log(each.upper / each.middle))
+            (np.log(each.expected / each.lower), np.log(each.upper / each.expected))
             for each in (first, second)
         )
-        apart = np.log(first.middle / second.middle)
+        apart = np.log(first.expected / second.expected)
         facing = np.where(apart > 0, np.hypot(down, other_up), np.hypot(up, other_down))
         found = ndtr(_TO_THE_END * apart / np.maximum(facing, 1e-9))
         found = _held(self.dense, first.n, found)
         return 1 - _held(self.known, first.n, 1 - found)
 
     @cached_property
-    def crossover(self) -> PredictedCrossover | None:
+    def crossover(self) -> Crossover | None:
         """The first N at which the better of the two changes, clearly before and after.
 
         Clear is a probability of 75% or more; None where there is no such change.
@@ -123,7 +126,7 @@ class PredictedPair:
             return None
         where, lower, upper = (first_above(n, rising, p) for p in (0.5, 0.05, 0.95))
         better = self.known if falls else self.dense
-        return PredictedCrossover(round(where), lower, upper, better.model)
+        return Crossover(round(where), lower, upper, better.model, measured=False)
 
     @property
     def ahead(self) -> str | None:
@@ -202,7 +205,7 @@ def _held(made: Prediction, n: Array, odds: Array) -> Array:
 def _line(made: Prediction) -> RiskLine:
     shown = track(made)
     kept = (shown.n <= last_shown(made)) & (shown.n == np.round(shown.n))
-    errors = shown.middle[kept]
+    errors = shown.expected[kept]
     fitted = fitted_line(Curve(shown.n[kept], errors, model=made.model))
     flat = np.ptp(errors) <= _FLAT * float(errors.max())  # rounding of a flat curve is no slope
     return RiskLine(fitted.floor, 0.0 if flat else fitted.slope)

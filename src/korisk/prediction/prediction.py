@@ -587,11 +587,6 @@ def trust_words(made: Prediction) -> list[str]:
             f"The pilot speaks against the theory of {made.model} ({where}), and has too few sizes "
             "for curves to be fitted in its place: measure more before you rely on this."
         ]
-    if made.doubted and factor <= _AGREES:
-        return [
-            f"The theory of {made.model} is close to the pilot ({where}), but curves fitted to the "
-            f"pilot explain it better; the theory keeps a weight of {weight}."
-        ]
     if made.doubted:
         return [
             f"The pilot speaks against the theory of {made.model}, which keeps a weight of "

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import Spec, make_folder, parse, read_text, read_yaml, write_text
-from korisk.prediction.pair import PredictedPair, last_shown, track
+from korisk.prediction.pair import PredictedPair, error_rows
 from korisk.prediction.prediction import PredictedSize, Prediction
 from korisk.studies.run.usage import Meter, Usage
 from korisk.studies.spec.study import Study, problem_of
@@ -34,7 +34,6 @@ _MOST = 10_000  # points and models of a file, and rows of each
 _MOST_EXAMPLES = 10**4  # all pairs of examples are compared
 _TARGETS = (0.5, 0.1)  # of the way from the error at N = examples down to the floor, what is left
 _LEAST_WAY = 0.05  # of an error: how far a first target lies above a floor that is reached already
-_COLUMNS = ("n", "computed", "expected", "lower", "upper")
 _METRICS = ("", "mse", "mean_squared_error", "error")
 
 Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
@@ -58,7 +57,7 @@ def study_to_predict(path: str | PathLike[str]) -> Study:
 def predict_study(
     study: Study | str | PathLike[str],
     *,
-    images: int = 256,
+    examples: int = 256,
     seed: int = 0,
     point: str | None = None,
     source: Source | None = None,
@@ -73,7 +72,7 @@ def predict_study(
     ----------
     study : Study or path
         The study, or its YAML file.
-    images : int, default 256
+    examples : int, default 256
         Number of example images, from 8 to 10,000.
     seed : int, default 0
         Random seed of the images and their noise.
@@ -105,12 +104,13 @@ def predict_study(
     >>> import korisk as kr
     >>> points = [{"name": "eight sensors"}]
     >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": points}
-    >>> (found,) = kr.predict_study(kr.studies.Study(study), images=64)
+    >>> (found,) = kr.predict_study(kr.studies.Study(study), examples=64)
     >>> found.name, [made.model for made in found.predictions]
     ('eight sensors', ['KO', 'FC'])
     """
     remedy = "64 give a first idea, 256 a good one"
-    count = _checks.count("images", images, at_least=8, at_most=_MOST_EXAMPLES, remedy=remedy)
+    count = _checks.count("examples", examples, at_least=8, at_most=_MOST_EXAMPLES, remedy=remedy)
+    _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
     found = study if isinstance(study, Study) else study_to_predict(study)
     specs = {task.point: task.spec for task in found.tasks}
     if point is not None:
@@ -124,12 +124,61 @@ def predict_study(
         raise MissingExtraError(
             "a prediction needs PyTorch, which is not installed; pip install 'korisk[torch]'"
         ) from missing
+    from korisk.prediction.api import dense_prediction, known_prediction
+
     watch = progress or (lambda what, share: None)
-    with torch.no_grad():
-        return [
-            _predict_point(name, spec, count, seed, source, noise, measured, device, watch)
-            for name, spec in specs.items()
-        ]
+    made = []
+    for name, spec in specs.items():
+        meter = Meter()
+        watch(name, 0.0)
+        described = dict(spec["problem"])
+        if noise is not None:
+            level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
+            if "noise" not in described:
+                raise KoriskError(f"a {described['kind']} problem has no noise; leave noise= out")
+            gaussian = {"gaussian": level} if level else None
+            described["noise"] = level if described["kind"] == "heat" else gaussian
+        problem: Any = problem_of({**spec, "problem": described})
+        if source is not None:
+            if described.get("population") not in ("ellipses", "images"):
+                raise KoriskError(
+                    f"the images of this {described['kind']} problem are fixed; leave source= out"
+                )
+            problem = replace(problem, source=source)
+            described |= {"population": "images", "images": {"path": source.path}}
+        _check_memory(count, described, device)
+        predictions = []
+        with torch.no_grad():
+            try:
+                drawn = problem.examples(seed=seed, count=count, device=device)
+            except OverflowError:
+                raise KoriskError("noise is too large; bring it to a reasonable size") from None
+            reconstruction = problem.reconstruction(device)
+            for model, settings in spec["models"].items():
+                shared: dict[str, Any] = {
+                    "relu": bool(settings.get("relu")),
+                    "pilot": measured.get(model),
+                    "progress": partial(watch, f"{name}: {model}"),
+                }
+                if model == "KO":
+                    shared["toward"] = settings.get("toward", "analytic")
+                    predictions.append(known_prediction(drawn, reconstruction, **shared))
+                else:
+                    predictions.append(dense_prediction(drawn, **shared))
+        kinds = {"ellipses": "phantoms", "released-surrogate": "phantoms", "images": "images"}
+        kind = kinds.get(described.get("population", ""), "random fields")
+        made.append(
+            PointPrediction(
+                name=name,
+                spec={**spec, "problem": described},
+                predictions=tuple(predictions),
+                images=f"{len(drawn):,} {kind}",
+                entries=math.prod(reconstruction.tail[-1].range),
+                notes=tuple(_notes(problem, spec, len(drawn), count)),
+                usage=meter.read(),
+            )
+        )
+    return made
 
 
 def _pilots_by_model(
@@ -157,69 +206,6 @@ def _pilots_by_model(
             )
         named[model] = curve
     return named
-
-
-def _predict_point(
-    name: str,
-    spec: Mapping[str, Any],
-    count: int,
-    seed: int,
-    source: Source | None,
-    noise: float | None,
-    pilots: Mapping[str, Curve],
-    device: str,
-    progress: Progress,
-) -> PointPrediction:
-    from korisk.prediction.api import dense_prediction, known_prediction
-
-    meter = Meter()
-    progress(name, 0.0)
-    described = dict(spec["problem"])
-    if noise is not None:
-        level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
-        if "noise" not in described:
-            raise KoriskError(f"a {described['kind']} problem has no noise to set; leave it out")
-        gaussian = {"gaussian": level} if level else None
-        described["noise"] = level if described["kind"] == "heat" else gaussian
-    problem: Any = problem_of({**spec, "problem": described})
-    if source is not None:
-        if described.get("population") not in ("ellipses", "images"):
-            raise KoriskError(
-                f"the images of this {described['kind']} problem are fixed, and source= cannot "
-                "replace them; leave it out"
-            )
-        problem = replace(problem, source=source)
-        described |= {"population": "images", "images": {"path": source.path}}
-    _check_memory(count, described, device)
-    try:
-        examples = problem.examples(seed=seed, count=count, device=device)
-    except OverflowError:
-        raise KoriskError(
-            "noise is too large for single precision; bring it to a reasonable size"
-        ) from None
-    reconstruction = problem.reconstruction(device)
-    made = []
-    for model, settings in spec["models"].items():
-        shared: dict[str, Any] = {
-            "relu": bool(settings.get("relu")),
-            "pilot": pilots.get(model),
-            "progress": lambda share, model=model: progress(f"{name}: {model}", share),
-        }
-        if model == "FC":
-            made.append(dense_prediction(examples, **shared))
-        else:
-            toward = settings.get("toward", "analytic")
-            made.append(known_prediction(examples, reconstruction, toward=toward, **shared))
-    what = "phantoms" if described.get("population", "images") != "images" else "images"
-    return PointPrediction(
-        name=name,
-        spec={**spec, "problem": described},
-        predictions=tuple(made),
-        images=f"{len(examples):,} {'random fields' if described['kind'] == 'heat' else what}",
-        entries=math.prod(reconstruction.tail[-1].range),
-        notes=tuple(_notes(problem, spec, len(examples), count)),
-        usage=meter.read(),
-    )
 
 
 def _check_memory(count: int, problem: Mapping[str, Any], device: str) -> None:
@@ -372,7 +358,9 @@ class PointPrediction:
             What `korisk predict --json` prints for a point.
         """
         pair, usage = self.pair, self.usage
-        crossover = None if pair is None else pair.crossover
+        crossover = None
+        if pair is not None and pair.crossover is not None:
+            crossover = vars(pair.crossover) | {"upper": _finite(pair.crossover.upper)}
         return {
             "point": self.name,
             "problem": dict(self.spec["problem"]),
@@ -380,7 +368,7 @@ class PointPrediction:
             "examples": self.examples,
             "metric": "mse",
             "models": [self._model(made, targets, at) for made in self.predictions],
-            "crossover": None if crossover is None else crossover.to_dict(),
+            "crossover": crossover,
             "better_at_last": None if pair is None else pair.ahead,
             "two_factors": [] if pair is None else [pair.factors_or_reason(t) for t in targets],
             "notes": list(self.notes),
@@ -398,7 +386,7 @@ class PointPrediction:
             "model": made.model,
             "relu": bool(self.spec["models"][made.model].get("relu")),
             "floor": made.floor,
-            "valid_to": None if math.isinf(made.valid_to) else made.valid_to,
+            "valid_to": _finite(made.valid_to),
             "parameters": made.parameters,
             "effective": {
                 "n": self.examples,
@@ -417,26 +405,8 @@ class PointPrediction:
         }
 
 
-def error_rows(
-    made: Prediction, at: Sequence[float] = (), *, doublings: bool = True
-) -> list[dict[str, float]]:
-    """N, the computed error, the expected one and its 90% band.
-
-    At the given N, or at doublings from 4 to 16 times the examples; without `doublings`, at two N
-    for each doubling.
-    """
-    if at:
-        n = np.array(at, float)
-        lower, upper = made.band(n)
-        columns = [n, made.computed(n), made.errors(n), lower, upper]
-    else:
-        drawn = track(made)
-        kept = drawn.n <= last_shown(made)
-        if doublings:
-            kept &= drawn.n == np.round(drawn.n)
-        every = (drawn.n, drawn.computed, drawn.middle, drawn.lower, drawn.upper)
-        columns = [column[kept] for column in every]
-    return [dict(zip(_COLUMNS, map(float, row), strict=True)) for row in zip(*columns, strict=True)]
+def _finite(value: float) -> float | None:
+    return None if math.isinf(value) else value
 
 
 # --- The file ------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def examples_of(
     if isinstance(operator, LinearOperator):
         forward = operator
     elif isinstance(operator, Tensor | np.ndarray):
-        forward = _matrix("operator", operator, values.shape[1:])
+        forward = _matrix(operator, values.shape[1:])
     elif callable(operator):
         forward = _matrix_of(operator, values)
     else:
@@ -104,21 +104,26 @@ def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]
     """
     alone = isinstance(tail, LinearOperator | Tensor | np.ndarray) or not isinstance(tail, Sequence)
     every = (tail,) if alone else tail
+    first = shape
     layers: list[LinearOperator] = []
     for at, each in enumerate(every):
         if isinstance(each, LinearOperator):
             layers.append(each)
         elif isinstance(each, Tensor | np.ndarray):
             last = at == len(every) - 1 and len(each) == math.prod(image)
-            layers.append(_matrix(f"tail[{at}]", each, shape, image if last else None))
+            layers.append(_matrix(each, shape, image if last else None))
         else:
             raise KoriskError(
                 f"tail must contain LinearOperators or matrices, got {shown(each)}; known "
                 "operators are linear"
             )
         shape = tuple(layers[-1].range)
-    if not layers:
-        raise KoriskError("tail must contain at least one known operator, got none; add it")
+    if not layers or (layers[0].domain, shape) != (first, image):
+        got = f"{layers[0].domain} to {shape}" if layers else "no operator"
+        raise KoriskError(
+            f"tail must map inputs {first} to images {image}, got {got}; check its operators and "
+            "their order"
+        )
     return tuple(layers)
 
 
@@ -126,10 +131,8 @@ def weights_of(weights: Any, shape: Shape) -> Tensor:
     """Analytic weights as a tensor; ones where they are None."""
     try:
         found = torch.ones(shape) if weights is None else torch.as_tensor(weights).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise KoriskError(
-            f"weights must be numbers of an input's shape, got {shown(weights)}; convert them first"
-        ) from error
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.full(shape, math.nan)
     if tuple(found.shape) != shape or not bool(torch.isfinite(found).all()):
         raise KoriskError(
             f"weights must be finite numbers of an input's shape {shape_text(shape)}, got "
@@ -138,14 +141,10 @@ def weights_of(weights: Any, shape: Shape) -> Tensor:
     return found
 
 
-def _matrix(name: str, values: Any, domain: Shape, range_: Shape | None = None) -> Matrix:
-    matrix, entries = torch.as_tensor(values), math.prod(domain)
-    if matrix.ndim != 2 or matrix.shape[1] != entries:
-        raise KoriskError(
-            f"{name}: a matrix behind {shape_text(domain)} must have {entries:,} columns, got "
-            f"shape {tuple(matrix.shape)}; flatten images row by row, and check the order"
-        )
-    return Matrix(_real(matrix).double(), domain, range_ or (len(matrix),), name=name)
+def _matrix(values: Any, domain: Shape, range_: Shape | None = None) -> Matrix:
+    matrix = torch.as_tensor(values)
+    real = matrix if matrix.is_complex() else matrix.double()  # `Matrix` refuses complex numbers
+    return Matrix(real, domain, range_ or (len(matrix),))
 
 
 def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
@@ -170,13 +169,14 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
                 f"operator fails on a batch of shape {tuple(batch.shape)}: "
                 f"{type(error).__name__}: {said[:200]}; {_BATCHES}"
             ) from error
-        if not isinstance(found, Tensor) or found.ndim < 2 or len(found) != len(batch):
-            got = tuple(found.shape) if isinstance(found, Tensor) else shown(found)
+        tensor = isinstance(found, Tensor) and not found.is_complex()
+        if not tensor or found.ndim < 2 or len(found) != len(batch):
             raise KoriskError(
-                f"operator must give a tensor with one output for each image of a batch, got {got} "
-                f"for {len(batch)}; {_BATCHES}"
+                "operator must give a real tensor with one output for each image of a batch, got "
+                f"{shown(getattr(found, 'shape', found))} for {len(batch)}; {_BATCHES}, and stack "
+                "real and imaginary parts"
             )
-        return _real(found)
+        return torch.as_tensor(found)
 
     # Probes of the images' size, but random: a blank image would hide a nonlinearity.
     size = float(np.sqrt(np.square(images).mean()))
@@ -197,13 +197,4 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
         unit = torch.eye(pixels, dtype=place.dtype, device=place.device).reshape(pixels, *shape)
         columns = torch.cat([call(part) for part in torch.split(unit, 256)])
     matrix = columns.reshape(pixels, -1).T.cpu().double()
-    return Matrix(matrix, shape, tuple(first.shape), name="operator")
-
-
-def _real(values: Tensor) -> Tensor:
-    if values.is_complex():
-        raise KoriskError(
-            "operator gives complex numbers, and layers take real ones; stack real and imaginary "
-            "parts"
-        )
-    return values
+    return Matrix(matrix, shape, tuple(first.shape))

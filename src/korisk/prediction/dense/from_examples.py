@@ -25,7 +25,6 @@ from korisk.errors import KoriskError
 from korisk.prediction.dense.moments import Moment
 from korisk.prediction.dense.spectral import (
     CLIPPED_AT,
-    Clipping,
     Spectrum,
     clipped_share,
     clipping,
@@ -236,7 +235,7 @@ def _with_rest(
 
 def _large_clipping(
     made: Spectrum, products: Products, leading: Leading, examples: Examples, moment: Moment
-) -> Clipping:
+) -> Array:
     """The effect of a ReLU at `CLIPPED_AT`, as `clipping` has it.
 
     One Krylov space for each example solves for every threshold. The error at an entry of the
@@ -268,7 +267,7 @@ def _large_clipping(
         scatter += (beyond.weights * beyond.nodes / (beyond.nodes + threshold) ** 2).sum(1)
         variance = np.outer(_array(scatter) / effective, error / max(remaining, 1e-9))
         factors.append(clipped_share(_array(mean), variance, targets))
-    return Clipping(CLIPPED_AT, np.array(factors))
+    return np.array(factors)
 
 
 def leading_vectors(product: Product, start: Tensor, *, blocks: int, tolerance: float) -> Tensor:
@@ -353,10 +352,8 @@ class Products:
 
     def apply(self, rows: Tensor) -> Tensor:
         """C x, (k, inputs)."""
-        found = torch.empty_like(rows)
-        for part, out in zip(self.split(rows), self.split(found), strict=True):
-            out.copy_(self._measured(self._explained(part)) + self.noise * part)
-        return found
+        parts = self.split(rows)
+        return torch.cat([self._measured(self._explained(x)) + self.noise * x for x in parts])
 
     def cross(self, rows: Tensor) -> Tensor:
         """P x, (k, targets), in the operator's precision."""

@@ -35,18 +35,6 @@ _LEAST_DEVIATION = 1e-12  # over the targets' root mean square
 
 
 @dataclass(frozen=True, eq=False)
-class Clipping:
-    """The factor by which a ReLU behind the layer changes the error, at some N."""
-
-    n: Array  # (J,) ascending
-    factor: Array  # (J,)
-
-    def at(self, n: Array) -> Array:
-        """(M,) the factor at each N, interpolated in log N."""
-        return np.asarray(np.interp(np.log(n), np.log(self.n), self.factor))
-
-
-@dataclass(frozen=True, eq=False)
 class Spectrum:
     """What the learning curve of a dense layer, Eq. (eq:spectral), depends on."""
 
@@ -57,7 +45,7 @@ class Spectrum:
     entries: int  # of a target: errors are means over them
     counts: Array | None = field(default=None, repr=False)  # eigenvalues that each stands for
     parameters: int | None = None  # weights of the layer
-    gain: Clipping | None = field(default=None, repr=False)  # the effect of a ReLU behind it
+    gain: Array | None = field(default=None, repr=False)  # factor of a ReLU at `CLIPPED_AT`
 
     def __post_init__(self) -> None:
         for name in ("values", "signal", "scales"):
@@ -73,7 +61,7 @@ class Spectrum:
     def floor(self) -> float:
         """The error of the best linear map, which unlimited data gives."""
         found = self.rest / self.entries
-        return found if self.gain is None else found * float(self.gain.factor[-1])
+        return found if self.gain is None else found * float(self.gain[-1])
 
     @property
     def rank(self) -> float:
@@ -110,43 +98,39 @@ class Spectrum:
         used = (weights * _BRIGHTNESS[:, None]).mean(axis=1)
         return used, weights.mean(axis=1) ** 2 / (weights**2).mean(axis=1)
 
-    def _best(self, n: float) -> tuple[float, float]:
-        """The smallest error at N, and at which place among the thresholds it is."""
-        dimension, used = self._filters[1], self._brightness[0]
-        # Smaller thresholds would need a penalty below zero; a penalty of zero is the last one.
-        last = float(np.interp(n * used[-1], dimension, np.arange(len(dimension))))
-        places = np.append(np.arange(np.floor(last) + 1), last)
-        _, _, left, bias = self._at(n, places)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            errors = np.where(left > _LEAST_LEFT, bias / left, np.inf)
-        best = int(np.argmin(errors))
-        return max(float(errors[best]), ROUNDING * self.energy), float(places[best])
-
-    def _at(self, n: float, places: Array) -> tuple[Array, Array, Array, Array]:
-        """sum L, N_eff, 1 - sum L^2 / N_eff and the bias at thresholds and between them."""
+    def _best(self, n: float) -> tuple[float, float, float, float, float]:
+        """At the best threshold: the error, kappa, sum L, N_eff and 1 - sum L^2 / N_eff."""
         thresholds, *sums = self._filters
         grid = np.arange(len(thresholds))
+        # Smaller thresholds would need a penalty below zero; a penalty of zero is the last one.
+        last = float(np.interp(n * self._brightness[0][-1], sums[0], grid))
+        places = np.append(np.arange(np.floor(last) + 1), last)
         dimension, squared, bias = (np.interp(places, grid, each) for each in sums)
         effective = n * np.interp(dimension / n, *self._brightness)
-        return dimension, effective, 1 - squared / effective, bias
+        left = 1 - squared / effective
+        with np.errstate(divide="ignore", invalid="ignore"):
+            errors = np.where(left > _LEAST_LEFT, bias / left, np.inf)
+        at = int(np.argmin(errors))
+        error = max(float(errors[at]), ROUNDING * self.energy)
+        threshold = float(np.exp(np.interp(places[at], grid, np.log(thresholds))))
+        return error, threshold, float(dimension[at]), float(effective[at]), float(left[at])
 
     def errors(self, n: ArrayLike) -> Array:
         """(M,) the mean squared error of an entry after N samples, at the best penalty."""
         sizes = np.atleast_1d(np.asarray(n, dtype=float))
         found = np.array([self._best(float(each))[0] for each in sizes]) / self.entries
-        return found if self.gain is None else found * self.gain.at(sizes)
+        if self.gain is not None:
+            found *= np.interp(np.log(sizes), np.log(CLIPPED_AT), self.gain)
+        return found
 
     def effective(self, n: float) -> float:
         """sum_i L_i at N: how many of the inputs' directions N samples determine."""
-        return float(self._at(n, np.array([self._best(n)[1]]))[0][0])
+        return self._best(n)[2]
 
     def filter(self, n: float) -> tuple[float, float, float]:
         """The threshold at N, Eq. (eq:threshold), N_eff, and 1 - sum L^2 / N_eff."""
-        place = np.array([self._best(n)[1]])
-        _, effective, left, _ = self._at(n, place)
-        logs = np.log(self._filters[0])
-        threshold = np.exp(np.interp(place, np.arange(len(logs)), logs))
-        return float(threshold[0]), float(effective[0]), float(left[0])
+        _, threshold, _, effective, left = self._best(n)
+        return threshold, effective, left
 
 
 def spectrum(
@@ -177,7 +161,7 @@ def clipping(
     energies: Array,  # (outputs,) E[y^2] of every output
     inputs: Array,  # (images, inputs) examples with noise
     targets: Array,  # (images, outputs)
-) -> Clipping:
+) -> Array:
     """The factor at `CLIPPED_AT`, from predictions as training sets of N scatter them.
 
     At an example x the prediction's mean is M* L x, and its variance at output p is E_p / N_eff
@@ -196,7 +180,7 @@ def clipping(
         scatter = np.square(along) @ (kept**2 / values) / effective
         mean = (along * kept) @ best.T
         factors.append(clipped_share(mean, np.outer(scatter, error), targets))
-    return Clipping(CLIPPED_AT, np.array(factors))
+    return np.array(factors)
 
 
 def clipped_share(mean: Array, variance: Array, targets: Array) -> float:
