@@ -1,9 +1,11 @@
-"""What the tests of `kr.describe` share."""
+"""What the tests of networks share."""
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 import korisk as kr
@@ -22,9 +24,26 @@ class Of(nn.Module):
         return self.function(x, *self.parts)
 
 
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    """Random numbers in double precision."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def told(module: nn.Module, example: Tensor) -> tuple[kr.Network, str]:
     """The network, and everything that was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", KoriskWarning)
         net = kr.describe(module, example)
     return net, " | ".join(str(each.message) for each in caught)
+
+
+def upper(module: nn.Module, example: Tensor) -> float:
+    """The product of all upper ends."""
+    return math.prod(layer.bracket.upper for layer in told(module, example)[0])
+
+
+def slope_at(module: nn.Module, x: Tensor) -> float:
+    """The exact norm of the Jacobian at a point."""
+    jacobian: Any = torch.autograd.functional.jacobian
+    matrix = jacobian(module.eval(), x).reshape(-1, x.numel())
+    return float(torch.linalg.matrix_norm(matrix, 2))

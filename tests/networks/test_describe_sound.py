@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from commands import korisk
-from described import Of, told
+from described import Of, draw, slope_at, told, upper
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -21,21 +21,6 @@ from korisk.operators import Matrix
 
 fft: Any = torch.fft
 linalg: Any = torch.linalg
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def upper(module: nn.Module, example: Tensor) -> float:
-    return math.prod(layer.bracket.upper for layer in told(module, example)[0])
-
-
-def slope_at(module: nn.Module, x: Tensor) -> float:
-    """The exact norm of the Jacobian at a point."""
-    jacobian: Any = torch.autograd.functional.jacobian
-    matrix = jacobian(lambda z: module(z.reshape(x.shape)).reshape(-1), x.reshape(-1))
-    return float(torch.linalg.matrix_norm(matrix, 2))
 
 
 def pairs(value: Tensor) -> Tensor:
@@ -465,16 +450,3 @@ def test_what_runs_but_cannot_be_watched_is_sampled(make: Callable[[], nn.Module
         assert net.names == ("0 Inferring", "1 Tanh")
     marked = nn.Sequential(kr.learned(make()), nn.Tanh())
     assert told(marked, torch.ones(1, 4))[0].layers[0].bracket.upper == math.inf
-
-
-@pytest.mark.parametrize(
-    ("module", "example", "says"),
-    [
-        (nn.Linear(4, 4), torch.ones(1, 4) * 1j, "real floating-point numbers, got torch.complex64.*view_as_real"),
-        (nn.Linear(4, 4), torch.eye(4).to_sparse(), "dense tensor.*got.*torch.sparse_coo"),
-        (nn.Linear(4, 4, device="meta"), torch.ones(1, 4), "holds no numbers"),
-    ],
-)
-def test_refused_examples(module: nn.Module, example: Tensor, says: str) -> None:
-    with pytest.raises(KoriskError, match=says):
-        kr.describe(module, example)
