@@ -1,21 +1,27 @@
-"""`korisk bound`: the deep risk of a network, layer by layer, and the data it asks for."""
+"""`korisk bound`: the deep risk of a network, layer by layer, and the data it asks for.
 
-import dataclasses
+The network comes from a file, or from the user's own Python, `package.module:factory`.
+"""
+
+import contextlib
+import importlib
+import sys
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from korisk._checks import one_of
-from korisk.cli.bound_answer import DEFAULT_N, answer, asked
-from korisk.cli.bound_json import as_json as json_of
-from korisk.cli.bound_text import show
-from korisk.cli.module_source import chosen_network
-from korisk.cli.output import print_json
-from korisk.errors import KoriskError, UnreachableError
-from korisk.theory import BOUNDS, BoundForm
+from korisk._checks import one_of, target_error
+from korisk.cli.bound_answer import DEFAULT_N, answer, as_json, show
+from korisk.cli.output import print_json, warnings_as_lines
+from korisk.errors import KoriskError, UnreachableError, shown
+from korisk.theory import BOUNDS, Network
+from korisk.theory.bound import states_effective
+
+_FORM = "write package.module:factory, such as models.unet:example"
+_RETURNS = "it must return (module, example), an nn.Module and an input tensor, batches first"
 
 
 def bound(
@@ -46,9 +52,9 @@ def bound(
         str | None,
         typer.Option(metavar="NAME", help="Show what making this layer known would save."),
     ] = None,
-    bound_form: Annotated[
+    form: Annotated[
         str,
-        typer.Option("--bound", metavar="BOUND", help="composed (tightest), minkowski or paper."),
+        typer.Option("--bound", metavar="FORM", help="composed (tightest), minkowski or paper."),
     ] = "composed",
     effective: Annotated[
         bool,
@@ -61,7 +67,7 @@ def bound(
         Path | None,
         typer.Option(metavar="FILE.yaml", help="Save the network that --module describes."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Bound the expected squared error of a network, layer by layer.
 
@@ -70,37 +76,115 @@ def bound(
     can grow on its way to the output. Where a layer states its effective dimension, the bound is
     shown with it too.
     """
-    form = _form(bound_form)
-    net = chosen_network(network, module, write)
-    with _completable(described=module is not None):
-        question = asked(net, form, n, target, effective=effective)
-        found = answer(net, question)
-    replaced = None
-    if replace is not None:
-        same = dataclasses.replace(question, n=found.chosen.n)
-        replaced = replace, answer(net.replace(replace), same)
-    if as_json:
-        print_json(json_of(found, replaced))
-    else:
-        show(found, replaced)
-    if target is not None and not found.reached:
-        raise UnreachableError(target=target, floor=found.chosen.floor, what=f"the {form} bound")
-
-
-@contextmanager
-def _completable(*, described: bool) -> Iterator[None]:
-    """Say how a described network can be completed where a constant was only sampled."""
+    one_of("bound", form, BOUNDS)
+    asked = next(each for each in BOUNDS if each == form)
+    net = _network(network, module, write)
+    both = states_effective(net)
+    if effective and not both:
+        raise KoriskError(
+            "--effective needs a learned layer that states its effective dimension, and this "
+            "network has none; add `effective:` to a layer of the file, or leave --effective out"
+        )
+    wanted = None if target is None else target_error(target)
     try:
-        yield
+        found = answer(net, asked, n, wanted, effective=effective, both=both)
     except KoriskError as error:
-        if not described or "no upper end" not in str(error):
+        if module is None or "no upper end" not in str(error):
             raise
         raise KoriskError(
             f"{error} to its mark in the code (kr.known or kr.learned), or in the file that "
             "--write FILE.yaml keeps"
         ) from None
+    after = None
+    if replace is not None:
+        less = net.replace(replace)
+        after = answer(less, asked, found.chosen.n, wanted, effective=effective, both=both)
+    if json:
+        print_json(as_json(found, replace, after))
+    else:
+        show(found, replace, after)
+    if wanted is not None and not found.reached:
+        raise UnreachableError(target=wanted, floor=found.chosen.floor, what=f"the {form} bound")
 
 
-def _form(word: str) -> BoundForm:
-    one_of("--bound", word, BOUNDS)
-    return next(form for form in BOUNDS if form == word)
+def _network(path: Path | None, module: str | None, write: Path | None) -> Network:
+    """The network of a file, or of a module, which may be kept as a file."""
+    if path is not None and module is not None:
+        raise KoriskError(
+            f"the network comes from {path} or from --module {module}; leave one of them out"
+        )
+    if path is not None:
+        if write is not None:
+            raise KoriskError(
+                f"--write keeps what --module describes, and {path} is a file already; copy it"
+            )
+        return Network.read(path)
+    if module is None:
+        raise KoriskError(
+            "Missing argument 'NETWORK.yaml'; name a file, or a PyTorch module with --module "
+            "package.module:factory"
+        )
+    # What the user's code prints goes to stderr, so that --json stays readable.
+    before = list(sys.path)
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` would
+    try:
+        with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
+            net = _described(module)
+    finally:
+        sys.path[:] = before
+    if write is not None:
+        net.write(write)
+        typer.echo(f"korisk: wrote {write}", err=True)
+    return net
+
+
+def _described(place: str) -> Network:
+    """The network of the module that a factory gives, described on its example."""
+    name, colon, attribute = place.partition(":")
+    path = attribute.split(".")
+    if not colon or not all(part.isidentifier() for part in (*name.split("."), *path)):
+        raise KoriskError(f"--module names a factory, got {shown(place)}; {_FORM}")
+    importlib.invalidate_caches()
+    with _blamed(f"importing {name}"):
+        try:
+            factory: Any = importlib.import_module(name)
+        except ModuleNotFoundError as missing:
+            if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
+                raise
+            raise KoriskError(
+                f"--module {place}: there is no module {missing.name!r} in this folder or among "
+                f"the installed packages; {_FORM}"
+            ) from None
+    for part in path:
+        if not hasattr(factory, part):
+            raise KoriskError(f"--module {place}: {name} has no {attribute!r}; {_FORM}")
+        factory = getattr(factory, part)
+    if not callable(factory):
+        raise KoriskError(
+            f"--module {place}: {attribute} must be a function without arguments, got "
+            f"{shown(factory)}; {_RETURNS}"
+        )
+    with _blamed(place):
+        made = factory()
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise KoriskError(f"--module {place}: {_RETURNS}, got {shown(made)}")
+    from korisk.networks.describe.describe import describe
+
+    return describe(*made, name=place if len(place) <= 80 else place[-80:])
+
+
+@contextlib.contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """Turn what the user's code raises into one line that says what, and where."""
+    try:
+        yield
+    except KoriskError:
+        raise
+    except (Exception, SystemExit) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        said = " ".join(str(error).split())
+        raise KoriskError(
+            f"{what} failed: {type(error).__name__}{': ' if said else ''}"
+            f"{said if len(said) <= 300 else said[:297] + '...'} "
+            f"({Path(last.filename).name}, line {last.lineno}); try it in Python first"
+        ) from error

@@ -1,7 +1,7 @@
 """Two pilots against each other: who needs how many more samples, and where the curves cross."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -30,8 +30,11 @@ class Crossover:
     """Where the curve that is better at first comes to be the worse one.
 
     `lower` and `upper` are where the odds of the other pass 5% and 95%; `upper` is infinite where
-    they never do. Both are nan for fits that give no odds.
+    they never do. Both are nan for fits that give no odds. `measured` is whether it lies within
+    both pilots.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> n = [16, 32, 64, 128, 256]
     >>> ko = kr.Curve(n, [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
@@ -45,7 +48,7 @@ class Crossover:
     lower: float
     upper: float
     better_after: str
-    measured: bool  # whether it lies within both pilots
+    measured: bool
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Comparison:
 
     Made by `compare`. `first` and `second` are the plans of the two curves.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
     >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
@@ -97,21 +102,35 @@ class Comparison:
         None without a ratio, for fits that know no futures, and where one of the two meets the
         target at its smallest N: then fewer might be enough.
         """
+        spreads = []
         for made in (self.first, self.second):
-            if made.samples is not None and made.samples <= made.curve.sizes[0]:
+            if made.samples is None or made.fit != DEFAULT_FIT:
                 return None
-        first, second = _spread(self.first), _spread(self.second)
-        if first is None or second is None:
-            return None
+            if made.samples <= made.curve.sizes[0]:
+                return None
+            counted = made.chances.at(made.before_long)
+            spreads.append([made.chances.first(share * counted) for share in _SHARES])
+        first, second = spreads
         low, high = np.quantile(np.subtract.outer(np.log(second), np.log(first)), [0.05, 0.95])
         return float(np.exp(low)), float(np.exp(high))
 
     def factors(self, fit: str = "line") -> TwoFactors:
         """Both factors of Proposition (prop:ct-proxy) from lines fitted to both pilots.
 
-        `fit` is "line" or "paper", the calibrations of the form floor + slope log N / N.
+        Parameters
+        ----------
+        fit : {"line", "paper"}, default "line"
+            How floor + slope log N / N is fitted: by least squares, or as in the paper.
 
-        A floor at or above the target raises `UnreachableError`.
+        Returns
+        -------
+        TwoFactors
+            The factors at the target.
+
+        Raises
+        ------
+        UnreachableError
+            If a floor is at or above the target.
         """
         if fit not in ("line", "paper"):
             raise KoriskError(
@@ -161,8 +180,18 @@ class Comparison:
 
         The pilots are taken for independent; seeds that share their data make it more certain.
 
-        `n` holds M sizes N from 2 on.
+        Parameters
+        ----------
+        n : array of float, (M,)
+            Sizes N from 2 on.
 
+        Returns
+        -------
+        array, (M,)
+            Probabilities.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> n = [16, 32, 64, 128, 256]
         >>> ko = kr.Curve(n, [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
@@ -192,62 +221,64 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values, for JSON."""
+        factors: dict[str, dict[str, Any]] = {}
+        for fit in ("line", "paper"):
+            try:
+                found = self.factors(fit)
+                names = "structural", "approximation_budget", "product"
+                factors[fit] = {name: getattr(found, name) for name in names}
+            except KoriskError as error:
+                factors[fit] = {"unknown": str(error)}
         first, second = self.names
-        cross = self.crossover
         return {
             "target": self.target,
             "first": {"name": first, **self.first.to_dict()},
             "second": {"name": second, **self.second.to_dict()},
             "ratio": self.ratio,
             "ratio_range": self.ratio_range,
-            "two_factors": {name: self._factors_or_reason(name) for name in ("line", "paper")},
-            "crossover": None
-            if cross is None
-            else {
-                "n": cross.n,
-                "lower": cross.lower,
-                "upper": cross.upper,
-                "better_after": cross.better_after,
-                "within_pilots": cross.measured,
-            },
+            "two_factors": factors,
+            "crossover": self.crossover and asdict(self.crossover),
             "explanation": self.explain(),
-        }
-
-    def _factors_or_reason(self, fit: str) -> dict[str, Any]:
-        try:
-            found = self.factors(fit)
-        except KoriskError as error:
-            return {"unknown": str(error)}
-        return {
-            "structural": found.structural,
-            "approximation_budget": found.approximation_budget,
-            "product": found.product,
         }
 
 
 def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FIT) -> Comparison:
     """Compare two pilots, such as those of a known-operator and a dense network, at a target.
 
-    Both must be in the same metric and unit, or `KoriskError` is raised; `target` is in that unit.
-    `fit` is one of `FITS`.
+    Parameters
+    ----------
+    first, second : Curve
+        The pilots, in the same metric and unit.
+    target : float
+        The error to reach, in that unit.
+    fit : str, default "posterior"
+        One of `FITS`.
 
+    Returns
+    -------
+    Comparison
+        Both plans, the ratio of sample sizes, and where the curves cross.
+
+    Raises
+    ------
+    KoriskError
+        If metric or unit differ, or a pilot is too small.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> n, error = [16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125]
     >>> ko, fc = kr.Curve(n, error, model="KO"), kr.Curve(n, [4 * e for e in error], model="FC")
     >>> round(kr.compare(ko, fc, target=0.02).ratio)
     4
     """
-    check_curve(first)
-    check_curve(second)
-    if first.unit.law != second.unit.law:
+    for curve in (first, second):
+        check_curve(curve)
+    if first.unit.law != second.unit.law or first.metric != second.metric:
+        named = [f"{each.metric!r} in unit {each.unit.name!r}" for each in (first, second)]
         raise KoriskError(
-            f"compared curves must have the same unit, got {first.unit.name!r} and "
-            f"{second.unit.name!r}; read both in one unit"
-        )
-    if first.metric != second.metric:
-        raise KoriskError(
-            f"compared curves must have the same metric, got {first.metric!r} and "
-            f"{second.metric!r}; compare like with like"
+            "compared curves must have the same metric and the same unit, got "
+            f"{' and '.join(named)}; read both alike"
         )
     return Comparison(plan(first, target, fit=fit), plan(second, target, fit=fit))
 
@@ -260,28 +291,13 @@ def _odds(known: Forecast, dense: Forecast, at: tuple[float, ...]) -> Array:
     low, high = ends[0].min(axis=0), ends[1].max(axis=0)
     logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
     first, second = (np.array([law.under(each) for each in logs]) for law in pair)
-    logs = _where_it_rises(logs, first + second)  # the bulk may lie between two steps
+    # The bulk may lie between two steps: abscissas between which the sum grows by equal amounts.
+    for column, values in enumerate((first + second).T):
+        levels = np.linspace(values[0], values[-1], len(values))
+        logs[:, column] = np.interp(levels, values, logs[:, column].copy())
     first, second = (np.array([law.under(each) for each in logs]) for law in pair)
     middle = 0.5 * (second[1:] + second[:-1])
     return np.asarray((np.diff(first, axis=0) * middle).sum(axis=0) + (1 - first[-1]))
-
-
-def _spread(made: Plan) -> Array | None:
-    """Quantiles of N among the futures that meet the target before long; None without such."""
-    if made.samples is None or made.fit != DEFAULT_FIT:
-        return None
-    counted = made.chances.at(made.before_long)
-    return np.array([made.chances.first(share * counted) for share in _SHARES])
-
-
-def _where_it_rises(logs: Array, rising: Array) -> Array:
-    """(Y, M) abscissas between which each column of `rising` grows by equal amounts."""
-    result = np.empty_like(logs)
-    for column in range(logs.shape[1]):
-        values = rising[:, column]
-        levels = np.linspace(values[0], values[-1], len(values))
-        result[:, column] = np.interp(levels, values, logs[:, column])
-    return result
 
 
 def first_above(n: Array, rising: Array, level: float) -> float:

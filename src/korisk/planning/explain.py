@@ -6,7 +6,7 @@ so it does not import them: they are typed `Any` here.
 """
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -436,28 +436,11 @@ def _about(plan: Any, noun: str = "") -> str:
 # --- Crossovers ----------------------------------------------------------------------------------
 
 
-class Crosses(Protocol):
-    """Where two curves cross."""
+def crossover(found: Any, where: str = "") -> str:
+    """Where two curves cross, in a sentence; `where` says how that is known.
 
-    @property
-    def n(self) -> int:
-        """About where."""
-
-    @property
-    def lower(self) -> float:
-        """The lower end of the 90% interval; nan where there is none."""
-
-    @property
-    def upper(self) -> float:
-        """The upper end, infinite where there is none."""
-
-    @property
-    def better_after(self) -> str:
-        """Which one is better from there on."""
-
-
-def crossover(found: Crosses, where: str = "") -> str:
-    """Where two curves cross, in a sentence; `where` says how that is known."""
+    `found` has n, lower (nan where there is no interval), upper and better_after.
+    """
     notes = [where] if where else []
     if not math.isnan(found.lower):
         notes.append(f"90%: {span(found.lower, found.upper)}")

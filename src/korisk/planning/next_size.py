@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from korisk.errors import KoriskError, shown
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import NEAR, ROUND, TAIL, plan_from
-from korisk.planning.posterior import Posterior, log_shape
+from korisk.planning.posterior import Posterior
 
 Array = NDArray[np.float64]
 Cost = Callable[[int], float]
@@ -50,10 +51,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class NextSize:
-    """The size to measure next. `now` and `expected` are upper / lower of the 90% interval of N.
+    """The size to measure next. Made by `next_size`; printed, it is a sentence.
 
-    Made by `next_size`; printed, it is a sentence. `candidates` are all sizes that were weighed.
+    Attributes
+    ----------
+    n, seeds : int
+        The size, and how many seeds it would get.
+    now, expected : float
+        upper / lower of the 90% interval of N, as it is and as expected afterwards.
+    narrowing : float
+        The doublings of N that the interval is expected to lose.
+    candidates : tuple of Candidate
+        All sizes that were weighed, in order of N.
+    counted_to : int or None
+        Where the interval has no upper end: the N taken for it.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> print(kr.next_size(pilot, target=0.005, candidates=[512]))
@@ -65,12 +79,12 @@ class NextSize:
     seeds: int
     now: float
     expected: float
-    narrowing: float  # in doublings of N
-    candidates: tuple[Candidate, ...]  # in order of n
-    counted_to: int | None = None  # where the interval has no upper end: the N taken for it
+    narrowing: float
+    candidates: tuple[Candidate, ...]
+    counted_to: int | None = None
 
     def __str__(self) -> str:
-        words = f"Measure N = {self.n:,} next, with {_plural(self.seeds, 'seed')}"
+        words = f"Measure N = {self.n:,} next, with {self.seeds} seed{'s' * (self.seeds != 1)}"
         if self.narrowing <= 0:
             return f"{words}; it is not expected to narrow the answer."
         spans = f"spans a factor of {self.now:.3g} now"
@@ -97,15 +111,37 @@ def next_size(
 ) -> NextSize:
     """The candidate whose measurement is expected to narrow the 90% interval of N most.
 
-    `candidates` are by default two to a doubling, from the pilot's first N to four times its
-    last or `largest`, without those that are measured already. `seeds` is how many each would get
-    (default: as many as the pilot's N have), `noise` the relative deviation of one seed (default:
-    the pilot's). With `cost(n)`, what one seed costs, the best is the one that narrows most for
-    its cost; without, the one that narrows most.
+    Parameters
+    ----------
+    curve : Curve
+        The pilot, of at least three sizes.
+    target : float
+        The error to reach, in the curve's unit.
+    candidates : iterable of int, optional
+        Sizes to choose from. By default two to a doubling, from the pilot's first N to four times
+        its last or `largest`, without those that are measured already.
+    largest : int, optional
+        The largest N that may be measured.
+    seeds : int, optional
+        How many each would get; by default as many as the pilot's N have.
+    noise : float, optional
+        The relative deviation of one seed; by default the pilot's.
+    cost : callable, optional
+        What one seed costs at N. With it, the best is the one that narrows most for its cost;
+        without, the one that narrows most.
 
-    `target` is in the curve's unit. A pilot of fewer than three sizes, or no candidate at all,
-    raises `KoriskError`.
+    Returns
+    -------
+    NextSize
+        The size to measure next.
 
+    Raises
+    ------
+    KoriskError
+        If the pilot is too small, or there is no candidate at all.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> best = kr.next_size(pilot, target=0.005)
@@ -114,32 +150,43 @@ def next_size(
     """
     made = forecast(curve)
     goal = target_error(curve, target)
-    asked = _candidates(curve, candidates, largest)
-    often = _seeds(curve, seeds)
+    if largest is not None:
+        largest = count("largest", largest, at_least=2, remedy="give the N to end at")
+    if candidates is None:
+        asked = open_sizes(curve, largest)
+    else:
+        limits: dict[str, Any] = {"at_least": 2, "at_most": LARGEST_N}
+        remedy = "count the training samples"
+        sizes = {count("candidates", n, **limits, remedy=remedy) for n in candidates}
+        asked = sorted(n for n in sizes if largest is None or n <= largest)
+    if not asked:
+        raise KoriskError(
+            "candidates must name at least one size to measure, got none "
+            f"up to largest = {shown(largest)}; pass candidates=, or a larger largest="
+        )
+    often = int(np.median(curve.counts))
+    if seeds is not None:
+        remedy = "say how many runs the new size would get"
+        often = count("seeds", seeds, at_least=1, remedy=remedy)
     plan = plan_from(made, target)
     # A pilot that cannot be extrapolated has wide futures, and so has most to learn far out.
     end = min(NEAR * plan.last, LARGEST_N) if made.doubt else plan.before_long
-    outlook = _Outlook(made, goal, end)
-    variance = _variance(outlook.posterior, curve, noise) / often
+    outlook = Outlook(made, goal, end)
+    variance = outlook.seed_variance(noise) / often
     now = outlook.width_now
-    found = tuple(
-        _candidate(n, now, outlook.expected_width(n, variance), _price(cost, n, often))
-        for n in asked
+    found = []
+    for n in asked:
+        remedy = "cost(n) is what one training with n samples costs"
+        price = (
+            None if cost is None else often * real(f"cost({n})", cost(n), above=0, remedy=remedy)
+        )
+        then = outlook.expected_width(n, variance)
+        found.append(Candidate(n, math.exp(then), (now - then) / math.log(2), price))
+    best = max(found, key=lambda each: (each.narrowing / (each.cost or 1.0), -each.n))
+    counted_to = None if math.isfinite(plan.upper) else end
+    return NextSize(
+        best.n, often, math.exp(now), best.expected, best.narrowing, tuple(found), counted_to
     )
-    best = max(found, key=lambda each: (_worth(each), -each.n))
-    counted_to = None if math.isfinite(plan.upper) else outlook.end
-    return NextSize(best.n, often, math.exp(now), best.expected, best.narrowing, found, counted_to)
-
-
-def _candidate(n: int, now: float, then: float, price: float | None) -> Candidate:
-    return Candidate(n, math.exp(then), (now - then) / math.log(2), price)
-
-
-def _worth(candidate: Candidate) -> float:
-    return candidate.narrowing / (1.0 if candidate.cost is None else candidate.cost)
-
-
-# --- What is asked for ---------------------------------------------------------------------------
 
 
 def open_sizes(curve: Curve, largest: int | None = None) -> list[int]:
@@ -151,66 +198,30 @@ def open_sizes(curve: Curve, largest: int | None = None) -> list[int]:
     return sorted(n for n in found - set(curve.sizes.tolist()) if 2 <= n <= end)
 
 
-def _candidates(curve: Curve, given: Iterable[int] | None, largest: int | None) -> list[int]:
-    if largest is not None:
-        largest = count("largest", largest, at_least=2, remedy="give the N to end at")
-    if given is None:
-        asked = open_sizes(curve, largest)
-    else:
-        sizes = {_size(n) for n in given}
-        asked = sorted(n for n in sizes if largest is None or n <= largest)
-    if not asked:
-        raise KoriskError(
-            "candidates must name at least one size to measure, got none "
-            f"up to largest = {shown(largest)}; pass candidates=, or a larger largest="
-        )
-    return asked
-
-
-def _size(n: object) -> int:
-    remedy = "count the training samples"
-    return count("candidates", n, at_least=2, at_most=LARGEST_N, remedy=remedy)
-
-
-def _seeds(curve: Curve, given: int | None) -> int:
-    if given is None:
-        return int(np.median(curve.counts))
-    return count("seeds", given, at_least=1, remedy="say how many runs the new size would get")
-
-
-def _price(cost: Cost | None, n: int, seeds: int) -> float | None:
-    if cost is None:
-        return None
-    remedy = "cost(n) is what one training with n samples costs"
-    return seeds * real(f"cost({n})", cost(n), above=0, remedy=remedy)
-
-
-def _variance(posterior: Posterior, curve: Curve, noise: float | None) -> Array:
-    """(P,) the relative variance of a single seed, for each curve of the posterior."""
-    if noise is not None:
-        deviation = real("noise", noise, at_least=0, remedy="give one seed's relative deviation")
-        return np.full(len(posterior.weight), deviation**2)
-    measured = relative_variance(curve)
-    if measured is not None:
-        return np.full(len(posterior.weight), float(np.mean(measured * curve.counts)))
-    guessed = np.array([float(each.mean()) for each in posterior.pilot.noises])
-    return guessed[posterior.walk % len(guessed)]  # walks are made drift by drift, noise by noise
-
-
-# --- The analysis --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
-class _Outlook:
+class Outlook:
     """The futures of a pilot, each once for every stretch of its drift."""
 
     made: Forecast
     goal: float
     end: int
 
-    @property
-    def posterior(self) -> Posterior:
-        return self.made.posterior
+    @cached_property
+    def _posterior(self) -> Posterior:
+        return self.made.posterior.heaviest(_POINTS)
+
+    def seed_variance(self, noise: float | None = None) -> Array:
+        """(P,) the relative variance of a single seed, for each curve of the posterior."""
+        curve, found = self.made.curve, self._posterior
+        if noise is not None:
+            remedy = "give one seed's relative deviation"
+            deviation = real("noise", noise, at_least=0, remedy=remedy)
+            return np.full(len(found.weight), deviation**2)
+        measured = relative_variance(curve)
+        if measured is not None:
+            return np.full(len(found.weight), float(np.mean(measured * curve.counts)))
+        guessed = np.array([float(each.mean()) for each in found.pilot.noises])
+        return guessed[found.walk % len(guessed)]  # walks are made drift by drift, noise by noise
 
     @cached_property
     def _grid(self) -> Array:
@@ -218,50 +229,31 @@ class _Outlook:
         # Where the pilot meets the target and misses it again, the first time does not count.
         start = int(self.made.curve.sizes[np.flatnonzero(missed)[-1] if missed.any() else 0])
         doublings = math.log2(self.end / start)
-        return np.asarray(
-            start * 2.0 ** np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings))
-        )
-
-    @cached_property
-    def _kept(self) -> slice:
-        return slice(0, _POINTS)  # they stand in order of weight
+        steps = np.linspace(0, doublings, 2 + int(_PER_DOUBLING * doublings))
+        return np.asarray(start * 2.0**steps)
 
     @cached_property
     def _weight(self) -> Array:
-        """(J P,)"""
-        weight = self.posterior.weight[self._kept]
-        weight = weight / weight.sum()
-        shares = np.array(self.posterior.prior.stretch_weights)
+        """(J P,) of each curve and stretch."""
+        weight = self._posterior.weight
+        shares = np.array(self._posterior.prior.stretch_weights)
         return np.concatenate([share * weight for share in shares / shares.sum()])
 
     @cached_property
     def _group(self) -> NDArray[np.intp]:
         """(J P,) which walk, stretch by stretch."""
-        walk, count = self.posterior.walk[self._kept], len(self.posterior.walks)
-        stretches = range(len(self.posterior.prior.stretches))
-        return np.concatenate([walk + count * index for index in stretches])
+        walk, walks = self._posterior.walk, len(self._posterior.walks)
+        stretches = range(len(self._posterior.prior.stretches))
+        return np.concatenate([walk + walks * index for index in stretches])
 
     def _mean(self, n: Array) -> Array:
         """(J P, M) of the log error."""
-        found, kept = self.posterior, self._kept
-        behind = np.maximum(-np.log2(n / found.last), 0.0)
-        mean = found.level[kept, None] + log_shape(
-            found.rate[kept],
-            found.floor[kept],
-            found.shift[kept],
-            found.cap[kept],
-            n / found.last,
-        )
-        for index, walk in enumerate(found.walks):
-            mine = found.walk[kept] == index
-            near = np.minimum(found.pilot.doublings[:, None], behind)
-            pull = walk.inverse @ (walk.drift**2 * near)
-            mean[mine] += found.residuals[kept][mine] @ walk.inverse.T @ pull
-        return np.concatenate([mean] * len(found.prior.stretches))
+        mean = self._posterior.moments(n)[0]
+        return np.concatenate([mean] * len(self._posterior.prior.stretches))
 
     def _covariance(self, n: Array, other: Array) -> Array:
         """(J W, M, L) between log errors, for each stretch of the drift and each walk."""
-        found = self.posterior
+        found = self._posterior
         sides = []
         for where in (n, other):
             away = np.log2(where / found.last)
@@ -307,8 +299,8 @@ class _Outlook:
         mean_there, group = self._mean(where)[:, 0], self._group
         own = self._covariance(where, where)[:, 0, 0]
         shared = self._covariance(self._grid, where)[:, :, 0][group]  # (J P, M)
-        seen = np.maximum(noise[self._kept], _LEAST_NOISE**2)
-        seen = np.concatenate([seen] * len(self.posterior.prior.stretches))
+        seen = np.maximum(noise, _LEAST_NOISE**2)
+        seen = np.concatenate([seen] * len(self._posterior.prior.stretches))
         total = np.maximum(own, 0.0)[group] + seen
         mean, variance = self._ahead
         gain = shared / total[:, None]
@@ -371,7 +363,3 @@ def _quantiles(weight: Array, mean: Array, deviation: Array, share: Array) -> Ar
         under = weight @ ndtr((middle - mean[:, None]) / deviation[:, None])
         low, high = np.where(under < share, middle, low), np.where(under < share, high, middle)
     return np.asarray(0.5 * (low + high))
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

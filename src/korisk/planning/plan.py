@@ -254,15 +254,12 @@ class Plan:
     @property
     def floor(self) -> float:
         """Where the curve levels off as far as the pilot tells, in the user's unit."""
-        return float(self.curve.unit.from_error(self._floor_error))
-
-    @property
-    def _floor_error(self) -> float:
-        if self.related and not self.forecast.doubt:
-            return float(self.forecast.quantile(self.forecast.horizon, 0.5)[0])
-        if self.fit == DEFAULT_FIT:
-            return self.forecast.posterior.floor_quantile(0.5)
-        return self.forecast.calibration.floor
+        made = self.forecast
+        if self.related and not made.doubt:
+            error = float(made.quantile(made.horizon, 0.5)[0])
+        else:
+            error = made.calibration.floor
+        return float(self.curve.unit.from_error(error))
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -279,7 +276,7 @@ class Plan:
     @property
     def next_round(self) -> int | None:
         """The total to collect next before planning again; None if the target is met already."""
-        return self.rounds[0] if self.rounds else None
+        return next(iter(self.rounds), None)
 
     @cached_property
     def alone(self) -> "Plan":

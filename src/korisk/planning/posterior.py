@@ -23,6 +23,7 @@ SciPy is imported where it is used: it takes longer to load than NumPy and all o
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +179,12 @@ class Posterior:
         """tau, over all curves: how far the error leaves any smooth curve with a doubling of N."""
         return float(self.weight @ self.drift)
 
+    def heaviest(self, points: int) -> "Posterior":
+        """The same of the heaviest curves alone, which stand first."""
+        names = ("weight", "level", "rate", "floor", "shift", "cap", "walk")
+        kept: dict[str, Any] = {name: getattr(self, name)[:points] for name in names}
+        return replace(self, **kept | {"weight": kept["weight"] / kept["weight"].sum()})
+
     def moments(self, n: Array) -> tuple[Array, Array]:
         """(P, M) mean and variance of the log error at each N, without the drift beyond."""
         x = n / self.last
@@ -250,18 +257,15 @@ def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
     pilot = _pilot(curve, prior)
     made = _weighed(pilot, prior)
     while made.misfit < _STRANGE and prior.drifts[-1] < 16 * ROUGHEST:
-        made = _weighed(pilot, prior := _rougher(prior))
+        # The same with two larger drifts, held unlikely.
+        kinds = tuple(
+            replace(kind, drift_weights=(*kind.drift_weights, *(0.1 * kind.drift_weights[-1],) * 2))
+            for kind in prior.kinds
+        )
+        drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
+        prior = replace(prior, drifts=drifts, kinds=kinds)
+        made = _weighed(pilot, prior)
     return made
-
-
-def _rougher(prior: Prior) -> Prior:
-    """The same with two larger drifts, held unlikely."""
-    kinds = tuple(
-        replace(kind, drift_weights=(*kind.drift_weights, *(0.1 * kind.drift_weights[-1],) * 2))
-        for kind in prior.kinds
-    )
-    drifts = (*prior.drifts, 2 * prior.drifts[-1], 4 * prior.drifts[-1])
-    return replace(prior, drifts=drifts, kinds=kinds)
 
 
 def _pilot(curve: Curve, prior: Prior) -> _Pilot:
@@ -296,46 +300,29 @@ def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Arra
     return means[0], means[1], 1.0 / total
 
 
-def _walks(pilot: _Pilot, prior: Prior) -> tuple[Walk, ...]:
-    shared = np.minimum(pilot.doublings[:, None], pilot.doublings[None, :])
-    made = []
-    for index, drift in enumerate(prior.drifts):
-        for noise in pilot.noises:
-            factor = np.linalg.cholesky(np.diag(noise) + drift**2 * shared)
-            inverse = np.linalg.inv(factor)
-            made.append(Walk(drift, index, noise, inverse, inverse @ np.ones(len(pilot.x))))
-    return tuple(made)
-
-
-@dataclass(frozen=True)
-class _Weighed:
-    """Grid points of one walk."""
-
-    log_weight: Array  # (G,)
-    level: Array
-    rate: Array
-    floor: Array
-    shift: Array
-    cap: Array
-    misfit: Array  # sum of squared whitened residuals
-
-
 def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
     """Weights of all curves: every walk has a grid of rates, which closes in pass by pass."""
-    walks = _walks(pilot, prior)
+    from scipy.special import gammaincc
+
+    shared = np.minimum(pilot.doublings[:, None], pilot.doublings[None, :])
+    walks = []
+    for index, drift in enumerate(prior.drifts):
+        for noise in pilot.noises:
+            inverse = np.linalg.inv(np.linalg.cholesky(np.diag(noise) + drift**2 * shared))
+            walks.append(Walk(drift, index, noise, inverse, inverse @ np.ones(len(pilot.x))))
     low, high = np.full((2, len(walks)), _RATES[0])
     high = high + (_RATES[1] - _RATES[0])
     best = np.full(len(walks), -np.inf)
-    found: dict[int, _Weighed] = {}
+    found: dict[int, dict[str, Array]] = {}
     alive = np.arange(len(walks))
     for margin in _MARGINS:
         edges = low[alive, None] + (high - low)[alive, None] * np.linspace(0, 1, _CELLS + 1)
         parts = _weigh(pilot, [walks[index] for index in alive], prior, edges)
         following = []
         for index, own, part in zip(alive.tolist(), edges, parts, strict=True):
-            found[index], best[index] = part, part.log_weight.max()
+            found[index], best[index] = part, part["log_weight"].max()
             with np.errstate(under="ignore"):
-                weight = np.exp(part.log_weight - best[index])
+                weight = np.exp(part["log_weight"] - best[index])
             mass = weight.reshape(-1, _CELLS, _CELLS + 1).sum(axis=(0, 2))  # of each rate
             first, last = heavy(mass)
             if last - first <= 0.6 * _CELLS:
@@ -344,7 +331,31 @@ def _weighed(pilot: _Pilot, prior: Prior) -> Posterior:
         alive = np.array([i for i in following if best[i] > best.max() - margin], dtype=int)
         if not len(alive):
             break
-    return _heaviest(found, best, walks, pilot, prior)
+    kept = [index for index in sorted(found) if best[index] > best.max() - _MARGINS[-1]]
+
+    whole = {name: np.concatenate([found[i][name] for i in kept]) for name in found[kept[0]]}
+    log_weight = whole["log_weight"]
+    walk = np.repeat(kept, [len(found[index]["level"]) for index in kept])
+    order = np.argsort(-log_weight, kind="stable")[:_KEPT]
+    with np.errstate(under="ignore"):
+        weight = np.exp(log_weight[order] - log_weight.max())
+        total = np.exp(log_weight - log_weight.max()).sum()
+    enough = 1 + int(np.searchsorted(np.cumsum(weight), _MASS * total))
+    order, weight = order[:enough], weight[:enough]
+    weight = weight / weight.sum()
+    # Of K means, one number is spent on the level and about two on rate and floor.
+    freedom = max(len(pilot.x) - 3, 1)
+    return Posterior(
+        pilot.last,
+        weight,
+        **{name: whole[name][order] for name in ("level", "rate", "floor", "shift", "cap")},
+        walk=walk[order],
+        walks=tuple(walks),
+        pilot=pilot,
+        prior=prior,
+        evidence=float(log_weight.max() + np.log(total)),
+        misfit=float(weight @ gammaincc(0.5 * freedom, 0.5 * whole["misfit"][order])),
+    )
 
 
 def heavy(mass: Array) -> tuple[int, int]:
@@ -353,7 +364,7 @@ def heavy(mass: Array) -> tuple[int, int]:
     return max(int(there[0]) - 1, 0), min(int(there[-1]) + 2, len(mass))
 
 
-def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list[_Weighed]:
+def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list[dict[str, Array]]:
     """Weigh the curves of each walk: rates between the edges (W, R + 1), all shifts and caps.
 
     Axes: walk, shift or cap, rate, floor, size. Each rate has a grid of floors of its own, around
@@ -406,16 +417,10 @@ def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list
     shift, top = (
         np.broadcast_to(each[:, None, None], floors.shape[1:]).ravel() for each in (shifts, caps)
     )
+    mine = {"log_weight": log_weight, "rate": rate, "floor": floors, "misfit": misfit}
     return [
-        _Weighed(
-            log_weight[w].ravel(),
-            level[w],
-            rate[w].ravel(),
-            floors[w].ravel(),
-            shift,
-            top,
-            misfit[w].ravel(),
-        )
+        {"level": level[w], "shift": shift, "cap": top}
+        | {name: values[w].ravel() for name, values in mine.items()}
         for w in range(len(walks))
     ]
 
@@ -448,45 +453,3 @@ def _beta_law(a: float, b: float) -> tuple[Array, Array]:
 
     x = np.sin(0.5 * np.pi * np.linspace(0, 1, 4_001)) ** 2
     return x, betainc(a, b, x)
-
-
-def _heaviest(
-    found: dict[int, _Weighed],
-    best: Array,
-    walks: tuple[Walk, ...],
-    pilot: _Pilot,
-    prior: Prior,
-) -> Posterior:
-    from scipy.special import gammaincc
-
-    kept = [index for index in sorted(found) if best[index] > best.max() - _MARGINS[-1]]
-
-    def together(name: str) -> Array:
-        return np.concatenate([getattr(found[index], name) for index in kept])
-
-    log_weight = together("log_weight")
-    walk = np.repeat(kept, [len(found[index].level) for index in kept])
-    order = np.argsort(-log_weight, kind="stable")[:_KEPT]
-    with np.errstate(under="ignore"):
-        weight = np.exp(log_weight[order] - log_weight.max())
-        total = np.exp(log_weight - log_weight.max()).sum()
-    enough = 1 + int(np.searchsorted(np.cumsum(weight), _MASS * total))
-    order, weight = order[:enough], weight[:enough]
-    weight = weight / weight.sum()
-    # Of K means, one number is spent on the level and about two on rate and floor.
-    freedom = max(len(pilot.x) - 3, 1)
-    return Posterior(
-        pilot.last,
-        weight,
-        together("level")[order],
-        together("rate")[order],
-        together("floor")[order],
-        together("shift")[order],
-        together("cap")[order],
-        walk[order],
-        walks,
-        pilot,
-        prior,
-        float(log_weight.max() + np.log(total)),
-        float(weight @ gammaincc(0.5 * freedom, 0.5 * together("misfit")[order])),
-    )
