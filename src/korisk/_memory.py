@@ -4,6 +4,8 @@ import os
 
 import torch
 
+from korisk.errors import KoriskError
+
 
 def free_memory(device: torch.device) -> int:
     """Bytes that are free on a device."""
@@ -19,3 +21,15 @@ def free_memory(device: torch.device) -> int:
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return 4 * 2**30
+
+
+def check_memory(
+    needed: float, device: torch.device, what: str, remedy: str, *, share: float = 1.0
+) -> None:
+    """Raise an error if so many bytes are more than a share of what is free on a device."""
+    free = free_memory(device)
+    if needed > share * free:
+        raise KoriskError(
+            f"{what} needs about {needed / 2**30:,.1f} GiB, of {free / 2**30:,.1f} GiB free on "
+            f"{device}; {remedy}"
+        )

@@ -293,8 +293,8 @@ def test_lanczos_sums_are_those_of_the_matrix() -> None:
 
 
 def test_layers_beyond_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_memory", lambda device: 2**20)
-    with pytest.raises(KoriskError, match=r"320 inputs takes .* GiB on cpu, of 0.0 GiB free; use"):
+    monkeypatch.setattr("korisk._memory.free_memory", lambda device: 2**20)
+    with pytest.raises(KoriskError, match=r"320 inputs needs .*, of 0.0 GiB free on cpu; use"):
         large_spectrum(*ct(0.02), relu=False)
 
 

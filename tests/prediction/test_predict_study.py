@@ -171,7 +171,7 @@ def test_too_few_images_and_too_many_for_memory_are_refused(
     with pytest.raises(KoriskError, match="at least 8 example images, got 5"):
         predicted(CT, source=source)
     monkeypatch.setattr("korisk._memory.free_memory", lambda device: 1000)
-    with pytest.raises(KoriskError, match="32 examples take"):
+    with pytest.raises(KoriskError, match="32 examples needs"):
         predicted(CT)
 
 

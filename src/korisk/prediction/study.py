@@ -124,6 +124,7 @@ def predict_study(
         raise MissingExtraError(
             "a prediction needs PyTorch, which is not installed; pip install 'korisk[torch]'"
         ) from missing
+    from korisk._memory import check_memory
     from korisk.prediction.api import dense_prediction, known_prediction
 
     watch = progress or (lambda what, share: None)
@@ -146,7 +147,13 @@ def predict_study(
                 )
             problem = replace(problem, source=source)
             described |= {"population": "images", "images": {"path": source.path}}
-        _check_memory(count, described, device)
+        pixels = described.get("points") or described["side"] ** 2
+        inputs = described["views"] * described["bins"] if "views" in described else 2 * pixels
+        # Their second moment and the rehearsal are taken on the CPU, in copies.
+        needed = count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
+        for place in {device, "cpu"}:
+            what = f"a prediction from {count:,} examples"
+            check_memory(needed, torch.device(place), what, "use fewer or smaller images")
         predictions = []
         with torch.no_grad():
             try:
@@ -206,25 +213,6 @@ def _pilots_by_model(
             )
         named[model] = curve
     return named
-
-
-def _check_memory(count: int, problem: Mapping[str, Any], device: str) -> None:
-    """Raise if the examples would not fit into memory."""
-    import torch
-
-    from korisk._memory import free_memory
-
-    pixels = problem["points"] if problem["kind"] == "heat" else problem["side"] ** 2
-    inputs = problem["views"] * problem["bins"] if "views" in problem else 2 * pixels
-    # Their second moment and the rehearsal are taken on the CPU, in copies.
-    needed = count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
-    for place in {device, "cpu"}:
-        free = free_memory(torch.device(place))
-        if needed > free:
-            raise KoriskError(
-                f"{count:,} examples take about {needed / 2**30:,.1f} GiB, of "
-                f"{free / 2**30:,.1f} GiB free on {place}; use fewer or smaller images"
-            )
 
 
 def _notes(problem: Any, spec: Mapping[str, Any], found: int, asked: int) -> Iterator[str]:
@@ -361,6 +349,7 @@ class PointPrediction:
         crossover = None
         if pair is not None and pair.crossover is not None:
             crossover = vars(pair.crossover) | {"upper": _finite(pair.crossover.upper)}
+            del crossover["measured"]
         return {
             "point": self.name,
             "problem": dict(self.spec["problem"]),

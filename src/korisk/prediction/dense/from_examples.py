@@ -20,8 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from korisk._memory import free_memory
-from korisk.errors import KoriskError
+from korisk._memory import check_memory
 from korisk.prediction.dense.moments import Moment
 from korisk.prediction.dense.spectral import (
     CLIPPED_AT,
@@ -123,7 +122,10 @@ def large_spectrum(
     probes = max(_EXPLAINING, min(_SEEN // inputs, 4 * _EXPLAINING))
     clipped = min(len(examples), _LARGE_CLIPPED) if relu else 0
     rows = 2 * width * blocks + max(_COUNTING + probes, clipped) * (_STEPS + 4)
-    _check_memory(products, rows)
+    needed = 8 * rows * inputs + products.working_bytes
+    what = f"the spectrum of a layer of {inputs:,} inputs"
+    remedy = "use a smaller scan, or a machine with more memory"
+    check_memory(needed, products.device, what, remedy, share=_FITS)
     starts = _COUNTING + probes + clipped
     planned = 2 * width * blocks + starts * _STEPS + probes + len(CLIPPED_AT) * clipped
     products.report(progress, planned=planned)
@@ -160,18 +162,6 @@ def resolution_note(made: Spectrum, n: NDArray[Any]) -> str | None:
                 "which are not resolved; give the noise of the measurement, which covers them."
             )
     return None
-
-
-def _check_memory(products: Products, rows: int) -> None:
-    """Raise if so many vectors of inputs would not fit into memory."""
-    needed = 8 * rows * products.inputs + products.working_bytes
-    free = free_memory(products.device)
-    if needed > _FITS * free:
-        raise KoriskError(
-            f"the spectrum of a layer of {products.inputs:,} inputs takes {needed / 2**30:.1f} GiB "
-            f"on {products.device}, of {free / 2**30:.1f} GiB free; use a smaller scan, or a "
-            "machine with more memory"
-        )
 
 
 def _along(products: Products, vectors: Tensor, entries: int) -> Leading:
@@ -244,7 +234,7 @@ def _large_clipping(
     """
     shown, values = leading.shown, leading.values
     inputs = examples.inputs[:_LARGE_CLIPPED].to(products.device, torch.float64).flatten(1)
-    along = inputs @ leading.vectors.t()
+    coordinates = inputs @ leading.vectors.t()
     beyond = lanczos(products.apply, inputs, steps=_STEPS, off=leading.vectors)
     every = examples.targets.flatten(1)[:, shown.to(examples.targets.device)]
     if examples.wanted is None:
@@ -258,12 +248,14 @@ def _large_clipping(
     factors = []
     for n in CLIPPED_AT:
         threshold, effective, remaining = made.filter(float(n))
-        solved = (along / (values + threshold)) @ leading.vectors
+        solved = (coordinates / (values + threshold)) @ leading.vectors
         mean = products.cross(solved + beyond.solved(threshold))[:, shown.to(products.device)]
         kept = _array(values / (values + threshold))
         bias = float(rest_signal @ (threshold / (rest_values + threshold)) ** 2) + made.rest
         error = (1 - kept) ** 2 @ parts + (bias / whole if whole > 0 else 0.0) * left
-        scatter = along.square() @ (values / (values + threshold) ** 2)  # x^T C (C + kappa)^-2 x
+        scatter = coordinates.square() @ (
+            values / (values + threshold) ** 2
+        )  # x^T C (C + kappa)^-2 x
         scatter += (beyond.weights * beyond.nodes / (beyond.nodes + threshold) ** 2).sum(1)
         variance = np.outer(_array(scatter) / effective, error / max(remaining, 1e-9))
         factors.append(clipped_share(_array(mean), variance, targets))
