@@ -414,8 +414,8 @@ def test_a_pilot_inside_a_pilot() -> None:
 
     def fit(n: int, seed: int) -> float:
         print("outer")
-        inner = kr.run_pilot(lambda n, seed: print("inner") or 0.5, [4], 1)  # type: ignore[func-returns-value]
-        assert inner.printed == {(4, 0): "inner\n"}
+        inner = kr.run_pilot(pilot_fits.raises, [4], 1)
+        assert inner.printed == {(4, 0): "so far so good\n"}
         print("outer again", file=own)
         return power(n, seed)
 

@@ -8,20 +8,34 @@ from typing import Any
 
 import numpy as np
 import pytest
-from theorem_stores import LEARNED, SIDE, SIZES, cell, chain, measured, network, row, written, wrong
+from theorem_stores import (
+    LEARNED,
+    SIDE,
+    SIZES,
+    USAGE,
+    cell,
+    chain,
+    measured,
+    network,
+    row,
+    written,
+    wrong,
+)
 
 from korisk.errors import KoriskError
-from korisk.studies.result import LEFT_OUT, Result, Row
+from korisk.studies.result import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.engine import run_study
 from korisk.studies.spec.study import Study
-from korisk.studies.store.store import Store
+from korisk.studies.store.store import Cell, Store
 from korisk.studies.theorem.check import (
     COMPUTED,
     MEASURED,
+    Group,
     NetworkCheck,
     PointTheorem,
     Theorem,
+    checks_of,
     read_theorem,
 )
 from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
@@ -51,6 +65,7 @@ LAYERS = (
     Known("K", lipschitz=2.0),
     Learned("C", lipschitz=3.0, parameters=9),
 )
+LAYER_ERRORS = {"W": 1.0, "C": 4.0}
 NET = Network(LAYERS, compositions=[Composition("K", "C", lipschitz=5.0)])
 
 
@@ -63,10 +78,14 @@ def result(*rows: Row, net: Network | None = NET, **detail: Any) -> Result:
     return Result(rows=rows, detail={**told, **detail})
 
 
-def one(folder: Path, told: Any, net: Network | None = NET) -> NetworkCheck:
+def one(told: Any, net: Network | None = NET, **detail: Any) -> NetworkCheck:
     """The check of a single row with this theorem entry."""
-    made = Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told})
-    (check,) = read(folder, result(made, net=net)).checks
+    made = result(
+        Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told}), net=net, **detail
+    )
+    task = Task(point="p", seed=1, spec={})
+    cell = Cell(task=task, rows=made.rows, detail=made.detail, usage=USAGE)
+    (check,) = checks_of(cell)
     return check
 
 
@@ -74,37 +93,29 @@ def totals(check: NetworkCheck) -> dict[str, float]:
     return {form: bound.total for form, bound in check.bounds.items()}
 
 
-def known_by(check: NetworkCheck) -> set[str]:
-    return set(check.bounds)
-
-
 # --- Whether it holds ----------------------------------------------------------------------------
 
 
 def test_the_three_bounds_are_those_of_the_formulas(tmp_path: Path) -> None:
-    check = one(tmp_path, {"error": 10.0, "layers": {"W": 1.0, "C": 4.0}})
-    expected = {
-        "paper": 4 * 36 * 1 + 2 * 1 * 4,
-        "minkowski": (6 + 2) ** 2,
-        "composed": (5 + 2) ** 2,
-    }
+    (point,) = read(tmp_path, result(row("KO", 4, 10.0, LAYER_ERRORS))).points
+    (check,), (group,) = point.checks, point.groups
+    expected = {"paper": 4 * 36 + 2 * 4, "minkowski": (6 + 2) ** 2, "composed": (5 + 2) ** 2}
     assert totals(check) == pytest.approx(expected)
     assert check.holds is True
     assert check.looseness("composed") == pytest.approx(4.9)
-    (group,) = read_theorem(tmp_path).points[0].groups
     assert group.contributions("composed") == pytest.approx({"W": 5 * 7, "C": 2 * 7})
     assert group.contributions("paper") == pytest.approx({"W": 144, "C": 8})
     assert group.layer_errors == {"W": 1.0, "C": 4.0}
 
 
-def test_an_erring_known_layer_enters_with_what_the_row_measured(tmp_path: Path) -> None:
+def test_an_erring_known_layer_enters_with_what_the_row_measured() -> None:
     told = {"error": 1.0, "layers": {"W": 1.0, "C": 4.0, "K": 9.0}}
     stated = NET.replace("K", Known("K", lipschitz=2.0, mismatch=1e6))
-    for place, net in (("exact", NET), ("stated", stated)):
-        check = one(tmp_path / place, told, net)
+    for net in (NET, stated):
+        check = one(told, net)
         expected = {"minkowski": (6 + 3 * 3 + 2) ** 2, "composed": (5 + 3 * 3 + 2) ** 2}
         assert {key: totals(check)[key] for key in expected} == pytest.approx(expected)
-    lacking = one(tmp_path / "lacking", {"error": 1.0, "layers": {"W": 1.0, "C": 4.0}}, stated)
+    lacking = one({"error": 1.0, "layers": LAYER_ERRORS}, stated)
     assert lacking.holds is None
     assert "'K', a known layer with a mismatch" in lacking.reason
 
@@ -122,77 +133,61 @@ def test_it_holds_in_every_chain_of_linear_layers(tmp_path: Path, mismatch: floa
     assert found.holds is True
 
 
-def test_the_composed_bound_is_attained_where_an_error_meets_the_largest_singular_vector(
-    tmp_path: Path,
-) -> None:
+def test_the_composed_bound_is_attained_along_the_largest_singular_vector() -> None:
     true = chain(np.random.default_rng(3))
     tail = true["C"] @ true["K"]
     _, _, directions = np.linalg.svd(tail)
     # W^ differs from W by a map onto the direction that the tail stretches most.
     hats = {"W": true["W"] - np.outer(directions[0], np.ones(SIDE)), "C": true["C"]}
     told = measured(true, hats, np.random.default_rng(4).standard_normal((30, SIDE)))
-    check = one(tmp_path, told, network(true, LEARNED["KO"]))
+    check = one(told, network(true, LEARNED["KO"]))
     assert check.looseness("composed") == pytest.approx(1.0)
     assert check.holds is True
     assert not check.only_the_last
 
 
-def test_constants_that_are_too_small_are_found_out(tmp_path: Path) -> None:
+def test_constants_that_are_too_small_are_found_out() -> None:
     true = chain(np.random.default_rng(3))
     rng = np.random.default_rng(5)
     told = measured(true, wrong(rng, true, ["W"], 0.5) | {"C": true["C"]}, np.eye(SIDE))
     net = network(true, LEARNED["KO"])
-    small = Network(
-        [replace(layer, lipschitz=0.1 * layer.bracket.upper) for layer in net], name="small"
-    )
-    check = one(tmp_path, told, small)
-    assert check.holds is False
-    assert check.exceeded == BOUNDS
-    found = read_theorem(tmp_path)
-    assert found.holds is False
-    assert answer(found.checks).startswith("VIOLATED: in 1 of 1 network ")
-    assert remarks(found.checks)[0].startswith("p, KO, N = 4, seed 1: error ")
-    assert "above paper " in remarks(found.checks)[0]
+    small = Network([replace(layer, lipschitz=0.1 * layer.bracket.upper) for layer in net])
+    for check in (one(told, small), one({"error": math.inf, "layers": LAYER_ERRORS})):
+        assert check.holds is False
+        assert check.exceeded == BOUNDS
+        assert answer([check]).startswith("VIOLATED: in 1 of 1 network ")
+        assert remarks([check])[0].startswith("p, KO, N = 4, seed 1: error ")
+        assert "above paper " in remarks([check])[0]
 
 
-def test_rounding_is_forgiven_and_no_more(tmp_path: Path) -> None:
-    layers = {"W": 1.0, "C": 4.0}
-    for place, beyond, holds in (("a", 0.5, True), ("b", 2.0, False)):
-        check = one(tmp_path / place, {"error": 49 * (1 + beyond * MEASURED), "layers": layers})
+def test_rounding_is_forgiven_and_no_more() -> None:
+    for beyond, holds in ((0.5, True), (2.0, False)):
+        check = one({"error": 49 * (1 + beyond * MEASURED), "layers": LAYER_ERRORS})
         assert check.holds is holds
         assert check.exceeded == (() if holds else ("composed",))
 
 
-def test_bounds_out_of_order_are_a_violation(tmp_path: Path) -> None:
-    check = one(tmp_path, {"error": 10.0, "layers": {"W": 1.0, "C": 4.0}})
-    mixed = replace(check, bounds={"paper": check.bounds["composed"], **_without(check, "paper")})
+def test_bounds_out_of_order_are_a_violation() -> None:
+    check = one({"error": 10.0, "layers": LAYER_ERRORS})
+    mixed = replace(check, bounds={**check.bounds, "paper": check.bounds["composed"]})
     assert not mixed.exceeded
     assert mixed.holds is False
     assert "out of order" in remarks([mixed])[0]
 
 
-def _without(check: NetworkCheck, form: str) -> dict[Any, Any]:
-    return {key: bound for key, bound in check.bounds.items() if key != form}
-
-
 # --- What is not known ---------------------------------------------------------------------------
 
 
-def test_an_unknown_constant_leaves_the_bound_open_and_says_so(tmp_path: Path) -> None:
-    told = {"error": 10.0, "layers": {"W": 1.0, "C": 4.0}}
+def test_an_unknown_constant_leaves_the_bound_open_and_says_so() -> None:
+    told = {"error": 10.0, "layers": LAYER_ERRORS}
     sampled = Known("K", lipschitz=NormBracket(1.0, math.inf, how="sampled"))
-    alone = one(tmp_path / "a", told, Network([LAYERS[0], sampled, LAYERS[2]]))
-    assert alone.holds is None
-    assert known_by(alone) == set()
+    layers = [LAYERS[0], sampled, LAYERS[2]]
+    alone = one(told, Network(layers))
+    assert (alone.holds, set(alone.bounds)) == (None, set())
     assert "'K': lipschitz has no upper end (sampled)" in alone.reason
     assert answer([alone]).startswith("Not known")
-    whole = one(
-        tmp_path / "b",
-        told,
-        Network([LAYERS[0], sampled, LAYERS[2]], compositions=NET.compositions),
-    )
-    assert known_by(whole) == {"composed"}
-    assert whole.holds is True
+    whole = one(told, Network(layers, compositions=NET.compositions))
+    assert (whole.holds, set(whole.bounds)) == (True, {"composed"})
     assert "every bound that is known" in answer([whole])
     assert any(each.startswith("No paper or minkowski bound for p") for each in remarks([whole]))
     both = answer([whole, alone])
@@ -200,28 +195,22 @@ def test_an_unknown_constant_leaves_the_bound_open_and_says_so(tmp_path: Path) -
     assert both.endswith("There is no bound for 1 network.")
 
 
-def test_a_layer_without_error_may_have_an_unknown_tail(tmp_path: Path) -> None:
+def test_a_layer_without_error_may_have_an_unknown_tail() -> None:
     net = Network([LAYERS[0], Known("K"), LAYERS[2]])
-    check = one(tmp_path, {"error": 3.0, "layers": {"W": 0.0, "C": 4.0}}, net)
+    check = one({"error": 3.0, "layers": {"W": 0.0, "C": 4.0}}, net)
     assert totals(check)["composed"] == pytest.approx(4.0)
     assert check.only_the_last
 
 
-def test_networks_without_error(tmp_path: Path) -> None:
-    exact = one(tmp_path / "a", {"error": 0.0, "layers": {"W": 0.0, "C": 0.0}})
-    lucky = one(tmp_path / "b", {"error": 0.0, "layers": {"W": 1.0, "C": 0.0}})
-    missed = one(tmp_path / "c", {"error": 1e-9, "layers": {"W": 0.0, "C": 0.0}})
+def test_networks_without_error() -> None:
+    exact = one({"error": 0.0, "layers": {"W": 0.0, "C": 0.0}})
+    lucky = one({"error": 0.0, "layers": {"W": 1.0, "C": 0.0}})
+    missed = one({"error": 1e-9, "layers": {"W": 0.0, "C": 0.0}})
     assert (exact.holds, lucky.holds, missed.holds) == (True, True, False)
-    assert exact.looseness("composed") is None
-    assert lucky.looseness("composed") == math.inf
-    assert missed.looseness("composed") == 0
-    (group,) = read_theorem(tmp_path / "b").points[0].groups
-    assert group.looseness("composed") is None
+    assert [each.looseness("composed") for each in (exact, lucky, missed)] == [None, math.inf, 0]
+    assert Group(model="KO", n=4, checks=(lucky,)).looseness("composed") is None
     assert answer([exact, lucky]) == "In all 2 networks the error stays within all three bounds."
     assert "error of 2 networks is 0" in remarks([exact, lucky])[-1]
-
-
-LAYER_ERRORS = {"W": 1.0, "C": 4.0}
 
 
 @pytest.mark.parametrize(
@@ -261,20 +250,10 @@ def test_a_row_that_cannot_be_read_is_open_and_the_rest_is_judged(
         ({"KO": 3}, "network of 'KO'"),
     ],
 )
-def test_a_cell_without_a_readable_network_is_open(
-    tmp_path: Path, networks: Any, said: str
-) -> None:
-    made = result(row("KO", 4, 1.0, LAYER_ERRORS), net=None, networks=networks)
-    (check,) = read(tmp_path, made).checks
-    assert check.holds is None
-    assert check.error == 1.0
+def test_a_cell_without_a_readable_network_is_open(networks: Any, said: str) -> None:
+    check = one({"error": 1.0, "layers": LAYER_ERRORS}, None, networks=networks)
+    assert (check.holds, check.error) == (None, 1.0)
     assert said in check.reason
-
-
-def test_an_infinite_error_lies_above_every_bound(tmp_path: Path) -> None:
-    check = one(tmp_path, {"error": math.inf, "layers": LAYER_ERRORS})
-    assert check.holds is False
-    assert check.exceeded == BOUNDS
 
 
 # --- Over seeds ----------------------------------------------------------------------------------

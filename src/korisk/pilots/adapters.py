@@ -135,12 +135,7 @@ def pilot_sklearn(
     strata = labels if classes and labels.ndim == 1 else None
     names = _checked_groups(groups, len(labels))
     asked = checked_sizes(sizes)
-    if isinstance(test, tuple):
-        if len(test) != 2:
-            raise KoriskError(
-                "test must be a fraction or a pair (X_test, y_test), got a tuple of "
-                f"{len(test)}; give both"
-            )
+    if isinstance(test, tuple) and len(test) == 2:
         train = np.arange(len(labels))
         x_test, y_test, _ = _samples(*test)
     else:
@@ -177,25 +172,17 @@ def pilot_sklearn(
 
 def _samples(x: Any, y: Any) -> tuple[Any, Any, NDArray[Any]]:
     """X and y as scikit-learn indexes them, and y as an array."""
-    if y is None or hasattr(y, "toarray"):
-        kind = "None" if y is None else "a sparse matrix"
-        raise KoriskError(
-            f"y must have one label or value for each sample, got {kind}; give an array"
-        )
     try:
         rows, target = import_module("sklearn.utils").indexable(x, y)
         labels = np.asarray(target)
+        if not labels.ndim:  # None, or a sparse matrix
+            raise TypeError("y is not an array")
+        np.unique(labels)  # raises for labels of several kinds
     except (TypeError, ValueError) as error:
         why = " ".join(str(error).split())
-        raise KoriskError(f"X and y must be arrays of one length ({why}); check both") from None
-    if not labels.ndim:
-        raise KoriskError(f"y must be an array, got {shown(y)}; give one entry for each sample")
-    try:
-        np.unique(labels)
-    except TypeError:
-        found = ", ".join(sorted({type(label).__name__ for label in labels.flat})[:4])
         raise KoriskError(
-            f"y must hold labels of one kind, got {found}; drop or name missing ones"
+            "X and y must be arrays of one length, with one label or value for each sample, got "
+            f"y = {shown(y)} ({why}); check both"
         ) from None
     return rows, target, labels
 
@@ -425,8 +412,8 @@ def held_out(
     """(train, test) indices: about this fraction for the test; a group is on one side."""
     if not isinstance(fraction, float) or not 0 < fraction < 1:
         raise KoriskError(
-            f"test must be a fraction between 0 and 1 or a test set, got {shown(fraction)}; "
-            "pass 0.25, for example"
+            "test must be a fraction between 0 and 1 or a test set, for scikit-learn a pair (X, y)"
+            f", got {shown(fraction)}; pass 0.25, for example"
         )
     every = np.arange(samples)
     cut = max(1, round(fraction * samples))

@@ -157,10 +157,8 @@ def checked_sizes(sizes: Iterable[int]) -> list[int]:
 def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
     """Seeds: a count, from 0 on, or a list."""
     remedy = "give a count, or a list of whole numbers"
-    if not isinstance(seeds, Iterable):
+    if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
         return list(range(_checks.count("seeds", seeds, at_least=1, at_most=10_000, remedy=remedy)))
-    if isinstance(seeds, str | bytes):
-        raise KoriskError(f"seeds must be whole numbers, got {shown(seeds)}; {remedy}")
     most = 2**63 - 1
     found = [_checks.count("seeds", s, at_least=0, at_most=most, remedy=remedy) for s in seeds]
     if not found or len(set(found)) < len(found):

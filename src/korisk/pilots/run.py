@@ -10,6 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -176,14 +177,6 @@ def run_pilot(
         _opened(store, identity) as opened,
         progress(quiet=quiet, watch=watch, unit="fits") as shown_progress,
     ):
-        watchers = [shown_progress] if shown_progress is not None else []
-        if client is not None:
-            watchers.append(_MlflowRuns(client, mlflow, identity, opened))
-
-        def tell(event: Event) -> None:
-            for each in watchers:
-                each(event)
-
         run_options = {
             "workers": workers,
             "threads": threads,
@@ -192,8 +185,10 @@ def run_pilot(
             "with_children": True,
             "attempts": _ATTEMPTS,
             "retry_failed": retry_failed,
-            "watch": tell if watchers else None,
+            "watch": shown_progress,
         }
+        if client is not None:
+            run_options["watch"] = _MlflowRuns(client, mlflow, identity, opened, shown_progress)
         rounds = _Rounds(opened, work, identity, often, limits, cost, run_options)
         stopped = rounds.run(asked)
         return rounds.pilot(stopped, path=None if store is None else opened.path)
@@ -226,24 +221,19 @@ def _opened(store: str | PathLike[str] | None, identity: Identity) -> Iterator[S
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
+@dataclass
 class _Rounds:
     """The sizes of a pilot, measured one round after the other."""
 
-    def __init__(
-        self,
-        store: Store,
-        work: FitWork,
-        identity: Identity,
-        seeds: list[int],
-        limits: Limits,
-        cost: Cost | None,
-        run_options: dict[str, Any],
-    ) -> None:
-        self.store, self.work, self.identity = store, work, identity
-        self.seeds, self.limits, self.cost = seeds, limits, cost
-        self.run_options = run_options
-        self.tasks: list[Task] = []
-        self.sizes: list[int] = []
+    store: Store
+    work: FitWork
+    identity: Identity
+    seeds: list[int]
+    limits: Limits
+    cost: Cost | None
+    run_options: dict[str, Any]
+    tasks: list[Task] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
 
     def run(self, sizes: list[int]) -> str:
         """Measure the given sizes, then more if asked to; why that ended, in words."""
@@ -364,24 +354,27 @@ def _mlflow(experiment: object) -> Any:
         ) from None
 
 
+@dataclass
 class _MlflowRuns:
     """A `watch` that logs one run for each fit. If MLflow fails, it warns once."""
 
-    def __init__(self, client: Any, experiment: object, identity: Identity, store: Store) -> None:
-        self._mlflow = client
-        self._experiment = experiment if isinstance(experiment, str) else None
-        self._identity = identity
-        self._store = store
-        self._warned = False
+    mlflow: Any
+    experiment: object
+    identity: Identity
+    store: Store
+    watch: Watch | None
+    warned: bool = False
 
     def __call__(self, event: Event) -> None:
+        if self.watch is not None:
+            self.watch(event)
         if event.kind not in {"done", "failed"}:
             return
         try:
             self._log(event)
         except Exception as error:  # of a server, a file, a limit
-            if not self._warned:
-                self._warned = True
+            if not self.warned:
+                self.warned = True
                 why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
                 warnings.warn(
                     f"MLflow did not take {event.task.key} ({why}); the pilot continues, and its "
@@ -391,21 +384,21 @@ class _MlflowRuns:
                 )
 
     def _log(self, event: Event) -> None:
-        if self._experiment is not None:
-            self._mlflow.set_experiment(self._experiment)
-            self._experiment = None
-        task, about = event.task, self._identity
-        nested = self._mlflow.active_run() is not None  # then ours are its children
-        self._mlflow.start_run(run_name=task.key, nested=nested)
+        mlflow, task, about = self.mlflow, event.task, self.identity
+        if isinstance(self.experiment, str):
+            mlflow.set_experiment(self.experiment)
+            self.experiment = None
+        nested = mlflow.active_run() is not None  # then ours are its children
+        mlflow.start_run(run_name=task.key, nested=nested)
         try:
             settings = {f"settings.{name}": value for name, value in about.settings.items()}
             plain = {"model": about.model, "n": task.spec["n"], "seed": task.seed}
-            self._mlflow.log_params(plain | settings)
+            mlflow.log_params(plain | settings)
             if event.kind == "done":
-                [cell] = [c for c in self._store.results() if c.task.key == task.key]
-                self._mlflow.log_metrics(dict(cell.rows[0].metrics))
-                self._mlflow.log_metric("seconds", cell.usage.seconds)
+                [cell] = [c for c in self.store.results() if c.task.key == task.key]
+                mlflow.log_metrics(dict(cell.rows[0].metrics))
+                mlflow.log_metric("seconds", cell.usage.seconds)
             else:
-                self._mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])
+                mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])
         finally:
-            self._mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")
+            mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")

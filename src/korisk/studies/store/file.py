@@ -125,10 +125,9 @@ def check_path(path: Path) -> None:
     if "\0" in str(path):
         raise KoriskError(f"{shown(str(path))}: is not a file name; check the path")
     with system_errors(path, "read"):
-        if path.is_dir():
-            raise KoriskError(f"{path}: is a folder; name a file in it, such as {STORE_NAME}")
         if path.exists() and not path.is_file():
-            raise KoriskError(f"{path}: is not a regular file; choose another path")
+            kind = "a folder" if path.is_dir() else "not a regular file"
+            raise KoriskError(f"{path}: is {kind}; name a file, such as {STORE_NAME}")
 
 
 def check_header(path: Path) -> None:
