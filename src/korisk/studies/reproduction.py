@@ -227,7 +227,7 @@ def _judged(ratio: dict[int, float], claim: str, paper_last: int) -> tuple[bool 
         holds, too_short = ratio[first] > 1 and ratio[last] <= _MATCHES, last < paper_last
     else:  # KO is below FC at every N
         worst = min(ratio, key=lambda n: ratio[n])
-        evidence = f"FC has at least {ratio[worst]:.3f} times the error of KO (at N = {worst})"
+        evidence = f"FC has {ratio[worst]:.3f} times the error of KO or more (least at N = {worst})"
         holds = ratio[worst] > 1
         too_short = holds and last < paper_last
     if too_short:
