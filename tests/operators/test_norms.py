@@ -128,19 +128,12 @@ def test_a_narrower_bracket_can_be_asked_for() -> None:
     for width in (0.1, 0.01, 0.001):
         lower, upper = iterated(matrix, width)
         assert upper <= lower * (1 + width) * (1 + 1e-9)
+        assert iterated(matrix, width) == (lower, upper)  # by the seed
 
 
-def test_the_zero_operator_has_norm_zero() -> None:
+def test_zero_has_norm_zero_and_nan_has_none() -> None:
     assert iterated(Matrix(torch.zeros(3, 4))) == (0.0, 0.0)
     assert (0 * Matrix(torch.randn(3, 4))).norm().upper == 0.0
-
-
-def test_the_same_seed_gives_the_same_bracket() -> None:
-    operator = Matrix(torch.randn(30, 20, generator=torch.Generator().manual_seed(1)))
-    assert iterated(operator, seed=4) == iterated(operator, seed=4)
-
-
-def test_nan_is_said_and_not_bracketed() -> None:
     operator = Matrix(torch.eye(3))
     operator.matrix[0, 0] = float("nan")
     with pytest.raises(KoriskError, match="gives NaN or infinity"):

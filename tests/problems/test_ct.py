@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.operators import fbp, released_fbp, released_geometry, released_projector
+from korisk.operators import Projector, fbp, released_fbp, released_geometry
 from korisk.problems import (
     BEAMS,
     POPULATIONS,
@@ -96,7 +96,7 @@ def test_a_pool_begins_where_the_released_one_does_however_few_are_asked_for() -
 
 def test_the_released_pools_are_those_of_their_generators() -> None:
     scanner = CtScanner.released(128)
-    projector = released_projector(released_geometry(128))
+    projector = Projector(released_geometry(128), kind="sampled", samples=256)
     projector(torch.zeros(128, 128))  # from now on both share one matrix
     pools = pools_of(scanner, 3, 3, 0, 2, population="released")
     train = released_ellipses(torch.Generator().manual_seed(4), 3).images(128)
@@ -160,9 +160,8 @@ def test_precision_can_be_chosen() -> None:
         other = torch.float32 if own == torch.float64 else torch.float64
         for asked, used in ((None, own), (other, other)):
             weights, tail = scanner.reconstruction(dtype=asked)
-            assert {each.dtype for each in (weights, scanner.projector(dtype=asked), *tail)} == {
-                used
-            }
+            made: list[Any] = [weights, scanner.projector(dtype=asked), *tail]
+            assert {each.dtype for each in made} == {used}
         pools = pools_of(scanner, 0, 2, 1, 1)
         assert {each.dtype for each in (*pools.train, *pools.test)} == {own}
 
@@ -171,18 +170,17 @@ def test_precision_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("noise", [None, Gaussian(0.1), Poisson(1e3)], ids=str)
-def test_samples_do_not_depend_on_the_size_of_the_pool(
+def test_samples_do_not_depend_on_how_many_are_projected_at_once(
     noise: Gaussian | Poisson | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scanner = CtScanner.of_paper(8)
     large = pools_of(scanner, 2, 30, 9, 20, noise=noise)
-    monkeypatch.setattr(ct, "_BATCH", 7 * 64)  # nor on how many are projected at once
+    monkeypatch.setattr(ct, "_BATCH", 7 * 64)
     small = pools_of(scanner, 2, 12, 2, 15, noise=noise)
     for some, every in zip(small, large, strict=True):
         assert torch.equal(some.targets, every.targets[: len(some.targets)])
-        torch.testing.assert_close(
-            some.inputs, every.inputs[: len(some.inputs)], rtol=1e-12, atol=1e-12
-        )
+        found, wanted = some.inputs, every.inputs[: len(some.inputs)]
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_seeds_share_the_test_set_and_nothing_else() -> None:
@@ -329,19 +327,10 @@ def test_an_arc_takes_the_first_views_of_the_whole_scan() -> None:
     torch.testing.assert_close(part.projector()(images), whole.projector()(images)[:, :12])
 
 
-def test_a_fan_s_arc_has_both_ends() -> None:
-    geometry = CtScanner(side=8, views=7, bins=12, beam="fan", arc=120.0).geometry
-    degrees = np.degrees(geometry.angle_array)
-    np.testing.assert_allclose(degrees, np.arange(0, 121, 20), atol=1e-9)
-
-
-def test_a_full_turn_has_no_view_twice() -> None:
-    geometry = CtScanner(side=8, views=6, bins=12, beam="fan", arc=360.0).geometry
-    np.testing.assert_allclose(np.degrees(geometry.angle_array), np.arange(0, 360, 60), atol=1e-9)
-
-
-def test_an_arc_of_half_a_turn_is_the_scan_without_one() -> None:
-    for beam in ("parallel", "fan"):
+def test_a_fans_arc_has_both_ends_and_a_full_turn_no_view_twice() -> None:
+    for arc, views, degrees in ((120.0, 7, range(0, 121, 20)), (360.0, 6, range(0, 360, 60))):
+        geometry = CtScanner(side=8, views=views, bins=12, beam="fan", arc=arc).geometry
+        np.testing.assert_allclose(np.degrees(geometry.angle_array), degrees, atol=1e-9)
+    for beam in ("parallel", "fan"):  # half a turn is the default
         plain = CtScanner(side=8, views=7, bins=12, beam=beam)
-        named = CtScanner(side=8, views=7, bins=12, beam=beam, arc=180.0)
-        assert plain.geometry == named.geometry
+        assert CtScanner(side=8, views=7, bins=12, beam=beam, arc=180.0).geometry == plain.geometry

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,20 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.problems import (
-    Ellipses,
-    phantoms,
-    random_ellipses,
-    released_ellipses,
-    released_surrogate_ellipses,
-)
+from korisk.problems import Ellipses, phantoms, random_ellipses, released_ellipses
+from korisk.problems import released_surrogate_ellipses as surrogate_ellipses
 
 Array = NDArray[np.float64]
-
-
-def wrong(value: Any) -> Any:
-    """A value that the types forbid."""
-    return value
 
 
 def painted(ellipses: Ellipses, side: int) -> Tensor:
@@ -129,28 +120,23 @@ def test_any_ellipse_is_painted_where_the_inequality_holds(
     assert torch.equal(ellipses.images(side), painted(ellipses, side))
 
 
-def test_an_ellipse_has_its_area() -> None:
+def test_an_ellipse_has_its_area_and_its_place() -> None:
     one = torch.ones(1, 1, dtype=torch.float64)
-    ellipse = Ellipses(0.7 * one, 0.1 * one, -0.2 * one, 0.4 * one, 0.15 * one, 0.6 * one)
+    ellipse = Ellipses(0.7 * one, 0.5 * one, -0.25 * one, 0.4 * one, 0.15 * one, 0 * one)
     side = 801
-    area = float(ellipse.images(side).sum()) / 0.7 * (2 / (side - 1)) ** 2
+    image = ellipse.images(side)[0]
+    area = float(image.sum()) / 0.7 * (2 / (side - 1)) ** 2
     assert area == pytest.approx(math.pi * 0.4 * 0.15, rel=2e-3)
-
-
-def test_x_runs_along_the_last_axis() -> None:
-    one = torch.ones(1, 1)
-    image = Ellipses(one, 0.5 * one, -0.25 * one, 0.3 * one, 0.1 * one, 0 * one).images(81)[0]
     rows, columns = image.nonzero().double().mean(0).tolist()
-    assert rows == pytest.approx(30, abs=0.1)  # y = -1/4; rounding decides on the border
-    assert columns == pytest.approx(60, abs=0.1)  # x = 1/2
+    assert rows == pytest.approx(300, abs=0.1)  # y = -1/4
+    assert columns == pytest.approx(600, abs=0.1)  # x = 1/2, along the last axis
 
 
 def test_the_background_is_zero_and_the_top_is_clipped() -> None:
-    images = random_ellipses(200, seed=1, stream="train", fewest=8, most=8).images(32)
+    ellipses = random_ellipses(200, seed=1, stream="train", fewest=8, most=8)
+    images, high = ellipses.images(32), ellipses.images(32, highest=2.5)
     assert images[:, 0].abs().max() == 0  # centre + semi-axis <= 0.9: the edge stays empty
-    assert images.max() == 1.5
-    assert images.min() == 0
-    high = random_ellipses(200, seed=1, stream="train", fewest=8, most=8).images(32, highest=2.5)
+    assert [float(images.min()), float(images.max())] == [0, 1.5]
     assert torch.equal(high.clamp_max(1.5), images)
     assert high.max() > 2
 
@@ -170,7 +156,7 @@ def test_pieces_and_precision_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_surrogate_draws_as_released() -> None:
     rng, reference = np.random.default_rng(4), np.random.default_rng(4)
     for count in (20, 13):  # one after the other from one generator
-        images = released_surrogate_ellipses(rng, count).images(16)
+        images = surrogate_ellipses(rng, count).images(16)
         assert images.dtype == torch.float64
         assert np.array_equal(images.numpy(), surrogate_images(reference, count, 16))
     assert rng.bit_generator.state == reference.bit_generator.state
@@ -229,31 +215,28 @@ def test_the_distributions_are_the_papers() -> None:
 # Refusals
 
 
+def ellipses_of(**changes: Any) -> Ellipses:
+    names = ("amplitude", "x", "y", "a", "b", "angle")
+    return Ellipses(**{name: torch.ones(2, 2) for name in names} | changes)
+
+
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("make", "words"),
     [
-        ({"x": torch.ones(2, 3)}, "x must be .* of the amplitude's shape"),
-        ({"b": torch.ones(2, 2, dtype=torch.float64)}, "b must be .* of the amplitude's shape"),
-        ({"amplitude": [1.0]}, "amplitude must be a finite tensor"),
-        ({"a": torch.zeros(2, 2)}, "semi-axes a and b must be > 0"),
-        ({"y": torch.full((2, 2), math.nan)}, "y must be a finite tensor"),
+        (lambda: ellipses_of(x=torch.ones(2, 3)), "x must be .* of the amplitude's shape"),
+        (lambda: ellipses_of(b=torch.ones(2, 2).double()), "b must be .* the amplitude's shape"),
+        (lambda: ellipses_of(amplitude=[1.0]), "amplitude must be a finite tensor"),
+        (lambda: ellipses_of(y=torch.full((2, 2), math.nan)), "y must be a finite tensor"),
+        (lambda: ellipses_of(a=torch.zeros(2, 2)), "semi-axes a and b must be > 0"),
+        (lambda: ellipses_of().images(1), "side must be a whole number from 2"),
+        (lambda: ellipses_of()[cast(Any, 0)], "taken by slices"),
+        (
+            lambda: random_ellipses(3, seed=1, stream="train", fewest=3, most=2),
+            "most must be a whole number from 3",
+        ),
+        (lambda: random_ellipses(3, seed=-1, stream="train"), "seed must be a whole number"),
     ],
 )
-def test_ellipses_that_cannot_be_are_refused(change: dict[str, Any], words: str) -> None:
-    good: dict[str, Any] = {
-        name: torch.ones(2, 2) for name in ("amplitude", "x", "y", "a", "b", "angle")
-    }
+def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(KoriskError, match=words):
-        Ellipses(**(good | change))
-
-
-def test_wrong_requests_are_refused() -> None:
-    pool = random_ellipses(3, seed=1, stream="train")
-    with pytest.raises(KoriskError, match="side must be a whole number from 2"):
-        pool.images(1)
-    with pytest.raises(KoriskError, match="taken by slices"):
-        pool[wrong(0)]
-    with pytest.raises(KoriskError, match="most must be a whole number from 3"):
-        random_ellipses(3, seed=1, stream="train", fewest=3, most=2)
-    with pytest.raises(KoriskError, match="seed must be a whole number"):
-        random_ellipses(3, seed=-1, stream="train")
+        make()

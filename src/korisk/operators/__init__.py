@@ -19,21 +19,8 @@ from korisk.operators.ct.fbp import cosine_weights, fbp, fbp_weights, parker_wei
 from korisk.operators.ct.filter import WINDOWS, RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import PixelBackprojector, Projector
-from korisk.operators.ct.released import (
-    released_fbp,
-    released_geometry,
-    released_projector,
-    released_weights,
-)
-from korisk.operators.linear import (
-    Adjoint,
-    Composed,
-    LinearOperator,
-    Scaled,
-    Stacked,
-    Sum,
-    stack,
-)
+from korisk.operators.ct.released import released_fbp, released_geometry, released_weights
+from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
 from korisk.operators.tikhonov import Tikhonov
 
 __all__ = [
@@ -63,7 +50,6 @@ __all__ = [
     "parker_weights",
     "released_fbp",
     "released_geometry",
-    "released_projector",
     "released_weights",
     "stack",
 ]

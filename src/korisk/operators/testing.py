@@ -8,7 +8,6 @@ second where it is larger.
 from __future__ import annotations
 
 import copy
-import functools
 import io
 import math
 import pickle
@@ -504,17 +503,10 @@ _TRANSFORMS: dict[str, Callable[[_Side], Results]] = {
 
 
 def _pushed(map_: Map, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    _load_forward_mode()
-    return cast(tuple[Tensor, Tensor], torch.func.jvp(map_, (x,), (v,)))
-
-
-@functools.cache
-def _load_forward_mode() -> None:
-    # PyTorch loads its rules at the first jvp of a process and, doing so, warns of its own use of
-    # torch.jit: nothing that a user could act on, and an error where warnings are errors.
     with warnings.catch_warnings():
+        # At the first jvp of a process PyTorch warns of its own use of torch.jit.
         warnings.simplefilter("ignore", DeprecationWarning)
-        torch.func.jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))
+        return cast(tuple[Tensor, Tensor], torch.func.jvp(map_, (x,), (v,)))
 
 
 def _saved(operator: LinearOperator) -> LinearOperator:

@@ -17,26 +17,13 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.basic import Diagonal
 from korisk.operators.ct.fbp import fbp
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
-from korisk.operators.ct.projector import Projector
-from korisk.operators.ct.released import (
-    fan_of_released,
-    released_fbp,
-    released_geometry,
-    released_projector,
-)
+from korisk.operators.ct.projector import Kind, Projector
+from korisk.operators.ct.released import fan_of_released, released_fbp, released_geometry
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Noise, add_noise, noise_variance
 from korisk.problems.phantoms import Ellipses, released_ellipses, released_surrogate_ellipses
-from korisk.problems.problem import (
-    Counts,
-    Device,
-    Examples,
-    Pairs,
-    Pools,
-    Problem,
-    Reconstruction,
-)
+from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
 
@@ -168,9 +155,8 @@ class CtScanner:
         LinearOperator
         """
         chosen = self.dtype if dtype is None else dtype
-        if self.beam == "released":
-            return released_projector(cast(FanBeam, self.geometry), device=device, dtype=chosen)
-        kind: Literal["rotate", "joseph"] = "rotate" if self.beam == "surrogate" else "joseph"
+        kinds: dict[str, Kind] = {"surrogate": "rotate", "released": "sampled"}
+        kind = kinds.get(self.beam, "joseph")
         return Projector(self.geometry, kind=kind, device=device, dtype=chosen)
 
     def reconstruction(

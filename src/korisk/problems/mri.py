@@ -14,15 +14,7 @@ from korisk.errors import KoriskError
 from korisk.operators.basic import Fourier
 from korisk.operators.linear import checked_device
 from korisk.problems.noise import Gaussian, add_noise, noise_variance
-from korisk.problems.problem import (
-    Counts,
-    Device,
-    Examples,
-    Pairs,
-    Pools,
-    Problem,
-    Reconstruction,
-)
+from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
 

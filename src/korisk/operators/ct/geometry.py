@@ -240,10 +240,9 @@ class Geometry(ABC):
         """
         if not self.angles and self.scanned_arc <= self._full_arc:
             return _frozen(np.full(self.views_count, self.scanned_arc / self.views_count))
-        angles, cell, sharers = self._cells
-        if len(angles) == 1:
+        cell, sharers, gaps, wedge = self._cells
+        if len(gaps) == 1:
             return _frozen(np.full(self.views_count, self._full_arc / self.views_count))
-        gaps, wedge = self._gaps
         before = np.roll(gaps, 1)
         left, right = before.copy(), gaps.copy()
         if wedge is not None:
@@ -253,29 +252,21 @@ class Geometry(ABC):
         return _frozen(((left + right) / 2 / sharers)[cell])
 
     @cached_property
-    def _cells(self) -> tuple[FloatArray, NDArray[np.intp], NDArray[np.intp]]:
-        """Different angles on the circle, sorted; the cell of each view; how many share it."""
+    def _cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray, int | None]:
+        """Different angles on the circle, sorted, are cells: the cell of each view, how many views
+        share each cell, the gap after it, and which gap is a wedge that was not measured.
+        """
         # Rounded, so that views which see the same rays (one turn on, or twice) share one cell.
         period = self._full_arc
         turned = np.mod(self.angle_array, period)
-        _, chosen, cell, sharers = np.unique(
-            np.round(turned, 9) % round(period, 9),
-            return_index=True,
-            return_inverse=True,
-            return_counts=True,
-        )
-        return turned[chosen], cell, sharers
-
-    @cached_property
-    def _gaps(self) -> tuple[FloatArray, int | None]:
-        """The gap after each cell, and which of them is a wedge that was not measured."""
-        angles = self._cells[0]
-        gaps = np.mod(np.diff(angles, append=angles[0] + self._full_arc), self._full_arc)
-        if len(gaps) < 3:
-            return gaps, None
+        wanted = {"return_index": True, "return_inverse": True, "return_counts": True}
+        _, chosen, cell, sharers = np.unique(np.round(turned, 9) % round(period, 9), **wanted)  # type: ignore[call-overload]
+        angles = turned[chosen]
+        gaps = np.mod(np.diff(angles, append=angles[0] + period), period)
         widest = int(np.argmax(gaps))
         others = np.delete(gaps, widest)
-        return gaps, widest if gaps[widest] > _MISSING_WEDGE * others.max() else None
+        apart = len(gaps) >= 3 and gaps[widest] > _MISSING_WEDGE * others.max()
+        return cell, sharers, gaps, widest if apart else None
 
     @cached_property
     def coverage(self) -> tuple[float, float]:
@@ -283,8 +274,7 @@ class Geometry(ABC):
         total = float(self.view_weights.sum())
         if not self.angles:
             return self.start - float(self.view_weights[0]) / 2, total
-        cell = self._cells[1]
-        gaps, wedge = self._gaps
+        cell, _, gaps, wedge = self._cells
         first = 0 if wedge is None else (wedge + 1) % len(gaps)
         members = cell == first
         shown_angle = float(self.angle_array[members].min())

@@ -18,7 +18,7 @@ from korisk.operators.ct.engines import EngineName
 from korisk.operators.ct.fbp import as_tensor, cosine_weights, parker
 from korisk.operators.ct.filter import RampFilter
 from korisk.operators.ct.geometry import FanBeam, FloatArray, require_fan
-from korisk.operators.ct.projector import PixelBackprojector, Projector
+from korisk.operators.ct.projector import PixelBackprojector
 from korisk.operators.linear import Composed
 
 _SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # side: views, bins
@@ -69,41 +69,6 @@ def fan_of_released(side: int, views: int, bins: int, arc: float = math.pi) -> F
         source_to_center=_SOURCE_TO_CENTER,
         source_to_detector=_SOURCE_TO_DETECTOR,
     )
-
-
-def released_projector(
-    geometry: FanBeam,
-    *,
-    engine: EngineName = "auto",
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
-) -> Projector:
-    """The released forward projector, (..., rows, columns) -> (..., views, bins).
-
-    Parameters
-    ----------
-    geometry : FanBeam
-        The scanner; any fan will do.
-    engine : {"auto", "matrix", "on_the_fly"}, default "auto"
-        As for `Projector`.
-    device : torch.device or str, optional
-        PyTorch's default where None.
-    dtype : torch.dtype, optional
-        torch.float32 or torch.float64; PyTorch's default where None.
-
-    Returns
-    -------
-    Projector
-        Of kind "sampled", with twice as many points a ray as the image has pixels a side.
-
-    Examples
-    --------
-    >>> from korisk.operators import FanBeam, released_projector
-    >>> scan = FanBeam(8, views=6, bins=16, source_to_center=40, source_to_detector=60)
-    >>> released_projector(scan).range
-    (6, 16)
-    """
-    return Projector(geometry, kind="sampled", engine=engine, device=device, dtype=dtype)
 
 
 def released_weights(geometry: FanBeam) -> FloatArray:

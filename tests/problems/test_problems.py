@@ -1,0 +1,340 @@
+"""Laws of every problem, its pools and examples; MRI, heat and the problem with two unknowns."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.networks.refined import RefinedNet
+from korisk.operators import Identity
+from korisk.problems import (
+    CtProblem,
+    CtScanner,
+    DeepProblem,
+    EllipseSource,
+    FileSource,
+    Gaussian,
+    HeatProblem,
+    MriProblem,
+    Noise,
+    Poisson,
+    Problem,
+)
+from korisk.problems.heat import wave_series
+from korisk.problems.noise import noise_variance
+
+FAN = CtScanner(side=8, views=10, bins=8, beam="fan")
+SURROGATE = CtScanner(side=16, views=6, bins=16, beam="surrogate")
+PROBLEMS: dict[str, Problem] = {
+    "fan": CtProblem(scanner=FAN, noise=Gaussian(0.1)),
+    "photons": CtProblem(scanner=SURROGATE, noise=Poisson(1e4)),
+    "released": CtProblem(scanner=SURROGATE, population="released", noise=Gaussian(0.1)),
+    "surrogate": CtProblem(scanner=SURROGATE, population="released-surrogate", noise=Gaussian(0.1)),
+    "mri": MriProblem(side=8, lines=5, noise=Gaussian(0.2)),
+    "heat": HeatProblem(points=16, noise=0.1),
+}
+DEEP = DeepProblem(scanner=CtScanner(side=8, views=6, bins=12, beam="parallel"), gain=0.5)
+EVERY = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+
+
+@pytest.mark.parametrize("problem", [*PROBLEMS.values(), DEEP], ids=[*PROBLEMS, "deep"])
+def test_samples_do_not_depend_on_the_pools_size_nor_the_test_set_on_the_seed(
+    problem: Problem,
+) -> None:
+    sizes: dict[str, Any] = {"validation": 0, "test": 2}
+    few = problem.pools(seed=1, train=2, **sizes)
+    many = problem.pools(seed=1, train=5, **sizes)
+    other = problem.pools(seed=2, train=2, **sizes)
+    torch.testing.assert_close(few.train.inputs, many.train.inputs[:2], rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(few.train.targets, many.train.targets[:2])
+    assert not torch.equal(few.train.targets, other.train.targets)
+    surrogate = isinstance(problem, CtProblem) and problem.population == "released-surrogate"
+    assert torch.equal(few.test.targets, other.test.targets) != surrogate
+
+
+@EVERY
+def test_inputs_are_measured_of_the_latents_with_the_noise_that_is_stated(
+    problem: Problem,
+) -> None:
+    made = problem.examples(seed=3, count=128)
+    added = (made.inputs - made.forward(made.latents)).double()
+    assert made.noise.shape == made.inputs.shape[1:]
+    noisy = made.noise > 0
+    assert not added[:, ~noisy].any()
+    # The mean of 128 squares of a normal number is right within an eighth, of many together closer.
+    ratio = added.square().mean(0)[noisy] / made.noise.double()[noisy]
+    assert float(ratio.mean()) == pytest.approx(1.0, abs=0.1)
+    assert float(ratio.min()) > 0.3
+    assert float(ratio.max()) < 3
+    mean = added.mean(0)[noisy] / made.noise.double()[noisy].sqrt()
+    assert float(mean.abs().max()) < 5 / math.sqrt(128)
+
+
+@EVERY
+def test_targets_are_what_is_wanted_of_the_latents(problem: Problem) -> None:
+    made = problem.examples(seed=0, count=4)
+    wanted = made.latents if made.wanted is None else made.wanted(made.latents)
+    assert torch.equal(made.targets, wanted)
+    assert made.inputs.dtype == made.targets.dtype == made.forward.dtype
+    assert len(made) == 4
+    pools = problem.pools(seed=0, train=1, validation=0, test=1)
+    assert pools.train.inputs.shape[1:] == made.inputs.shape[1:]
+    assert pools.train.targets.shape[1:] == made.targets.shape[1:]
+
+
+@EVERY
+def test_a_seed_gives_its_examples_and_another_gives_others(problem: Problem) -> None:
+    made, again, other = (problem.examples(seed=seed, count=6) for seed in (1, 1, 2))
+    few = problem.examples(seed=1, count=3)
+    assert torch.equal(made.inputs, again.inputs)
+    assert torch.equal(made.targets, again.targets)
+    torch.testing.assert_close(made.targets[:3], few.targets)
+    assert not torch.equal(made.targets, other.targets)
+    noise = [(each.inputs - each.forward(each.latents)).flatten() for each in (made, other)]
+    assert abs(float(torch.corrcoef(torch.stack(noise))[0, 1])) < 0.5
+
+
+def rows(targets: Tensor) -> set[bytes]:
+    """Those with anything on them."""
+    return {each.numpy().tobytes() for each in targets if each.any()}
+
+
+@EVERY
+def test_examples_are_in_none_of_the_pools(problem: Problem) -> None:
+    validation = 0 if isinstance(problem, CtProblem) and problem.population == "released" else 4
+    made = [problem.examples(seed=seed, count=8).targets for seed in range(4)]
+    assert len(rows(torch.cat(made))) >= 30
+    for seed in range(4):
+        for pool in problem.pools(seed=seed, train=8, validation=validation, test=8):
+            assert not rows(torch.cat(made)) & rows(pool.targets)
+
+
+def test_a_source_draws_what_it_is_told_to() -> None:
+    one = EllipseSource(fewest=1, most=1).examples(16, seed=0, count=20, device=None)
+    assert (one.dtype, one.shape) == (torch.float64, (20, 16, 16))
+    values = {len(set(image.ravel().tolist())) for image in one.numpy()}
+    assert max(values) == 2  # one ellipse, and nothing
+    assert len(PROBLEMS["surrogate"].examples(seed=0, count=500)) == 128  # it has no more
+
+
+def folder(path: Path, count: int) -> FileSource:
+    rng = np.random.default_rng(0)
+    np.save(path / "images.npy", rng.random((count, 8, 8)).astype(np.float32))
+    return FileSource(path=str(path), unit="plain")
+
+
+def test_files_give_all_they_have_and_each_once(tmp_path: Path) -> None:
+    source = folder(tmp_path, 20)
+    every = source.examples(8, seed=0, count=64, device=None)
+    assert len(every) == len(rows(every)) == 20
+    assert torch.equal(source.examples(8, seed=0, count=5, device=None), every[:5])
+    other = source.examples(8, seed=1, count=64, device=None)
+    assert rows(other) == rows(every)
+    assert not torch.equal(other, every)
+    mri = MriProblem(side=8, lines=4, source=source)
+    for problem in (mri, CtProblem(scanner=FAN, source=source)):
+        assert len(problem.examples(seed=0, count=64)) == 20
+    changed = FileSource(path=source.path, unit="plain", fingerprint="another")
+    with pytest.raises(KoriskError, match="have changed since the study was made"):
+        changed.examples(8, seed=0, count=5, device=None)
+
+
+def test_problems_without_noise_have_none() -> None:
+    for problem in (CtProblem(scanner=FAN), MriProblem(side=8, lines=5), HeatProblem(noise=0.0)):
+        made = problem.examples(seed=0, count=8)
+        assert not made.noise.any()
+        torch.testing.assert_close(made.inputs, made.forward(made.latents))
+
+
+@pytest.mark.parametrize("noise", [Gaussian(0.3), Poisson(2e4), None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_variance_is_that_of_many_draws(noise: Noise | None, dtype: torch.dtype) -> None:
+    clean = torch.linspace(0.1, 2.0, 12, dtype=dtype).reshape(2, 2, 3)
+    found = noise_variance(clean, noise, width=4.0)
+    assert found.shape == (2, 3)
+    assert found.dtype == dtype
+    if noise is None:
+        assert not found.any()
+        return
+    rng = np.random.default_rng(0)
+    drawn = [
+        noise.sample(each, rng, width=4.0) - each
+        for _ in range(1500)
+        for each in clean.double().numpy()
+    ]
+    expected = np.square(drawn).mean(axis=0)
+    assert found.numpy() == pytest.approx(expected, rel=0.15)
+
+
+# MRI
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> MriProblem:
+    side = 2 * draw(st.integers(2, 40))
+    lines = draw(st.integers(1, side))
+    centre = draw(st.none() | st.integers(1, lines))
+    return MriProblem(side=side, lines=lines, centre=centre)
+
+
+@given(problems())
+def test_a_mask_has_its_lines_its_centre_and_the_mirror_image_of_each(problem: MriProblem) -> None:
+    mask, middle = problem.mask, problem.side // 2
+    assert mask.sum() == problem.lines
+    assert problem.centre is not None
+    reach = (problem.centre - 1) // 2
+    assert mask[middle - reach : middle + reach + 1].all()
+    assert np.array_equal(mask[1:], mask[1:][::-1])  # index 0 is its own mirror
+
+
+def test_outer_lines_are_spread_evenly() -> None:
+    taken = np.flatnonzero(MriProblem(side=32, lines=18, centre=9).mask) - 16
+    outer = taken[taken > 4]
+    assert len(outer) == 4
+    assert set(np.diff(outer)) <= {2, 3}
+    assert outer[0] > 5  # the first gap is not swallowed by the centre
+
+
+def test_all_lines_without_noise_give_the_image_back() -> None:
+    problem = MriProblem(side=8, lines=8)
+    weights, tail = problem.reconstruction()
+    pools = problem.pools(seed=1, train=3, validation=1, test=2)
+    for inputs, targets in pools:
+        torch.testing.assert_close(tail[0](weights * inputs), targets)
+
+
+def test_samples_are_numpy_s_transform_of_the_image() -> None:
+    problem = MriProblem(side=8, lines=5, centre=3)
+    inputs, targets = problem.pools(seed=1, train=1, validation=0, test=0).train
+    centred = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(targets[0].numpy()), norm="ortho"))
+    expected = centred * problem.mask
+    np.testing.assert_allclose(inputs[0, ..., 0], expected.real, atol=1e-12)
+    np.testing.assert_allclose(inputs[0, ..., 1], expected.imag, atol=1e-12)
+
+
+def test_noise_falls_on_the_lines_that_were_taken_and_has_its_size() -> None:
+    clean = MriProblem(side=32, lines=16)
+    noisy = MriProblem(side=32, lines=16, noise=Gaussian(0.5))
+    before = clean.pools(seed=1, train=20, validation=0, test=0).train.inputs
+    after = noisy.pools(seed=1, train=20, validation=0, test=0).train.inputs
+    added = after - before
+    assert not added[:, :, ~torch.from_numpy(noisy.mask)].any()
+    taken = added[:, :, torch.from_numpy(noisy.mask)]
+    signal = before[:, :, torch.from_numpy(noisy.mask)]
+    levels = 0.5 * signal.square().mean((1, 2, 3)).sqrt()
+    ratio = taken.square().mean((1, 2, 3)).sqrt() / levels
+    assert ((ratio - 1).abs() < 0.15).all()
+
+
+# Heat
+
+
+def test_without_noise_the_true_layers_give_the_target() -> None:
+    problem = HeatProblem(points=16, noise=0.0, assumed=0.5)
+    weights, (flow,) = problem.truth()
+    for inputs, targets in problem.pools(seed=1, train=3, validation=2, test=2):
+        torch.testing.assert_close(flow(weights * inputs), targets)
+
+
+def test_the_reconstruction_has_the_assumed_viscosity() -> None:
+    """Of two equal waves, the one of twice the wave number decays by the fourth power."""
+    problem = HeatProblem(points=32, viscosity=0.01, assumed=0.03, speed=0.0, time=0.5)
+    _, (assumed,) = problem.reconstruction()
+    _, (true,) = problem.truth()
+    x = torch.arange(32, dtype=torch.float64) / 32
+    wave = torch.cos(2 * math.pi * x)
+    decay = math.exp(-0.01 * (2 * math.pi) ** 2 * 0.5)
+    torch.testing.assert_close(true(wave), decay * wave)
+    torch.testing.assert_close(assumed(wave), decay**3 * wave)
+    torch.testing.assert_close(
+        true(torch.cos(4 * math.pi * x)), decay**4 * torch.cos(4 * math.pi * x)
+    )
+
+
+def test_fields_sensors_and_noise_have_the_sizes_they_claim() -> None:
+    problem = HeatProblem(points=33, noise=0.2, gain=0.5, amplitude=2.0, time=0.0)
+    inputs, fields = problem.pools(seed=1, train=4000, validation=0, test=0).train
+    # At time 0 the target is the field: its own variance, and that of its mean along the line.
+    assert float(fields.var()) == pytest.approx(2.0**2 + 0.5**2, rel=0.03)
+    assert float(fields.mean(1).std()) == pytest.approx(0.5, rel=0.05)
+    spectrum = torch.fft.rfft(fields)[:, 1:].abs().square().mean(0)
+    waves = torch.arange(1, len(spectrum) + 1)
+    assert ((spectrum * waves / (spectrum * waves).mean() - 1).abs() < 0.15).all()
+    noise = inputs / torch.from_numpy(problem.gains) - fields
+    assert float(noise.std()) == pytest.approx(0.2, rel=0.02)
+    assert problem.gains.min() >= math.exp(-0.5)
+    assert problem.gains.max() <= math.exp(0.5)
+    assert np.log(problem.gains).std() > 0.15
+
+
+@pytest.mark.parametrize("points", [2, 3, 8, 9])
+def test_fields_are_the_series_that_the_docs_write_down(points: int) -> None:
+    rng = np.random.default_rng(0)
+    cosine, sine = rng.standard_normal((2, points // 2))
+    x = np.arange(points) / points
+    waves = np.arange(1, points // 2 + 1)[:, None]
+    expected = cosine @ np.cos(2 * np.pi * waves * x) + sine @ np.sin(2 * np.pi * waves * x)
+    np.testing.assert_allclose(wave_series(cosine, sine, points), expected, atol=1e-12)
+
+
+# Two unknowns
+
+
+def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
+    network = RefinedNet(torch.ones(5, 4), Identity((5, 4)), channels=3, spread=0.0)
+    images = torch.rand(2, 5, 4)
+    torch.testing.assert_close(network(images), images)
+    torch.testing.assert_close(network.refine(-images), torch.zeros_like(images))
+
+
+def test_leading_axes_are_batches() -> None:
+    network = RefinedNet(torch.ones(5, 4), Identity((5, 4)), channels=3)
+    images = torch.rand(2, 3, 5, 4)
+    one_by_one = torch.stack([torch.stack([network(each) for each in row]) for row in images])
+    torch.testing.assert_close(network(images), one_by_one)
+
+
+def test_targets_are_what_the_true_network_makes_of_the_sinograms() -> None:
+    truth = DEEP.true_network()
+    for inputs, targets in DEEP.pools(seed=1, train=3, validation=2, test=2):
+        torch.testing.assert_close(truth(inputs), targets)
+    analytic, _ = DEEP.reconstruction()
+    gains = truth.weights / analytic
+    assert float((gains - gains[0]).abs().max()) < 1e-5  # of a bin, whatever the view
+    assert 0.6 < float(gains.min()) < 0.9 < 1.1 < float(gains.max()) < 1.7
+    assert not any(weight.requires_grad for weight in truth.parameters())
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: MriProblem(side=9, lines=4), "side must be even"),
+        (lambda: MriProblem(side=8, lines=9), "lines must be"),
+        (lambda: MriProblem(side=8, lines=4, centre=5), "centre must be"),
+        (lambda: MriProblem(side=2, lines=1), "side must be"),
+        (lambda: HeatProblem(points=1), "points must be"),
+        (lambda: HeatProblem(viscosity=-1.0), "viscosity must be"),
+        (lambda: HeatProblem(assumed=-1.0), "viscosity must be"),
+        (lambda: HeatProblem(time=math.nan), "time must be"),
+        (lambda: HeatProblem(gain=6.0), "gain must be at most"),
+        (lambda: HeatProblem(noise=-0.1), "noise must be"),
+        (lambda: HeatProblem(amplitude=0.0), "amplitude must be"),
+        (lambda: HeatProblem().pools(seed=-1, train=1, validation=0, test=0), "seed must be"),
+        (lambda: DeepProblem(scanner=FAN, channels=0), "channels must be"),
+        (lambda: DEEP.examples(seed=0, count=8), "DeepProblem is not linear .* run a pilot"),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(KoriskError, match=words):
+        make()
