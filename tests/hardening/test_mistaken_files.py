@@ -11,12 +11,13 @@ from korisk.studies.store.store import Store
 FILES = {
     "net.yaml": "layers:\n- {known: K, lipschitz: 1}\n",
     "study.yaml": "name: s\npoints: [{side: 8, views: 8, bins: 12}]\nsizes: [2, 4]\n",
-    "jobs.yaml": "{jobs: 1, cores: 1, memory: 1 GB, walltime: '01:00:00'}\n",
+    "jobs.yaml": "{cores: 1, memory: 1 GB, walltime: '01:00:00'}\n",
     "pilot.csv": "# ours\n\nn,error,seed\n4,0.1,1\n8,0.05,1\n16,0.03,1\n",
     "pilot.json": '[{"n": 4, "error": 0.1}]',
 }
-NETWORK, STUDY = "which korisk bound takes", "which korisk run, predict, cost and train take"
-JOBS, TABLE = "which --slurm takes", "korisk plan and korisk compare take"
+NETWORK, STUDY = "which korisk bound takes", "which korisk run and korisk predict take"
+JOBS, TABLE = "which korisk run --cluster-options takes", "korisk plan and korisk compare take"
+JOB_OPTIONS = ("--cluster", "slurm", "--cluster-options")
 STORE = "korisk report, check and export take the stores"
 
 
@@ -42,9 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("run", "study.db"), STORE),
         (("predict", "net.yaml"), NETWORK),
         (("predict", "pilot.csv"), TABLE),
-        (("cost", "net.yaml"), NETWORK),
-        (("run", "study.yaml", "--slurm", "study.yaml"), STUDY),
-        (("run", "study.yaml", "--slurm", "net.yaml"), NETWORK),
+        (("run", "study.yaml", *JOB_OPTIONS, "net.yaml"), "the options of slurm"),
         (("plan", "net.yaml", "--target", "1"), "korisk bound takes networks"),
         (("plan", "study.db", "--target", "1"), STORE),
         (("report", "study.yaml"), "name the folder or the study.db that korisk run wrote"),
@@ -63,7 +62,7 @@ def test_the_message_says_what_it_is(
 def test_each_file_is_taken_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
     assert korisk("bound", "net.yaml") == 0
     assert korisk("plan", "pilot.csv", "--at", "32") == 0
-    assert korisk("run", "study.yaml", "--slurm", "jobs.yaml", "--dry-run") == 0
+    assert korisk("run", "study.yaml", *JOB_OPTIONS, "jobs.yaml", "--dry-run") == 0
     capsys.readouterr()
 
 
@@ -98,20 +97,20 @@ def test_the_remedy_for_a_broken_image_is_an_option(capsys: pytest.CaptureFixtur
     images(16)
     Path("images", "broken.npy").write_bytes(b"junk")
     assert korisk(*PREDICT) == 2
-    assert "in korisk predict with --on-error skip" in capsys.readouterr().err
+    assert "--on-error skip" in capsys.readouterr().err
     assert korisk(*PREDICT, "--on-error", "skip") == 0
     said = capsys.readouterr().err
     assert said.startswith("korisk: warning: left out what cannot be read: 1, broken.npy (is not")
 
 
 def test_a_pilot_of_roots_is_read_as_squares(capsys: pytest.CaptureFixture[str]) -> None:
-    from korisk.cli.predict import _pilots
+    from korisk.cli.predict import read_pilot
 
     for name, power in (("mse", 1.0), ("rmse", 0.5)):
         rows = [f"{n},{(0.5 / n) ** power},KO,{name}\n" for n in (4, 8, 16)]
         Path(f"{name}.csv").write_text("n,error,model,metric\n" + "".join(rows))
-    (squares,) = _pilots(Path("mse.csv"), "error", {})
-    (roots,) = _pilots(Path("rmse.csv"), "rmse", {})
+    (squares,) = read_pilot(Path("mse.csv"), "error")
+    (roots,) = read_pilot(Path("rmse.csv"), "rmse")
     np.testing.assert_allclose(roots.error, squares.error)
     assert (roots.model, roots.metric, roots.unit) == ("KO", "mse", squares.unit)
     assert korisk("predict", "study.yaml", "--pilot", "rmse.csv") == 2

@@ -24,6 +24,12 @@ class Skipped(NamedTuple):
         Its name, as in `ImageSet.files`.
     reason : str
         Why it was left out.
+
+    Examples
+    --------
+    >>> from korisk.images import Skipped
+    >>> Skipped("ann/1.dcm", "is a localizer").file
+    'ann/1.dcm'
     """
 
     file: str
