@@ -108,12 +108,8 @@ def test_a_relu_lowers_errors_of_positive_targets_alone() -> None:
     assert (ratio < 0.999).all()
     assert (ratio > 0.5).all()
     # All targets below zero: a ReLU makes zeros of the predictions.
-    below = replace(
-        examples,
-        latents=-examples.latents,
-        inputs=-examples.inputs,
-        targets=-examples.targets,
-    )
+    flipped = {name: -getattr(examples, name) for name in ("latents", "inputs", "targets")}
+    below = replace(examples, **flipped)
     harmed = dense_spectrum(below, moment_of(below), relu=True)
     energy = float(below.targets.double().square().mean())
     assert harmed.errors(4096)[0] == pytest.approx(energy, rel=0.15)
@@ -176,13 +172,10 @@ def test_directions_trace_and_energy_are_those_of_the_matrix() -> None:
     top = np.sort(found.values[found.counts == 1])[::-1][:60]
     np.testing.assert_allclose(top, np.sort(exact.values)[::-1][:60], rtol=1e-4)
     assert found.values.min() >= 0.999 * float(ct(0.02)[0].noise.min())
-
-
-def test_the_effect_of_a_relu_is_that_of_the_matrix() -> None:
-    found, exact = (made.gain for made in clipped(0.02))
-    assert found is not None
-    assert exact is not None
-    np.testing.assert_allclose(found, exact, atol=0.008)
+    behind, exactly = (made.gain for made in clipped(0.02))  # the effect of a ReLU
+    assert behind is not None
+    assert exactly is not None
+    np.testing.assert_allclose(behind, exactly, atol=0.008)
 
 
 def test_without_noise_the_curve_is_known_until_directions_run_out_and_a_note_says_where() -> None:

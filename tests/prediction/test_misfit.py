@@ -98,20 +98,14 @@ def test_simulations_do_not_tell_the_offset_of_reality() -> None:
     assert real.moments(np.array([8.0]))[1][0] == pytest.approx([0.7], abs=0.01)  # all shifted
 
 
-def test_what_is_far_away_is_told_least() -> None:
+def test_far_sizes_are_known_least_and_a_theory_that_fits_is_the_likelier_one() -> None:
     made = Misfit(NOTHING_MEASURED, REAL, 0.0, belief(0.3, 2.0, 0.02))
     deviations = made.moments(np.array([512, 1024, 4096, 2.0**30]))[2][0]
     assert (np.diff(deviations) > 0).all()
     assert deviations[-1] == pytest.approx(0.3, rel=0.01)
-
-
-def test_a_theory_that_fits_is_the_likelier_one() -> None:
-    fits = checks([8, 64, 512], [0.01, -0.01, 0.02])
-    worse = checks([8, 64, 512], [0.9, -0.8, 0.9])
-    assert (
-        Misfit(NOTHING_MEASURED, fits, 0.0).evidence
-        > 5 + Misfit(NOTHING_MEASURED, worse, 0.0).evidence
-    )
+    logs = ([0.01, -0.01, 0.02], [0.9, -0.8, 0.9])
+    fits, worse = (Misfit(NOTHING_MEASURED, checks([8, 64, 512], log), 0.0) for log in logs)
+    assert fits.evidence > 5 + worse.evidence
 
 
 # --- A rehearsal ----------------------------------------------------------------------------------
@@ -135,10 +129,8 @@ def trained(inputs: Array, targets: Array, sizes: Array, *, relu: bool) -> Array
         ridge = DenseRidge(x[:half], y[:half], relu=relu)
         for at, n in enumerate(sizes.astype(int)):
             training = ridge.training(int(n))
-            score = training.scores(Scorer(x[half:], y[half:]))
-            found[split, at] = min(
-                score([training.scale * 10.0**e for e in np.arange(-9, 1.5, 0.5)])
-            )
+            penalties = [training.scale * 10.0**e for e in np.arange(-9, 1.5, 0.5)]
+            found[split, at] = min(training.scores(Scorer(x[half:], y[half:]))(penalties))
     return found
 
 
@@ -154,15 +146,11 @@ def test_it_is_what_training_on_half_of_the_examples_gives(count: int, relu: boo
     assert checks.variance == pytest.approx(logs.var(axis=0, ddof=1) + 0.03**2)
 
 
-def test_a_relu_helps_where_targets_are_not_negative() -> None:
-    inputs, targets = pairs(64)
-    plain, clipped = (rehearse(inputs, targets, relu=relu) for relu in (False, True))
-    assert (clipped.log_error < plain.log_error).all()
-
-
 def test_a_sample_of_the_pixels_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, targets = pairs(64)
     every = rehearse(inputs, targets, relu=True)
+    # Targets are not negative, and the ReLU helps.
+    assert (every.log_error < rehearse(inputs, targets, relu=False).log_error).all()
     monkeypatch.setattr(module, "PIXELS", 8)
     monkeypatch.setattr(module, "ENTRIES", 64)
     some = rehearse(inputs, targets, relu=True)
@@ -179,25 +167,18 @@ def test_thousands_of_examples_take_no_longer_than_a_thousand(
     assert module.MOST_REHEARSED <= 2048
     monkeypatch.setattr(module, "MOST_REHEARSED", 32)
     inputs, targets = pairs(80)
-    many, first = (
-        rehearse(inputs, targets, relu=False),
-        rehearse(inputs[:32], targets[:32], relu=False),
-    )
+    many = rehearse(inputs, targets, relu=False)
     assert many.n.tolist() == [4, 8, 16]
+    first = rehearse(inputs[:32], targets[:32], relu=False)
     assert many.log_error == pytest.approx(first.log_error)
 
 
-def test_seven_examples_are_too_few_to_split() -> None:
-    checks = rehearse(*pairs(7), relu=False)
-    assert len(checks) == 0
+def test_seven_examples_are_too_few_to_split_and_empty_ones_have_finite_errors() -> None:
+    assert len(rehearse(*pairs(7), relu=False)) == 0
     assert rehearse(*pairs(8), relu=False).n.tolist() == [4]
-
-
-@pytest.mark.parametrize("relu", [False, True])
-def test_examples_without_anything_on_them_have_finite_checks(relu: bool) -> None:
-    checks = rehearse(np.zeros((8, 5)), np.zeros((8, 5)), relu=relu)
-    assert np.isfinite(checks.log_error).all()
-    assert np.isfinite(checks.variance).all()
+    for relu in (False, True):
+        found = rehearse(np.zeros((8, 5)), np.zeros((8, 5)), relu=relu)
+        assert np.isfinite([*found.log_error, *found.variance]).all()
 
 
 @pytest.mark.parametrize("factor", [1e-50, 1e50])

@@ -113,12 +113,9 @@ def test_heat_and_mri_are_predicted() -> None:
     assert [made.model for made in predicted(MRI).predictions] == ["KO", "FC"]
 
 
-def test_a_seed_is_another_draw_of_images(point: PointPrediction) -> None:
+def test_seeds_and_own_images_are_other_examples(tmp_path: Path, point: PointPrediction) -> None:
     assert errors(predicted(CT), "KO") == errors(point, "KO")
     assert errors(predicted(CT, seed=1), "KO") != errors(point, "KO")
-
-
-def test_own_images_replace_phantoms(tmp_path: Path, point: PointPrediction) -> None:
     folder = saved(tmp_path / "mine", 12)
     made = predicted(CT, source=FileSource(path=str(folder)))
     assert (made.examples, made.images) == (12, "12 images")
@@ -219,23 +216,15 @@ def test_a_pilot_is_of_one_point() -> None:
 # --- Values --------------------------------------------------------------------------------------
 
 
-def test_first_targets_lie_between_floor_and_error(point: PointPrediction) -> None:
-    error = float(point.predictions[1].errors([32])[0])
-    floor = max(made.floor for made in point.predictions)
-    assert point.targets == tuple(
-        float(f"{floor + share * (error - floor):.3g}") for share in (0.5, 0.1)
-    )
-
-
-def test_the_effective_weights_of_a_dense_layer_count_every_output(point: PointPrediction) -> None:
+def test_values_of_a_point(point: PointPrediction) -> None:
+    """First targets lie between floor and error; weights of a dense layer count every output."""
     known, dense = point.predictions
+    error, floor = float(dense.errors([32])[0]), max(known.floor, dense.floor)
+    way = error - floor
+    assert point.targets == tuple(float(f"{floor + share * way:.3g}") for share in (0.5, 0.1))
     assert point.effective(known, 32) == known.effective(32)
     assert point.effective(dense, 32) == 64 * dense.effective(32)
     assert point.effective(dense, 32) < (dense.parameters or 0)
-
-
-def test_errors_are_told_at_doublings_or_where_asked(point: PointPrediction) -> None:
-    dense = point.predictions[1]
     assert [row["n"] for row in error_rows(dense)] == [4, 8, 16, 32, 64, 128, 256, 512]
     (row,) = error_rows(dense, [100])
     assert row["computed"] == dense.computed([100])[0]

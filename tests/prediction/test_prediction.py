@@ -46,16 +46,14 @@ class Cliff(Power):
     """A theory that falls to nothing beyond N = 100."""
 
     def errors(self, n: ArrayLike) -> Array:
-        sizes = np.atleast_1d(np.asarray(n, dtype=float))
-        return np.where(sizes > 100, 1e-15, 0.5 * sizes**-0.2)
+        return np.where(np.asarray(n) > 100, 1e-15, Power(0.0, 0.5, 0.2).errors(n))
 
 
 class Bump(Power):
     """A theory that rises again beyond N = 1000, as one behind a ReLU may."""
 
     def errors(self, n: ArrayLike) -> Array:
-        sizes = np.atleast_1d(np.asarray(n, dtype=float))
-        return np.where(sizes > 1000, 2.0, sizes**-0.5)
+        return np.where(np.asarray(n) > 1000, 2.0, Power(0.0, 1.0).errors(n))
 
 
 PLAIN = Prediction(Power(), "FC", 256)
@@ -98,18 +96,16 @@ def test_larger_targets_are_the_likelier_ones(made: Prediction) -> None:
     assert found[-1, 1:] == pytest.approx(1.0, abs=0.02)
 
 
-@pytest.mark.parametrize("target", [0.0, -1.0, math.nan, math.inf])
-def test_targets_are_above_zero(target: float) -> None:
-    for ask in (PLAIN.samples, lambda goal: PLAIN.probability(8, goal)):
-        with pytest.raises(KoriskError, match="target must be"):
-            ask(target)
-
-
-@pytest.mark.parametrize("n", [0, 0.5, -3, math.nan, math.inf, [[1, 2]], "many", None])
-def test_sizes_are_one_or_more(n: Any) -> None:
-    for ask in (PLAIN.errors, PLAIN.computed, PLAIN.effective):
-        with pytest.raises(KoriskError, match="n must be numbers of training samples >= 1, got"):
-            ask(n)
+def test_targets_are_above_zero_and_sizes_are_one_or_more() -> None:
+    for target in (0.0, -1.0, math.nan, math.inf):
+        for ask in (PLAIN.samples, lambda goal: PLAIN.probability(8, goal)):
+            with pytest.raises(KoriskError, match="target must be"):
+                ask(target)
+    sizes: list[Any] = [0, 0.5, -3, math.nan, math.inf, [[1, 2]], "many", None]
+    for n in sizes:
+        for method in (PLAIN.errors, PLAIN.computed, PLAIN.effective):
+            with pytest.raises(KoriskError, match="n must be numbers of training samples >= 1"):
+                method(n)
 
 
 # --- A rehearsal and a pilot ---------------------------------------------------------------------
@@ -155,13 +151,6 @@ def test_trust_grows_with_every_size_that_fits() -> None:
     assert "agrees with the theory of FC at N = 16 to 512" in trust_words(made[-1])[0]
 
 
-def test_two_sizes_move_the_curve_without_a_fit() -> None:
-    short = PLAIN.with_pilot(scaled(power_pilot(noise=0.01, sizes=(64, 128)), 1.3))
-    assert short.trust == 1.0
-    assert short.errors(128)[0] == pytest.approx(1.3 * Power().errors(128)[0], rel=0.03)
-    assert "fewer than 3 sizes" in trust_words(short)[0]
-
-
 def test_one_seed_counts_for_less_than_five() -> None:
     pilot = scaled(power_pilot(noise=0.0, seeds=5), 1.3)
     alone = kr.Curve(pilot.sizes, pilot.means)
@@ -188,7 +177,11 @@ def test_pilots_in_other_units_are_refused() -> None:
         PLAIN.with_pilot([0.1, 0.2])  # type: ignore[arg-type]
 
 
-def test_two_sizes_far_off_speak_against_the_theory() -> None:
+def test_two_sizes_move_the_curve_without_a_fit_or_speak_against_it() -> None:
+    short = PLAIN.with_pilot(scaled(power_pilot(noise=0.01, sizes=(64, 128)), 1.3))
+    assert short.trust == 1.0
+    assert short.errors(128)[0] == pytest.approx(1.3 * Power().errors(128)[0], rel=0.03)
+    assert "fewer than 3 sizes" in trust_words(short)[0]
     made = PLAIN.with_pilot(kr.Curve([16, 64], 10 * Power().errors([16, 64])))
     assert not made.tested
     assert made.doubted
@@ -238,10 +231,12 @@ def test_sizes_are_those_of_the_curve() -> None:
         assert f"{size.lower:,.0f} to {size.upper:,.0f}" in told
 
 
-def test_an_easy_target_is_met_by_the_smallest_size() -> None:
+def test_the_smallest_and_the_largest_size() -> None:
     found = PLAIN.samples(50.0)
     assert (found.samples, found.lower, found.upper) == (2, 2.0, 2.0)
     assert "from the first samples on" in size_words(PLAIN, 50.0)
+    slow = Prediction(Power(0.0, 1.0, 0.1), "FC", 64).samples(0.05)
+    assert slow.samples is None or slow.samples <= FARTHEST_N
 
 
 def test_targets_below_the_floor_are_out_of_reach() -> None:
@@ -263,11 +258,6 @@ def test_targets_below_the_floor_are_out_of_reach() -> None:
     between = [each for each in tried if each.samples is None and each.reach >= 0.05]
     assert between
     assert math.isfinite(between[0].lower)
-
-
-def test_nothing_is_said_beyond_ten_million() -> None:
-    found = Prediction(Power(0.0, 1.0, 0.1), "FC", 64).samples(0.05)
-    assert found.samples is None or found.samples <= FARTHEST_N
 
 
 # --- Without noise the theory ends somewhere -----------------------------------------------------
@@ -358,6 +348,10 @@ def test_odds_are_those_of_drawn_errors(pair: PredictedPair) -> None:
     )
     drawn = (second[:, None] < first[None]).mean(axis=(0, 1))
     assert pair.odds[at] == pytest.approx(drawn, abs=0.06)
+    other = PredictedPair(pair.dense, pair.known)  # exchanged
+    assert other.odds == pytest.approx(1 - pair.odds)
+    assert other.crossover is not None
+    assert other.crossover.better_after == "FC"
 
 
 def test_odds_come_from_the_halves_of_the_bands_that_face_each_other(
@@ -371,13 +365,6 @@ def test_odds_come_from_the_halves_of_the_bands_that_face_each_other(
     found = PredictedPair(pair.known, pair.dense).odds
     widths = np.hypot(np.log([2, 90]), np.log([3, 14])) / 1.6449
     assert found == pytest.approx(ndtr(np.log([2, 0.5]) / widths))
-
-
-def test_exchanged_models_have_the_other_odds(pair: PredictedPair) -> None:
-    other = PredictedPair(pair.dense, pair.known)
-    assert other.odds == pytest.approx(1 - pair.odds)
-    assert other.crossover is not None
-    assert other.crossover.better_after == "FC"
 
 
 def test_curves_that_never_cross_do_not() -> None:
