@@ -13,6 +13,7 @@ def real(
     remedy: str,
     at_least: float | None = None,
     above: float | None = None,
+    at_most: float | None = None,
     finite: bool = True,
 ) -> float:
     """`value` as a float, if it is a number that keeps the rule."""
@@ -21,6 +22,8 @@ def real(
         rule += f" >= {at_least:g}"
     if above is not None:
         rule += f" > {above:g}"
+    if at_most is not None:
+        rule += f" and <= {at_most:g}" if " >" in rule else f" <= {at_most:g}"
     number = _to_float(value)
     if (
         number is None
@@ -28,6 +31,7 @@ def real(
         or (finite and math.isinf(number))
         or (at_least is not None and number < at_least)
         or (above is not None and number <= above)
+        or (at_most is not None and number > at_most)
     ):
         raise KoriskError(f"{field} must be {rule}, got {shown(value)}; {remedy}")
     return number + 0.0  # without the sign of a negative zero

@@ -104,12 +104,8 @@ class CtScanner:
         if self.arc is None:
             return
         most = {"parallel": 180.0, "fan": 360.0}.get(self.beam, 0.0)
-        arc = _checks.real("arc", self.arc, above=0, remedy="give degrees, such as 120")
-        if arc > most:
-            raise KoriskError(
-                f"arc must be at most 180 degrees for beam='parallel', 360 for 'fan', and left out "
-                f"for other beams, whose views are fixed, got {arc:g} with {self.beam!r}"
-            )
+        remedy = f"give degrees for 'parallel' and 'fan' alone, got beam={self.beam!r}"
+        arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
         object.__setattr__(self, "arc", arc)
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError
 from korisk.operators.basic import Diagonal, Diffusion
 from korisk.operators.linear import checked_device
 from korisk.problems.problem import (
@@ -90,9 +90,7 @@ class HeatProblem(Problem):
         Diffusion(2, viscosity=self.viscosity, speed=self.speed, time=self.time)
         Diffusion(2, viscosity=self._assumed, time=self.time)
         remedy = "0.5 gives gains from 0.61 to 1.65"
-        gain = _checks.real("gain", self.gain, at_least=0, remedy=remedy)
-        if gain > _LARGEST_GAIN:
-            raise KoriskError(f"gain must be at most {_LARGEST_GAIN}, got {gain:g}; {remedy}")
+        _checks.real("gain", self.gain, at_least=0, at_most=_LARGEST_GAIN, remedy=remedy)
         _checks.real("noise", self.noise, at_least=0, remedy="give a standard deviation")
         _checks.real("amplitude", self.amplitude, above=0, remedy="give a standard deviation")
 
@@ -108,21 +106,15 @@ class HeatProblem(Problem):
 
     def flow(self, viscosity: float, device: Device = None) -> Diffusion:
         """u(0) to u(t) with this viscosity, in float64."""
-        return Diffusion(
-            self.points,
-            viscosity=viscosity,
-            speed=self.speed,
-            time=self.time,
-            device=checked_device(device),
-            dtype=torch.float64,
-        )
+        place: dict[str, Any] = {"device": checked_device(device), "dtype": torch.float64}
+        scales = {"viscosity": viscosity, "speed": self.speed, "time": self.time}
+        return Diffusion(self.points, **scales, **place)
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the flow with the assumed viscosity."""
         flow = self.flow(self._assumed, device)
-        return Reconstruction(
-            torch.ones(self.points, dtype=flow.dtype, device=flow.device), (flow,)
-        )
+        ones = torch.ones(self.points, dtype=flow.dtype, device=flow.device)
+        return Reconstruction(ones, (flow,))
 
     def truth(self, device: Device = None) -> Truth:
         """One over the gains, and the flow with the true viscosity."""

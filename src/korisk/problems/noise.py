@@ -80,9 +80,7 @@ class Poisson:
 
     def __post_init__(self) -> None:
         remedy = "1e4 is a low dose, 1e6 a high one"
-        photons = _checks.real("photons", self.photons, at_least=1, remedy=remedy)
-        if photons > 1e15:
-            raise KoriskError(f"photons must be at most 1e15, got {photons:g}; {remedy}")
+        photons = _checks.real("photons", self.photons, at_least=1, at_most=1e15, remedy=remedy)
         remedy = "4 is that of 20 cm of water"
         attenuation = _checks.real("attenuation", self.attenuation, above=0, remedy=remedy)
         object.__setattr__(self, "photons", photons)

@@ -101,10 +101,8 @@ class Geometry(ABC):
         bins = _checks.count("bins", self.bins, at_least=1, at_most=_MOST, remedy=remedy)
         self._set("bins", bins)
         for name in ("pixel_spacing", "bin_spacing"):
-            remedy = "give it in millimetres"
-            spacing = _checks.real(name, getattr(self, name), above=0, remedy=remedy)
-            if not 1e-9 <= spacing <= 1e9:
-                raise KoriskError(f"{name} must be from 1e-9 to 1e9, got {spacing:g}; {remedy}")
+            limits: dict[str, Any] = {"at_least": 1e-9, "at_most": 1e9}
+            spacing = _checks.real(name, getattr(self, name), **limits, remedy="give millimetres")
             self._set(name, spacing)
         remedy = "give the shift of the detector's centre in millimetres"
         offset = _checks.real("detector_offset", self.detector_offset, remedy=remedy)
@@ -160,11 +158,9 @@ class Geometry(ABC):
             return
         self._set("views", _checks.count("views", self.views, **_VIEW_RULES))
         if self.arc is not None:
-            arc = _checks.real("arc", self.arc, above=0, remedy="give radians, for example math.pi")
-            if arc > 2 * math.pi * (1 + 1e-12):
-                raise KoriskError(
-                    f"arc must be at most a full turn of 2 pi, got {arc:g}; give radians"
-                )
+            most = 2 * math.pi * (1 + 1e-12)
+            remedy = "give radians, up to a full turn of 2 pi"
+            arc = _checks.real("arc", self.arc, above=0, at_most=most, remedy=remedy)
             self._set("arc", None if arc == self._full_arc else arc)  # so that equal scans are
 
     def _check_distances(self) -> None:
