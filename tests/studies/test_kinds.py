@@ -64,7 +64,7 @@ def run(made: Study, point: int = 0) -> Result:
             {"problem": {"kind": "mir"}},
             "no problem of kind 'mir'; did you mean 'mri'",
         ),
-        ("mri", {"protocol": "released"}, "protocol 'released' exists for kind ct only, got kind mri"),
+        ("mri", {"protocol": "released"}, "for kind ct only, got kind mri"),
         ("mri", {"problem": {"kind": "mri", "noise": {"poisson": 10.0}}}, "must be gaussian"),
         ("mri", {"problem": {"kind": "mri", "beam": "fan"}}, "unknown key 'beam'"),
         ("mri", {"points": [{"side": 8}]}, "lines is missing"),
@@ -80,8 +80,8 @@ def run(made: Study, point: int = 0) -> Result:
         ("deep", {"models": {"KO": {"rate": -1.0}}}, "rate must be"),
         ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be at most"),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
-        ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc belongs to"),
-        ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be at most 180"),
+        ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc must be"),
+        ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),
         ("ct", {"problem": {"images": {"path": "nowhere"}}}, "nowhere"),
     ],
 )
@@ -394,7 +394,7 @@ def test_other_images_are_another_study(folder: Path) -> None:
     sources._read.cache_clear()
     after = Study(with_images(folder), folder=folder.parent)
     assert before.tasks[0].spec_hash != after.tasks[0].spec_hash
-    with pytest.raises(KoriskError, match="are not those that the study was begun with"):
+    with pytest.raises(KoriskError, match="images have changed"):
         run(before)
 
 

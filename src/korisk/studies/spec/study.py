@@ -12,29 +12,20 @@ from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
 from korisk.studies.result import Task
-from korisk.studies.spec.ct import (
-    CtStudyEntry,
-    DeepStudyEntry,
-    ct_point,
-    ct_problem,
-    deep_point,
-    deep_problem,
-)
+from korisk.studies.spec import kinds
 from korisk.studies.spec.entries import LARGEST_SIZE, OF_GRADIENT, is_table, source_of
 from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
 from korisk.studies.spec.entries import Protocol as Protocol
-from korisk.studies.spec.heat import HeatStudyEntry, heat_point, heat_problem
-from korisk.studies.spec.mri import MriStudyEntry, mri_point, mri_problem
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
 
 # By the kind of problem: the keys of its files, the spec of a point, the problem of a spec.
 KINDS: dict[str, tuple[Any, Any, Any]] = {
-    "ct": (CtStudyEntry, ct_point, ct_problem),
-    "mri": (MriStudyEntry, mri_point, mri_problem),
-    "heat": (HeatStudyEntry, heat_point, heat_problem),
-    "deep": (DeepStudyEntry, deep_point, deep_problem),
+    "ct": (kinds.CtStudyEntry, kinds.ct_point, kinds.ct_problem),
+    "mri": (kinds.MriStudyEntry, kinds.mri_point, kinds.mri_problem),
+    "heat": (kinds.HeatStudyEntry, kinds.heat_point, kinds.heat_problem),
+    "deep": (kinds.DeepStudyEntry, kinds.deep_point, kinds.deep_problem),
 }
 _MOST = {"iterations": 10**7, "batch": 10**5}
 _MOST_SEEDS = 10_000

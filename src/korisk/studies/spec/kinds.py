@@ -1,4 +1,8 @@
-"""CT studies: scanners under the rigorous protocol and the released one, and the deeper network."""
+"""The kinds of problems: the keys of their files, the spec of a point, the problem of a spec.
+
+Each kind has a section: CT, the deeper network behind a CT scanner, MRI, and advection and
+diffusion. PyTorch is imported when a problem is built.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +32,15 @@ from korisk.studies.spec.entries import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from korisk.problems import CtProblem, CtScanner, DeepProblem
+    from korisk.problems import CtProblem, CtScanner, DeepProblem, HeatProblem, MriProblem
 
 Beam = Literal["fan", "parallel", "surrogate", "released"]
 
 _SMALL = (8, 16, 32)  # sides that the authors ran on a CPU
 _SCANS = {row.size.H: (row.size.V, row.size.B) for row in published.FOOTPRINT}
+
+
+# --- CT ------------------------------------------------------------------------------------------
 
 
 class CtProblemEntry(Spec):
@@ -238,3 +245,111 @@ def deep_problem(spec: Mapping[str, Any]) -> DeepProblem:
         channels=problem["channels"],
         gain=problem["gain"],
     )
+
+
+# --- MRI -----------------------------------------------------------------------------------------
+
+
+class MriProblemEntry(Spec):
+    """What is measured, and of what."""
+
+    kind: Literal["mri"]
+    ellipses: list[int] = Field(default_factory=lambda: [1, 4])
+    images: ImagesEntry | None = None
+    noise: NoiseEntry | None = None
+
+
+class MriPointEntry(PointEntry):
+    """One operating point: the image's size and the measured lines of k-space."""
+
+    side: int
+    lines: int
+    centre: int | None = None
+    noise: NoiseEntry | None = None
+
+
+class MriStudyEntry(StudyEntry):
+    """The file of an MRI study."""
+
+    problem: MriProblemEntry
+    points: list[MriPointEntry]
+    models: ModelsEntry | None = None
+    metric: Metric | None = None
+
+
+def mri_point(entry: MriStudyEntry, part: MriPointEntry) -> tuple[str, dict[str, Any]]:
+    """The default name of a point, and its spec."""
+    of_study = entry.problem
+    problem = {
+        "kind": "mri",
+        **population(of_study.ellipses, of_study.images, part.noise or of_study.noise),
+        **part.model_dump(include={"side", "lines", "centre"}),
+    }
+    if "poisson" in (problem["noise"] or ()):
+        raise KoriskError("noise of kind mri must be gaussian; write noise: {gaussian: 0.1}")
+    spec = point_spec(entry, part, problem, [4, 16, 64, 256, 1024])
+    return f"{part.lines} of {part.side} lines", spec
+
+
+def mri_problem(spec: Mapping[str, Any]) -> MriProblem:
+    """The problem of an MRI point."""
+    from korisk.problems import MriProblem, Poisson
+
+    noise = noise_of(spec)
+    assert not isinstance(noise, Poisson)
+    size = {name: spec["problem"].get(name) for name in ("side", "lines", "centre")}
+    return MriProblem(noise=noise, source=source_of(spec), **size)
+
+
+# --- Advection and diffusion ---------------------------------------------------------------------
+
+
+class HeatProblemEntry(Spec):
+    """The line, its sensors and its flow: see `korisk.problems.HeatProblem`."""
+
+    kind: Literal["heat"]
+    points: int = 64
+    viscosity: float = 0.01
+    speed: float = 1.0
+    time: float = 0.1
+    gain: float = 0.5
+    noise: float = 0.014
+    amplitude: float = 0.9
+
+
+class HeatPointEntry(PointEntry):
+    """One operating point: the viscosity that the network assumes, and other differences."""
+
+    assumed: float | None = None
+    points: int | None = None
+    viscosity: float | None = None
+    speed: float | None = None
+    time: float | None = None
+    gain: float | None = None
+    noise: float | None = None
+    amplitude: float | None = None
+
+
+class HeatStudyEntry(StudyEntry):
+    """The file of a study of advection and diffusion."""
+
+    problem: HeatProblemEntry
+    points: list[HeatPointEntry]
+    models: ModelsEntry | None = None
+    metric: Literal["mse", "relative"] | None = None
+
+
+def heat_point(entry: HeatStudyEntry, part: HeatPointEntry) -> tuple[str, dict[str, Any]]:
+    """The default name of a point, and its spec."""
+    own = part.model_dump(exclude={"name", "sizes"}, exclude_none=True)
+    problem = entry.problem.model_dump() | own
+    assumed = problem.setdefault("assumed", problem["viscosity"])
+    spec = point_spec(entry, part, problem, [4, 16, 64, 256, 1024], relu=False)
+    return f"viscosity {assumed:g} for {problem['viscosity']:g}", spec
+
+
+def heat_problem(spec: Mapping[str, Any]) -> HeatProblem:
+    """The problem of a point."""
+    from korisk.problems import HeatProblem
+
+    return HeatProblem(**{name: value for name, value in spec["problem"].items() if name != "kind"})
