@@ -141,8 +141,8 @@ def predict(
             progress=progress,
         )
     if as_json or plot is not None or out is not None:
-        told = [each.to_dict(targets or each.targets, sizes) for each in made]
-        content = predicted.prediction_content(study.name, told)
+        points = [each.to_dict(targets or each.targets, sizes) for each in made]
+        content = predicted.prediction_content(study.name, points)
     if as_json:
         print_json(content)
     else:
@@ -151,7 +151,7 @@ def predict(
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
-        pilot.save_plot(prediction_figure(predicted.point_record(told[0])), plot)
+        pilot.save_plot(prediction_figure(predicted.point_record(points[0])), plot)
     if out is not None:
         typer.echo(f"korisk: wrote {predicted.write_prediction(out, content)}", err=True)
     lost = [

@@ -19,33 +19,27 @@ from korisk import _checks
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.operators import Composed, LinearOperator
+from korisk.prediction import user_inputs
 from korisk.prediction.dense.from_examples import Progress, dense_spectrum, resolution_note
 from korisk.prediction.dense.moments import image_moment
 from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, rehearse
 from korisk.prediction.prediction import Prediction
-from korisk.prediction.user_inputs import (
-    LARGEST_VALUE,
-    LEAST_IMAGES,
-    Operator,
-    examples_of,
-    tail_of,
-    weights_of,
-)
 from korisk.prediction.weights.from_examples import Toward, structured_from_pairs
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Examples, Reconstruction
 
 Array = NDArray[np.float64]
 
+_LEAST_IMAGES = 8
 _BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise holds
-_NO_NOISE = 1e-10  # of the inputs' mean square; less is none
+_NO_NOISE = 1e-10  # of the inputs' mean square; less counts as no noise
 _FEW = 64  # images, below which a note says so
 _UNEVEN = 0.18  # deviation of fits to different examples, from which on a note says so
 _OFF = 1.3  # factor between theory and rehearsal from which on a note says so
 
 
 def predict_dense(
-    operator: Operator,
+    operator: user_inputs.Operator,
     images: Any,
     noise: float | Noise | None = None,
     *,
@@ -92,12 +86,12 @@ def predict_dense(
     >>> made.parameters, made.examples, made.errors([32, 128]).shape
     (64, 64, (2,))
     """
-    made = examples_of(operator, images, noise, seed=seed)
+    made = user_inputs.examples_of(operator, images, noise, seed=seed)
     return dense_prediction(made, relu=relu, pilot=pilot, rehearsal=rehearsal)
 
 
 def predict_structured(
-    operator: Operator,
+    operator: user_inputs.Operator,
     images: Any,
     noise: float | Noise | None = None,
     *,
@@ -141,9 +135,9 @@ def predict_structured(
     (8, True)
     """
     _checks.one_of("toward", toward, ("analytic", "zero"))
-    made = examples_of(operator, images, noise, seed=seed)
-    layers = tail_of(tail, tuple(made.forward.range), tuple(made.latents.shape[1:]))
-    start = weights_of(weights, layers[0].domain).to(layers[0].device, layers[0].dtype)
+    made = user_inputs.examples_of(operator, images, noise, seed=seed)
+    layers = user_inputs.tail_of(tail, tuple(made.forward.range), tuple(made.latents.shape[1:]))
+    start = user_inputs.weights_of(weights, layers[0].domain).to(layers[0].device, layers[0].dtype)
     found = Reconstruction(start, layers)
     return known_prediction(made, found, toward=toward, relu=relu, pilot=pilot)
 
@@ -250,14 +244,14 @@ def known_prediction(
 
 def _check(examples: Examples) -> None:
     """Raise where examples are too few, empty, or too large to be squared."""
-    if len(examples) < LEAST_IMAGES:
+    if len(examples) < _LEAST_IMAGES:
         raise KoriskError(
-            f"a prediction needs at least {LEAST_IMAGES} example images, got {len(examples)}; "
+            f"a prediction needs at least {_LEAST_IMAGES} example images, got {len(examples)}; "
             "64 give a first idea, 256 a good one"
         )
     for name, values in (("inputs", examples.inputs), ("targets", examples.targets)):
         largest = float(values.abs().max())
-        if not (largest <= LARGEST_VALUE and bool(values.square().sum().isfinite())):
+        if not (largest <= user_inputs.LARGEST_VALUE and bool(values.square().sum().isfinite())):
             raise KoriskError(
                 f"{name} of this problem must be finite numbers that {values.dtype} can square, "
                 f"got values up to {largest:.3g}; bring images, operator and noise to a reasonable "
@@ -270,7 +264,7 @@ def _check(examples: Examples) -> None:
 
 
 def _few_images(number: int, level: float) -> list[str]:
-    """A note where images are too few or too much alike to tell the size of the errors."""
+    """A note where images are too few or too much alike to know the size of the errors."""
     if level < 1e-6:
         return [
             f"All {number} images are equally bright: copies of each other give too good a curve; "

@@ -1,4 +1,4 @@
-"""Lanczos' steps from several starts at once: what sums over a spectrum and inverses need."""
+"""Lanczos' method from several starts at once, for sums over a spectrum and for inverses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 Product = Callable[[Tensor], Tensor]  # (k, m) -> (k, m), each row by its own symmetric C >= 0
 
-# Of the largest step: what is left of a vector then is rounding, and its space is exhausted.
+# Of the largest step: a smaller vector is rounding, and its space is exhausted.
 _EXHAUSTED = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 

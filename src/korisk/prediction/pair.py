@@ -165,11 +165,11 @@ class PredictedPair:
             found = self.factors(target)
         except KoriskError as error:
             return {"target": target, "unknown": str(error)}
-        told: dict[str, Any] = {"target": target}
+        values: dict[str, Any] = {"target": target}
         for name in ("structural", "approximation_budget", "product"):
             factor = float(getattr(found, name))
-            told[name] = factor if math.isfinite(factor) else None
-        return told
+            values[name] = factor if math.isfinite(factor) else None
+        return values
 
     def explain(self) -> str:
         """Where the curves cross, or which one is ahead, in a sentence."""

@@ -334,7 +334,7 @@ class Prediction:
         ----------
         target : float, optional
             Mean squared error to reach; without it, the expected error at as many samples as there
-            were examples is told.
+            were examples is stated.
 
         Returns
         -------

@@ -32,8 +32,8 @@ NAME = "prediction.json"
 _LARGEST_BYTES = 5_000_000
 _MOST = 10_000  # points and models of a file, and rows of each
 _MOST_EXAMPLES = 10**4  # all pairs of examples are compared
-_TARGETS = (0.5, 0.1)  # of the way from the error at N = examples down to the floor, what is left
-_LEAST_WAY = 0.05  # of an error: how far a first target lies above a floor that is reached already
+_TARGETS = (0.5, 0.1)  # of the distance between the error at N = examples and the floor
+_LEAST_DISTANCE = 0.05  # of an error: how far first targets lie above a floor already reached
 _METRICS = ("", "mse", "mean_squared_error", "error")
 
 Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
@@ -238,7 +238,7 @@ def _notes(problem: Any, spec: Mapping[str, Any], found: int, asked: int) -> Ite
             "come out a little better."
         )
     if spec["metric"] != "mse":
-        yield f"The study measures {spec['metric']}; what is predicted is the mse."
+        yield f"The study measures {spec['metric']}; the prediction is of the mse."
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,8 +292,8 @@ class PointPrediction:
         error = float(made.errors([self.examples])[0])
         floors = [each.floor for each in self.predictions]
         floor = max(floors) if max(floors) < error else made.floor
-        way = max(error - floor, _LEAST_WAY * error)
-        return tuple(float(f"{floor + share * way:.3g}") for share in _TARGETS)
+        distance = max(error - floor, _LEAST_DISTANCE * error)
+        return tuple(float(f"{floor + share * distance:.3g}") for share in _TARGETS)
 
     def samples(self, target: float) -> tuple[PredictedSize, ...]:
         """How many samples each model needs.
@@ -336,9 +336,9 @@ class PointPrediction:
         Parameters
         ----------
         targets : sequence of float
-            Mean squared errors for which sample sizes are told.
+            Mean squared errors for which sample sizes are computed.
         at : sequence of float, optional
-            N at which errors are told. Default: doublings.
+            N at which errors are listed. Default: doublings.
 
         Returns
         -------

@@ -22,7 +22,6 @@ Array = NDArray[np.float64]
 Shape = tuple[int, ...]
 Operator = LinearOperator | Tensor | NDArray[Any] | Callable[[Tensor], Tensor]
 
-LEAST_IMAGES = 8
 LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed up
 _LARGEST_CALLED = 4096  # pixels up to which the matrix of a function is computed
 _LINEAR = 1e-3  # relative, as float32 leaves it

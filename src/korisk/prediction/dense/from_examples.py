@@ -37,7 +37,7 @@ Progress = Callable[[float], None]  # of the share that is done
 
 LARGEST_INPUTS = 3000  # up to which all eigenvectors take seconds
 _LARGEST_MATRIX = 2**26  # entries of A up to which it is stored
-_CLIPPED = 128  # examples that tell the effect of a ReLU, where matrices are stored,
+_CLIPPED = 128  # examples at which a ReLU's effect is computed, where matrices are stored,
 _LARGE_CLIPPED = 32  # and where they are not
 _SHOWN = 2**14  # entries of a target at which that effect is computed then
 
@@ -112,8 +112,8 @@ def large_spectrum(
 ) -> Spectrum:
     """What the learning curve of a dense layer depends on, without a matrix of its inputs.
 
-    `progress` is told the share of the work that is done. `resolution_note` says from which N on
-    the curve is not known.
+    `progress` is called with the share of the work that is done. `resolution_note` says from which
+    N on the curve is not known.
     """
     products = Products(examples, moment)
     inputs = products.inputs
@@ -229,8 +229,8 @@ def _large_clipping(
     """The effect of a ReLU at `CLIPPED_AT`, as `clipping` has it.
 
     One Krylov space for each example solves for every threshold. The error at an entry of the
-    target is exact along the leading directions; what is left of its energy shrinks with N as that
-    of all entries does.
+    target is exact along the leading directions; the rest of its energy shrinks with N as that of
+    all entries does.
     """
     shown, values = leading.shown, leading.values
     inputs = examples.inputs[:_LARGE_CLIPPED].to(products.device, torch.float64).flatten(1)

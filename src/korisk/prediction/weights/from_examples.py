@@ -352,9 +352,9 @@ def _by_halves(
 ) -> HeldBack:
     """From fits to halves of the examples; `slope` is tr(G^-1 Omega) in sample.
 
-    The loss in sample is floor - slope / n, so what halves lose more of it tells the slope. Out of
-    sample, halves have an excess of (2 slope / n) / (1 - 2 c / n) with c = p / r, which tells how
-    many rows an example counts for.
+    The loss in sample is floor - slope / n, so the larger drop of halves gives the slope. Out of
+    sample, halves have an excess of (2 slope / n) / (1 - 2 c / n) with c = p / r, which gives the
+    number of rows that an example counts for.
     """
 
     def loss_of(half: Pairs, fit: Tensor) -> float:
