@@ -12,7 +12,7 @@ import torch
 
 from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
-from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Truth, sources
+from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Reconstruction, sources
 from korisk.studies.result import Result
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.layer_errors import KnownLayers, refined_errors, refined_network
@@ -251,7 +251,7 @@ def test_a_second_operator_errs_at_what_the_first_one_hands_it() -> None:
     )
     inputs = torch.rand(10, 3, generator=generator, dtype=torch.float64)
     test = Pairs(inputs, inputs @ first.T @ second.T)
-    truth = Truth(torch.ones(3, dtype=torch.float64), (Matrix(first), Matrix(second)))
+    truth = Reconstruction(torch.ones(3, dtype=torch.float64), (Matrix(first), Matrix(second)))
     used = Composed([Matrix(wrong_first), Matrix(wrong_second)])
     layers = KnownLayers.of(used, truth, test, toward=truth.weights, relu=False, gram=None)
     weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)

@@ -15,11 +15,18 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Matrix
-from korisk.operators.ct.fbp import cosine_weights, fbp, fbp_weights, parker_weights
+from korisk.operators.ct.fbp import (
+    cosine_weights,
+    fbp,
+    fbp_weights,
+    parker_weights,
+    released_fbp,
+    released_geometry,
+    released_weights,
+)
 from korisk.operators.ct.filter import WINDOWS, RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import PixelBackprojector, Projector
-from korisk.operators.ct.released import released_fbp, released_geometry, released_weights
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
 from korisk.operators.tikhonov import Tikhonov
 

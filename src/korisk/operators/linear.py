@@ -559,16 +559,11 @@ class Sum(Combined):
         names = ["-" * minus + part.name for part, minus in zip(parts, negative, strict=True)]
         super().__init__(parts, first.domain, first.range, f"({' + '.join(names)})")
 
-    @property
-    def terms(self) -> tuple[LinearOperator, ...]:
-        """What is added."""
-        return self.operators
-
     def _map(self, x: Tensor) -> Tensor:
-        return reduce(add, [part._map(x) for part in self.terms])
+        return reduce(add, [part._map(x) for part in self.operators])
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return reduce(add, [part._map_adjoint(y) for part in self.terms])
+        return reduce(add, [part._map_adjoint(y) for part in self.operators])
 
 
 class Stacked(Combined):
@@ -610,17 +605,12 @@ class Stacked(Combined):
         name = "[" + "; ".join(part.name for part in rows) + "]"
         super().__init__(rows, first.domain, (height, *first.range[1:]), name)
 
-    @property
-    def rows(self) -> tuple[LinearOperator, ...]:
-        """What is stacked, from the top."""
-        return self.operators
-
     def _map(self, x: Tensor) -> Tensor:
-        return torch.cat([part._map(x) for part in self.rows], dim=-len(self.range))
+        return torch.cat([part._map(x) for part in self.operators], dim=-len(self.range))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        pieces = torch.split(y, [part.range[0] for part in self.rows], dim=-len(self.range))
-        parts = zip(self.rows, pieces, strict=True)
+        pieces = torch.split(y, [part.range[0] for part in self.operators], dim=-len(self.range))
+        parts = zip(self.operators, pieces, strict=True)
         return reduce(add, [part._map_adjoint(piece) for part, piece in parts])
 
 

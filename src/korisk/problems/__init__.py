@@ -26,7 +26,7 @@ from korisk.problems.phantoms import (
     released_ellipses,
     released_surrogate_ellipses,
 )
-from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction, Truth
+from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource, FileSource, ImageSource
 from korisk.seeds import TEST_SEED
 
@@ -54,7 +54,6 @@ __all__ = [
     "Population",
     "Problem",
     "Reconstruction",
-    "Truth",
     "add_noise",
     "measure",
     "measure_each",

@@ -15,10 +15,9 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.operators.basic import Diagonal
-from korisk.operators.ct.fbp import fbp
+from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import Kind, Projector
-from korisk.operators.ct.released import fan_of_released, released_fbp, released_geometry
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Noise, add_noise, noise_variance

@@ -75,7 +75,8 @@ class DeepProblem(Problem):
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Sinograms of ellipses, and what the true network makes of them."""
         truth = self.true_network(device)
-        drawn = CtProblem(scanner=self.scanner, source=self.source)._draw(seed, counts, device)
+        problem = CtProblem(scanner=self.scanner, source=self.source)
+        drawn = problem.pools(seed=seed, **counts, device=device)
         with torch.no_grad():
             return Pools(*(Pairs(pool.inputs, truth(pool.inputs)) for pool in drawn))
 

@@ -14,16 +14,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.operators.basic import Diagonal, Diffusion
 from korisk.operators.linear import checked_device
-from korisk.problems.problem import (
-    Counts,
-    Device,
-    Examples,
-    Pairs,
-    Pools,
-    Problem,
-    Reconstruction,
-    Truth,
-)
+from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
 from korisk.seeds import TEST_SEED, stream_key
 
 FloatArray = NDArray[np.float64]
@@ -107,8 +98,8 @@ class HeatProblem(Problem):
     def flow(self, viscosity: float, device: Device = None) -> Diffusion:
         """u(0) to u(t) with this viscosity, in float64."""
         place: dict[str, Any] = {"device": checked_device(device), "dtype": torch.float64}
-        scales = {"viscosity": viscosity, "speed": self.speed, "time": self.time}
-        return Diffusion(self.points, **scales, **place)
+        speed, time = self.speed, self.time
+        return Diffusion(self.points, viscosity=viscosity, speed=speed, time=time, **place)
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
         """Weights of one, and the flow with the assumed viscosity."""
@@ -116,10 +107,10 @@ class HeatProblem(Problem):
         ones = torch.ones(self.points, dtype=flow.dtype, device=flow.device)
         return Reconstruction(ones, (flow,))
 
-    def truth(self, device: Device = None) -> Truth:
+    def truth(self, device: Device = None) -> Reconstruction:
         """One over the gains, and the flow with the true viscosity."""
         flow = self.flow(self.viscosity, device)
-        return Truth(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
+        return Reconstruction(torch.from_numpy(1 / self.gains).to(flow.device), (flow,))
 
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
         """Fields at time zero, what sensors show of them, and the fields at time t."""

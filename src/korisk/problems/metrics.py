@@ -107,12 +107,32 @@ def measure_each(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
     >>> measure_each(0.5 * target, target)["mse"].tolist()
     [0.25, 0.25]
     """
-    _check(predictions, targets)
-    rows, columns = targets.shape[1:]
-    step = max(1, _PIECE // (rows * columns))
-    parts = (torch.split(tensor.detach(), step) for tensor in (predictions, targets))
-    pieces = [_measured(p.double(), y.double()) for p, y in zip(*parts, strict=True)]
-    return {name: torch.cat([piece[name] for piece in pieces]) for name in METRICS}
+    given: dict[str, Any] = {"predictions": predictions, "targets": targets}
+    for name, each in given.items():
+        if not isinstance(each, Tensor) or not each.is_floating_point() or each.ndim != 3:
+            raise KoriskError(
+                f"{name} must be a real floating point tensor (count, rows, columns), got "
+                f"{shown(each)}; reshape it, or take the magnitude of complex images"
+            )
+    same = predictions.shape == targets.shape and predictions.device == targets.device
+    if not same or not targets.numel():
+        raise KoriskError(
+            "predictions and targets must have one shape with at least one image on one device, "
+            f"got {tuple(predictions.shape)} on {predictions.device} and {tuple(targets.shape)} on "
+            f"{targets.device}"
+        )
+    pieces = []
+    step = max(1, _PIECE // targets[0].numel())
+    for first in range(0, len(targets), step):
+        part = slice(first, first + step)
+        p, y = predictions[part].detach().double(), targets[part].detach().double()
+        mse, peak, size = ((p - y) ** 2).mean((1, 2)), y.amax((1, 2)), (y**2).mean((1, 2))
+        peak = torch.where(peak > 0, peak, math.nan)
+        size = torch.where(size > 0, size, math.nan)
+        psnr = 10 * torch.log10(peak**2 / mse)
+        pieces.append([mse, (mse / size).sqrt(), mse.sqrt() / peak, psnr, ssim(p, y, peak)])
+    columns = zip(*pieces, strict=True)
+    return {name: torch.cat(list(each)) for name, each in zip(METRICS, columns, strict=True)}
 
 
 def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
@@ -131,20 +151,6 @@ def ssim(predictions: Tensor, targets: Tensor, peak: Tensor) -> Tensor:
     covariance = products - p * y
     brightness = (2 * p * y + c1) / (p**2 + y**2 + c1)
     return (brightness * (2 * covariance + c2) / (variance + c2)).mean((1, 2))
-
-
-def _measured(predictions: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    mse = ((predictions - targets) ** 2).mean((1, 2))
-    peak, size = targets.amax((1, 2)), (targets**2).mean((1, 2))
-    peak = torch.where(peak > 0, peak, math.nan)
-    size = torch.where(size > 0, size, math.nan)
-    return {
-        "mse": mse,
-        "relative": (mse / size).sqrt(),
-        "rmse_over_max": mse.sqrt() / peak,
-        "psnr": 10 * torch.log10(peak**2 / mse),
-        "ssim": ssim(predictions, targets, peak),
-    }
 
 
 def _blurred(images: Tensor) -> Tensor:
@@ -178,19 +184,3 @@ def _banded(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
 def _window(width: int) -> list[float]:
     bell = [math.exp(-0.5 * ((at - width // 2) / _SIGMA) ** 2) for at in range(width)]
     return [height / sum(bell) for height in bell]
-
-
-def _check(predictions: Any, targets: Any) -> None:
-    for name, given in (("predictions", predictions), ("targets", targets)):
-        if not isinstance(given, Tensor) or not given.is_floating_point() or given.ndim != 3:
-            raise KoriskError(
-                f"{name} must be a real floating point tensor (count, rows, columns), got "
-                f"{shown(given)}; reshape it, or take the magnitude of complex images"
-            )
-    same = predictions.shape == targets.shape and predictions.device == targets.device
-    if not same or not targets.numel():
-        raise KoriskError(
-            "predictions and targets must have one shape with at least one image on one device, "
-            f"got {tuple(predictions.shape)} on {predictions.device} and {tuple(targets.shape)} on "
-            f"{targets.device}"
-        )

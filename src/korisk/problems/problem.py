@@ -21,7 +21,7 @@ Counts = Mapping[str, int]  # samples of each of POOLS
 
 
 class Reconstruction(NamedTuple):
-    """A known reconstruction: inputs are multiplied by `weights`, then pass through `tail`.
+    """Layers of a reconstruction: inputs are multiplied by `weights`, then pass through `tail`.
 
     Parameters
     ----------
@@ -80,28 +80,6 @@ class Pools(NamedTuple):
     train: Pairs
     validation: Pairs
     test: Pairs
-
-
-class Truth(NamedTuple):
-    """The layers that an estimated network stands for, where the problem knows them.
-
-    Parameters
-    ----------
-    weights : Tensor
-        Of an input's shape.
-    tail : tuple of LinearOperator
-        One for each operator of the reconstruction.
-
-    Examples
-    --------
-    >>> from korisk.problems import HeatProblem
-    >>> problem = HeatProblem(points=8)
-    >>> (problem.truth().weights.numpy() * problem.gains).round(6).max().item()
-    1.0
-    """
-
-    weights: Tensor
-    tail: tuple[LinearOperator, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,8 +174,8 @@ class Problem(ABC):
             "before training; run a pilot instead"
         )
 
-    def truth(self, device: Device = None) -> Truth | None:
-        """The true layers; None where they are not known, as behind a scanner."""
+    def truth(self, device: Device = None) -> Reconstruction | None:
+        """The true weights and operators; None where they are not known, as behind a scanner."""
         return None
 
     def prepared(self, device: Device = None) -> object:

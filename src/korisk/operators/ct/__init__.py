@@ -2,6 +2,5 @@
 
 Start with `geometry.py` (where rays run), then `stencils.py` (which pixel meets which bin with
 which weight), `engines.py` and `triton_joseph.py` (how these weights are applied), `projector.py`
-(the operators), and `filter.py` and `fbp.py` (reconstruction). `released.py` has the operators of
-the authors' code.
+(the operators), and `filter.py` and `fbp.py` (reconstruction, ours and as in the authors' code).
 """

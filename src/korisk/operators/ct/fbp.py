@@ -1,4 +1,4 @@
-"""Filtered backprojection as a network of visible layers, W, K and A^T, and the weights of W."""
+"""Filtered backprojection as a network of visible layers, W, K and A^T; ours and as released."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def fbp(
         scale = spread * magnification / geometry.bin_spacing
         back = PixelBackprojector(geometry, engine=engine, **place)
     ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, **place)
-    weights = Diagonal(as_tensor(fbp_weights(geometry), **place), name="W", trainable=trainable)
+    weights = Diagonal(_as_tensor(fbp_weights(geometry), **place), name="W", trainable=trainable)
     return Composed([weights, ramp, back], name="FBP")
 
 
-def as_tensor(
+def _as_tensor(
     array: FloatArray, device: torch.device | str | None, dtype: torch.dtype | None
 ) -> Tensor:
     """An array as a tensor on a device and in a precision, both checked."""
@@ -226,3 +226,124 @@ def parker(view: FloatArray, fan: FloatArray, *, margin: float) -> FloatArray:
     weight = np.where(view < 2 * rise, rising, np.where(view > math.pi - 2 * fan, falling, 1.0))
     inside = (view >= 0) & (view <= math.pi + 2 * margin)
     return np.where(inside, np.nan_to_num(weight, nan=1.0), 0.0)
+
+
+# As released: the operators of the authors' code, unchanged, so that its numbers can be reproduced.
+# They leave out the magnification in the filter and zero padding, take few points along each ray,
+# and let views count pi / V each although both ends are measured.
+
+_SCANS = {128: (60, 128), 256: (90, 256), 512: (180, 512)}  # side: views, bins
+_SOURCE_TO_CENTER, _SOURCE_TO_DETECTOR = 1000.0, 1500.0
+
+
+def released_geometry(side: int) -> FanBeam:
+    """The fan beam of the released sweeps.
+
+    Parameters
+    ----------
+    side : {128, 256, 512}
+        Pixels a side.
+
+    Returns
+    -------
+    FanBeam
+
+    Raises
+    ------
+    KoriskError
+        If no sweep has that side.
+
+    Examples
+    --------
+    >>> from korisk.operators import released_geometry
+    >>> scan = released_geometry(128)
+    >>> scan.sinogram_shape, scan.source_to_center, scan.source_to_detector
+    ((60, 128), 1000.0, 1500.0)
+    """
+    if side not in list(_SCANS):
+        raise KoriskError(f"side must be one of {sorted(_SCANS)}, as released, got {side!r}")
+    return fan_of_released(side, *_SCANS[side])
+
+
+def fan_of_released(side: int, views: int, bins: int, arc: float = math.pi) -> FanBeam:
+    """The same fan at any size: bins of 1 mm, views over `arc` with both ends measured.
+
+    The end of a full turn is its beginning, and is left out.
+    """
+    # Pixel centres reach from edge to edge of what the detector sees at the centre.
+    reach = 0.5 * bins * _SOURCE_TO_CENTER / _SOURCE_TO_DETECTOR
+    return FanBeam(
+        side,
+        bins=bins,
+        angles=tuple(np.linspace(0, arc, views, endpoint=arc < 2 * math.pi).tolist()),
+        pixel_spacing=2 * reach / (side - 1),
+        source_to_center=_SOURCE_TO_CENTER,
+        source_to_detector=_SOURCE_TO_DETECTOR,
+    )
+
+
+def released_weights(geometry: FanBeam) -> FloatArray:
+    """The released W before training: Parker's weights without overscan, times the cosine.
+
+    Parameters
+    ----------
+    geometry : FanBeam
+        The scanner.
+
+    Returns
+    -------
+    ndarray, shape (views, bins)
+
+    Examples
+    --------
+    >>> from korisk.operators import released_geometry, released_weights
+    >>> released_weights(released_geometry(128)).shape
+    (60, 128)
+    """
+    require_fan(geometry, "the released weights")
+    view, fan = geometry.angle_array[:, None], geometry.fan_angles[None, :]
+    return parker(view, fan, margin=0.0) * cosine_weights(geometry)
+
+
+def released_fbp(
+    geometry: FanBeam,
+    *,
+    trainable: bool = False,
+    engine: EngineName = "auto",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Composed:
+    """A^T K W as released, (..., views, bins) -> (..., rows, columns).
+
+    Parameters
+    ----------
+    geometry : FanBeam
+        The scanner.
+    trainable : bool, default False
+        Whether the weights W are parameters.
+    engine : {"auto", "matrix", "on_the_fly"}, default "auto"
+        As for `Projector`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
+
+    Returns
+    -------
+    Composed
+        Its layers are called W, K and A^T; K is |f| without padding, with pi / V folded in.
+
+    Examples
+    --------
+    >>> from korisk.operators import FanBeam, released_fbp
+    >>> scan = FanBeam(8, views=6, bins=16, source_to_center=40, source_to_detector=60)
+    >>> [layer.name for layer in released_fbp(scan)]
+    ['W', 'K', 'A^T']
+    """
+    place: dict[str, Any] = {"device": device, "dtype": dtype}
+    weights = _as_tensor(released_weights(geometry), **place)
+    scale = math.pi / geometry.views_count
+    ramp = RampFilter(geometry.sinogram_shape, window="released", scale=scale, **place)
+    back = PixelBackprojector(geometry, engine=engine, **place)
+    layers = [Diagonal(weights, name="W", trainable=trainable), ramp, back]
+    return Composed(layers, name="FBP as released")

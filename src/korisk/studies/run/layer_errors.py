@@ -19,7 +19,6 @@ import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from korisk.fitting.ridge.diagonal import DiagonalRidge
 from korisk.networks import KnownOperatorNet
 from korisk.networks.refined import RefinedNet
 from korisk.operators import Composed, LinearOperator
-from korisk.problems.problem import Pairs, Truth
+from korisk.problems.problem import Pairs, Reconstruction
 from korisk.studies.result import LEFT_OUT
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
 
@@ -50,13 +49,14 @@ class KnownLayers:
     tail: tuple[LinearOperator, ...]
     relu: bool
     left_out: float
+    names: tuple[str, ...]  # of the known operators, as the network has them
     test: Pairs
 
     @classmethod
     def of(
         cls,
         tail: Composed,
-        truth: Truth | None,
+        truth: Reconstruction | None,
         test: Pairs,
         *,
         toward: Tensor,
@@ -71,9 +71,11 @@ class KnownLayers:
             true_tail = tail.layers
         else:
             weights, true_tail = truth
-        output = _through(true_tail, weights * test.inputs)
+        output = Composed(true_tail)(weights * test.inputs)
         missing = test.targets - (output.relu() if relu else output)
-        return cls(weights, true_tail, tail.layers, relu, sum_of_squares(missing), test)
+        names = KnownOperatorNet(weights, true_tail, relu=False).describe().names[1:]
+        left_out = sum_of_squares(missing)
+        return cls(weights, true_tail, tail.layers, relu, left_out, tuple(names), test)
 
     def network(self) -> Network:
         """The true network as the theory takes it, every norm a bracket."""
@@ -86,19 +88,13 @@ class KnownLayers:
         inputs, targets = self.test
         errors = {"W": sum_of_squares((self.weights - weights) * inputs)}
         z = weights * inputs
-        for name, true, used in zip(self._names, self.true_tail, self.tail, strict=True):
+        for name, true, used in zip(self.names, self.true_tail, self.tail, strict=True):
             made = used(z)
             if true is not used and (missed := sum_of_squares(true(z) - made)):
                 errors[name] = missed
             z = made
         errors[LEFT_OUT] = self.left_out
         return {"error": sum_of_squares(targets - predictions), "layers": errors}
-
-    @cached_property
-    def _names(self) -> list[str]:
-        """The known operators, as the network names them."""
-        front = KnownOperatorNet(self.weights, self.true_tail, relu=False)
-        return list(front.describe().names[1:])
 
 
 def dense_network(inputs: Tensor, targets: Tensor, *, relu: bool) -> Network:
@@ -167,18 +163,8 @@ def _network(front: KnownOperatorNet, last: Layer) -> Network:
         Composition(name, names[-1], lipschitz=Composed(operators[at:]).norm())
         for at, name in enumerate(names[:-1])
     ]
-    layers = [*(_settled(layer) for layer in made), last]
-    return Network(layers, compositions=compositions, name="KO")
-
-
-def _settled(layer: Layer) -> Layer:
-    """The layer with its bracket instead of an operator."""
-    if isinstance(layer, Known):
-        return Known(layer.name, lipschitz=layer.bracket)
-    return layer
-
-
-def _through(tail: tuple[LinearOperator, ...], z: Tensor) -> Tensor:
-    for operator in tail:
-        z = operator(z)
-    return z
+    settled = [  # brackets instead of operators
+        Known(each.name, lipschitz=each.bracket) if isinstance(each, Known) else each
+        for each in made
+    ]
+    return Network([*settled, last], compositions=compositions, name="KO")
