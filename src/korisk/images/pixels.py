@@ -42,7 +42,7 @@ class Image(NamedTuple):
     digest: str  # of what the file holds
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Conversion:
     """How every page becomes an image: the options of `read_images`, checked here."""
 
@@ -56,10 +56,10 @@ class Conversion:
     def __post_init__(self) -> None:
         _checks.one_of("resample", self.resample, RESAMPLE)
         if self.side is not None:
-            self._set("side", _pixel_count("side", self.side))
+            self.side = _pixel_count("side", self.side)
         crop: object = self.crop
         if isinstance(crop, tuple | list) and len(crop) == 2:
-            self._set("crop", tuple(_pixel_count("crop", each) for each in crop))
+            self.crop = (_pixel_count("crop", crop[0]), _pixel_count("crop", crop[1]))
         elif crop not in CROP:
             raise KoriskError(
                 f"crop must be one of {', '.join(CROP)}, or (rows, columns), got {shown(crop)}; "
@@ -67,19 +67,16 @@ class Conversion:
             )
         if self.unit is not None:
             _checks.one_of("unit", self.unit, PIXEL_UNITS)
-        water = _checks.real("mu_water", self.mu_water, above=0, remedy="0.0192 is water in 1/mm")
-        self._set("mu_water", water)
+        remedy = "0.0192 is water in 1/mm"
+        self.mu_water = _checks.real("mu_water", self.mu_water, above=0, remedy=remedy)
         if self.scale is not None:
             remedy = "give the value that becomes 1"
-            self._set("scale", _checks.real("scale", self.scale, above=0, remedy=remedy))
+            self.scale = _checks.real("scale", self.scale, above=0, remedy=remedy)
             if self.unit not in (None, "plain"):
                 raise KoriskError(
                     f"scale= is for plain values, got {self.scale:g} with unit={self.unit!r}; "
                     "leave one of them out"
                 )
-
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
 
     def key(self) -> str:
         """The options as a fingerprint has them."""
@@ -201,12 +198,12 @@ def _along_rows(image: Array, want: int, method: Resample) -> Array:
     if want > have > 1 and method == "spline":
         curve = make_interp_spline(np.arange(have), image, k=min(3, have - 1))
         return np.asarray(curve(_centres(have, want)), dtype=np.float64)
-    weights = _overlaps(have, want) if want < have else _linear(have, want)
+    weights = overlap_weights(have, want) if want < have else linear_weights(have, want)
     return np.asarray(weights @ image, dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
-def _overlaps(have: int, want: int) -> Any:
+def overlap_weights(have: int, want: int) -> Any:
     """The sparse matrix (want, have) of areas; its rows add up to 1."""
     # In units of 1 / want of a pixel all edges are whole numbers, so nothing is rounded before
     # the division. Between two edges lies a piece of one new pixel and of one old.
@@ -218,7 +215,7 @@ def _overlaps(have: int, want: int) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _linear(have: int, want: int) -> Any:
+def linear_weights(have: int, want: int) -> Any:
     """The sparse matrix (want, have) of linear interpolation; its rows add up to 1."""
     centres = _centres(have, want)
     left = np.minimum(centres.astype(np.int64), max(have - 2, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -303,21 +304,25 @@ class _Reading:
     def take(self, file: ImageFile) -> None:
         """Read a file whole or not at all; pages that show nothing are left out alone."""
         before = len(self.images)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of other packages, about odd headers
+        tifffile = logging.getLogger("tifffile")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other packages, about odd headers
+            logged, tifffile.disabled = tifffile.disabled, True
+            try:
                 self._read(file)
-            return
-        except (MissingExtraError, TooLargeError, UnreadableError):
-            raise
-        except KoriskError as error:
-            reason = str(error)
-            if isinstance(error, NotAnImageError) and not file.by_name:
-                self.skipped.append(Skipped(file.name, reason))
                 return
-        except Exception as error:  # a broken file makes a reader raise anything
-            text = shorten(f"{type(error).__name__}: {error}", _LONGEST, placeholder="...")
-            reason = f"cannot be read: {text}"
+            except (MissingExtraError, TooLargeError, UnreadableError):
+                raise
+            except KoriskError as error:
+                reason = str(error)
+                if isinstance(error, NotAnImageError) and not file.by_name:
+                    self.skipped.append(Skipped(file.name, reason))
+                    return
+            except Exception as error:  # a broken file makes a reader raise anything
+                text = shorten(f"{type(error).__name__}: {error}", _LONGEST, placeholder="...")
+                reason = f"cannot be read: {text}"
+            finally:
+                tifffile.disabled = logged
         del self.images[before:]
         self.fail(file.name, reason)
 

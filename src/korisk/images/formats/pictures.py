@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +57,7 @@ def read_png(path: Path) -> Iterator[Page]:
 def read_tiff(path: Path) -> Iterator[Page]:
     """The pages, in grey of any type; previews are left out."""
     tifffile = package("tifffile", "reading TIFF")
-    with _silent("tifffile"), tifffile.TiffFile(path) as file:
+    with tifffile.TiffFile(path) as file:
         pages: list[Any] = []
         seen: set[int] = set()
         for page in file.pages:  # each says where the next one is: that may be a circle
@@ -105,14 +103,3 @@ def _tiff_images(page: Any, data: Any, count: int) -> Iterator[Page]:
         values = (full - values).astype(np.uint16)
     for each in values:
         yield Page(each, count=count, full=full)
-
-
-@contextmanager
-def _silent(name: str) -> Iterator[None]:
-    """Suppress what a package logs about a broken file: the error has it already."""
-    logger = logging.getLogger(name)
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before

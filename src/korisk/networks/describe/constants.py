@@ -48,9 +48,6 @@ _POOLS = [
     for end in ("", "_with_indices")
 ]
 _TRANSFORMS = [f"{i}{r}fft{k}" for i in ("", "i") for r in ("", "r") for k in ("", "2", "n")]
-_DROPOUTS = [
-    f"{kind}dropout{d}" for kind in ("", "alpha_", "feature_alpha_") for d in ("", "1d", "2d", "3d")
-]
 
 
 def option(step: Step, place: int, key: str, default: Any) -> Any:
@@ -167,13 +164,9 @@ def softmax(step: Step, x: Tensor) -> NormBracket:
     return exactly(0.5, "softmax: |diag(p) - p p^T| <= 1/2")
 
 
-@_rule(*_DROPOUTS)
+@_rule("dropout", "dropout1d", "dropout2d", "dropout3d")
 def dropout(step: Step, x: Tensor) -> NormBracket:
-    """The identity after training."""
-    if not option(step, 2, "training", True):
-        return one("dropout is the identity after training")
-    if "alpha" in step.name:
-        return NormBracket(0.0, math.inf, how="alpha dropout that stays on: no rule")
+    """Only p = 0 and p = 1 get here: after training it is no layer, and a draw is not followed."""
     kept = 1 - float(option(step, 1, "p", 0.5))
     upper = 1 / kept if kept > 0 else 0.0
     return NormBracket(0.0, upper, how="dropout that stays on: 1 / (1 - p) where kept")

@@ -177,7 +177,11 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
             raise
         except Exception as error:
             frame, why = Frame(module, "", 0), f"{type(error).__name__} while it is recorded"
-            if id(module) in opaque or not _runs_by_itself(module, example):
+            try:
+                runs = isinstance(module(example.detach().clone()), Tensor)
+            except Exception:
+                runs = False
+            if id(module) in opaque or not runs:  # it fails while nothing is recorded, too
                 reason = shown(" ".join(str(error).split()) or "no message", limit=200)[1:-1]
                 raise KoriskError(
                     f"the module fails on the example of shape {tuple(example.shape)}: "
@@ -186,14 +190,6 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         opaque.add(id(frame.module))
         place = frame.path or type(module).__name__
         notes.append(f"{place} cannot be followed inside ({why}); it is taken whole")
-
-
-def _runs_by_itself(module: nn.Module, example: Tensor) -> bool:
-    """Whether the module takes the example while nothing is recorded."""
-    try:
-        return isinstance(module(example.detach().clone()), Tensor)
-    except Exception:
-        return False
 
 
 def _inside(notes: list[str]) -> Inside:
