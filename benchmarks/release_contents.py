@@ -12,15 +12,16 @@ import zipfile
 from pathlib import Path
 
 NEEDED = (  # what the package reads at run time, and what type checkers look for
-    "korisk/costs/machines/arm-2-cores.json",
-    "korisk/costs/machines/h200.json",
     "korisk/py.typed",
-    "korisk/report/page/curves.html",
-    "korisk/report/page/page.css",
-    "korisk/report/page/pictures.html",
-    "korisk/report/page/planner.html",
-    "korisk/report/page/table.js",
-    "korisk/report/page/view.js",
+    "korisk/report/page/assets/curves.html",
+    "korisk/report/page/assets/method.html",
+    "korisk/report/page/assets/page.css",
+    "korisk/report/page/assets/page.html",
+    "korisk/report/page/assets/pictures.html",
+    "korisk/report/page/assets/planner.html",
+    "korisk/report/page/assets/promises.html",
+    "korisk/report/page/assets/table.js",
+    "korisk/report/page/assets/view.js",
 )
 SOURCES = (  # what it takes to test, document and cite it
     "CHANGELOG.md",

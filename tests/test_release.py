@@ -199,8 +199,8 @@ def made_wheel(folder: Path, **files: str) -> tuple[Path, Path]:
         ({"korisk/py.typed": "left out"}, "korisk/py.typed"),
         ({"korisk-1.dist-info/licenses/LICENSE": "left out"}, "lacks licenses/LICENSE"),
         ({"tests/test_all.py": ""}, "tests/test_all.py"),
-        ({"korisk/report/page/view.js": "/HOME/somebody/"}, "home folder"),
-        ({"korisk/report/page/view.js": "ROOT/src"}, "a place of this machine"),
+        ({"korisk/report/page/assets/view.js": "/HOME/somebody/"}, "home folder"),
+        ({"korisk/report/page/assets/view.js": "ROOT/src"}, "a place of this machine"),
     ],
 )
 def test_a_wheel_with_too_little_or_too_much_is_refused(

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Account
+from korisk.studies.run.usage import Usage
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Store
 
 SIZES = (4, 8, 16, 32, 64, 128)
-ACCOUNT = Account(
+USAGE = Usage(
     started="2026-01-01T00:00:00+00:00",
     seconds=1.5,
     peak_memory=2**28,
@@ -86,7 +86,7 @@ def made_study(
     with Store.create_or_open(folder / "study.db", written, tasks=tasks) as store:
         for task in tasks[:done]:
             made = result(task, {model: laws[model] for model in models}, noise)
-            store.record(task, made, ACCOUNT)
+            store.record(task, made, USAGE)
         for task in tasks[done : done + failed]:
-            store.record_failure(task, "a pixel <b>fell</b> out\nTraceback", ACCOUNT)
+            store.record_failure(task, "a pixel <b>fell</b> out\nTraceback", USAGE)
     return folder

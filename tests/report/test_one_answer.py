@@ -11,7 +11,7 @@ import korisk as kr
 from korisk.planning.explain import chance, count
 from korisk.planning.plan import LEVELS, Plan
 from korisk.report.figures.pilot import plan_figure
-from korisk.report.page.pilot import pilot_page
+from korisk.report.page.page import pilot_page
 from korisk.report.page.planner import sentence
 
 ROOT = Path(__file__).parents[2]

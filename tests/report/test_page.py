@@ -14,8 +14,8 @@ from commands import korisk
 from made_studies import content, made_study
 
 from korisk.curves.curve import Curve
-from korisk.planning.fit import calibrate
 from korisk.planning.explain import chance, times
+from korisk.planning.fit import calibrate
 from korisk.report.contents import read_contents, relative_error
 
 if TYPE_CHECKING:
@@ -184,12 +184,12 @@ def test_the_comparison_is_that_of_the_command(
     capsys.readouterr()
     assert korisk("compare", pilot, "--target", target, "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    for name, key in (("KO", "known"), (NASTY, "dense")):
+    for name, key in (("KO", "first"), (NASTY, "second")):
         said = facts[f"Samples of {name}"]
         assert said.startswith(f"{found[key]['samples']:,} (chance {chance(found[key]['chance'])};")
         assert said.endswith(f" {interval(found[key])})")
     low, high = found["ratio_range"]
-    odds = [chance(found[key]["chance"]) for key in ("dense", "known")]
+    odds = [chance(found[key]["chance"]) for key in ("second", "first")]
     assert facts[f"Ratio, {NASTY} over KO"] == (
         f"{times(found['ratio'])} (chance {odds[0]} for {NASTY}, {odds[1]} for KO; "
         f"90%: {times(low)} to {times(high)} if both reach it)"

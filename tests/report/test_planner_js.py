@@ -19,13 +19,13 @@ from korisk.planning import explain as words
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import LEVELS, Plan, plan_from
 from korisk.report.page import planner as tables
-from korisk.report.page.pilot import pilot_page
+from korisk.report.page.page import pilot_page
 from korisk.report.page.planner import SENTENCES, planner_data, sentence
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-SCRIPT = Path(tables.__file__).with_name("page") / "table.js"
+SCRIPT = Path(tables.__file__).with_name("assets") / "table.js"
 ROOT = Path(__file__).parents[2]
 COLLAPSE = ROOT / "benchmarks" / "data" / "collapse_h8.csv"
 DOUBLING = [16, 32, 64, 128, 256]

@@ -7,12 +7,11 @@ from typing import Any
 import made_studies
 import numpy as np
 import pytest
+from artists import check_page, data, line, written
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.text import Text
 
 from korisk.curves.curve import Curve
-from korisk.prediction.file import NAME, PointRecord, point_record, prediction_content
+from korisk.prediction.study import NAME, PointRecord, point_record, prediction_content
 from korisk.report.contents import read_contents
 from korisk.report.figures.prediction import NOTE, prediction_figure
 from korisk.report.figures.style import save
@@ -69,60 +68,40 @@ def figure(record: PointRecord) -> Figure:
     return prediction_figure(record, [measured])
 
 
-def line(figure: Figure, gid: str) -> Line2D:
-    (found,) = figure.findobj(lambda artist: artist.get_gid() == gid)
-    assert isinstance(found, Line2D)
-    return found
+def values(figure: Figure, gid: str) -> list[float]:
+    return data(line(figure, gid))[1]
 
 
-def words(figure: Figure) -> str:
-    return " ".join(text.get_text() for text in figure.findobj(Text))
-
-
-def test_curves_are_drawn_where_they_are(figure: Figure, record: PointRecord) -> None:
-    for made in record.models:
-        drawn = line(figure, f"expected-{made.model}")
-        assert list(np.asarray(drawn.get_ydata())) == [row.expected for row in made.track]
-        assert list(np.asarray(drawn.get_xdata())) == N
-        dashed = line(figure, f"computed-{made.model}")
-        assert list(np.asarray(dashed.get_ydata())) == [row.computed for row in made.track]
-        assert dashed.get_linestyle() != "-"
-        assert list(np.asarray(line(figure, f"floor-{made.model}").get_ydata())) == [made.floor] * 2
-
-
-def test_bands_are_drawn(figure: Figure, record: PointRecord) -> None:
-    (axes,) = figure.axes
-    bands = [band.get_paths()[0].vertices for band in axes.collections if band.get_alpha() == 0.18]
-    assert len(bands) == 2
-    for made, corners in zip(record.models, bands, strict=True):
-        for end in (made.track[3].lower, made.track[3].upper):
-            assert np.isclose(np.asarray(corners)[:, 1], end).any()
-
-
-def test_what_was_measured_is_marked(figure: Figure) -> None:
-    assert list(np.asarray(line(figure, "rehearsal-FC").get_ydata())) == [0.04, 0.03]
-    assert list(np.asarray(line(figure, "pilot-FC").get_ydata())) == [0.021]
-    assert np.asarray(line(figure, "measured-FC").get_ydata()) == pytest.approx([0.029, 0.0145])
-
-
-def test_the_crossing_and_the_examples_are_marked(figure: Figure) -> None:
-    assert list(np.asarray(line(figure, "crossover").get_xdata())) == [2000]
-    assert list(np.asarray(line(figure, "examples").get_xdata())) == [256, 256]
-    ends = np.asarray(line(figure, "crossover-range").get_xdata())
-    assert ends[0] == 900
-    assert ends[1] == figure.axes[0].get_xlim()[1]  # it has no end
-    told = words(figure)
-    assert "cross at N ≈ 2,000 (90%: 900 to ∞); then FC is ahead" in told
-    assert "256 example images" in told
-    assert NOTE in told
-
-
-def test_axes_are_logarithmic_and_hold_everything(figure: Figure, record: PointRecord) -> None:
+def test_curves_and_bands_are_drawn_where_they_are(figure: Figure, record: PointRecord) -> None:
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    low, high = axes.get_ylim()
-    assert low < min(row.lower for made in record.models for row in made.track)
-    assert high > max(row.upper for made in record.models for row in made.track)
+    bands = [band.get_paths()[0].vertices for band in axes.collections if band.get_alpha() == 0.18]
+    for made, corners in zip(record.models, bands, strict=True):
+        n, expected = data(line(figure, f"expected-{made.model}"))
+        assert n == N
+        assert expected == [row.expected for row in made.track]
+        assert values(figure, f"computed-{made.model}") == [row.computed for row in made.track]
+        assert line(figure, f"computed-{made.model}").get_linestyle() != "-"
+        assert values(figure, f"floor-{made.model}") == [made.floor] * 2
+        low, high = axes.get_ylim()
+        for row in made.track:
+            assert low < row.lower < row.upper < high
+            for end in (row.lower, row.upper):
+                assert np.isclose(np.asarray(corners)[:, 1], end).any()
+
+
+def test_measurements_the_crossing_and_the_examples_are_marked(figure: Figure) -> None:
+    assert values(figure, "rehearsal-FC") == [0.04, 0.03]
+    assert values(figure, "pilot-FC") == [0.021]
+    assert values(figure, "means-FC") == pytest.approx([0.029, 0.0145])
+    assert data(line(figure, "crossover"))[0] == [2000]
+    assert data(line(figure, "examples"))[0] == [256, 256]
+    ends = data(line(figure, "crossover-range"))[0]
+    assert ends == [900, figure.axes[0].get_xlim()[1]]  # it has no end
+    told = " ".join(written(figure).split())
+    for words in ("N = 2,000", "at least 900", "256 example images", NOTE):
+        assert words in told
+    check_page(figure)
 
 
 def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
@@ -131,7 +110,7 @@ def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
     gids = {artist.get_gid() for artist in drawn.findobj()}
     assert not gids & {"crossover", "pilot-KO $x", "rehearsal-KO $x", "floor-KO $x"}
     save(drawn, tmp_path / "a.svg")
-    assert "KO $x expected" in words(drawn)
+    assert "KO $x expected" in written(drawn)
 
 
 # --- In the page of a study ----------------------------------------------------------------------
@@ -203,7 +182,7 @@ def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> N
     own = problem(folder)
     cases = [
         (content(own | {"noise": {"gaussian": 0.5}}), "another problem"),
-        (content(own) | {"point": "elsewhere"}, "elsewhere is no point of this study"),
+        (content(own) | {"point": "elsewhere"}, "elsewhere is not a point of this study"),
         (content(own) | {"models": [model("FC", 1, 1, 0, relu=False)]}, "another ReLU"),
     ]
     for made, said in cases:

@@ -1,45 +1,40 @@
-"""Figures of a study: laws that they keep, and their structure against stored references.
+"""Figures of a study: laws that they keep."""
 
-KORISK_REWRITE_REFERENCES=1 writes tests/report/references/*.json anew; look at the figures then.
-"""
-
-import json
 import math
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.artist import Artist
-from matplotlib.axes import Axes
+from artists import check_page, data, line, written
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch
-from matplotlib.text import Text
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan
+from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
-from korisk.report.figures import ct_networks as ct
-from korisk.report.figures.architecture import architecture_figure, boxes, lipschitz
+from korisk.report.figures import networks as ct
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
 from korisk.report.figures.factors import factors, factors_figure, factors_of
-from korisk.report.figures.layers import layers, layers_figure
-from korisk.report.figures.reconstruction import gallery, reconstruction_figure
+from korisk.report.figures.images import reconstruction_figure, weights_figure
+from korisk.report.figures.networks import (
+    architecture_figure,
+    known_layers,
+    layers_figure,
+    lipschitz,
+)
 from korisk.report.figures.study import file_stems, save_figures, study_figures
-from korisk.report.figures.style import ELL, FINE, LOOKS, REST, digits, looks_of, save, style
-from korisk.report.figures.weights import weights, weights_figure
+from korisk.report.figures.style import ELL, LOOKS, REST, digits, looks_of, save
 from korisk.theory import (
     BOUNDS,
     Composition,
@@ -49,17 +44,16 @@ from korisk.theory import (
     NormBracket,
     RiskLine,
     barron_bound,
-    sample_size,
     two_factors,
 )
 
-REFERENCES = Path(__file__).parent / "references"
-REWRITE = os.environ.get("KORISK_REWRITE_REFERENCES") == "1"
 SIZES = np.array([4, 8, 16, 32, 64])
 NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 175, "_line\nbreak\ttab\0null 模型"]
-
-
-# --- A small study, made up ----------------------------------------------------------------------
+MADE_UP = {  # norms of a scanner that is no reason to start PyTorch
+    "K": NormBracket(0.143, 0.144),
+    "A^T": NormBracket(8.7, 8.8),
+    "whole": NormBracket(0.43, 0.44),
+}
 
 
 def curve(model: str, floor: float, level: float, seeds: int = 3) -> Curve:
@@ -109,14 +103,8 @@ def point(name: str = "a", **changes: Any) -> Point:
 
 
 def study(*points: Point) -> Contents:
-    return Contents(
-        name="made up",
-        store=Path("study.db"),
-        created="2024-01-01T00:00:00Z",
-        korisk="0",
-        points=points,
-        known=True,
-    )
+    made = {"name": "made up", "store": Path("study.db"), "created": "", "korisk": "0"}
+    return Contents(**made, points=points, known=True)  # type: ignore[arg-type]
 
 
 def ko_net() -> Network:
@@ -134,111 +122,14 @@ def ko_net() -> Network:
 NETWORKS = [("known", ko_net()), ("dense", Network([Learned("M", parameters=1260, C=0.05)]))]
 
 
-@pytest.fixture(autouse=True)
-def norms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Norms of the made-up scanner, which is no reason to start PyTorch."""
-    found = {
-        "K": NormBracket(0.143, 0.144),
-        "A^T": NormBracket(8.7, 8.8),
-        "whole": NormBracket(0.43, 0.44),
-    }
-    monkeypatch.setattr(ct, "_norms", lambda *_: found)
-
-
-def line(figure: Figure, gid: str, axes: int = 0) -> Line2D:
-    (found,) = [line for line in figure.axes[axes].lines if line.get_gid() == gid]
-    return found
-
-
-def data(found: Line2D) -> tuple[list[float], list[float]]:
-    x, y = found.get_data()
-    return np.asarray(x, float).tolist(), np.asarray(y, float).tolist()
-
-
-def texts(figure: Figure) -> list[Text]:
-    found: list[Artist] = figure.findobj(Text)
-    return [text for text in found if isinstance(text, Text) and text.get_text()]
-
-
-def written(figure: Figure) -> str:
-    return "\n".join(text.get_text() for text in texts(figure))
-
-
 def drawn(figure: Figure | None) -> Figure:
     assert figure is not None
     return figure
 
 
-# --- Structure against references ----------------------------------------------------------------
-
-
-def describe(figure: Figure) -> dict[str, Any]:
-    """What a figure is made of, in plain values."""
-    return {
-        "inches": [float(each) for each in figure.get_size_inches()],
-        "legend": [t.get_text() for legend in figure.legends for t in legend.get_texts()],
-        "words": " ".join(text.get_text() for text in figure.texts),
-        "axes": [
-            {
-                "titles": [axes.get_title(loc="left"), axes.get_title()],
-                "labels": [axes.get_xlabel(), axes.get_ylabel()],
-                "scales": [axes.get_xscale(), axes.get_yscale()],
-                "limits": [*axes.get_xlim(), *([] if _is_planned(axes) else axes.get_ylim())],
-                "words": " ".join(text.get_text() for text in axes.texts),
-                "patches": [
-                    [patch.get_gid(), to_hex(patch.get_facecolor())] for patch in axes.patches
-                ],
-                "images": [
-                    [image.get_gid(), *_extent(image), *_clim(image)] for image in axes.images
-                ],
-                "lines": [
-                    [found.get_gid(), *([] if _planned(found) else data(found)), *_look(found)]
-                    for found in axes.lines
-                ],
-            }
-            for axes in figure.axes
-        ],
-    }
-
-
-def _planned(found: Line2D) -> bool:
-    """Whether the planner gives the numbers: tests of it judge those, not a reference."""
-    return str(found.get_gid()).startswith(("forecast", "planned"))
-
-
-def _is_planned(axes: Axes) -> bool:
-    return any(map(_planned, axes.lines))
-
-
-def _look(found: Line2D) -> list[str]:
-    return [to_hex(found.get_color()), str(found.get_linestyle()), str(found.get_marker())]
-
-
-def _extent(image: AxesImage) -> list[float]:
-    return [float(end) for end in image.get_extent()]
-
-
-def _clim(image: AxesImage) -> list[float]:
-    low, high = image.get_clim()
-    assert low is not None
-    assert high is not None
-    return [low, high]
-
-
-def same(found: Any, stored: Any, where: str = "") -> None:
-    """Equal, numbers to 1e-6."""
-    if isinstance(stored, dict):
-        assert found.keys() == stored.keys(), where
-        for key, value in stored.items():
-            same(found[key], value, f"{where}.{key}")
-    elif isinstance(stored, list):
-        assert len(found) == len(stored), where
-        for index, value in enumerate(stored):
-            same(found[index], value, f"{where}[{index}]")
-    elif isinstance(stored, float | int):
-        assert found == pytest.approx(stored, rel=1e-6, abs=1e-9, nan_ok=True), where
-    else:
-        assert found == stored, where
+def shown(figure: Figure) -> dict[str, AxesImage]:
+    """Images by their name."""
+    return {str(each.get_gid()): each for axes in figure.axes for each in axes.images}
 
 
 FIGURES: dict[str, Callable[[], Figure | None]] = {
@@ -256,14 +147,6 @@ def figures() -> dict[str, Figure]:
     return {name: drawn(make()) for name, make in FIGURES.items()}
 
 
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_has_the_structure_of_its_reference(name: str, figures: dict[str, Figure]) -> None:
-    found, path = describe(figures[name]), REFERENCES / f"{name}.json"
-    if REWRITE:
-        path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    same(found, json.loads(path.read_text(encoding="utf-8")))
-
-
 # --- Error against N -----------------------------------------------------------------------------
 
 
@@ -275,9 +158,7 @@ def test_a_panel_shows_means_line_and_floor_of_the_paper(figures: dict[str, Figu
         assert means == pytest.approx(each.means.tolist())
         fitted = calibrate(each, "paper")
         n, risk = data(line(figure, f"line-{tag}"))
-        assert risk == pytest.approx(
-            [fitted.floor + (fitted.slope or 0) * math.log(k) / k for k in n]
-        )
+        assert risk == pytest.approx(fitted.predict(n).tolist())
         assert set(data(line(figure, f"floor-{tag}"))[1]) == {fitted.floor}
         assert digits(fitted.floor, 2) in written(figure)
     assert data(line(figure, "untrained-1"))[1] == [4e-3]
@@ -285,16 +166,13 @@ def test_a_panel_shows_means_line_and_floor_of_the_paper(figures: dict[str, Figu
 
 def test_bars_are_one_standard_error_of_the_seeds(figures: dict[str, Figure]) -> None:
     each = point().curves[0]
-    (bars,) = [found for found in figures["efficiency"].axes[0].collections if _is(found, "bars-1")]
+    found = figures["efficiency"].axes[0].collections
+    (bars,) = [bars for bars in found if bars.get_gid() == "bars-1"]
     assert isinstance(bars, LineCollection)
     low, high = np.array(bars.get_segments())[:, :, 1].T
     spread = [np.std(each.error[each.n == n], ddof=1) / math.sqrt(3) for n in SIZES]
     assert (high - low) / 2 == pytest.approx(spread)
     assert (high + low) / 2 == pytest.approx(each.means)
-
-
-def _is(artist: Artist, gid: str) -> bool:
-    return artist.get_gid() == gid
 
 
 def test_forecasts_are_the_planners_and_end_at_four_times_the_last_n(
@@ -308,11 +186,11 @@ def test_forecasts_are_the_planners_and_end_at_four_times_the_last_n(
 
 def test_a_pilot_of_one_or_two_sizes_has_no_forecast() -> None:
     for sizes in ([4], [4, 8]):
-        short = Curve(sizes, [0.1] * len(sizes), model="KO", metric="mse")
-        (trace,) = panel("a", [short], {}).traces
+        small = Curve(sizes, [0.1] * len(sizes), model="KO", metric="mse")
+        (trace,) = panel("a", [small], {}).traces
         assert trace.track is None
         assert (trace.line is None) == (len(sizes) == 1)
-        drawn(efficiency_figure([panel("a", [short], {})]))
+        drawn(efficiency_figure([panel("a", [small], {})]))
 
 
 def test_a_seed_beyond_the_frame_is_marked_at_its_edge() -> None:
@@ -323,14 +201,11 @@ def test_a_seed_beyond_the_frame_is_marked_at_its_edge() -> None:
     assert "beyond" in written(figure)
 
 
-def test_twelve_panels_are_drawn_and_the_rest_is_told() -> None:
-    short = [Curve([4, 8], [0.2, 0.1], model="KO", metric="mse")]
-    figure = drawn(efficiency_figure([panel(str(k), short, {}) for k in range(14)]))
+def test_what_is_too_much_is_counted_and_left_out() -> None:
+    small = [Curve([4, 8], [0.2, 0.1], model="KO", metric="mse")]
+    figure = drawn(efficiency_figure([panel(str(k), small, {}) for k in range(14)]))
     assert len(figure.axes) == 12
     assert "12 of 14 points" in written(figure)
-
-
-def test_eight_models_have_looks_of_their_own_and_the_rest_is_grey() -> None:
     curves = [Curve([4, 8], [0.2 + k, 0.1 + k], model=f"m{k}", metric="e") for k in range(50)]
     looks = looks_of(each.model for each in curves)
     assert len({(look.colour, look.marker) for look in list(looks.values())[:8]}) == 8
@@ -344,23 +219,39 @@ def test_ko_is_blue_and_fc_vermillion_whatever_their_order() -> None:
     assert looks["other"].colour == "#009E73"
 
 
+def test_a_curve_that_cannot_be_extrapolated_ends_at_its_last_size_and_says_why() -> None:
+    n = np.array([4, 8, 16, 32, 64, 128, 256, 512])
+    stepped = Curve(n, [1, 1, 1, 1, 0.01, 0.009, 0.008, 0.007], model="KO")
+    doubt = forecast(stepped).doubt
+    assert doubt
+    figure = drawn(efficiency_figure([panel("a", [stepped], {})]))
+    assert max(data(line(figure, "forecast-1"))[0]) == stepped.sizes[-1]
+    assert set(doubt.split()) <= set(written(figure).split())
+
+
+def test_a_root_is_drawn_squared_as_in_the_paper() -> None:
+    known, dense = curve("KO", 0.05, 0.1), curve("FC", 0.06, 0.4)
+    root = point(curves=(known, dense), metric="rmse_over_max", untrained={"KO": 0.2})
+    (found,) = panels_of(study(root))
+    assert found.metric == "(RMSE / max)\N{SUPERSCRIPT TWO}"
+    assert np.array_equal(found.traces[0].curve.error, known.error**2)
+    assert found.traces[0].untrained == pytest.approx(0.04)
+    (pair,) = factors_of(study(root))
+    lowest = tuple(float(min(each.means)) ** 2 for each in (known, dense))
+    assert pair.floors == pytest.approx(lowest, rel=0.01)
+
+
 # --- Two factors ---------------------------------------------------------------------------------
 
 
 def test_factors_are_those_of_the_theory_at_every_target(figures: dict[str, Figure]) -> None:
-    known, dense = point().curves
-    lines = [calibrate(each, "paper") for each in (known, dense)]
-    risks = [RiskLine(each.floor, each.slope or 0.0) for each in lines]
-    targets, product = data(line(figures["factors"], "product"))
-    expected = [two_factors(risks[0], risks[1], target) for target in targets]
-    assert min(targets) > max(each.floor for each in risks)
-    assert product == pytest.approx([each.product for each in expected])
-    for gid, name in (
-        ("structural", "structural"),
-        ("budget", "approximation_budget"),
-        ("ratio", "ratio"),
-    ):
-        values = data(line(figures["factors"], gid))[1]
+    fits = [calibrate(each, "paper") for each in point().curves]
+    known, dense = (RiskLine(each.floor, each.slope or 0.0) for each in fits)
+    targets = data(line(figures["factors"], "product"))[0]
+    assert min(targets) > max(each.floor for each in fits)
+    expected = [two_factors(known, dense, target) for target in targets]
+    for name in ("structural", "approximation_budget", "product", "ratio"):
+        values = data(line(figures["factors"], name))[1]
         assert values == pytest.approx([getattr(each, name) for each in expected])
 
 
@@ -383,19 +274,7 @@ def test_planned_ratios_are_hollow_where_a_number_is_unlikely_to_be_enough() -> 
     assert data(sure) == ([0.01], [2.0])
     assert data(unsure) == ([0.008], [3.0])
     assert sure.get_markerfacecolor() == sure.get_color() != unsure.get_markerfacecolor()
-    assert "hollow: a chance below 50%" in written(figure)
-
-
-def test_a_curve_that_cannot_be_extrapolated_ends_at_its_last_size_and_says_why() -> None:
-    n = np.array([4, 8, 16, 32, 64, 128, 256, 512])
-    errors = np.array([1, 1, 1, 1, 0.01, 0.009, 0.008, 0.007])
-    curve = Curve(n, errors, model="KO")
-    doubt = forecast(curve).doubt
-    assert doubt
-    made = panel("a", [curve], {})
-    figure = drawn(efficiency_figure([made]))
-    assert max(data(line(figure, "forecast-1"))[0]) == curve.sizes[-1]
-    assert set(doubt.split()) <= set(written(figure).split())
+    assert "chance below 50%" in written(figure)
 
 
 @pytest.mark.parametrize(
@@ -404,7 +283,7 @@ def test_a_curve_that_cannot_be_extrapolated_ends_at_its_last_size_and_says_why(
 def test_lines_without_a_slope_are_told_in_words(errors: tuple[float, ...], words: str) -> None:
     found = factors(short("KO", *errors), short("FC", 0.4, 0.3))
     assert not found.factors
-    assert words in written(drawn(factors_figure([found])))
+    assert words in " ".join(written(drawn(factors_figure([found]))).split())
 
 
 # --- Images --------------------------------------------------------------------------------------
@@ -413,49 +292,38 @@ def test_lines_without_a_slope_are_told_in_words(errors: tuple[float, ...], word
 def test_error_images_are_image_less_truth_on_one_symmetric_scale(
     figures: dict[str, Figure],
 ) -> None:
-    made = pictures()
-    shown = {image.get_gid(): image for image in figures["reconstruction"].axes[0].images}
-    error = shown["error-1-1-16"]
+    made, found = pictures(), shown(figures["reconstruction"])
+    error = found["error-1-1-16"]
     expected = made.images["FC"][16][1] - made.truth[1]
     assert np.asarray(error.get_array()) == pytest.approx(expected)
-    for gid, image in shown.items():
-        low, high = _clim(image)
-        if str(gid).startswith("error"):
-            assert low == -high == _clim(error)[0]
+    for gid, image in found.items():
+        low, high = image.get_clim()
+        if gid.startswith("error"):
+            assert (low, high) == (-error.norm.vmax, error.norm.vmax)  # type: ignore[operator]
         else:
             assert (low, high) == (made.truth.min(), made.truth.max())
-    assert "error-0-1-0" not in shown  # FC has no untrained image
+    assert "error-0-1-0" not in found  # FC has no untrained image
 
 
 def test_the_number_under_an_image_is_its_relative_rmse(figures: dict[str, Figure]) -> None:
-    made, found = pictures(), gallery(pictures())
-    assert found is not None
-    image, truth = made.images["FC"][4][0], made.truth[0]
+    image, truth = pictures().images["FC"][4][0], pictures().truth[0]
     expected = math.sqrt(((image - truth) ** 2).mean() / (truth**2).mean())
-    assert found.tiles[0, "FC", 4].relative == pytest.approx(expected)
     assert digits(expected, 3) in written(figures["reconstruction"])
 
 
-def test_at_most_ten_sizes_are_shown_with_the_first_and_the_last() -> None:
-    truth = np.ones((1, 2, 2))
-    many = dict.fromkeys(range(0, 40, 2), truth)
-    found = gallery(Pictures(seed=1, truth=truth, images={"m": many}, weights={}))
-    assert found is not None
-    assert len(found.sizes) == 10
-    assert (found.sizes[0], found.sizes[-1]) == (0, 38)
-    assert found.left_out == "10 sizes"
-
-
-def test_of_fifty_models_four_are_shown_and_the_rest_is_told() -> None:
+def test_few_sizes_and_models_are_shown_and_the_rest_is_told() -> None:
     truth = np.ones((2, 2, 2))
-    images = {f"m{k}": {4: truth} for k in range(50)}
+    many = dict.fromkeys(range(0, 40, 2), truth)
+    images = {f"m{k}": many for k in range(50)}
     figure = drawn(reconstruction_figure(Pictures(seed=1, truth=truth, images=images, weights={})))
-    assert "Left out: 1 test image and 46 models." in written(figure)
+    assert "1 test image and 46 models and 10 sizes." in " ".join(written(figure).split())
+    sizes = {int(gid.rpartition("-")[2]) for gid in shown(figure) if gid.startswith("image")}
+    assert (len(sizes), min(sizes), max(sizes)) == (10, 0, 38)
     check_page(figure)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
-def test_pixels_that_are_no_numbers_and_empty_images_are_drawn(
+def test_pixels_that_are_not_finite_and_empty_images_are_drawn(
     value: float, tmp_path: Path
 ) -> None:
     truth = np.zeros((1, 3, 3))
@@ -473,24 +341,13 @@ def test_pixels_that_are_no_numbers_and_empty_images_are_drawn(
 
 
 def test_the_change_of_weights_is_learned_less_analytic(figures: dict[str, Figure]) -> None:
-    made = pictures().weights["KO"]
-    shown = {image.get_gid(): image for axes in figures["weights"].axes for image in axes.images}
-    assert np.asarray(shown["change"].get_array()) == pytest.approx(made[16] - made[0])
-    assert _clim(shown["analytic"]) == _clim(shown["learned"])
-    profile = data(line(figures["weights"], "profile-16", axes=_profile_axes(figures)))[1]
+    made, found = pictures().weights["KO"], shown(figures["weights"])
+    assert np.asarray(found["change"].get_array()) == pytest.approx(made[16] - made[0])
+    assert found["analytic"].get_clim() == found["learned"].get_clim()
+    profile = data(line(figures["weights"], "profile-16"))[1]
     assert profile == pytest.approx(made[16].mean(axis=0).tolist())
-
-
-def _profile_axes(figures: dict[str, Figure]) -> int:
-    return next(k for k, axes in enumerate(figures["weights"].axes) if axes.lines)
-
-
-def test_without_analytic_weights_the_learned_ones_are_shown() -> None:
-    made = replace(pictures(), weights={"KO": {4: np.ones((2, 3))}})
-    found = weights(made)
-    assert found is not None
-    assert found.change is None
-    drawn(weights_figure(made))
+    alone = replace(pictures(), weights={"KO": {4: np.ones((2, 3))}})
+    assert set(shown(drawn(weights_figure(alone)))) == {"learned"}
 
 
 # --- Networks ------------------------------------------------------------------------------------
@@ -499,35 +356,25 @@ def test_without_analytic_weights_the_learned_ones_are_shown() -> None:
 def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Figure]) -> None:
     net, figure = ko_net(), figures["layers"]
     for form in BOUNDS:
-        assert data(line(figure, f"A-{form}"))[1] == pytest.approx(
-            net.amplification(form).tolist()
-        )
-        parts = data(line(figure, f"contribution-{form}", axes=1))[1]
+        assert data(line(figure, f"A-{form}"))[1] == pytest.approx(net.amplification(form).tolist())
         bound = barron_bound(net, 64, bound=form)
+        parts = data(line(figure, f"contribution-{form}"))[1]
         assert np.nansum(parts) == pytest.approx(bound.total)
         assert digits(bound.total, 2) in written(figure)
 
 
-def test_a_target_sets_the_n_of_the_parts() -> None:
-    found = layers("known", ko_net(), target=0.5)
-    assert found.n == sample_size(ko_net(), 0.5)
-    assert "below the bound's floor" in layers("known", ko_net(), target=1e-9).reason
-
-
 def test_a_missing_constant_is_told_and_not_drawn() -> None:
-    net = Network([Learned("W", parameters=3), Known("K")])
-    found = layers("a", net, n=64)
-    assert not found.contributions
-    assert "not known" in written(drawn(layers_figure([("a", net)])))
+    figure = drawn(layers_figure([("a", Network([Learned("W", parameters=3), Known("K")]))]))
+    assert "not known" in " ".join(written(figure).split())
+    assert not [each for each in figure.axes[1].lines if "contribution" in str(each.get_gid())]
 
 
 def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) -> None:
     axes = figures["architecture"].axes[0]
     gids = [patch.get_gid() for patch in axes.patches if isinstance(patch, FancyBboxPatch)]
     assert gids == ["learned", "known", "known", "known", "learned"]
-    for words in ("p = 35", "p = 1,260", "5 x 7", "6 x 6", "A^T"):
+    for words in ("p = 35", "p = 1,260", "5 x 7", "6 x 6", "A^T", f"{ELL} = 1"):
         assert words in written(figures["architecture"])
-    assert [box.below for box in boxes(ko_net())][3] == f"{ELL} = 1"
 
 
 @pytest.mark.parametrize(
@@ -545,7 +392,10 @@ def test_brackets_are_rounded_outwards(bracket: NormBracket, words: str) -> None
     assert lipschitz(bracket) == words
 
 
-def test_networks_of_a_study_have_its_calibrated_line_as_composed_bound() -> None:
+def test_networks_of_a_study_have_its_calibrated_line_as_composed_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
     found = ct.ct_networks(study(point()))
     assert [made.network.names for made in found] == [("W", "K", "A^T", "ReLU"), ("M", "ReLU")]
     assert [made.network.learned[0].parameters for made in found] == [35, 35 * 36]
@@ -555,74 +405,51 @@ def test_networks_of_a_study_have_its_calibrated_line_as_composed_bound() -> Non
         assert barron_bound(made.network, 100).total == pytest.approx(expected)
 
 
-def test_the_networks_are_those_of_the_largest_point_of_each_kind() -> None:
-    small = point("small")
+def test_the_networks_are_those_of_the_largest_point_of_each_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
     problem = {"kind": "ct", "beam": "surrogate", "side": 8, "views": 10, "bins": 8}
-    large = point("large", spec={"problem": {**problem, "side": 16}})
-    other = point("other", spec={"problem": problem})
-    unlike = point("unlike", spec={"problem": {"kind": "heat"}})
-    found = ct.ct_networks(study(small, other, large, unlike))
-    assert [made.title.split(":")[0] for made in found] == [
-        "KO, small",
-        "FC, small",
-        "KO, large",
-        "FC, large",
-    ]
+    narrow = {"beam": "parallel", "arc": 60.0}
+    found = ct.ct_networks(
+        study(
+            point("small"),
+            point("other", spec={"problem": problem}),
+            point("large", spec={"problem": {**problem, "side": 16}}),
+            point("part", spec={"problem": problem | narrow}),  # a limited angle is its own kind
+            point("unlike", spec={"problem": {"kind": "heat"}}),
+        )
+    )
+    titles = [made.title.split(":")[0] for made in found]
+    names = ("small", "large", "part")
+    assert titles == [f"{model}, {name}" for name in names for model in ("KO", "FC")]
     assert found[2].network.names == ("W", "A^+", "ReLU")
+    assert found[4].title.endswith("parallel beam over 60 degrees")
 
 
-def test_a_limited_angle_is_a_kind_of_its_own() -> None:
-    problem = {"kind": "ct", "beam": "parallel", "side": 6, "views": 5, "bins": 7}
-    whole = point("whole", spec={"problem": problem})
-    part = point("part", spec={"problem": {**problem, "arc": 60.0}})
-    found = ct.ct_networks(study(whole, part))
-    assert [made.title.rpartition(" bins, ")[2] for made in found[::2]] == [
-        "parallel beam",
-        "parallel beam over 60 degrees",
-    ]
+@pytest.mark.parametrize("arc", [None, 60.0])
+def test_the_norms_are_those_of_the_scanner_and_of_its_views(arc: float | None) -> None:
+    layers, (whole,) = known_layers(6, 5, 7, "parallel", arc)
+    scanner = CtScanner(side=6, views=5, bins=7, beam="parallel", arc=arc)
+    first, last = scanner.reconstruction().tail
+    assert [layer.bracket for layer in layers] == [first.norm(), last.norm()]
+    assert whole.bracket == (last @ first).norm()
+    other = known_layers(6, 5, 7, "parallel", None if arc else 60.0)[0][1]
+    assert other.bracket != layers[1].bracket  # so that the first lines can fail
 
 
 # --- Words on the page ---------------------------------------------------------------------------
 
 
-def check_page(figure: Figure) -> None:
-    """No word leaves the page, or is too small to be read on it."""
-    with style():
-        figure.draw_without_rendering()
-        hidden = set(_unseen(figure))
-        for text in texts(figure):
-            if text.get_visible() and text.get_text().strip() and text not in hidden:
-                box = text.get_window_extent()
-                assert box.x0 >= -1, text
-                assert box.y0 >= -1, text
-                assert box.x1 <= figure.bbox.x1 + 1, text
-                assert box.y1 <= figure.bbox.y1 + 1, text
-                assert float(text.get_fontsize()) >= FINE, text
-
-
-def _unseen(figure: Figure) -> Iterator[Text]:
-    """Labels of ticks that lie beyond their axis, which are not drawn."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
-                if not axes.axison or not low <= tick.get_loc() <= high:
-                    yield from (tick.label1, tick.label2)
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_all_words_lie_within_the_page(name: str, figures: dict[str, Figure]) -> None:
-    check_page(figures[name])
-    for axes in figures[name].axes:
+    figure = figures[name]
+    check_page(figure)
+    for axes in figure.axes:
+        narrow = axes.get_position().width * figure.get_size_inches()[0] < 0.2  # a colour bar
         if axes.axison:
             assert axes.get_ylabel()
-            assert axes.get_xlabel() or axes in _bars(figures[name])
-
-
-def _bars(figure: Figure) -> list[Axes]:
-    """The axes of colour bars, which hold no image and are narrow."""
-    across = figure.get_size_inches()[0]
-    return [axes for axes in figure.axes if axes.get_position().width * across < 0.2]
+            assert axes.get_xlabel() or narrow
 
 
 @pytest.mark.parametrize("name", NASTY)
@@ -632,24 +459,17 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
     made = pictures()
     odd = replace(made, images={name: made.images["KO"]}, weights={name: made.weights["KO"]})
     network = Network([Learned(printable, parameters=3)])
-    figures = [
+    start = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:10]
+    for figure in (
         efficiency_figure([panel(name, curves, {printable: 0.3}, note=name)]),
         factors_figure([factors(curves[0], curves[0], name=name)]),
-        reconstruction_figure(odd, title=name, unit=name),
+        reconstruction_figure(odd, title=name),
         weights_figure(odd, title=name),
         layers_figure([(name, network)], unit=name),
         architecture_figure([(name, network)], shapes={name: (name, name)}),
-    ]
-    start = " ".join("".join(c if c.isprintable() else " " for c in name).split())[:10]
-    for figure in figures:
+    ):
         assert start in written(drawn(figure))
         check_page(drawn(figure))
-
-
-def test_a_unit_beside_a_colour_bar_is_text() -> None:
-    figure = drawn(reconstruction_figure(pictures(), unit=r"$\frac{$"))
-    assert any(axes.get_ylabel() == r"value ($\frac{$)" for axes in figure.axes)
-    check_page(figure)
 
 
 def test_twelve_layers_wrap_and_long_names_are_shortened() -> None:
@@ -660,20 +480,33 @@ def test_twelve_layers_wrap_and_long_names_are_shortened() -> None:
     check_page(drawn(layers_figure([("deep", net)])))
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.0, "0"),
+        (0.00123, "0.00123"),
+        (1234567.0, "1.23×10⁶"),  # noqa: RUF001 (a multiplication sign)
+        (-3.3e-6, "−3.3×10⁻⁶"),  # noqa: RUF001
+        (1e-300, "10⁻³⁰⁰"),
+        (0.9996, "1"),
+        (math.inf, "∞"),
+        (150.0, "150"),
+    ],
+)
+def test_numbers_are_short_and_need_no_mathtext(value: float, words: str) -> None:
+    assert digits(value, 3) == words
+
+
 # --- A whole study -------------------------------------------------------------------------------
 
 
-def test_every_figure_of_a_study_has_its_name() -> None:
+def test_every_figure_of_a_study_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
     made = study(point("a", curves=SHORT), point("b", curves=SHORT, pictures=None))
-    stems = [stem for stem, _ in study_figures(made)]
-    assert stems == [
-        "sample_efficiency",
-        "two_factors",
-        "architecture",
-        "layers",
-        "reconstructions_a",
-        "weights_a",
-    ]
+    names = ["sample_efficiency", "two_factors", "architecture", "layers"]
+    assert [stem for stem, _ in study_figures(made)] == [*names, "reconstructions_a", "weights_a"]
+    alone = point(curves=(Curve([4], [0.1], model="net"),), untrained={}, pictures=None, spec={})
+    assert [stem for stem, _ in study_figures(study(alone))] == ["sample_efficiency"]
 
 
 @pytest.mark.parametrize(
@@ -686,33 +519,18 @@ def test_every_figure_of_a_study_has_its_name() -> None:
 )
 def test_what_has_nothing_to_show_is_absent(made: Contents) -> None:
     assert list(study_figures(made)) == []
-
-
-def test_one_point_one_model_one_seed_one_size() -> None:
-    alone = Curve([4], [0.1], model="net", metric="")
-    made = study(point(curves=(alone,), untrained={}, pictures=None, spec={}))
-    assert [stem for stem, _ in study_figures(made)] == ["sample_efficiency"]
-
-
-def test_no_pictures_give_no_figure() -> None:
     empty = Pictures(seed=1, truth=np.zeros((0, 2, 2)), images={}, weights={})
     assert reconstruction_figure(empty) is None
     assert weights_figure(empty) is None
-    assert efficiency_figure([]) is None
-    assert factors_figure([]) is None
-    assert layers_figure([]) is None
-    assert architecture_figure([]) is None
 
 
 def test_stems_are_safe_names_and_no_two_are_the_same() -> None:
     names = ["../../etc/passwd", "a b", "a-b", "A/B", "", "...", "con.", "x" * 300, "ü", "a\0b"]
     stems = file_stems(names)
-    assert all(stem and set(stem) <= set(_SAFE) and len(stem) <= 64 for stem in stems)
+    assert all(stem and len(stem) <= 64 and stem.isascii() for stem in stems)
+    assert all(stem.replace("-", "").replace("_", "").isalnum() for stem in stems)
     assert len({stem.casefold() for stem in stems}) == len(names)
     assert file_stems(["rigorous-8"]) == ["rigorous-8"]
-
-
-_SAFE = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 
 def test_files_are_written_into_the_folder(tmp_path: Path) -> None:
@@ -738,46 +556,17 @@ def test_other_kinds_and_folders_that_cannot_be_made_are_refused(tmp_path: Path)
         save_figures(study_figures(study()), tmp_path / "a", ("jpg",))
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
-    with pytest.raises(KoriskError, match="cannot be made"):
+    with pytest.raises(KoriskError, match="not a directory"):
         save_figures(study_figures(study()), tmp_path / "file" / "a")
 
 
-def test_figures_are_made_without_pytorch_and_say_what_is_missing() -> None:
+def test_figures_are_made_without_pytorch_and_norms_are_left_unknown() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import korisk.report.figures.study\n"
         "print('matplotlib.pyplot' in sys.modules)\n"
-        "from korisk.report.figures.ct_networks import _tail\n"
-        "print(_tail(8, 10, 8, 'fan', None)[0][0].lipschitz)\n"
+        "from korisk.report.figures.networks import known_layers\n"
+        "print(known_layers(8, 10, 8, 'fan', None)[0][0].lipschitz)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "None"]
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (0.0, "0"),
-        (0.00123, "0.00123"),
-        (1234567.0, "1.23×10⁶"),  # noqa: RUF001 (a multiplication sign)
-        (-3.3e-6, "−3.3×10⁻⁶"),  # noqa: RUF001
-        (1e-300, "10⁻³⁰⁰"),
-        (0.9996, "1"),
-        (math.inf, "∞"),
-        (150.0, "150"),
-    ],
-)
-def test_numbers_are_short_and_need_no_mathtext(value: float, words: str) -> None:
-    assert digits(value, 3) == words
-
-
-def test_a_root_is_drawn_squared_as_in_the_paper() -> None:
-    known, dense = curve("KO", 0.05, 0.1), curve("FC", 0.06, 0.4)
-    root = point(curves=(known, dense), metric="rmse_over_max", untrained={"KO": 0.2})
-    (found,) = panels_of(study(root))
-    assert found.metric == "(RMSE / max)\N{SUPERSCRIPT TWO}"
-    assert np.array_equal(found.traces[0].curve.error, known.error**2)
-    assert found.traces[0].untrained == pytest.approx(0.04)
-    (pair,) = factors_of(study(root))
-    lowest = tuple(float(min(each.means)) ** 2 for each in (known, dense))
-    assert pair.floors == pytest.approx(lowest, rel=0.01)

@@ -22,7 +22,6 @@ from korisk.errors import KoriskError
 from korisk.report.contents import Contents, read_contents
 from korisk.report.tables.tables import (
     BYTES,
-    Column,
     ReportTable,
     calibration_table,
     cells_table,
@@ -33,7 +32,6 @@ from korisk.report.tables.tables import (
     study_tables,
 )
 from korisk.report.tables.text import (
-    FORMATS,
     LONG,
     csv,
     html,
@@ -44,7 +42,7 @@ from korisk.report.tables.text import (
 )
 from korisk.studies.reproduction import NAME
 from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Account
+from korisk.studies.run.usage import Usage
 from korisk.studies.store.store import Store
 
 SIZES = (4, 8, 16, 32, 64)
@@ -84,14 +82,14 @@ def stored(
     sizes: tuple[int, ...] = SIZES,
     failing: str | None = None,
 ) -> Contents:
-    account = Account(started="2026-01-01T00:00:00+00:00", seconds=2.0, peak_memory=3 * 2**20)
+    usage = Usage(started="2026-01-01T00:00:00+00:00", seconds=2.0, peak_memory=3 * 2**20)
     with Store.create_or_open(folder / "study.db", {"name": name}) as store:
         for point, (about, lines) in points.items():
             for seed in (1, 2):
                 task = Task(point=point, seed=seed, spec=about)
-                store.record(task, result(lines, seed, sizes), account)
+                store.record(task, result(lines, seed, sizes), usage)
             if failing is not None:
-                store.record_failure(Task(point=point, seed=3, spec=about), failing, account)
+                store.record_failure(Task(point=point, seed=3, spec=about), failing, usage)
     return read_contents(folder)
 
 
@@ -119,9 +117,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Contents:
 
 
 def records(table: ReportTable) -> list[dict[str, Any]]:
-    titles = [column.title for column in table.columns]
-    assert len(set(titles)) == len(titles)
-    return [dict(zip(titles, row, strict=True)) for row in table.rows]
+    assert len(set(table.columns)) == len(table.columns)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def least_squares(sizes: tuple[int, ...], errors: list[float]) -> tuple[float, float]:
@@ -136,8 +133,7 @@ def least_squares(sizes: tuple[int, ...], errors: list[float]) -> tuple[float, f
 
 def test_the_four_origins_stand_side_by_side(paper: Contents) -> None:
     table = calibration_table(paper)
-    titles = [column.title for column in table.columns[4:]]
-    assert titles == ["paper", "released", "ours, released", "ours, rigorous"]
+    assert table.columns[4:] == ["paper", "released", "ours, released", "ours, rigorous"]
     found = {(row[0], row[1], row[3]): row[4:] for row in table.rows}
     assert len(found) == len(table.rows) == 8
     printed = published.CALIBRATION[0].known
@@ -186,7 +182,7 @@ def test_who_is_better_and_where_that_changes(own: Contents) -> None:
     assert row["factor at first"] == pytest.approx(roots[4][1] / roots[4][0])
     assert (row["last N"], row["better at last"]) == (1024, "FC")
     assert row["factor at last"] == pytest.approx(roots[1024][0] / roots[1024][1])
-    told = re.fullmatch(r"FC is better from N = (\d+) on \(measured; 90%: .*\)", row["crossover"])
+    told = re.search(r"cross at about N = (\d+) \(within the pilots; 90%.*FC", row["crossover"])
     assert told is not None
     assert 64 < int(told[1]) < 256
 
@@ -247,13 +243,8 @@ SMALL = ReportTable(
     name="small",
     title="A_title",
     caption="Of 5% & more.",
-    columns=(
-        Column("point"),
-        Column("N", "integer"),
-        Column("mse", "number"),
-        Column("time", "number", "s"),
-        Column("memory", "integer", BYTES),
-    ),
+    columns=("point", "N", "mse", "time", "memory"),
+    units={"time": "s", "memory": BYTES},
     rows=(
         ("a|b", 2048, 0.0023401, 12.0, 2**20),
         ("-c", -1, 0.25, -1234.56, None),
@@ -261,65 +252,34 @@ SMALL = ReportTable(
     ),
 )
 
-MARKDOWN = r"""**A\_title**
 
-| point | N | mse | time (s) | memory |
-| --- | ---: | ---: | ---: | ---: |
-| a&#124;b | 2,048 | 2.340e-3 | 12.00 | 1.00 MiB |
-| -c | -1 | 2.500e-1 | -1,235 | – |
-| – | – | 2.000 | inf | 0.00 KiB |
-
-Of 5% &amp; more.
-"""  # noqa: RUF001
-
-LATEX = r"""\begin{table}[htbp]
-\centering
-\small
-\caption[A\_title]{A\_title. Of 5\% \& more.}\label{tab:small}
-\begin{tabular}{lrrrr}
-\toprule
-point & N & mse & time (s) & memory \\
-\midrule
-a\textbar{}b & $2{,}048$ & $2.340\cdot10^{-3}$ & $12.00$ & 1.00 MiB \\
--c & $-1$ & $2.500\cdot10^{-1}$ & $-1{,}235$ & \textendash{} \\
-\textendash{} & \textendash{} & $2.000$ & inf & 0.00 KiB \\
-\bottomrule
-\end{tabular}
-\end{table}
-"""
-
-CSV = """point,N,mse,time (s),memory (bytes)
-a|b,2048,0.0023401,12.0,1048576
-'-c,-1,0.25,-1234.56,
-,,2.0,inf,0
-"""
-
-HTML = """<div class="table" role="region" aria-label="A_title" tabindex="0">
-<table>
-<caption><span>Of 5% &amp; more.</span></caption>
-<thead>
-<tr><th scope="col">point</th><th scope="col" class="number">N</th>\
-<th scope="col" class="number">mse</th><th scope="col" class="number">time (s)</th>\
-<th scope="col" class="number">memory</th></tr>
-</thead>
-<tbody>
-<tr><th scope="row">a|b</th><td class="number">2,048</td><td class="number">2.340e-3</td>\
-<td class="number">12.00</td><td class="number">1.00 MiB</td></tr>
-<tr><th scope="row">-c</th><td class="number">-1</td><td class="number">2.500e-1</td>\
-<td class="number">-1,235</td><td class="number">–</td></tr>
-<tr><th scope="row">–</th><td class="number">–</td><td class="number">2.000</td>\
-<td class="number">inf</td><td class="number">0.00 KiB</td></tr>
-</tbody>
-</table>
-</div>
-"""  # noqa: RUF001
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"), [("md", MARKDOWN), ("tex", LATEX), ("csv", CSV), ("html", HTML)]
-)
-def test_a_small_table(kind: str, expected: str) -> None:
-    assert FORMATS[kind](SMALL) == expected
+def test_a_small_table_in_every_format() -> None:
+    heads = ["point", "N", "mse", "time (s)", "memory"]
+    rows = [
+        ["a|b", "2,048", "2.340e-3", "12.00", "1.00 MiB"],
+        ["-c", "-1", "2.500e-1", "-1,235", "\N{EN DASH}"],
+        ["\N{EN DASH}", "\N{EN DASH}", "2.000", "inf", "0.00 KiB"],
+    ]
+    assert markdown_cells(SMALL) == [heads, *rows]
+    assert markdown(SMALL).startswith("**A\\_title**\n\n| point")
+    assert markdown(SMALL).endswith("\n\nOf 5% &amp; more.\n")
+    seen = Seen()
+    seen.feed(html(SMALL))
+    assert seen.texts == ["Of 5% & more.", *heads, *(cell for row in rows for cell in row)]
+    numbers = [tag for tag, attributes in seen.tags if attributes.get("class") == "number"]
+    assert numbers == ["th"] * 4 + ["td"] * 12
+    assert csv(SMALL).splitlines() == [
+        "point,N,mse,time (s),memory (bytes)",
+        "a|b,2048,0.0023401,12.0,1048576",
+        "'-c,-1,0.25,-1234.56,",
+        ",,2.0,inf,0",
+    ]
+    text = latex(SMALL)
+    assert r"\begin{tabular}{lrrrr}" in text
+    assert r"\caption[A\_title]{A\_title. Of 5\% \& more.}\label{tab:small}" in text
+    cells = [cell.strip() for cell in text.splitlines()[8].removesuffix(r"\\").split(" & ")]
+    expected = [r"a\textbar{}b", "$2{,}048$", r"$2.340\cdot10^{-3}$", "$12.00$", "1.00 MiB"]
+    assert cells == expected
 
 
 def named(*names: str, rows: int = 2) -> ReportTable:
@@ -328,7 +288,7 @@ def named(*names: str, rows: int = 2) -> ReportTable:
         name="named",
         title=names[0],
         caption=names[-1],
-        columns=tuple(map(Column, names)),
+        columns=names,
         rows=(names,) * rows,
     )
 
@@ -429,8 +389,7 @@ def test_csv_reads_back_and_holds_no_formula(names: list[str]) -> None:
 @some
 @given(st.lists(st.tuples(st.floats(), st.integers(), st.none() | st.floats()), min_size=1))
 def test_csv_keeps_every_digit(rows: list[tuple[float, int, float | None]]) -> None:
-    columns = (Column("x", "number"), Column("n", "integer"), Column("y", "number"))
-    table = ReportTable(name="t", title="t", caption="", columns=columns, rows=tuple(rows))
+    table = ReportTable(name="t", title="t", caption="", columns="xny", rows=rows)
     found = list(reader.reader(io.StringIO(csv(table))))[1:]
     for (x, n, y), (first, second, third) in zip(rows, found, strict=True):
         assert (repr(float(first)), int(second)) == (repr(x), n)
@@ -488,7 +447,9 @@ def test_long_tables_go_over_pages() -> None:
     assert r"\begin{table}" not in text
     order = [text.index(part) for part in (r"\caption", r"\endfirsthead", r"\endhead", r"\endfoot")]
     assert order == sorted(order)
-    assert text.count("a & b") == 2 + LONG + 1  # the head stands on every page
+    assert (
+        len(re.findall(r"^a +& b", text, re.MULTILINE)) == 2 + LONG + 1
+    )  # the head stands on every page
     assert 'class="table long"' in html(long)
     assert 'class="table"' in html(short)
 
@@ -506,14 +467,14 @@ def test_sentences_are_broken_in_latex() -> None:
         (1e5, (), "1.000e5"),
         (0.0, (1e-9,), "0"),
         (-3.0, (1e-9,), "-3.000"),
-        (3, (), "3.000"),
+        (3, (0.5,), "3.000"),
+        (3, (4,), "3"),
         (math.nan, (1.0,), "nan"),
     ],
 )
 def test_numbers_have_four_digits(value: float, others: tuple[float, ...], expected: str) -> None:
     rows = tuple(("a", each) for each in (value, *others))
-    columns = (Column("a"), Column("x", "number"))
-    table = ReportTable(name="t", title="t", caption="c", columns=columns, rows=rows)
+    table = ReportTable(name="t", title="t", caption="c", columns="ax", rows=rows)
     assert markdown_cells(table)[1][1] == expected
 
 
@@ -529,9 +490,9 @@ def test_tables_are_saved(own: Contents, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_saved_is_refused(own: Contents, tmp_path: Path) -> None:
-    with pytest.raises(KoriskError, match="kinds must be among md, tex, csv, html, got 'docx'"):
+    with pytest.raises(KoriskError, match="kinds must be one of md, tex, csv, html, got 'docx'"):
         save_tables(own, tmp_path / "none", ("md", "docx"))
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(KoriskError, match="cannot be made"):
+    with pytest.raises(KoriskError, match="file exists"):
         save_tables(own, tmp_path / "file", ("md",))

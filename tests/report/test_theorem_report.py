@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from korisk.report.tables.theorem import (
-    NAMES,
-    layers_table,
-    order_table,
-    theorem_sentences,
-    theorem_table,
-    theorem_tables,
-    theorems_of,
-)
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from theorem_stores import SIZES, cell, row, written
 
 from korisk.report.contents import read_contents
+from korisk.report.figures.panels import MOST_PANELS
 from korisk.report.figures.study import save_figures, study_figures
-from korisk.report.figures.style import MOST_PANELS, Axes, Figure
 from korisk.report.figures.theorem import theorem_figure
-from korisk.report.page.study import study_page
-from korisk.report.tables.tables import ReportTable, study_tables
+from korisk.report.page.study import study_page, theorem_sentences
+from korisk.report.tables.tables import (
+    THEOREM,
+    ReportTable,
+    layers_table,
+    order_table,
+    study_tables,
+    theorem_table,
+)
 from korisk.report.tables.text import FORMATS
 from korisk.studies.result import Result, Row
 from korisk.studies.theorem.check import PointTheorem
@@ -30,12 +30,11 @@ from korisk.theory import BOUNDS, Known, Learned, Network
 
 
 def points(folder: Path, cells: dict[str, list[Result]], **options: Any) -> list[PointTheorem]:
-    return theorems_of(read_contents(written(folder, cells, **options)))
+    return read_contents(written(folder, cells, **options)).theorems
 
 
 def records(table: ReportTable) -> list[dict[str, Any]]:
-    titles = [column.title for column in table.columns]
-    return [dict(zip(titles, each, strict=True)) for each in table.rows]
+    return [dict(zip(table.columns, each, strict=True)) for each in table.rows]
 
 
 def drawn(axes: Axes, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -102,9 +101,9 @@ def test_the_order_has_a_row_for_each_form(both: list[PointTheorem]) -> None:
     for each, order in zip(rows[::3], (both[0].orders[0], both[1].orders[0]), strict=True):
         assert each["A p, first"] == order.strengths["paper"][0]
         assert each["predicted"] == order.predicted("paper")
-        assert each["came out"] + each["reversed"] + each["open"] == len(order.rungs)
-    assert rows[0]["turns at"] is None
-    assert "FC" in rows[3]["turns at"]
+        assert each["confirmed"] + each["reversed"] + each["open"] == len(order.rungs)
+    assert rows[0]["changes at"] is None
+    assert "FC" in rows[3]["changes at"]
 
 
 def test_tables_of_what_is_not_known_or_violated(tmp_path: Path) -> None:
@@ -121,12 +120,11 @@ def test_tables_of_what_is_not_known_or_violated(tmp_path: Path) -> None:
     assert [each["holds"] for each in found] == ["not known", "yes", "VIOLATED"]
     assert found[0]["composed"] is None
     assert found[1]["loose by, mean"] is None
-    assert [table.name for table in theorem_tables(made)] == ["theorem", "theorem_order"]
+    tables = [theorem_table(made), order_table(made)]
+    assert not layers_table(made).rows
     predicted = [each["predicted"] for each in records(order_table(made))]
     assert predicted == ["not known"] * 6 + ["neither"] * 3
-    for table in theorem_tables(made):
-        for write in FORMATS.values():
-            assert "nan" not in write(table)
+    assert not any("nan" in write(table) for table in tables for write in FORMATS.values())
     assert theorem_sentences(made)[0].startswith("VIOLATED: in 1 of 2 networks")
 
 
@@ -140,10 +138,10 @@ def bare() -> Result:
 
 def test_a_study_without_errors_of_layers_has_nothing_of_it(tmp_path: Path) -> None:
     contents = read_contents(written(tmp_path, {"p": [bare()]}))
-    assert theorems_of(contents) == []
+    assert contents.theorems == []
     assert theorem_sentences([]) == []
     assert theorem_figure([]) is None
-    assert not set(NAMES) & {table.name for table in study_tables(contents)}
+    assert not set(THEOREM) & {table.name for table in study_tables(contents)}
 
 
 # --- The figure ----------------------------------------------------------------------------------
@@ -215,7 +213,7 @@ def test_the_report_has_a_section_with_words_figure_and_tables(
     told = {"<b>p</b>": [cell(seed, models=["KO"], sizes=(4, 16)) for seed in (1, 2)]}
     contents = read_contents(written(tmp_path / "told", told))
     assert [stem for stem, _ in study_figures(contents)] == ["theorem"]
-    assert [table.name for table in study_tables(contents)][-3:] == [*NAMES[:2], "cells"]
+    assert [table.name for table in study_tables(contents)][-3:] == [*THEOREM[:2], "cells"]
     text = study_page(contents)
     start, end = text.index('<section id="theorem"'), text.index('<section id="tables"')
     section = text[start:end]

@@ -90,7 +90,7 @@ def answer(plan: Plan, levels: Sequence[float]) -> list[str]:
 
 def save_plot(figure: "Figure", path: Path) -> None:
     """Write a figure and say so on stderr, where it disturbs no machine that reads stdout."""
-    from korisk.report.figures.pilot import save
+    from korisk.report.figures.style import save
 
     save(figure, path)
     typer.echo(f"korisk: wrote {path}", err=True)

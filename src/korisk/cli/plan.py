@@ -97,7 +97,7 @@ def plan(
         pilot.check_plot(plot)
     relatives = _relatives(curves, related or [], metric, unit, column)
     if html is not None:
-        from korisk.report.page.pilot import pilot_page
+        from korisk.report.page.page import pilot_page
 
         write_page(html, pilot_page(curves, title=path.name, target=target))
         if target is None and not at:

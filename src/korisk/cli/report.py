@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +10,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from korisk._checks import one_of
 from korisk.cli.output import print_json
-from korisk.errors import KoriskError, did_you_mean
+from korisk.errors import KoriskError
 from korisk.files import FIGURE_KINDS, make_folder, write_text
 
 PARTS = ("page", "figures", "tables")
-PAGE = "report.html"
 
 
 def report(
@@ -60,64 +59,42 @@ def report(
     refuse_an_empty_one(contents)
     folder = make_folder(out if out is not None else contents.store.parent)  # before the work
     written: list[Path] = []
-    with _said(quiet=as_json) as watch:
+    with Console(stderr=True, quiet=as_json).status("reading") as status:
+
+        def watch(what: str) -> None:
+            status.update(Text(what))
+
         if "page" in parts:
             from korisk.report.page.study import study_page
 
-            text = study_page(contents, target=target, watch=watch)
-            written.append(folder / PAGE)
-            write_text(written[-1], text)
+            written.append(folder / "report.html")
+            write_text(written[-1], study_page(contents, target=target, watch=watch))
         if "figures" in parts:
             from korisk.report.figures.study import save_figures, study_figures
 
-            watch("figures")
             drawn = study_figures(contents)
             written += save_figures(drawn, folder / "figures", kinds, watch=watch)
         if "tables" in parts:
             from korisk.report.tables.text import save_tables
 
-            watch("tables")
             written += save_tables(contents, folder / "tables")
     if as_json:
-        lacking = {
+        incomplete = {
             point.name: {"failed": len(point.failures), "missing": list(point.missing)}
             for point in contents.points
             if not point.complete
         }
-        print_json({"written": list(map(str, written)), "incomplete": lacking})
+        print_json({"written": list(map(str, written)), "incomplete": incomplete})
         return
-    for each in written if len(written) <= 3 else _summary(written):
-        typer.echo(f"korisk: wrote {each}", err=True)
-
-
-def _summary(written: list[Path]) -> list[str]:
-    """Files one by one where they are few in a folder, else counted."""
-    by_folder: dict[Path, list[Path]] = {}
-    for file in written:
-        by_folder.setdefault(file.parent, []).append(file)
-    return [
-        str(files[0]) if len(files) == 1 else f"{len(files)} files in {folder}"
-        for folder, files in by_folder.items()
-    ]
+    for place, count in Counter(file.parent for file in written).items():
+        files = [str(file) for file in written if file.parent == place]
+        said = files if count <= 3 else [f"{count} files in {place}"]
+        for each in said:
+            typer.echo(f"korisk: wrote {each}", err=True)
 
 
 def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names or [""]:
-        if name not in known:
-            raise KoriskError(
-                f"{option} must be among {', '.join(known)}, got {name!r}"
-                f"{did_you_mean(name, known)}"
-            )
+        one_of(option, name, known)
     return tuple(name for name in known if name in names)
-
-
-@contextmanager
-def _said(*, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """What is being made, on stderr, where somebody watches."""
-    screen = Console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield lambda _: None
-        return
-    with screen.status(Text("reading")) as status:
-        yield lambda what: status.update(Text(what))

@@ -134,6 +134,31 @@ def efficiency_figure(found: Sequence[Panel]) -> Figure | None:
     if not drawn:
         return None
     looks = style.looks_of(trace.curve.model for each in full for trace in each.traces)
+    traces = [trace for each in drawn for trace in each.traces]
+    shown = {trace.curve.model for trace in traces}
+    entries: list[Entry] = [
+        (panels.line(**look.mark(size=3.6) | {"linestyle": "-"}), style.fitted(name, 2.2))
+        for name, look in looks.items()
+        if name in shown and look is not REST
+    ]
+    grey = {"color": GREY, "markerfacecolor": GREY, "linestyle": "none"}
+    if any(trace.curve.counts.max() > 1 for trace in traces):
+        bar = panels.line(marker="|", markersize=7, **grey)
+        dot = panels.line(marker="o", markersize=3.6, **grey)
+        entries.append(((bar, dot), "mean of seeds ± standard error"))
+    if any(trace.track for trace in traces):
+        band = Patch(facecolor=GREY, alpha=0.25, linewidth=0)
+        entries.append(((band, panels.line(color=GREY, linewidth=1.2)), "forecast, 90% band"))
+    if any(trace.line for trace in traces):
+        dashed = panels.line(color=GREY, linewidth=0.9, linestyle=_DASHES)
+        entries.append((dashed, f"calibrated: floor + {style.SIGMA} log N / N"))
+        thin = panels.line(color=GREY, linewidth=0.5)
+        entries.append((thin, "floor (its value: right edge)"))
+    if any(trace.untrained is not None for trace in traces):
+        entries.append((panels.line(marker="<", markersize=5, **grey), "before training"))
+    if any(look is REST for look in looks.values()):
+        plainly = REST.mark() | {"linestyle": "-", "linewidth": 0.6}
+        entries.append((panels.line(**plainly), "other models"))
     notes = []
     rest = sum(look is REST for look in looks.values())
     if rest:
@@ -147,7 +172,6 @@ def efficiency_figure(found: Sequence[Panel]) -> Figure | None:
         notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
     margins = (0.56, 0.47, 0.40, 0.34)
     with style.settings(fine=True):
-        entries = _entries(drawn, looks)
         figure, frames = panels.sheet(len(drawn), entries, notes, margins=margins)
         for axes, each in zip(frames, drawn, strict=True):
             _draw(axes, each, looks)
@@ -197,32 +221,3 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             edge: Options = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}
             axes.plot([0], start, gid=f"untrained{tag}", **edge, **look.mark("<"))
     panels.beside(axes, floors)
-
-
-def _entries(drawn: Sequence[Panel], looks: Mapping[str, Look]) -> list[Entry]:
-    traces = [trace for each in drawn for trace in each.traces]
-    shown = {trace.curve.model for trace in traces}
-    entries: list[Entry] = [
-        (panels.line(**look.mark(size=3.6) | {"linestyle": "-"}), style.fitted(name, 2.2))
-        for name, look in looks.items()
-        if name in shown and look is not REST
-    ]
-    grey = {"color": GREY, "markerfacecolor": GREY, "linestyle": "none"}
-    if any(trace.curve.counts.max() > 1 for trace in traces):
-        bar = panels.line(marker="|", markersize=7, **grey)
-        dot = panels.line(marker="o", markersize=3.6, **grey)
-        entries.append(((bar, dot), "mean of seeds ± standard error"))
-    if any(trace.track for trace in traces):
-        band = Patch(facecolor=GREY, alpha=0.25, linewidth=0)
-        entries.append(((band, panels.line(color=GREY, linewidth=1.2)), "forecast, 90% band"))
-    if any(trace.line for trace in traces):
-        dashed = panels.line(color=GREY, linewidth=0.9, linestyle=_DASHES)
-        entries.append((dashed, f"calibrated: floor + {style.SIGMA} log N / N"))
-        thin = panels.line(color=GREY, linewidth=0.5)
-        entries.append((thin, "floor (its value: right edge)"))
-    if any(trace.untrained is not None for trace in traces):
-        entries.append((panels.line(marker="<", markersize=5, **grey), "before training"))
-    if any(look is REST for look in looks.values()):
-        plainly = REST.mark() | {"linestyle": "-", "linewidth": 0.6}
-        entries.append((panels.line(**plainly), "other models"))
-    return entries

@@ -137,11 +137,25 @@ def factors_figure(found: Sequence[Factors]) -> Figure | None:
     drawn = found[:MOST_PANELS]
     if not drawn:
         return None
+    pairs = {each.models for each in drawn}
+    names = pairs.pop() if len(pairs) == 1 else ("", "")
+    known, dense = style.fitted(names[0] or "known", 0.5), style.fitted(names[1] or "dense", 0.5)
+    entries: list[Entry] = []
+    if any(each.factors for each in drawn):
+        for words, look in _LINES.values():
+            entries.append((panels.line(**look), words.format(known=known, dense=dense)))
+    chances = [chance for each in drawn for _, _, chance in each.planned]
+    if chances:
+        hollow = " (hollow: a chance below 50%)" if min(chances) < _LIKELY else ""
+        words = f"N {dense} / N {known} by the planner{hollow}"
+        entries.append((panels.line(**_planned(likely=True)), words))
+    if any(math.isfinite(each.undefined) for each in drawn):
+        entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
     notes = []
     if len(found) > len(drawn):
         notes.append(f"{len(drawn)} of {len(found)} points are drawn; the rest are left out.")
     with style.settings(fine=True):
-        figure, frames = panels.sheet(len(drawn), _entries(drawn), notes)
+        figure, frames = panels.sheet(len(drawn), entries, notes)
         for axes, each in zip(frames, drawn, strict=True):
             _draw(axes, each)
         return figure
@@ -181,21 +195,3 @@ def _draw(axes: Axes, each: Factors) -> None:
 def _planned(likely: bool) -> Options:
     mark = LOOKS[0].mark("D", 3.6)
     return mark if likely else mark | {"markerfacecolor": "white"}
-
-
-def _entries(drawn: Sequence[Factors]) -> list[Entry]:
-    pairs = {each.models for each in drawn}
-    names = pairs.pop() if len(pairs) == 1 else ("", "")
-    known, dense = style.fitted(names[0] or "known", 0.5), style.fitted(names[1] or "dense", 0.5)
-    entries: list[Entry] = []
-    if any(each.factors for each in drawn):
-        for words, look in _LINES.values():
-            entries.append((panels.line(**look), words.format(known=known, dense=dense)))
-    chances = [chance for each in drawn for _, _, chance in each.planned]
-    if chances:
-        hollow = " (hollow: a chance below 50%)" if min(chances) < _LIKELY else ""
-        words = f"N {dense} / N {known} by the planner{hollow}"
-        entries.append((panels.line(**_planned(likely=True)), words))
-    if any(math.isfinite(each.undefined) for each in drawn):
-        entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
-    return entries

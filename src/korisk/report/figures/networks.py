@@ -95,49 +95,46 @@ def ct_networks(contents: Contents) -> list[CtNetwork]:
         kind = (str(problem.get("beam")), problem.get("arc"), *relu)
         if kind not in largest or largest[kind][0] < problem["side"]:
             largest[kind] = problem["side"], point
-    found = [made for _, point in largest.values() for made in _networks(point)]
-    return found[:MOST_NETWORKS]
+    made = []
+    for _, point in largest.values():
+        problem = point.spec["problem"]
+        side, views, bins = (problem[name] for name in ("side", "views", "bins"))
+        beam, arc = str(problem.get("beam", "")), problem.get("arc")
+        tail, compositions = known_layers(side, views, bins, beam, arc)
+        whole = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
+        over = "" if arc is None else f" over {arc:g} degrees"
+        for model, name, count, front, growth in (
+            ("KO", "W", views * bins, tail, whole.lipschitz()),
+            ("FC", "M", views * bins * side * side, [], 1.0),
+        ):
+            curve = point.curve(model)
+            constants: dict[str, float] = {}
+            if curve is not None and curve.metric == "mse" and 0 < growth < math.inf:
+                with suppress(KoriskError):  # a single size
+                    line = calibrate(curve, "paper")
+                    if line.slope:  # the composed bound is to be this line
+                        kappa = line.slope / growth**2 / count
+                        constants = {"C": line.floor**0.5 / growth, "kappa": kappa}
+            layers: list[Layer] = [Learned(name, parameters=count, **constants), *front]  # type: ignore[arg-type]
+            if _relu(point, model):
+                layers.append(Known("ReLU", lipschitz=1.0))
+            scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{over}"
+            made.append(
+                CtNetwork(
+                    f"{model}, {point.name}: {scan}",
+                    Network(layers, compositions=compositions if front else ()),
+                    (f"{views} x {bins}", f"{side} x {side}"),
+                    bool(constants),
+                    None if curve is None else int(curve.sizes[-1]),
+                )
+            )
+    return made[:MOST_NETWORKS]
 
 
 def _relu(point: Point, model: str) -> bool:
     models = point.spec.get("models")
     own = models.get(model) if isinstance(models, Mapping) else None
     return bool(own.get("relu", True)) if isinstance(own, Mapping) else True
-
-
-def _networks(point: Point) -> list[CtNetwork]:
-    problem = point.spec["problem"]
-    side, views, bins = (problem[name] for name in ("side", "views", "bins"))
-    beam, arc = str(problem.get("beam", "")), problem.get("arc")
-    tail, compositions = known_layers(side, views, bins, beam, arc)
-    whole = Network([*tail, Known("end", lipschitz=1.0)], compositions=compositions)
-    over = "" if arc is None else f" over {arc:g} degrees"
-    made = []
-    for model, name, count, front, growth in (
-        ("KO", "W", views * bins, tail, whole.lipschitz()),
-        ("FC", "M", views * bins * side * side, [], 1.0),
-    ):
-        curve = point.curve(model)
-        constants: dict[str, float] = {}
-        if curve is not None and curve.metric == "mse" and 0 < growth < math.inf:
-            with suppress(KoriskError):  # a single size
-                line = calibrate(curve, "paper")
-                if line.slope:  # the composed bound is to be this line
-                    kappa = line.slope / growth**2 / count
-                    constants = {"C": line.floor**0.5 / growth, "kappa": kappa}
-        layers: list[Layer] = [Learned(name, parameters=count, **constants), *front]  # type: ignore[arg-type]
-        if _relu(point, model):
-            layers.append(Known("ReLU", lipschitz=1.0))
-        made.append(
-            CtNetwork(
-                f"{model}, {point.name}: H = {side}, {views} views, {bins} bins, {beam} beam{over}",
-                Network(layers, compositions=compositions if front else ()),
-                (f"{views} x {bins}", f"{side} x {side}"),
-                bool(constants),
-                None if curve is None else int(curve.sizes[-1]),
-            )
-        )
-    return made
 
 
 def known_layers(

@@ -24,7 +24,7 @@ from matplotlib.ticker import (
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
-from korisk.planning.explain import Crosses
+from korisk.planning.compare import Crossover
 from korisk.planning.forecast import Forecast
 from korisk.report.figures import style
 from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look
@@ -361,7 +361,7 @@ def bracket(axes: Axes, lower: float, upper: float, height: float, **options: An
         axes.plot([n], [height], **{**options, "gid": None, **bar})
 
 
-def draw_crossover(axes: Axes, found: Crosses, height: float) -> None:
+def draw_crossover(axes: Axes, found: Crossover, height: float) -> None:
     """A cross where two curves do, and the range of N in which they might."""
     if found.n > axes.get_xlim()[1]:
         return

@@ -68,8 +68,8 @@ def plan_figure(plan: Plan) -> Figure:
     if not plan.forecast.doubt:
         entries.append((_handles(look, extrapolated=True), "extrapolated"))
     safe = plan.safe(0.9) if plan.samples is not None else None
-    upwards = curve.unit.larger_is_better
-    mark = LOOKS[1].mark("v" if upwards else "^", 5.5)
+    better = 1 if curve.unit.larger_is_better else -1
+    mark = LOOKS[1].mark("v" if better > 0 else "^", 5.5)
     if safe is not None and safe != plan.samples:
         entries.append((panels.line(**mark), f"enough with 90%: N = {safe:,}"))
     notes = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))) or [NOTE]
@@ -80,7 +80,38 @@ def plan_figure(plan: Plan) -> Figure:
             _mark_answer(axes, plan, _ANSWER)
         if safe is not None and safe != plan.samples:
             axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
-        _label_answer(axes, plan)
+        # The answer in words, where the band leaves the target's line alone: short of the range's
+        # lower end on the better side of the target, or past its upper end on the other side.
+        text, x, side, away = answer(plan), 0.02, "left", better
+        if plan.samples is not None:
+            text = text if _on_curve(plan) else text.replace(" (90%", "\n(90%")
+            lines = [style.inches_of(line, MEDIUM, bold=True) for line in text.splitlines()]
+            width = max(lines) / panels.inches(axes)[0]
+            to_axes = axes.transData + axes.transAxes.inverted()
+            ends = (
+                min(plan.lower, plan.samples),
+                max(plan.samples, min(plan.upper, axes.get_xlim()[1])),
+            )
+            before, after = (float(to_axes.transform((n, plan.target))[0]) for n in ends)
+            if before >= min(width, 1 - after):
+                x, side = max(before, width), "right"
+            else:
+                x, away = min(after, 1 - width), -better
+        axes.annotate(
+            text,
+            (x, plan.target),
+            (0, 6 * away),
+            xycoords=axes.get_yaxis_transform(),
+            textcoords="offset points",
+            ha=side,
+            va="bottom" if away > 0 else "top",
+            fontsize=MEDIUM,
+            fontweight="bold",
+            color=_ANSWER.colour,
+            bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8},
+            gid="label",
+            zorder=4,
+        )
         return figure
 
 
@@ -281,42 +312,6 @@ def _mark_answer(axes: Axes, plan: Plan, look: Look, tag: str = "", shift: float
     face = look.colour if _on_curve(plan) else "white"
     diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2, "zorder": 3.2}
     axes.plot([plan.samples or 0], [plan.target], gid=f"answer{tag}", **place | diamond)
-
-
-def _label_answer(axes: Axes, plan: Plan) -> None:
-    """The answer in words, where the band leaves the target's line alone.
-
-    That is short of the range's lower end on the better side of the target, or past its upper end
-    on the other side.
-    """
-    better = 1 if plan.curve.unit.larger_is_better else -1
-    text, x, side, away = answer(plan), 0.02, "left", better
-    if plan.samples is not None:
-        text = text if _on_curve(plan) else text.replace(" (90%", "\n(90%")
-        lines = [style.inches_of(line, MEDIUM, bold=True) for line in text.splitlines()]
-        width = max(lines) / panels.inches(axes)[0]
-        to_axes = axes.transData + axes.transAxes.inverted()
-        ends = min(plan.lower, plan.samples), max(plan.samples, min(plan.upper, axes.get_xlim()[1]))
-        before, after = (float(to_axes.transform((n, plan.target))[0]) for n in ends)
-        if before >= min(width, 1 - after):
-            x, side = max(before, width), "right"
-        else:
-            x, away = min(after, 1 - width), -better
-    axes.annotate(
-        text,
-        (x, plan.target),
-        (0, 6 * away),
-        xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points",
-        ha=side,
-        va="bottom" if away > 0 else "top",
-        fontsize=MEDIUM,
-        fontweight="bold",
-        color=_ANSWER.colour,
-        bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8},
-        gid="label",
-        zorder=4,
-    )
 
 
 # --- Words ---------------------------------------------------------------------------------------

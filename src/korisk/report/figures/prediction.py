@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -28,8 +27,8 @@ def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Fig
     found = None
     if point.crossover is not None:
         at = point.crossover
-        upper = math.inf if at.upper is None else at.upper
-        found = Crossover(round(at.n), at.lower, upper, style.plain(at.better_after), False)
+        end = math.inf if at.upper is None else at.upper
+        found = Crossover(round(at.n), at.lower, end, style.plain(at.better_after), False)
     n = [float(size) for curve in measured for size in curve.sizes]
     errors = [float(mean) for curve in measured for mean in curve.means]
     entries: list[Entry] = []
@@ -45,7 +44,7 @@ def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Fig
         if made.rehearsal:
             entries.append((panels.line(**_cross(look)), f"{name} rehearsed on the examples"))
         if made.checks:
-            entries.append((panels.line(**look.mark("D", 4.5)), f"{name} in the pilot"))
+            entries.append((panels.line(**_diamond(look)), f"{name} in the pilot"))
     for curve in measured:
         mark = panels.line(**looks[curve.model].mark())
         entries.append((mark, f"{style.plain(curve.model)} measured"))
@@ -66,7 +65,25 @@ def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Fig
         )
         panels.head(axes, point.point, size=LARGE, room=0.8, lift=16)
         for made in point.models:
-            _draw(axes, made, looks[made.model])
+            name, colour = made.model, looks[made.model].colour
+            sizes, computed, expected, lower, upper = _columns(made)
+            axes.fill_between(sizes, lower, upper, facecolor=colour, alpha=0.18, linewidth=0)
+            solid: Options = {"color": colour, "linewidth": 1.5, "zorder": 2.3}
+            axes.plot(sizes, expected, gid=f"expected-{name}", **solid)
+            thin: Options = {"color": colour, "linewidth": 1.0}
+            dashed = thin | {"linestyle": (0, (4, 2)), "zorder": 2.2}
+            axes.plot(sizes, computed, gid=f"computed-{name}", **dashed)
+            if made.floor > 0:
+                dotted = thin | {"linestyle": ":", "zorder": 1.9}
+                axes.axhline(made.floor, gid=f"floor-{name}", **dotted)
+            marks = {
+                "rehearsal": ([(row.n, row.error) for row in made.rehearsal], _cross),
+                "pilot": ([(check.n, check.measured) for check in made.checks], _diamond),
+            }
+            for kind, (places, form) in marks.items():
+                if places:
+                    options = form(looks[name]) | {"gid": f"{kind}-{name}", "zorder": 2.7}
+                    axes.plot(*zip(*places, strict=True), **options)
         for curve in measured:
             panels.draw_means(axes, curve, looks[curve.model], f"-{curve.model}")
         low, high = axes.get_ylim()
@@ -92,23 +109,9 @@ def _columns(made: ModelRecord) -> tuple[Array, ...]:
     return tuple(np.array(rows).T)
 
 
-def _draw(axes: Axes, made: ModelRecord, look: Look) -> None:
-    n, computed, expected, lower, upper = _columns(made)
-    name, colour = made.model, look.colour
-    axes.fill_between(n, lower, upper, facecolor=colour, alpha=0.18, linewidth=0)
-    axes.plot(n, expected, gid=f"expected-{name}", color=colour, linewidth=1.5, zorder=2.3)
-    dashed: Options = {"color": colour, "linewidth": 1.0, "linestyle": (0, (4, 2))}
-    axes.plot(n, computed, gid=f"computed-{name}", zorder=2.2, **dashed)
-    if made.floor > 0:
-        dotted: Options = {"color": colour, "linestyle": ":", "linewidth": 0.9}
-        axes.axhline(made.floor, gid=f"floor-{name}", zorder=1.9, **dotted)
-    if made.rehearsal:
-        x, y = zip(*((row.n, row.error) for row in made.rehearsal), strict=True)
-        axes.plot(x, y, gid=f"rehearsal-{name}", zorder=2.6, **_cross(look))
-    if made.checks:
-        x, y = zip(*((check.n, check.measured) for check in made.checks), strict=True)
-        axes.plot(x, y, gid=f"pilot-{name}", zorder=2.7, **look.mark("D", 4.5))
-
-
 def _cross(look: Look) -> Options:
     return look.mark("x", 4.0) | {"markeredgewidth": 1.0, "markeredgecolor": look.colour}
+
+
+def _diamond(look: Look) -> Options:
+    return look.mark("D", 4.5)

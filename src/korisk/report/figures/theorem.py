@@ -138,11 +138,29 @@ def theorem_figure(points: Sequence[PointTheorem]) -> Figure | None:
         return None
     names = dict.fromkeys(n for each in drawn if isinstance(each, LayerParts) for n in each.parts)
     looks = dict.fromkeys(names, REST) | dict(zip(names, _LAYERS, strict=False))
+    bounds = [each for each in drawn if isinstance(each, Bounds)]
+    entries: list[Entry] = [
+        (panels.line(**_BOUND | look), words)
+        for form, (words, look) in _FORMS.items()
+        if any(np.isfinite(each.bounds[form]).any() for each in bounds)
+    ]
+    gap: list[Entry] = [(Patch(facecolor=_GAP), "looseness of the tightest")] if entries else []
+    entries += [(panels.line(**_ERROR), "measured error, mean of seeds"), *gap]
+    if any(each.violated for each in bounds):
+        entries.append((panels.line(**_VIOLATED), "VIOLATED: a seed's error above a bound"))
+    learned = {n for each in drawn if isinstance(each, LayerParts) for n in each.learned}
+    for name, look in looks.items():
+        if look is not REST:
+            kind = "learned" if name in learned else "known, with an error"
+            line = panels.line(**_layer_line(look, learned=name in learned))
+            entries.append((line, f"layer {style.fitted(name, 1.2)} ({kind})"))
+    if any(look is REST for look in looks.values()):
+        entries.append((panels.line(**_layer_line(REST, learned=True)), "other layers"))
     notes = ["Errors are sums over the entries of an output, as in the theorem."]
     if len(found) > MOST_PANELS:
         notes.append(f"{MOST_PANELS} of {len(found)} panels are drawn; the rest are left out.")
     with style.settings(fine=True):
-        figure, frames = panels.sheet(len(drawn), _entries(drawn, looks), notes)
+        figure, frames = panels.sheet(len(drawn), entries, notes)
         for axes, each in zip(frames, drawn, strict=True):
             if isinstance(each, Bounds):
                 _draw_bounds(axes, each)
@@ -193,25 +211,3 @@ def _frame(axes: Axes, each: Panel, height: tuple[float, float], label: str, not
     panels.frame(axes, across, height, labels=(panels.SAMPLES, label), sizes=each.n)
     model = style.fitted(each.model or "model", 0.45 * panels.inches(axes)[0])
     panels.head(axes, each.point, f"{model}: {note}")
-
-
-def _entries(drawn: Sequence[Panel], looks: Mapping[str, Look]) -> list[Entry]:
-    bounds = [each for each in drawn if isinstance(each, Bounds)]
-    entries: list[Entry] = [
-        (panels.line(**_BOUND | look), words)
-        for form, (words, look) in _FORMS.items()
-        if any(np.isfinite(each.bounds[form]).any() for each in bounds)
-    ]
-    gap: list[Entry] = [(Patch(facecolor=_GAP), "looseness of the tightest")] if entries else []
-    entries += [(panels.line(**_ERROR), "measured error, mean of seeds"), *gap]
-    if any(each.violated for each in bounds):
-        entries.append((panels.line(**_VIOLATED), "VIOLATED: a seed's error above a bound"))
-    learned = {n for each in drawn if isinstance(each, LayerParts) for n in each.learned}
-    for name, look in looks.items():
-        if look is not REST:
-            kind = "learned" if name in learned else "known, with an error"
-            line = panels.line(**_layer_line(look, learned=name in learned))
-            entries.append((line, f"layer {style.fitted(name, 1.2)} ({kind})"))
-    if any(look is REST for look in looks.values()):
-        entries.append((panels.line(**_layer_line(REST, learned=True)), "other layers"))
-    return entries

@@ -79,16 +79,6 @@ class Group:
         rounded = math.ceil(round(error / step, 6)) * step
         return float(f"{float(first.unit.from_error(rounded)):.8g}")
 
-    @property
-    def why(self) -> str:
-        """Where the first target comes from."""
-        if self.asked is not None:
-            return "as asked"
-        name = self.forecasts[0].curve.name
-        if len(self.forecasts) > 1:
-            return f"with 5% more error than the lowest of {name}"
-        return f"with a fifth less error than the lowest of {name}"
-
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
         """The answers to the first target."""
@@ -108,8 +98,11 @@ class Group:
             return f"{most} {sizes}; {LEAST_SIZES} are needed to plan."
         both, curve = self.comparison, self.forecasts[0].curve
         said = sentence(self.plans[0]) if both is None else words.comparison_headline(both)
-        metric = curve.metric or curve.unit.noun
-        return f"{said} ({metric} {words.value(self.target)}, {self.why})"
+        metric, why = curve.metric or curve.unit.noun, "as asked"
+        if self.asked is None:
+            more = "5% more" if both else "a fifth less"
+            why = f"with {more} error than the lowest of {curve.name}"
+        return f"{said} ({metric} {words.value(self.target)}, {why})"
 
     def pairs(self) -> list[dict[str, Any]]:
         """Some pairs of models at the first target, with a sentence on where their curves cross."""

@@ -26,7 +26,7 @@ from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.page.groups import Group, groups_data, main_group, script_json
 from korisk.report.page.pictures import figure_uri
 from korisk.report.page.planner import SENTENCES
-from korisk.report.tables.tables import ReportTable, columns
+from korisk.report.tables.tables import ReportTable
 from korisk.report.tables.text import html as table_html
 
 LARGEST = 6_000_000  # bytes of a page
@@ -64,10 +64,25 @@ class Page:
             "No curve has three sizes yet, so nothing can be extrapolated: measure each model at "
             "three training set sizes or more."
         )
+        title = "What this does and does not promise"
+        last = Section(name="promises", title=title, html=asset("promises.html"))
+        shown = [*self.sections, last]
         if main is not None:
             said = dict(self.answers)[main.name]
             answer = said if len(self.groups) == 1 else f"{main.name}: {said}"
-        shown = self._sections()
+            planner = asset("planner.html")
+            if len(self.answers) > 1:
+                name, heads = "Every point at a glance", ["point", "answer"]
+                table = ReportTable(
+                    name="answers", title=name, caption=name, columns=heads, rows=self.answers
+                )
+                planner += table_html(table)
+            still = f'<figure class="still">{self.still}</figure>' if self.still else ""
+            shown = [
+                Section(name="planner", title="How much data do I need?", html=planner),
+                Section(name="curves", title="Curves", html=asset("curves.html") + still),
+                *shown,
+            ]
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
@@ -86,28 +101,6 @@ class Page:
             table=asset("table.js"),
             view=asset("view.js"),
         )
-
-    def _sections(self) -> list[Section]:
-        title = "What this does and does not promise"
-        last = Section(name="promises", title=title, html=asset("promises.html"))
-        if main_group(self.groups) is None:
-            return [*self.sections, last]
-        planner = asset("planner.html")
-        if len(self.answers) > 1:
-            name = "Every point at a glance"
-            heads = columns("text", "point", "answer")
-            planner += table_html(
-                ReportTable(
-                    name="answers", title=name, caption=name, columns=heads, rows=self.answers
-                )
-            )
-        still = f'<figure class="still">{self.still}</figure>' if self.still else ""
-        return [
-            Section(name="planner", title="How much data do I need?", html=planner),
-            Section(name="curves", title="Curves", html=asset("curves.html") + still),
-            *self.sections,
-            last,
-        ]
 
 
 def figure_html(figure: Figure, words: str, caption: str = "") -> str:
@@ -164,11 +157,7 @@ def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = No
         name="measured",
         title="What was measured",
         caption="Means over seeds",
-        columns=[
-            *columns("text", "model"),
-            *columns("integer", "N", "seeds"),
-            *columns("number", curves[0].metric or curves[0].unit.noun),
-        ],
+        columns=["model", "N", "seeds", curves[0].metric or curves[0].unit.noun],
         rows=rows,
     )
     odd = [f"{plan.curve.name}: {said}" for plan in group.plans for said in plan.findings]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,38 +22,34 @@ SIDES = (256, 128, 64, 32)  # pixels that a picture in a page has at most, the l
 ERRORS = "RdBu_r"  # red above the truth, blue below, as in figures; colour-blind readers see both
 
 
-@dataclass(frozen=True)
-class Framed:
-    """The pictures of one point for a page, and by how much they were reduced."""
-
-    point: str
-    content: dict[str, Any]
-    size: int  # bytes
-
-
-def framed(named: Sequence[tuple[str, Pictures]], *, most: int) -> tuple[list[Framed], list[str]]:
+def framed(
+    named: Sequence[tuple[str, Pictures]], *, most: int
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Pictures of all points in at most so many bytes, and the points whose pictures do not fit.
 
     All are reduced alike; where even the smallest are too many, the first points give way.
     """
-    made: list[Framed] = []
+    made: list[dict[str, Any]] = []
     for side in SIDES:
         made = [_frame(point, pictures, side) for point, pictures in named]
-        if sum(each.size for each in made) <= most:
+        if size_of(made) <= most:
             return made, []
     dropped = []
-    while made and sum(each.size for each in made) > most:
-        dropped.append(made.pop(0).point)
+    while made and size_of(made) > most:
+        dropped.append(made.pop(0)["point"])
     return made, dropped
 
 
-def _frame(point: str, pictures: Pictures, most: int) -> Framed:
+def _frame(point: str, pictures: Pictures, most: int) -> dict[str, Any]:
     truth = pictures.truth
     factor = max(1, -(-max(truth.shape[1:]) // most))
     low, high = grey_scale(truth)
     reach, _ = error_scale(
         image - truth for by_size in pictures.images.values() for image in by_size.values()
     )
+
+    shades = np.asarray(colormaps[ERRORS](np.arange(256)))[:, :3]
+    palette = np.round(255 * shades).astype(np.uint8).tobytes()
 
     def grey(image: Array) -> str:
         return _png(Image.fromarray(_levels((image - low) / (high - low), factor)))
@@ -64,7 +58,7 @@ def _frame(point: str, pictures: Pictures, most: int) -> Framed:
         picture = Image.fromarray(_levels(0.5 + 0.5 * errors / reach, factor))
         made = Image.new("P", picture.size)
         made.putdata(picture.tobytes())
-        made.putpalette(_palette())
+        made.putpalette(palette)
         return _png(made)
 
     def tile(image: Array, true: Array) -> dict[str, Any]:
@@ -79,7 +73,7 @@ def _frame(point: str, pictures: Pictures, most: int) -> Framed:
         }
         for model, by_size in pictures.images.items()
     }
-    content = {
+    return {
         "point": point,
         "seed": pictures.seed,
         "side": list(truth.shape[1:]),
@@ -90,7 +84,6 @@ def _frame(point: str, pictures: Pictures, most: int) -> Framed:
         "truth": [grey(image) for image in truth],
         "frames": frames,
     }
-    return Framed(point, content, _bytes(content))
 
 
 def _levels(share: Array, factor: int) -> NDArray[np.uint8]:
@@ -104,12 +97,6 @@ def _levels(share: Array, factor: int) -> NDArray[np.uint8]:
     mean = np.asarray(cut.reshape(rows, down, columns, across).mean(axis=(1, 3)))
     levels = 255 * np.clip(np.nan_to_num(mean, nan=0.5), 0.0, 1.0)
     return np.asarray(np.round(levels), np.uint8)
-
-
-@lru_cache
-def _palette() -> bytes:
-    colours = np.asarray(colormaps[ERRORS](np.arange(256)))[:, :3]
-    return np.round(255 * colours).astype(np.uint8).tobytes()
 
 
 def _png(picture: Image.Image) -> str:
@@ -126,10 +113,10 @@ def figure_uri(figure: Figure, *, dpi: int) -> str:
     return _png(Image.open(content).convert("RGB").quantize(256))
 
 
-def _bytes(content: Any) -> int:
-    """About how long the content is in a page."""
+def size_of(content: Any) -> int:
+    """About how many bytes the content takes in a page."""
     if isinstance(content, Mapping):
-        return sum(_bytes(value) + 8 for value in content.values())
+        return sum(size_of(value) + 8 for value in content.values())
     if isinstance(content, list):
-        return sum(_bytes(value) + 1 for value in content)
+        return sum(size_of(value) + 1 for value in content)
     return len(content) if isinstance(content, str) else 12

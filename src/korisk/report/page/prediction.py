@@ -15,7 +15,7 @@ from korisk.report.contents import Contents, Point
 from korisk.report.figures.prediction import prediction_figure
 from korisk.report.page.groups import Watch
 from korisk.report.page.page import Section, bullets, figure_html
-from korisk.report.tables.tables import ReportTable, columns
+from korisk.report.tables.tables import ReportTable
 from korisk.report.tables.text import html as table_html
 
 TITLE = "Predicted before training"
@@ -152,11 +152,7 @@ def outcomes_table(found: Sequence[Outcome]) -> ReportTable:
         name="predicted",
         title="Predicted and measured",
         caption="Mean squared errors: predicted before training, and measured over seeds",
-        columns=[
-            *columns("text", "point", "model"),
-            *columns("integer", "N"),
-            *columns("number", "predicted", "90% from", "to", "measured", "ratio"),
-        ],
+        columns=["point", "model", "N", "predicted", "90% from", "to", "measured", "ratio"],
         rows=[
             (e.point, e.model, e.n, e.predicted, e.lower, e.upper, e.measured, e.ratio)
             for e in found

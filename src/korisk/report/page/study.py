@@ -60,13 +60,13 @@ def study_page(
     """
     refuse_an_empty_one(contents)
     groups, refused = _groups(contents, target)
-    data, crowded = groups_data(groups, watch=watch)
+    curves, crowded = groups_data(groups, watch=watch)
     figures = dict.fromkeys((STILL, THEOREM, "others"), "")
     for name, figure in study_figures(contents, page=True):
         watch(name)
-        words = _WORDS.get(name.partition("_")[0], name)
-        caption = "" if name == STILL else f"{words}."
-        figures[name if name in figures else "others"] += figure_html(figure, words, caption)
+        shows = _WORDS.get(name.partition("_")[0], name)
+        caption = "" if name == STILL else f"{shows}."
+        figures[name if name in figures else "others"] += figure_html(figure, shows, caption)
     watch("tables")
     tables = {True: "", False: ""}  # the theorem's, and the others
     for table in study_tables(contents):
@@ -79,8 +79,8 @@ def study_page(
             )
         tables[table.name in THEOREM_TABLES] += f"{html}</details>"
     predicted, unseen = prediction_section(contents, watch)
-    said = theorem_sentences(contents.theorems)
-    theorem = f"<p><strong>{escape(said[0])}</strong></p>{bullets(said[1:])}" if said else ""
+    words = theorem_sentences(contents.theorems)
+    theorem = f"<p><strong>{escape(words[0])}</strong></p>{bullets(words[1:])}" if words else ""
     sections = [
         predicted,
         Section(
@@ -98,14 +98,24 @@ def study_page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
-        data={"groups": data, "pictures": []},
+        data={"groups": curves, "pictures": []},
         answers=[(group.name, group.sentence) for group in groups],
         notes=[*([above] if violated else []), *_missing(contents), *refused, *crowded, *unseen],
         still=figures[STILL],
         sections=[section for section in sections if section.html],
     )
-    watch("pictures")
-    return _with_pictures(page, contents).html()
+    named = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
+    if named:
+        watch("pictures")
+        space = max(LARGEST - _SPARE - len(page.html().encode()), 0)
+        made, dropped = framed(named, most=space)
+        said = f"There is no space for the pictures of {', '.join(dropped)}."
+        page = replace(page, notes=[*page.notes, *([said] if dropped else [])])
+        if made:
+            shown = Section(name="pictures", title="Reconstructions", html=asset("pictures.html"))
+            data = page.data | {"pictures": made}
+            page = replace(page, data=data, sections=[shown, *page.sections])
+    return page.html()
 
 
 def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list[str]]:
@@ -199,19 +209,3 @@ def _flat(content: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
         elif value is not None:
             listed = value if isinstance(value, list) else [value]
             yield f"{before}{name}", ", ".join(map(str, listed))
-
-
-def _with_pictures(page: Page, contents: Contents) -> Page:
-    """The page with as many pictures as there is space for."""
-    named = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
-    if not named:
-        return page
-    made, dropped = framed(named, most=max(LARGEST - _SPARE - len(page.html().encode()), 0))
-    if dropped:
-        said = f"There is no space for the pictures of {', '.join(dropped)}."
-        page = replace(page, notes=[*page.notes, said])
-    if not made:
-        return page
-    section = Section(name="pictures", title="Reconstructions", html=asset("pictures.html"))
-    data = page.data | {"pictures": [each.content for each in made]}
-    return replace(page, data=data, sections=[section, *page.sections])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from korisk.curves.curve import Curve
@@ -43,25 +43,10 @@ THEOREM = ("theorem", "theorem_layers", "theorem_order")  # names of the theorem
 
 _OF_THE_ROW = ("lambda", "seconds")  # what a row's detail tells, if it does
 _PAPER_METRICS = ("mse", "rmse_over_max")
-
-
-@dataclass(frozen=True)
-class Column:
-    """What one column of a table holds."""
-
-    title: str
-    kind: Kind = "text"
-    unit: str = ""
-
-    @property
-    def align(self) -> Literal["left", "right"]:
-        """Words begin at the left; numbers end at the right."""
-        return "left" if self.kind == "text" else "right"
-
-
-def columns(kind: Kind, *titles: str, unit: str = "") -> list[Column]:
-    """Columns of one kind."""
-    return [Column(title, kind, unit) for title in titles]
+_MEMORY = (
+    *("KO weights", "FC weights", "KO with Adam", "FC with Adam"),
+    *("peak memory", "device memory"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +56,22 @@ class ReportTable:
     name: str  # the stem of its file
     title: str
     caption: str  # what the numbers are
-    columns: Sequence[Column]
+    columns: Sequence[str]  # their titles
     rows: Sequence[Row]
+    units: Mapping[str, str] = field(default_factory=dict)  # by column, where there is one
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """What each column holds: text, numbers, or whole numbers."""
+        found: list[Kind] = []
+        for place in range(len(self.columns)):
+            values = [row[place] for row in self.rows if row[place] is not None]
+            if not values or any(isinstance(value, str | bool) for value in values):
+                found.append("text")
+            else:
+                whole = all(isinstance(value, int) for value in values)
+                found.append("integer" if whole else "number")
+        return found
 
     def without_empty_columns(self) -> ReportTable:
         """The table without the columns in which everything is missing."""
@@ -137,9 +136,8 @@ def status_table(contents: Contents) -> ReportTable:
         title="What is missing",
         caption=caption,
         columns=[
-            *columns("text", "point"),
-            *columns("integer", "cells asked", "done", "failed"),
-            *columns("text", "first error", "missing seeds", "values left out"),
+            *("point", "cells asked", "done", "failed"),
+            *("first error", "missing seeds", "values left out"),
         ],
         rows=rows,
     ).without_empty_columns()
@@ -164,13 +162,7 @@ def cells_table(contents: Contents) -> ReportTable:
         title="Every result",
         caption="One row for each point, seed, model and number n of training samples; n = 0 is "
         "before training. Seconds are of the fit alone.",
-        columns=[
-            *columns("text", "point"),
-            *columns("integer", "seed"),
-            *columns("text", "model"),
-            *columns("integer", "n"),
-            *columns("number", *titles, *told),
-        ],
+        columns=["point", "seed", "model", "n", *titles, *told],
         rows=rows,
     )
 
@@ -221,8 +213,8 @@ def calibration_table(contents: Contents) -> ReportTable:
         title="Calibration",
         caption=caption,
         columns=[
-            *columns("text", "point", "model", "error", "quantity"),
-            *columns("number", *origins, *(["this study"] if others else [])),
+            *("point", "model", "error", "quantity", *origins),
+            *(["this study"] if others else []),
         ],
         rows=rows,
     )
@@ -237,7 +229,7 @@ def outcomes_table(contents: Contents) -> ReportTable:
         caption="The claims of the paper's Table 3, held against our sweeps over the paper's N (up "
         "to 64 for H up to 32, 2048 beyond) in its metric: MSE up to H = 32, RMSE / max beyond. "
         "Open: the N that were run cannot decide.",
-        columns=columns("text", "point", "claim", "protocol", "holds", "evidence"),
+        columns=["point", "claim", "protocol", "holds", "evidence"],
         rows=[
             (f"H = {each.side}", each.claim, each.protocol, says[each.holds], each.evidence)
             for each in verdicts(list(_paper_sweeps(contents).values()))
@@ -294,14 +286,9 @@ def comparison_table(contents: Contents) -> ReportTable:
         caption="Of the models' mean errors at the smallest and at the largest N that both were "
         "trained with: the better model, and how many times the other's error is as large.",
         columns=[
-            *columns("text", "point", "error"),
-            *columns("integer", "first N"),
-            *columns("text", "better at first"),
-            *columns("number", "factor at first"),
-            *columns("integer", "last N"),
-            *columns("text", "better at last"),
-            *columns("number", "factor at last"),
-            *columns("text", "crossover"),
+            *("point", "error"),
+            *("first N", "better at first", "factor at first"),
+            *("last N", "better at last", "factor at last", "crossover"),
         ],
         rows=rows,
     )
@@ -345,14 +332,10 @@ def parameters_table(contents: Contents) -> ReportTable:
         title="Parameters and costs",
         caption=caption,
         columns=[
-            *columns("text", "point"),
-            *columns("integer", "H", "V", "B", "p_KO", "p_FC", "ratio"),
-            *columns("integer", "KO weights", "FC weights", unit=BYTES),
-            *columns("integer", "KO with Adam", "FC with Adam", unit=BYTES),
-            *columns("integer", "cells"),
-            *columns("integer", "peak memory", "device memory", unit=BYTES),
-            *columns("number", "time", unit="s"),
+            *("point", "H", "V", "B", "p_KO", "p_FC", "ratio", *_MEMORY[:4]),
+            *("cells", *_MEMORY[4:], "time"),
         ],
+        units=dict.fromkeys(_MEMORY, BYTES) | {"time": "s"},
         rows=rows,
     ).without_empty_columns()
 
@@ -384,12 +367,9 @@ def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
         "/ error, composed: the smallest, the mean and the largest of the seeds. It holds where "
         f"error <= composed <= minkowski <= paper up to a relative {MEASURED:g} of rounding.",
         columns=[
-            *columns("text", "point", "model"),
-            *columns("integer", "N"),
-            *columns("text", "holds"),
-            *columns("number", "error", *BOUNDS),
-            *columns("number", "loose by, least", "loose by, mean", "loose by, most"),
-            *columns("integer", "seeds", "judged", "held"),
+            *("point", "model", "N", "holds", "error", *BOUNDS),
+            *("loose by, least", "loose by, mean", "loose by, most"),
+            *("seeds", "judged", "held"),
         ],
         rows=rows,
     )
@@ -418,12 +398,11 @@ def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
         "network hands it, and of its part of each bound; parts add up to the bound. Networks with "
         "errors in one layer alone are left out.",
         columns=[
-            *columns("text", "point", "model"),
-            *columns("integer", "N"),
-            *columns("text", "layer", "kind"),
-            *columns("number", "layer error", *(f"part of {form}" for form in BOUNDS)),
-            *columns("number", "share of composed", unit="%"),
+            *("point", "model", "N", "layer", "kind", "layer error"),
+            *(f"part of {form}" for form in BOUNDS),
+            "share of composed",
         ],
+        units={"share of composed": "%"},
         rows=rows,
     )
 
@@ -460,12 +439,8 @@ def order_table(points: Iterable[PointTheorem]) -> ReportTable:
         "to the lowest that either model stays below: at how many targets the predicted one needed "
         "fewer, the other did, or it is open, and where the order changes.",
         columns=[
-            *columns("text", "point", "models", "bound"),
-            *columns("number", "A p, first", "A p, second"),
-            *columns("text", "predicted"),
-            *columns("integer", "confirmed", "reversed", "open"),
-            *columns("text", "changes at"),
-            *columns("number", "neither below"),
+            *("point", "models", "bound", "A p, first", "A p, second", "predicted"),
+            *("confirmed", "reversed", "open", "changes at", "neither below"),
         ],
         rows=rows,
     )

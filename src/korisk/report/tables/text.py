@@ -20,7 +20,7 @@ from tabulate import DataRow, Line, TableFormat, tabulate
 from korisk._checks import one_of
 from korisk.files import make_folder, write_text
 from korisk.report.contents import Contents
-from korisk.report.tables.tables import BYTES, Column, ReportTable, Value, study_tables
+from korisk.report.tables.tables import BYTES, ReportTable, study_tables
 from korisk.theory.footprint import format_bytes
 
 LONG = 40  # rows beyond which a table does not fit on a page
@@ -86,52 +86,38 @@ def one_line(text: str) -> str:
 # --- Cells ---------------------------------------------------------------------------------------
 
 
-def _plain_number(digits: str, power: int) -> str:
-    return f"{digits}e{power}" if power else digits
-
-
 def _cells(
-    table: ReportTable,
-    text: Callable[[str], str],
-    number: Callable[[str, int], str] = _plain_number,
+    table: ReportTable, text: Callable[[str], str], number: str = "{}", power: str = "{}e{}"
 ) -> tuple[list[str], list[list[str]]]:
     """Headings and rows; all numbers of a column are written alike, to be compared at a glance.
 
-    `text` writes words, `number` digits and a power of ten.
+    `text` writes words; `number` is the form of digits, and `power` of digits and a power of ten.
     """
-    made = []
-    for place, column in enumerate(table.columns):
+    heads, made = [], []
+    for place, (title, kind) in enumerate(zip(table.columns, table.kinds, strict=True)):
+        unit = table.units.get(title, "")
+        heads.append(text(one_line(title) + (f" ({unit})" if unit not in ("", BYTES) else "")))
         values = [row[place] for row in table.rows]
         known = [abs(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
         powers = any(v and not _PLAIN[0] <= v < _PLAIN[1] for v in known)
-        made.append([_cell(value, column, powers, text, number) for value in values])
-    heads = []
-    for column in table.columns:  # sizes in bytes bring their own unit
-        unit = f" ({column.unit})" if column.unit not in ("", BYTES) else ""
-        heads.append(text(one_line(column.title) + unit))
+        cells = []
+        for value in values:
+            if value is None:
+                cells.append(text("\N{EN DASH}"))
+            elif isinstance(value, str | bool) or not math.isfinite(value):
+                cells.append(text(one_line(str(value))))
+            elif isinstance(value, int) and kind == "integer":
+                whole = number.format(f"{value:,}")
+                cells.append(format_bytes(value) if unit == BYTES else whole)
+            elif powers and value:
+                mantissa, exponent = f"{value:.{_DIGITS - 1}e}".split("e")
+                form = power if int(exponent) else number
+                cells.append(form.format(mantissa, int(exponent)))
+            else:
+                size = math.floor(math.log10(abs(value))) if value else _DIGITS
+                cells.append(number.format(f"{value:,.{max(0, _DIGITS - 1 - size)}f}"))
+        made.append(cells)
     return heads, [list(row) for row in zip(*made, strict=True)]
-
-
-def _cell(
-    value: Value,
-    column: Column,
-    powers: bool,
-    text: Callable[[str], str],
-    number: Callable[[str, int], str],
-) -> str:
-    if value is None:
-        return text("\N{EN DASH}")
-    if isinstance(value, str | bool) or not math.isfinite(value):
-        return text(one_line(str(value)))
-    if isinstance(value, int) and column.kind != "number":
-        return format_bytes(value) if column.unit == BYTES else number(f"{value:,}", 0)
-    if value == 0:
-        return number("0", 0)
-    if powers:
-        mantissa, power = f"{value:.{_DIGITS - 1}e}".split("e")
-        return number(mantissa, int(power))
-    decimals = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
-    return number(f"{value:,.{decimals}f}", 0)
 
 
 # --- Markdown ------------------------------------------------------------------------------------
@@ -147,7 +133,7 @@ _MARKDOWN = str.maketrans(
 def markdown(table: ReportTable) -> str:
     """The table in Markdown, as GitHub and Pandoc read it."""
     heads, rows = _cells(table, lambda text: text.translate(_MARKDOWN))
-    aligned = [column.align for column in table.columns]
+    aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
     body = tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=aligned)
     title, caption = (one_line(t).translate(_MARKDOWN) for t in (table.title, table.caption))
     return f"**{title}**\n\n{body}\n\n{caption}\n"
@@ -188,16 +174,18 @@ _TWINS = re.compile(r"([-',])(?=\1)")  # two of them in a row would be set as on
 
 def latex(table: ReportTable) -> str:
     """The table in LaTeX; it needs booktabs, graphicx if it is wide and longtable if it is long."""
-    heads, rows = _cells(table, _latex_text, _latex_number)
-    aligned = [column.align for column in table.columns]
+    # Numbers in math mode, where a minus is one; a comma there would be followed by a space.
+    heads, rows = _cells(table, _latex_text, "${}$", r"${}\cdot10^{{{}}}$")
+    rows = [[c.replace(",", "{,}") if c[:1] == "$" else c for c in row] for row in rows]
+    aligned = ["left" if kind == "text" else "right" for kind in table.kinds]
     text = tabulate(rows, heads, tablefmt=_BOOKTABS, disable_numparse=True, colalign=aligned)
     body = text.splitlines()
     # Columns of sentences are broken into lines, and share half of the page's width.
-    layout = ["l" if column.align == "left" else "r" for column in table.columns]
+    layout = [side[0] for side in aligned]
     long = [
         place
-        for place, column in enumerate(table.columns)
-        if column.kind == "text" and any(len(str(row[place])) > _SENTENCE for row in table.rows)
+        for place, kind in enumerate(table.kinds)
+        if kind == "text" and any(len(str(row[place])) > _SENTENCE for row in table.rows)
     ]
     for place in long:
         layout[place] = rf"p{{{0.5 / len(long):.2f}\textwidth}}"
@@ -234,12 +222,6 @@ def _latex_text(text: str) -> str:
     return _TWINS.sub("\\1\0", text).translate(_LATEX)
 
 
-def _latex_number(digits: str, power: int) -> str:
-    """In math mode, where a minus is one, and a comma would be followed by a space."""
-    factor = rf"\cdot10^{{{power}}}" if power else ""
-    return f"${digits.replace(',', '{,}')}{factor}$"
-
-
 # --- CSV and HTML --------------------------------------------------------------------------------
 
 
@@ -248,7 +230,8 @@ def csv(table: ReportTable) -> str:
 
     A text that a spreadsheet would take for a formula has an apostrophe in front.
     """
-    heads = [f"{c.title} ({c.unit})" if c.unit else c.title for c in table.columns]
+    units = table.units
+    heads = [f"{title} ({units[title]})" if title in units else title for title in table.columns]
     content = io.StringIO()
     made = writer.writer(content, lineterminator="\n")
     for row in (heads, *table.rows):
@@ -267,7 +250,7 @@ def csv(table: ReportTable) -> str:
 def html(table: ReportTable) -> str:
     """The table as a part of a page, in a region of its own that scrolls."""
     heads, rows = _cells(table, escape)
-    kinds = [' class="number"' if column.align == "right" else "" for column in table.columns]
+    kinds = ["" if kind == "text" else ' class="number"' for kind in table.kinds]
     title, caption = (escape(one_line(text)) for text in (table.title, table.caption))
     top = "".join(f'<th scope="col"{k}>{head}</th>' for head, k in zip(heads, kinds, strict=True))
     lines = []

@@ -126,10 +126,8 @@ var koriskTable = (() => {
       const { row, share } = at;
       const kept = this.answers;
       const read = (values, p) => (share ? this.size(values, at, p) : values[row]);
-      const levels = (lists, found) => {
-        const entries = Object.entries(lists).map(([p, values]) => [p, found(values, Number(p))]);
-        return Object.fromEntries(entries);
-      };
+      const levels = (lists, found) =>
+        Object.fromEntries(Object.entries(lists).map(([p, values]) => [p, found(values, +p)]));
       const doubt = kept.doubt[share ? row + 1 : row];
       const plan = {
         target,

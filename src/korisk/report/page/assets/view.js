@@ -30,34 +30,26 @@
   }
 
   function fill(select, names, chosen) {
-    select.replaceChildren(
-      ...names.map(([key, text]) => element("option", text, { value: String(key) })),
-    );
+    const option = ([key, text]) => element("option", text, { value: String(key) });
+    select.replaceChildren(...names.map(option));
     select.value = String(chosen);
   }
 
   function facts(list, pairs) {
-    list.replaceChildren(
-      ...pairs
-        .filter(([, text]) => text)
-        .map(([name, text]) => {
-          const row = element("div");
-          row.append(element("dt", name), element("dd", text));
-          return row;
-        }),
-    );
+    const rows = pairs.filter(([, text]) => text).map(([name, text]) => {
+      const row = element("div");
+      row.append(element("dt", name), element("dd", text));
+      return row;
+    });
+    list.replaceChildren(...rows);
   }
 
   /* Calls to the result run once a frame, however many there are. */
   function calm(act) {
-    let waiting = false;
+    let frame = 0;
     return () => {
-      if (waiting) return;
-      waiting = true;
-      requestAnimationFrame(() => {
-        waiting = false;
-        act();
-      });
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(() => act());
     };
   }
 
@@ -93,12 +85,11 @@
     return Math.max(away.indexOf(Math.min(...away)), 0);
   }
 
-  function quantity() {
-    const { metric, unit: measured } = model(0).planner;
-    return metric || measured.noun;
-  }
+  const quantity = () => model(0).planner.metric || model(0).planner.unit.noun;
 
   // --- Answers ---------------------------------------------------------------------------------
+
+  let speaking = 0;
 
   function answer() {
     const asked = table(state.model);
@@ -116,19 +107,9 @@
     showExpected();
     markTarget();
     get("moved").hidden = state.group === data.start && state.target === group().target;
-    speakSoon();
-  }
-
-  /* What a screen reader says: short, and only when the slider rests. */
-  let speaking = 0;
-
-  function speakSoon() {
-    clearTimeout(speaking);
+    clearTimeout(speaking); // a screen reader speaks when the slider rests
     speaking = setTimeout(() => {
-      const plan = state.answer;
-      const said = plan
-        ? table(state.model).sentence(plan, data.sentences)
-        : get("refusal").textContent;
+      const said = state.answer ? asked.sentence(state.answer, data.sentences) : refusal;
       if (get("spoken").textContent !== said) get("spoken").textContent = said;
     }, QUIET);
   }
@@ -167,21 +148,12 @@
     get("odd").replaceChildren(...table(state.model).findings.map((each) => element("li", each)));
   }
 
-  /* What is enough at each level; levels that no amount of data gives stand together. */
   function enough(plan) {
-    const levels = Object.entries(plan.safe).map(([p, n]) => [`${Math.round(100 * p)}%`, n]);
-    const none = levels.filter(([, n]) => n === null).map(([level]) => level);
-    const asked = none.join(", ").replace(/, ([^,]*)$/, " or $1");
-    return [
-      ...levels
-        .filter(([, n]) => n !== null)
-        .map(([level, n]) => [`Enough with ${level} probability`, count(n)]),
-      [
-        `Enough with ${asked} probability`,
-        none.length ? `no ${table(state.model).doubt ? "N inside the pilot" : "amount of data"}: ` +
-          most(plan.reach, parseFloat(none[0]) / 100) : "",
-      ],
-    ];
+    const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
+    return Object.entries(plan.safe).map(([p, n]) => [
+      `Enough with ${Math.round(100 * p)}% probability`,
+      n === null ? `${none}: ${most(plan.reach, Number(p))}` : count(n),
+    ]);
   }
 
   function costs(samples, safe) {
@@ -205,28 +177,20 @@
     if (block.hidden) return;
     const [first, second] = [model(state.model), model(state.other)];
     const against = table(state.other);
-    get("versus-title").textContent = `${first.name} against ${second.name}`;
-    get("versus").dataset.value = "";
     const easier = against.unit.toError(state.target) > against.unit.toError(against.targets[0]);
     const refusal = easier ? "" : against.refusal(state.target);
-    if (refusal) {
-      facts(get("versus-facts"), [
-        [`Samples of ${first.name}`, reached(state.answer)],
-        [`Samples of ${second.name}`, refusal],
-      ]);
-      return;
-    }
-    const plan = against.plan(state.target);
+    const plan = refusal ? null : against.plan(state.target);
     state.versus = plan;
+    block.dataset.value = plan && plan.samples !== null ? String(plan.samples) : "";
+    get("versus-title").textContent = `${first.name} against ${second.name}`;
     facts(get("versus-facts"), [
       [`Samples of ${first.name}`, reached(state.answer)],
-      [`Samples of ${second.name}`, reached(plan)],
-      [`Ratio, ${second.name} over ${first.name}`, ratio(state.answer, plan)],
-      ["Two factors, fitted lines", factors("line", first, second)],
-      ["Two factors, the paper's lines", factors("paper", first, second)],
-      ["Crossover", crossover()],
+      [`Samples of ${second.name}`, plan ? reached(plan) : refusal],
+      [`Ratio, ${second.name} over ${first.name}`, plan && ratio(state.answer, plan)],
+      ["Two factors, fitted lines", plan && factors("line", first, second)],
+      ["Two factors, the paper's lines", plan && factors("paper", first, second)],
+      ["Crossover", plan && (pair().crossover || "not computed here: ask korisk compare")],
     ]);
-    get("versus").dataset.value = plan.samples === null ? "" : String(plan.samples);
   }
 
   const tableOf = (plan) => table(plan === state.versus ? state.other : state.model);
@@ -244,15 +208,11 @@
     return `${words}${count(plan.samples)} (${odds})`;
   }
 
-  /* What Python computed of the two models that are asked about, and whether in that order. */
-  function pair() {
-    const [first, second] = [state.model, state.other];
-    for (const each of group().pairs) {
-      if (each.first === first && each.second === second) return [each, true];
-      if (each.first === second && each.second === first) return [each, false];
-    }
-    return [null, true];
-  }
+  /* What Python computed of the two models that are asked about. */
+  const pair = () =>
+    group().pairs.find((each) =>
+      [each.first, each.second].every((at) => at === state.model || at === state.other),
+    ) || {};
 
   function ratio(plan, other) {
     if (plan.samples === null || other.samples === null) {
@@ -263,11 +223,10 @@
     const odds =
       `chance ${chance(other.chance)} for ${model(state.other).name}, ` +
       `${chance(plan.chance)} for ${model(state.model).name}`;
-    const [known, inOrder] = pair();
+    const { first, ratio_range: known } = pair();
     let range = "";
-    if (known && known.ratio_range && state.target === group().target) {
-      const [low, high] = known.ratio_range;
-      const ends = inOrder ? [low, high] : [1 / high, 1 / low];
+    if (known && state.target === group().target) {
+      const ends = first === state.model ? known : [1 / known[1], 1 / known[0]];
       range = `; 90%: ${times(ends[0])} to ${times(ends[1])} if both reach it`;
     }
     return `${times(other.samples / plan.samples)}${more} (${odds}${range})`;
@@ -289,9 +248,6 @@
     );
   }
 
-  const crossover = () =>
-    (pair()[0] || { crossover: "not computed here: ask korisk compare" }).crossover;
-
   function showExpected() {
     const text = get("count").value;
     const box = get("expected");
@@ -308,9 +264,8 @@
         (n > last && asked.doubt ? ` ${asked.doubt}` : "");
       return;
     }
-    const [middle, ...ends] = ["middle", "better", "worse"].map((name) =>
-      expected(state.model, n, name),
-    );
+    const at = (name) => expected(state.model, n, name);
+    const [middle, ...ends] = ["middle", "better", "worse"].map(at);
     const odds = state.answer && !state.answer.doubt
       ? ` The chance to have met the target is ${chance(asked.probability(n, state.target))}.`
       : "";
@@ -329,12 +284,14 @@
 
   // --- Controls --------------------------------------------------------------------------------
 
+  const modelNames = () => group().models.map((each, at) => [at, each.name]);
+
   function chooseGroup(index) {
     state.group = index;
     state.model = 0;
-    const names = group().models.map((each, at) => [at, each.name]);
+    const names = modelNames();
     fill(get("model"), names, 0);
-    fillOthers(names.length > 1 ? 1 : -1);
+    fillOthers(1);
     get("other-field").hidden = names.length < 2;
     get("all-field").hidden = names.length <= 2;
     get("target-label").textContent = `Target (${quantity()})`;
@@ -349,9 +306,9 @@
   }
 
   function fillOthers(chosen) {
-    const names = group().models.map((each, at) => [at, each.name]);
-    const rest = names.filter(([at]) => at !== state.model);
-    state.other = rest.some(([at]) => at === chosen) ? chosen : rest.length ? rest[0][0] : -1;
+    const rest = modelNames().filter(([at]) => at !== state.model);
+    const [first] = rest.find(([at]) => at === chosen) || rest[0] || [-1];
+    state.other = first;
     fill(get("other"), rest, state.other);
   }
 
@@ -366,19 +323,16 @@
   }
 
   function listen() {
-    const slide = calm(() => ask(stops()[Number(get("slider").value)], { keepSlider: true }));
-    const type = calm(() => ask(parsed(get("target").value), { keepText: true }));
-    const again = calm(answer);
-    get("slider").addEventListener("input", slide);
-    get("target").addEventListener("input", type);
-    get("cost").addEventListener("input", again);
-    get("currency").addEventListener("input", again);
-    get("count").addEventListener("input", calm(showExpected));
-    get("point").addEventListener("change", () => {
+    const on = (id, event, act) => get(id).addEventListener(event, act);
+    on("slider", "input", calm(() => ask(stops()[get("slider").value], { keepSlider: true })));
+    on("target", "input", calm(() => ask(parsed(get("target").value), { keepText: true })));
+    for (const id of ["cost", "currency"]) on(id, "input", calm(answer));
+    on("count", "input", calm(showExpected));
+    on("point", "change", () => {
       chooseGroup(Number(get("point").value));
       draw();
     });
-    get("model").addEventListener("change", () => {
+    on("model", "change", () => {
       const before = state.model;
       state.model = Number(get("model").value);
       fillOthers(state.other === state.model ? before : state.other);
@@ -386,13 +340,13 @@
       ask(state.target, { keepText: true });
       draw();
     });
-    get("other").addEventListener("change", () => {
+    on("other", "change", () => {
       state.other = Number(get("other").value);
       answer();
       draw();
     });
-    for (const id of ["bands", "lines", "all"]) get(id).addEventListener("change", draw);
-    get("reset").addEventListener("click", () => {
+    for (const id of ["bands", "lines", "all"]) on(id, "change", draw);
+    on("reset", "click", () => {
       resets += 1;
       draw();
     });
@@ -406,47 +360,40 @@
   async function unpack() {
     const packed = Uint8Array.from(atob(get("library").textContent), (c) => c.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const code = await new Response(stream).text();
-    const script = element("script");
-    script.textContent = code;
-    document.head.append(script);
+    document.head.append(element("script", await new Response(stream).text()));
     return window.Plotly;
   }
 
   const colour = (index) => css(`--series-${index % SERIES}`);
 
   function shownModels() {
-    const count = group().models.length;
-    if (count <= 2 || get("all").checked) return [...Array(count).keys()];
-    return [state.model, state.other].filter((at) => at >= 0).sort((a, b) => a - b);
+    const all = [...group().models.keys()];
+    if (all.length <= 2 || get("all").checked) return all;
+    return all.filter((at) => at === state.model || at === state.other);
   }
 
   const pale = (colour, share) => {
-    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-    return `rgba(${red},${green},${blue},${share})`;
+    const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+    return `rgba(${parts.join()},${share})`;
   };
 
   function traces() {
     const made = [];
     for (const at of shownModels()) {
       const asked = at === state.model || at === state.other;
-      if (get("bands").checked && (asked || shownModels().length <= CROWD)) {
-        made.push(...band(model(at), at));
-      }
-      if (get("lines").checked) made.push(...paperLine(model(at), at));
-      made.push(...curve(model(at), at));
+      if (get("bands").checked && (asked || shownModels().length <= CROWD)) made.push(...band(at));
+      if (get("lines").checked && model(at).lines.paper) made.push(paperLine(at));
+      made.push(...curve(at));
     }
     for (const each of group().short) made.push(dots(each.name, each, css("--muted"), "x"));
     return made;
   }
 
-  function band(each, at) {
-    const [n, better, worse] = drawnPart(each, "n", "better", "worse");
-    const common = { x: n, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
-    return [
-      { ...common, y: better },
-      { ...common, y: worse, fill: "tonexty", fillcolor: pale(colour(at), 0.18) },
-    ];
+  function band(at) {
+    const [x, better, worse] = drawnPart(model(at), "n", "better", "worse");
+    const common = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
+    const fill = { fill: "tonexty", fillcolor: pale(colour(at), 0.18) };
+    return [{ ...common, y: better }, { ...common, y: worse, ...fill }];
   }
 
   /* The parts of a track that are drawn. */
@@ -455,65 +402,43 @@
     return names.map((name) => track[name].slice(0, far));
   }
 
-  function curve(each, at) {
-    const { last } = each.planner;
-    const [n, middle] = drawnPart(each, "n", "middle");
-    const part = (keep) => n.map((x, i) => (keep(x) ? middle[i] : null));
-    const line = { x: n, mode: "lines", showlegend: false, meta: escaped(each.name) };
-    const hover = "%{meta}<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>";
-    const made = [
-      {
-        ...line,
-        y: part((x) => x <= last),
-        line: { color: colour(at), width: 2 },
-        hovertemplate: hover,
-      },
-      {
-        ...line,
-        y: part((x) => x >= last),
-        line: { color: colour(at), width: 2, dash: "dash" },
-        hovertemplate: hover,
-      },
+  function curve(at) {
+    const { name, planner, measured } = model(at);
+    const [x, middle] = drawnPart(model(at), "n", "middle");
+    const part = (keep, dash) => ({
+      x,
+      y: x.map((n, i) => (keep(n) ? middle[i] : null)),
+      mode: "lines",
+      meta: escaped(name),
+      line: { color: colour(at), width: 2, dash },
+      hovertemplate: "%{meta}<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>",
+    });
+    const single = { color: colour(at), size: 4, opacity: 0.35 };
+    return [
+      part((n) => n <= planner.last, "solid"),
+      part((n) => n >= planner.last, "dash"),
+      { x: measured.all_n, y: measured.all, mode: "markers", marker: single, hoverinfo: "skip" },
+      dots(name, measured, colour(at), SYMBOLS[at % SYMBOLS.length]),
     ];
-    if (each.measured.all.length) {
-      made.push({
-        x: each.measured.all_n,
-        y: each.measured.all,
-        mode: "markers",
-        marker: { color: colour(at), size: 4, opacity: 0.35 },
-        hoverinfo: "skip",
-        showlegend: false,
-      });
-    }
-    return [...made, dots(each.name, each.measured, colour(at), SYMBOLS[at % SYMBOLS.length])];
   }
 
-  function dots(name, measured, fill, symbol) {
+  function dots(name, measured, color, symbol) {
     return {
       x: measured.n,
       y: measured.mean,
       mode: "markers",
       meta: escaped(name),
-      marker: { color: fill, size: 9, symbol },
+      marker: { color, size: 9, symbol },
       hovertemplate: "%{meta}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>",
     };
   }
 
-  function paperLine(each, at) {
-    const found = each.lines.paper;
-    if (!found) return [];
-    const [x] = drawnPart(each, "n");
-    const { fromError } = table(at).unit;
-    const y = x.map((n) => fromError(found.floor + (found.slope * Math.log(n)) / n));
-    return [
-      {
-        x,
-        y,
-        mode: "lines",
-        line: { color: colour(at), width: 1.5, dash: "longdashdot" },
-        hoverinfo: "skip",
-      },
-    ];
+  function paperLine(at) {
+    const { floor, slope } = model(at).lines.paper;
+    const [x] = drawnPart(model(at), "n");
+    const y = x.map((n) => table(at).unit.fromError(floor + (slope * Math.log(n)) / n));
+    const line = { color: colour(at), width: 1.5, dash: "longdashdot" };
+    return { x, y, mode: "lines", line, hoverinfo: "skip" };
   }
 
   /* Plotly reads some tags in texts; names are never tags. */
@@ -527,27 +452,18 @@
     if (!state.answer) return { shapes, annotations };
     const [across] = limits();
     shapes.push({ ...line, xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target });
-    const plans = [
-      [state.answer, state.model],
-      [state.versus, state.other],
-    ];
-    for (const [plan, at] of plans) {
+    for (const [plan, at] of [[state.answer, state.model], [state.versus, state.other]]) {
       if (!plan || plan.samples === null) continue;
       const [n, agrees] = [plan.samples, onCurve(plan, at)];
-      const side = Math.log10(n) > (across[0] + across[1]) / 2 ? "right" : "left";
+      const condition = agrees || plan.reach >= SURE ? "" : "if reached: ";
       const style = { color: colour(at), width: 2, dash: agrees ? "dot" : "longdash" };
       shapes.push({ ...line, line: style, yref: "paper", y0: 0, y1: 1, x0: n, x1: n });
+      const xanchor = Math.log10(n) > (across[0] + across[1]) / 2 ? "right" : "left";
+      const yshift = at === state.model ? 0 : 16;
       annotations.push({
-        x: Math.log10(n),
-        yref: "paper",
-        y: 1,
-        yshift: at === state.model ? 0 : 16,
+        ...{ x: Math.log10(n), y: 1, yref: "paper", xanchor, yanchor: "bottom", yshift },
         showarrow: false,
-        xanchor: side,
-        yanchor: "bottom",
-        text:
-          `${agrees || plan.reach >= SURE ? "" : "if reached: "}N = ${count(n)}, ` +
-          `chance ${chance(plan.chance)}`,
+        text: `${condition}N = ${count(n)}, chance ${chance(plan.chance)}`,
         font: { color: colour(at), size: 12 },
       });
     }
@@ -557,11 +473,9 @@
   /* Whether the curve that is drawn passes the target at the plan's N, within a few per cent. */
   function onCurve(plan, at) {
     const { toError } = table(at).unit;
-    const [error, goal] = [(n) => toError(expected(at, n, "middle")), toError(plan.target)];
-    return (
-      inside(plan) ||
-      (error(plan.samples / NEAR) * NEAR >= goal && error(plan.samples * NEAR) / NEAR <= goal)
-    );
+    const error = (n) => toError(expected(at, n, "middle"));
+    const [n, goal] = [plan.samples, toError(plan.target)];
+    return inside(plan) || (error(n / NEAR) * NEAR >= goal && error(n * NEAR) / NEAR <= goal);
   }
 
   /* Limits that stay while the target moves: all that was measured, all lines, most of the bands. */
@@ -598,12 +512,11 @@
 
   /* After a zoom, ticks for what is shown then. */
   function tickAgain() {
-    const { xaxis, yaxis } = get("plot")._fullLayout;
+    const { _fullLayout: shown } = get("plot");
     const change = {};
-    for (const [name, axis] of Object.entries({ xaxis, yaxis })) {
-      if (axis.type === "log" && axis.dtick !== logTicks(axis.range)) {
-        change[`${name}.dtick`] = logTicks(axis.range);
-      }
+    for (const name of ["xaxis", "yaxis"]) {
+      const { type, dtick, range } = shown[name];
+      if (type === "log" && dtick !== logTicks(range)) change[`${name}.dtick`] = logTicks(range);
     }
     if (Object.keys(change).length) library.relayout(get("plot"), change);
   }
@@ -611,25 +524,12 @@
   function layout() {
     const [across, up] = limits();
     const axis = { gridcolor: css("--line"), linecolor: css("--muted"), zeroline: false };
-    const vertical = logarithmic()
-      ? { type: "log", tickformat: "~g", dtick: logTicks(up) }
-      : { type: "linear" };
+    const log = (range, tickformat) => ({ type: "log", tickformat, dtick: logTicks(range) });
+    const vertical = logarithmic() ? log(up, "~g") : { type: "linear" };
+    const [below, beside] = ["training samples N", escaped(quantity())];
     return {
-      xaxis: {
-        ...axis,
-        type: "log",
-        tickformat: ",~r",
-        dtick: logTicks(across),
-        range: across,
-        title: { text: "training samples N" },
-      },
-      yaxis: {
-        ...axis,
-        ...vertical,
-        range: up,
-        automargin: true,
-        title: { text: escaped(quantity()) },
-      },
+      xaxis: { ...axis, ...log(across, ",~r"), range: across, title: { text: below } },
+      yaxis: { ...axis, ...vertical, range: up, automargin: true, title: { text: beside } },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: css("--text"), family: css("--font"), size: 13 },
@@ -644,13 +544,10 @@
 
   function draw() {
     if (!library) return;
-    const names = shownModels().map((at) => model(at).name);
+    const names = shownModels().map((at) => model(at).name).join(", ");
+    const told = `${quantity()} over training samples N at ${group().name}, for ${names}`;
+    get("plot").setAttribute("aria-label", `${told}; the figures stand in the tables`);
     showLegend();
-    get("plot").setAttribute(
-      "aria-label",
-      `${quantity()} over training samples N at ${group().name}, for ${names.join(", ")}; ` +
-        "the figures stand in the tables",
-    );
     library.react(get("plot"), traces(), layout(), { displayModeBar: false, responsive: true });
   }
 
@@ -662,18 +559,14 @@
       item.append(mark, element("span", text));
       return item;
     };
-    const entries = shownModels().map((at) =>
-      entry(SIGNS[at % SIGNS.length], colour(at), model(at).name),
-    );
-    for (const each of group().short) {
-      entries.push(entry("✖", css("--muted"), `${each.name} (too few sizes to plan)`));
-    }
+    const ofModel = (at) => entry(SIGNS[at % SIGNS.length], colour(at), model(at).name);
+    const ofShort = ({ name }) => entry("✖", css("--muted"), `${name} (too few sizes to plan)`);
+    const entries = [...shownModels().map(ofModel), ...group().short.map(ofShort)];
     if (get("lines").checked) entries.push(entry("– ·", css("--text"), "floor + σ log N / N"));
     get("legend").replaceChildren(...entries);
     const doubts = shownModels().map(model).filter((each) => each.planner.doubt);
-    get("doubts").replaceChildren(
-      ...doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`)),
-    );
+    const said = doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`));
+    get("doubts").replaceChildren(...said);
     get("doubts").hidden = !doubts.length;
   }
 
@@ -681,36 +574,31 @@
     if (!library) return;
     const [low, high] = get("plot")._fullLayout.yaxis.range;
     const height = logarithmic() ? Math.log10(state.target) : state.target;
-    if (height < low || height > high) draw(); // with limits that have room for it
+    if (height < low || height > high) draw(); // with other limits
     else library.relayout(get("plot"), marks());
-  }
-
-  async function startDrawing() {
-    try {
-      library = await unpack();
-    } catch (error) {
-      delete document.documentElement.dataset.draws; // the still picture comes back
-      get("drawing").hidden = true;
-      return;
-    }
-    draw();
-    get("plot").on("plotly_relayout", tickAgain);
-    document.documentElement.dataset.drawn = "yes";
   }
 
   /* The library takes a moment to start: not before curves come near, so that answers come first. */
   function drawWhenNear() {
+    const page = document.documentElement.dataset;
     if (!window.DecompressionStream || !window.IntersectionObserver) return; // an old browser
-    document.documentElement.dataset.draws = "yes";
+    page.draws = "yes";
     get("drawing").hidden = false;
-    const observer = new IntersectionObserver(
-      (seen) => {
-        if (!seen.some((each) => each.isIntersecting)) return;
-        observer.disconnect();
-        startDrawing();
-      },
-      { rootMargin: "400px" },
-    );
+    const start = async (entries) => {
+      if (!entries.some((each) => each.isIntersecting)) return;
+      observer.disconnect();
+      try {
+        library = await unpack();
+      } catch (error) {
+        delete page.draws; // the still picture comes back
+        get("drawing").hidden = true;
+        return;
+      }
+      draw();
+      get("plot").on("plotly_relayout", tickAgain);
+      page.drawn = "yes";
+    };
+    const observer = new IntersectionObserver(start, { rootMargin: "400px" });
     observer.observe(get("plot"));
   }
 
@@ -725,9 +613,12 @@
     slider.value = String(Math.min(1, scene.sizes.length - 1));
     const rows = scene.truth.map((truth, image) => {
       const row = element("div", null, { class: "row" });
-      row.append(framedPicture(`Test image ${image + 1}`, truth, `test image ${image + 1}`));
-      for (const name of Object.keys(scene.frames)) {
-        row.append(...["image", "error"].map((kind) => emptyPicture(name, image, kind)));
+      const name = `Test image ${image + 1}`;
+      row.append(picture(name, { src: truth, alt: name }, {}));
+      for (const model of Object.keys(scene.frames)) {
+        for (const kind of ["image", "error"]) {
+          row.append(picture("", { src: "data:,", alt: "" }, { model, image, kind }));
+        }
       }
       return row;
     });
@@ -742,16 +633,10 @@
     showSize();
   }
 
-  function framedPicture(words, source, alternative) {
+  function picture(words, image, dataset) {
     const box = element("figure");
-    box.append(element("img", null, { src: source, alt: alternative }));
-    box.append(element("figcaption", words));
-    return box;
-  }
-
-  function emptyPicture(name, image, kind) {
-    const box = framedPicture("", "data:,", "");
-    Object.assign(box.dataset, { model: name, image: String(image), kind });
+    box.append(element("img", null, image), element("figcaption", words));
+    Object.assign(box.dataset, dataset);
     return box;
   }
 
@@ -760,25 +645,22 @@
     const words = n === 0 ? "none, untrained" : count(n);
     get("size-text").textContent = words;
     get("size").setAttribute("aria-valuetext", words);
-    for (const box of get("frames").querySelectorAll("figure[data-model]")) showFrame(box, n);
-  }
-
-  function showFrame(box, n) {
-    const { model: name, image, kind } = box.dataset;
-    const [picture, caption] = [box.querySelector("img"), box.querySelector("figcaption")];
-    const found = (scene.frames[name][n] || [])[Number(image)];
-    picture.hidden = !found;
-    box.classList.toggle("absent", !found);
-    if (!found) {
-      caption.textContent = `${name}: nothing at N = ${count(n)}`;
-      return;
+    for (const box of get("frames").querySelectorAll("figure[data-model]")) {
+      const { model: name, image, kind } = box.dataset;
+      const [shown, caption] = box.children;
+      const found = (scene.frames[name][n] || [])[Number(image)];
+      shown.hidden = !found;
+      box.classList.toggle("absent", !found);
+      if (!found) {
+        caption.textContent = `${name}: nothing at N = ${count(n)}`;
+        continue;
+      }
+      const off = found.relative === null ? "unknown" : `${(100 * found.relative).toPrecision(3)}%`;
+      const what = kind === "image" ? "reconstruction" : "error";
+      shown.src = found[kind];
+      shown.alt = `${what} of test image ${Number(image) + 1} by ${name} with N = ${n}: ${off} off`;
+      caption.textContent = kind === "image" ? `${name}: ${off} off` : `${name}: its error`;
     }
-    const off = found.relative === null ? "unknown" : `${(100 * found.relative).toPrecision(3)}%`;
-    picture.src = found[kind];
-    caption.textContent = kind === "image" ? `${name}: ${off} off` : `${name}: its error`;
-    picture.alt =
-      `${kind === "image" ? "reconstruction" : "error"} of test image ${Number(image) + 1} by ` +
-      `${name} with N = ${n}: ${off} off`;
   }
 
   // --- Theme, start ----------------------------------------------------------------------------
@@ -803,9 +685,8 @@
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
     showTheme();
-    const planned = data.groups
-      .map((each, at) => [at, each.name])
-      .filter(([at]) => data.groups[at].models.length);
+    const names = data.groups.map((each, at) => [at, each.name]);
+    const planned = names.filter(([at]) => data.groups[at].models.length);
     if (planned.length) {
       fill(get("point"), planned, state.group);
       get("point-field").hidden = planned.length < 2;
@@ -814,13 +695,14 @@
       chooseGroup(state.group);
       drawWhenNear();
     }
-    if (data.pictures.length) {
-      fill(get("scene"), data.pictures.map((each, at) => [at, each.point]), data.pictures.length - 1);
-      get("scene-field").hidden = data.pictures.length < 2;
+    const last = data.pictures.length - 1;
+    if (last >= 0) {
+      fill(get("scene"), data.pictures.map((each, at) => [at, each.point]), last);
+      get("scene-field").hidden = last === 0;
       get("scene").addEventListener("change", () => chooseScene(Number(get("scene").value)));
       get("size").addEventListener("input", showSize);
       get("gallery").hidden = false;
-      chooseScene(data.pictures.length - 1);
+      chooseScene(last);
     }
   }
 
