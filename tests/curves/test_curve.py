@@ -143,6 +143,7 @@ def test_names_and_repr() -> None:
         (lambda: Curve([4], [0.5], ["1", "2"]), "n and seed must have the same length"),
         (lambda: Curve([4], [0.5], "1"), "seed must be a list"),
         (lambda: Curve([4], [0.5], [True]), "seed must be a printable text, got True"),
+        (lambda: Curve([4, 8], [0.3, 0.2], [10**5000, 1]), "seed must be a printable text"),
         (lambda: Curve([4], [0.5], [math.nan]), "seed must be a printable text, got nan"),
         (lambda: Curve([4], [0.5], ["a\nb"]), "seed must be a printable text"),
         (lambda: Curve([4], [0.5], model="x" * 81), "model must have at most 80 characters"),
@@ -189,10 +190,18 @@ def test_require_lets_a_long_enough_curve_pass() -> None:
     PILOT.require(3, "a power law")
 
 
-def test_a_table_that_would_fill_the_memory_is_refused() -> None:
+def test_a_table_has_a_limited_number_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 4_000
     curve = Curve(range(2, count + 2), np.ones(count), list(range(count)))
     assert "at most 10,000,000 cells" in refused(lambda: curve.table)
+    monkeypatch.setattr("korisk.curves.curve.MAX_TABLE", 8)
+    for shape, allowed in (((4, 2), True), ((2, 4), True), ((3, 3), False)):
+        n = np.repeat(4 + np.arange(shape[0]), shape[1])
+        made = Curve(n, 1 / n, list(range(shape[1])) * shape[0])
+        if allowed:
+            assert made.table.shape == shape
+        else:
+            assert "got 3 N times 3 seeds" in refused(lambda made=made: made.table)  # type: ignore[misc]
 
 
 # --- Records -------------------------------------------------------------------------------------

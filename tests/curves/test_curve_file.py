@@ -221,6 +221,34 @@ def test_too_many_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "the limit for JSON; a pilot is some tens of rows" in message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n,error\n4,0.3\n8,0.2\n",
+        "\nn,error\n4,0.3\n8,0.2\n",
+        "\n\n# a comment\nn,error\n\n4,0.3\n8,0.2",
+        "n,error,,\n4,0.3,,\n8,0.2,,\n",
+        "n,error\r4,0.3\r8,0.2\r",
+    ],
+)
+def test_blank_lines_and_empty_cells_are_no_measurements(tmp_path: Path, text: str) -> None:
+    curve = read(tmp_path / "pilot.csv", text)
+    assert curve.n.tolist() == [4, 8]
+    assert curve.error.tolist() == [0.3, 0.2]
+
+
+@pytest.mark.parametrize(("count", "more"), [(10, ""), (11, " and 1 more"), (14, " and 4 more")])
+def test_ten_columns_or_models_are_named_and_the_rest_counted(
+    tmp_path: Path, count: int, more: str
+) -> None:
+    names = [f"x{chr(97 + k)}" for k in range(count)]
+    listed = ", ".join(map(repr, names[:10]))
+    text = ",".join(names) + "\n" + ",".join("1" * count) + "\n"
+    assert f"found {listed}{more};" in refuse(tmp_path / "pilot", text)
+    text = "n,error,model\n" + "".join(f"4,0.3,{name}\n" for name in names)
+    assert f"holds {count} models, {listed}{more}; name one" in refuse(tmp_path / "pilot", text)
+
+
 numbers = st.floats(1e-100, 1e100)
 tables = st.dictionaries(
     st.tuples(st.integers(2, 10**15), st.integers(0, 20)), numbers, min_size=1, max_size=12

@@ -5,12 +5,16 @@ import math
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import korisk as kr
 from pilots import FC_128, KO_128, N_128, power_pilot, released_h8
 
+Array = NDArray[np.float64]
 N = np.array([16, 32, 64, 128, 256, 512])
 RATE = np.log(N) / N
+FLAT = kr.Curve(N[:-1], [0.1, 0.09, 0.08, 0.075, 0.072], model="KO")
+STEEP = kr.Curve(N[:-1], [0.8, 0.4, 0.2, 0.1, 0.05], model="FC")
 
 
 def test_two_factors_of_exact_lines_are_those_of_the_theory() -> None:
@@ -127,3 +131,55 @@ def test_a_model_that_meets_the_target_at_once_has_no_future_below_its_first_n()
     assert made.ratio is not None
     assert made.ratio_range is None  # fewer than 4 might be enough
     assert "or more" in made.explain()
+
+
+@pytest.mark.parametrize(
+    ("odds", "after", "share"),
+    [
+        ([0.0, 1.0], "second", 0.5),
+        ([1.0, 0.0], "first", 0.5),
+        ([0.25, 0.75], "second", 0.5),
+        ([0.26, 1.0], None, 0),
+        ([0.25, 0.74], None, 0),
+        ([0.75, 0.26], None, 0),
+        ([0.6, 0.0, 1.0], "second", 0.75),  # even odds at first are no crossover
+        ([0.4, 1.0, 0.0], "first", 0.75),
+    ],
+)
+def test_a_crossover_is_clear_before_and_after(
+    monkeypatch: pytest.MonkeyPatch, odds: list[float], after: str | None, share: float
+) -> None:
+    """Odds that run through some values, evenly over the doublings from 16 to 64 times 256."""
+
+    def made_up(self: kr.Comparison, n: Array) -> Array:
+        assert (n[0], n[-1]) == (16, pytest.approx(64 * 256))
+        return np.interp(np.log2(n / 16), np.linspace(0, 10, len(odds)), odds)
+
+    sizes = N[:-1]
+    monkeypatch.setattr(kr.Comparison, "odds", made_up)
+    found = kr.Comparison(*[kr.plan(kr.Curve(sizes, 1.0 / sizes), 1e-3)] * 2).crossover
+    assert (found.better_after if found else None) == after
+    if found is not None:
+        assert found.n == pytest.approx(16 * 2 ** (10 * share), rel=0.15)
+        assert found.lower <= found.n <= found.upper
+        assert found.measured == (found.n <= 256)
+
+
+def test_curves_that_rise_have_no_slope_and_no_factors() -> None:
+    rising, falling = kr.Curve(N, 0.01 * N**0.2), kr.Curve(N, 0.01 + 1.0 / N)
+    for first, second in ((rising, falling), (falling, rising)):
+        with pytest.raises(kr.KoriskError, match="must be > 0, got 0"):
+            kr.compare(first, second, 0.03).factors()
+
+
+@pytest.mark.parametrize(("first", "second"), [(FLAT, STEEP), (STEEP, FLAT)])
+def test_fitted_curves_cross_without_odds(first: kr.Curve, second: kr.Curve) -> None:
+    """The means of KO and FC cross between 128 and 256, whichever is named first."""
+    found = kr.compare(first, second, 0.08, fit="power")
+    crossing = found.crossover
+    assert crossing is not None
+    assert 128 < crossing.n < 256
+    assert crossing.better_after == "FC"
+    said = found.explain()
+    assert f"cross at about N = {crossing.n:,} (within the pilots); from there on FC" in said
+    assert found.ratio_range is None

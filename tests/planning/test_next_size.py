@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import korisk as kr
 from korisk.curves.noise import relative_variance
 from korisk.planning.forecast import forecast
-from korisk.planning.next_size import NextSize, _Outlook, _variance, next_size, open_sizes
+from korisk.planning.next_size import NextSize, Outlook, next_size, open_sizes
 from pilots import power_pilot, scaled
 
 Array = NDArray[np.float64]
@@ -113,8 +113,8 @@ def test_widths_after_an_outcome_are_those_of_a_plan_with_it(
     pilot = power_pilot(noise=0.02)
     made = forecast(pilot)
     end = kr.plan(pilot, target).before_long
-    outlook = _Outlook(made, target, end)
-    variance = _variance(outlook.posterior, pilot, None) / 5
+    outlook = Outlook(made, target, end)
+    variance = outlook.seed_variance() / 5
     means = [factor * (0.02 + 0.5 * n**-0.5) for factor in (0.99, 1.0)]
     found = outlook.widths_after(n, variance, outcomes=np.log(means))
     for mean, width in zip(means, found, strict=True):
@@ -174,7 +174,7 @@ def test_open_sizes_are_two_to_a_doubling_and_not_measured() -> None:
 def test_wrong_questions_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(kr.KoriskError, match=said):
         narrowing(power_pilot(), **options)
-    with pytest.raises(kr.KoriskError, match="at least three distinct N"):
+    with pytest.raises(kr.KoriskError, match="at least 3 distinct N"):
         next_size(power_pilot(sizes=(8, 16)), 0.05)
 
 
@@ -208,3 +208,13 @@ def test_measuring_there_narrows_more_than_elsewhere() -> None:
         others = [width for n, width in widths.items() if n != found.n]
         gains.append(float(np.median(others)) - widths[found.n])
     assert np.mean(gains) > 0.3
+
+
+def test_what_is_open_is_two_to_a_doubling_up_to_the_largest() -> None:
+    curve = kr.Curve([16, 32, 64], [0.3, 0.2, 0.1])
+    assert open_sizes(curve) == [23, 45, 91, 128, 181, 256]
+    assert open_sizes(curve, 200) == [23, 45, 91, 128, 181, 200]
+    assert open_sizes(curve, 181) == [23, 45, 91, 128, 181]
+    assert open_sizes(curve, 16) == []
+    assert open_sizes(curve, 10) == [10]
+    assert open_sizes(kr.Curve([2, 4, 8], [0.3, 0.2, 0.1]), 6) == [3, 6]

@@ -1,6 +1,9 @@
 """The grid posterior: against a plain numerical integration, and the laws it must keep."""
 
-from dataclasses import replace
+import json
+from dataclasses import FrozenInstanceError, asdict, replace
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +12,20 @@ from scipy.stats import beta, norm
 
 import korisk as kr
 from korisk.curves.noise import relative_variance
-from korisk.planning.posterior import Kind, Prior, posterior
+from korisk.planning.compare import first_above
+from korisk.planning.posterior import (
+    MOST_SIZES,
+    PRIOR,
+    Kind,
+    Posterior,
+    Prior,
+    heavy,
+    posterior,
+    thinned,
+)
 from pilots import FC_128, N_128, power_pilot, scaled
+
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 Array = NDArray[np.float64]
 
@@ -177,3 +192,119 @@ def test_bands_cover_curves_of_a_known_law() -> None:
         truth = floor + 0.5 * n**-rate
         covered.append((made.quantile(n, 0.05) <= truth) & (truth <= made.quantile(n, 0.95)))
     assert np.mean(covered) >= 0.85
+
+
+# --- Its parts, each by its own law ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made() -> Posterior:
+    return posterior(power_pilot())
+
+
+def test_the_prior_is_a_law() -> None:
+    assert sum(kind.weight for kind in PRIOR.kinds) == pytest.approx(1, abs=0.01)
+    assert sum(PRIOR.stretch_weights) == pytest.approx(1, abs=0.01)
+    assert len(PRIOR.stretches) == len(PRIOR.stretch_weights)
+    for kind in PRIOR.kinds:
+        for values, weights in (
+            (PRIOR.shifts + PRIOR.caps, kind.shift_weights + kind.cap_weights),
+            (PRIOR.drifts, kind.drift_weights),
+        ):
+            assert len(values) == len(weights)
+            assert sum(weights) == pytest.approx(1, abs=0.02)
+            assert min(weights) > 0
+        assert 0 < kind.no_floor < 1
+    scales = (PRIOR.shifts[1:], PRIOR.caps, PRIOR.drifts, PRIOR.stretches, PRIOR.noises)
+    for scale in scales:  # from small to large
+        assert all(0 < small < large for small, large in pairwise(scale))
+    assert PRIOR.shifts[0] == 0
+    assert PRIOR.caps[-1] < 1
+    assert PRIOR.drifts[-1] < 0.5
+    assert PRIOR.noises[0] >= PRIOR.least_noise
+    assert PRIOR.noises[-1] < 0.5
+    assert PRIOR.stretches[0] == 1
+
+
+def test_weights_are_a_law(made: Posterior) -> None:
+    assert made.weight.sum() == pytest.approx(1)
+    assert (np.diff(made.weight) <= 0).all()
+    assert ((made.floor >= 0) & (made.floor <= 1)).all()
+
+
+@pytest.mark.parametrize("p", [1e-4, 0.05, 0.5, 0.95, 0.9999])
+def test_a_quantile_is_undercut_with_its_probability(made: Posterior, p: float) -> None:
+    n = np.array([40.0, 512.0, 4000.0, 1e6])
+    errors = made.quantile(n, p)
+    law = made.law(n)
+    assert law.under(np.log(errors)) == pytest.approx(p, rel=1e-4)
+    assert law.under(law.low) == pytest.approx(0, abs=1e-12)
+    assert law.under(law.high) == pytest.approx(1, abs=1e-12)
+
+
+def test_quantiles_of_the_floor_run_over_all_of_it(made: Posterior) -> None:
+    floors, weight = made.floors
+    assert made.floor_quantile(0.0) == floors[0]
+    assert made.floor_quantile(1.0) == floors[-1]
+    middle = made.floor_quantile(0.5)
+    assert weight[floors < middle].sum() < 0.5 <= weight[floors <= middle].sum()
+
+
+def test_neighbours_are_averaged_by_their_precision_and_the_last_is_left_alone() -> None:
+    """Three sizes in one group: means weigh one over the variance, and precisions add up."""
+    doublings = np.array([MOST_SIZES - 1.0, 0.99, 0.5, 0.3, 0.0])
+    logs = np.array([4.0, 3.0, 2.0, 1.0, 0.0])
+    variance = np.array([1.0, 1.0, 0.5, 0.25, 2.0])
+    found = thinned(doublings, logs, variance)
+    assert found[0] == pytest.approx([MOST_SIZES - 1.0, (0.99 + 2 * 0.5 + 4 * 0.3) / 7, 0.0])
+    assert found[1] == pytest.approx([4.0, (3 + 2 * 2 + 4 * 1) / 7, 0.0])
+    assert found[2] == pytest.approx([1.0, 1 / 7, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("mass", "ends"),
+    [
+        ([0, 0, 1, 1, 0, 0], (1, 5)),  # one cell to spare on either side
+        ([1, 0, 0, 0, 0, 0], (0, 2)),
+        ([0, 0, 0, 0, 0, 1], (4, 6)),
+        ([0, 0, 1, 0.0019, 0, 0], (1, 4)),  # too light to count
+        ([0, 0, 1, 0.0021, 0, 0], (1, 5)),
+    ],
+)
+def test_the_grid_closes_in_on_what_is_heavy(mass: list[float], ends: tuple[int, int]) -> None:
+    first, last = heavy(np.array(mass, float))
+    assert (int(first), int(last)) == ends
+
+
+@pytest.mark.parametrize(
+    ("rising", "level", "where"),
+    [
+        ([0.0, 0.5, 1.0], 0.5, 16.0),
+        ([0.0, 0.5, 1.0], 0.75, 32.0),  # half way between 16 and 64 in the logarithm
+        ([0.6, 0.5, 1.0], 0.5, 4.0),
+        ([0.0, 0.1, 0.2], 0.5, np.inf),
+        ([0.0, 0.9, 0.0], 0.45, 8.0),
+    ],
+)
+def test_where_odds_pass_a_level(rising: list[float], level: float, where: float) -> None:
+    n = np.array([4.0, 16.0, 64.0])
+    assert first_above(n, np.array(rising), level) == pytest.approx(where)
+
+
+def test_the_prior_is_the_one_that_the_kept_figures_are_of() -> None:
+    """What benchmarks/planner_prior.py learned, and wrote down there, is what is used."""
+    learned = json.loads((RESULTS / "planner_prior.json").read_text(encoding="utf-8"))
+    made = posterior(power_pilot(seeds=2))
+    assert made.prior is PRIOR
+    assert json.loads(json.dumps(asdict(PRIOR))) == learned
+
+
+def test_a_posterior_is_a_value_that_shows_no_workings() -> None:
+    made = posterior(power_pilot(seeds=2))
+    shown = repr(made)
+    assert shown.startswith("Posterior(last=512.0, weight=array(")
+    for hidden in ("pilot=", "walks=", "prior="):
+        assert hidden not in shown
+    for value, name in ((made, "last"), (made.pilot, "last"), (made.walks[0], "drift")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, 1.0)

@@ -114,7 +114,7 @@ def test_the_order_of_relatives_plays_no_part() -> None:
     ("related", "fit", "said"),
     [
         (kr.Curve(LONG, falling(LONG), unit="rmse"), "posterior", "in the pilot's unit, 'error'"),
-        (GOOD.up_to(32), "posterior", "a related curve needs at least three distinct N"),
+        (GOOD.up_to(32), "posterior", "a related curve needs at least 3 distinct N"),
         (GOOD, "power", "related curves need fit 'posterior', got 'power'"),
         ("simulated.csv", "posterior", "must be a Curve"),
     ],

@@ -222,3 +222,10 @@ def test_bounds_compare_by_identity_and_print() -> None:
     assert found == found
     assert found != kr.barron_bound(ct_network(), 64)
     assert "composed" in repr(found)
+
+
+def test_a_bound_is_a_number() -> None:
+    net = kr.Network([kr.Learned("W", parameters=4, lipschitz=1), kr.Known("K", lipschitz=2)])
+    assert float(kr.deep_risk(net, [0.5, 0.0])) == pytest.approx(2.0)
+    made = kr.barron_bound(net, n=100)
+    assert float(made) == made.total

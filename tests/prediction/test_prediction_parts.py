@@ -1,22 +1,18 @@
-"""Moments, known operators and the grid posterior: closed forms, and constants that were chosen."""
+"""Moments, known operators and beliefs: closed forms, and constants that were chosen."""
 
-import json
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from korisk.planning.compare import _where_it_rises
-from korisk.planning.posterior import PRIOR, posterior
 from korisk.prediction.dense.moments import image_moment
 from korisk.prediction.misfit import BELIEF, KNOWN_BELIEF, NOTHING_MEASURED, Belief, Misfit
 from korisk.prediction.weights.structured import Measure, Structured
-from pilots import power_pilot
 
 DOCS = Path(__file__).parents[2] / "docs/explanation"
-RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 
 @pytest.mark.parametrize("shape", [(12, 6), (40, 6), (9, 3, 4)], ids=["few", "many", "flat"])
@@ -59,41 +55,6 @@ def test_lambdas_run_from_none_to_all() -> None:
     assert made.least == 0
 
 
-# --- Posteriors ----------------------------------------------------------------------------------
-
-
-def test_errors_are_compared_where_their_chances_rise() -> None:
-    logs = np.linspace(0, 1, 400)[:, None] * [1.0, 3.0]
-    rising = np.stack([logs[:, 0] ** 2, 2 * (logs[:, 1] / 3) ** 3], axis=1)
-    found = _where_it_rises(logs, rising)
-    even = np.linspace(0, 1, 400)
-    assert found[:, 0] == pytest.approx(even ** (1 / 2), abs=0.01)
-    assert found[:, 1] == pytest.approx(3 * even ** (1 / 3), abs=0.1)
-    assert found[[0, -1]].tolist() == [[0, 0], [1, 3]]
-
-
-# --- Constants -----------------------------------------------------------------------------------
-
-
-def test_the_prior_is_the_one_that_the_kept_figures_are_of() -> None:
-    """What benchmarks/planner_prior.py learned, and wrote down there, is what is used."""
-    learned = json.loads((RESULTS / "planner_prior.json").read_text(encoding="utf-8"))
-    made = posterior(power_pilot(seeds=2))
-    assert made.prior is PRIOR
-    assert json.loads(json.dumps(asdict(PRIOR))) == learned
-
-
-def test_a_posterior_is_a_value_that_shows_no_workings() -> None:
-    made = posterior(power_pilot(seeds=2))
-    shown = repr(made)
-    assert shown.startswith("Posterior(last=512.0, weight=array(")
-    for hidden in ("pilot=", "walks=", "prior="):
-        assert hidden not in shown
-    for value, name in ((made, "last"), (made.pilot, "last"), (made.walks[0], "drift")):
-        with pytest.raises(FrozenInstanceError):
-            setattr(value, name, 1.0)
-
-
 def test_beliefs_are_those_of_the_page_and_of_the_kept_figures() -> None:
     """They were chosen once; figures on docs/explanation/predict.md are of these."""
     plain = Misfit(NOTHING_MEASURED, NOTHING_MEASURED, 0.0)
@@ -123,3 +84,27 @@ def test_beliefs_are_those_of_the_page_and_of_the_kept_figures() -> None:
         assert f"{', '.join(deviates[:-1])} or {deviates[-1]}%" in page
     with pytest.raises(FrozenInstanceError):
         plain.level = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("belief", [BELIEF, KNOWN_BELIEF], ids=["plain", "known"])
+def test_beliefs_are_laws(belief: Belief) -> None:
+    content = {field.name: getattr(belief, field.name) for field in fields(belief)}
+    for name, weights in content.items():
+        if name.endswith("_weights"):
+            assert sum(weights) == pytest.approx(1)
+            assert min(weights) > 0
+        else:
+            assert all(0 < a < b for a, b in pairwise(weights))
+    assert max(belief.shapes + belief.offsets) < 1
+    assert max(KNOWN_BELIEF.shapes) < max(BELIEF.shapes)
+
+
+def test_moments_of_small_images_are_matrices_and_as_uncertain_as_their_energies() -> None:
+    images = np.random.default_rng(0).normal(1.0, 0.3, (8, 32, 32))
+    made = image_moment(images)
+    matrix = made.apply(np.eye(1024))
+    assert matrix.shape == (1024, 1024)
+    assert np.trace(matrix) == pytest.approx(made.energy)
+    energies = np.square(images).sum(axis=(1, 2))
+    error = np.std(energies, ddof=1) / np.sqrt(8)
+    assert made.uncertainty == pytest.approx(error / energies.mean())

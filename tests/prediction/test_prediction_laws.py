@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from korisk.curves.curve import Curve
+from korisk.errors import KoriskError
 from korisk.planning.plan import LEAST_REACH
 from korisk.planning.posterior import MOST_SIZES, PRIOR, posterior
 from korisk.prediction.misfit import LogErrors
@@ -17,6 +18,7 @@ from korisk.prediction.prediction import (
     AS_SEEDS,
     FARTHEST_N,
     Prediction,
+    checked_sizes,
     log_errors,
     size_words,
     trust_words,
@@ -316,3 +318,47 @@ def test_the_outlook_is_at_the_examples_and_at_two_at_least() -> None:
         low, high = (f"{float(end):.4g}" for (end,) in one.band([n]))
         told = one.explain()
         assert f"at N = {n} (90%: {low} to {high})" in told
+
+
+# --- The ends of predictions ----------------------------------------------------------------------
+
+
+def test_a_pilot_is_a_curve() -> None:
+    with pytest.raises(KoriskError, match="pilot must be a korisk Curve, got 'pilot"):
+        made(Falling(10.0)).with_pilot("pilot.csv")  # type: ignore[arg-type]
+
+
+def test_a_pilot_beyond_the_theory_says_nothing_of_it() -> None:
+    limited = replace(made(Falling(10.0)), valid_to=10.0)
+    made = limited.with_pilot(power_pilot())
+    assert made.trust == 1.0
+    assert not made.tested
+    assert made.computed(np.array([4.0])) == pytest.approx(
+        made(Falling(10.0)).computed(np.array([4.0]))
+    )
+
+
+def test_two_predictions_are_of_the_same_images() -> None:
+    with pytest.raises(KoriskError, match="not from 64 and 65"):
+        PredictedPair(made(Falling(10.0)), replace(made(Falling(10.0)), examples=65))
+
+
+@pytest.mark.parametrize("n", ["many", [[1, 2]], 0.5, [4, np.nan], [np.inf]])
+def test_sizes_are_finite_numbers_from_one_on(n: ArrayLike) -> None:
+    with pytest.raises(KoriskError):
+        checked_sizes(n)
+    assert checked_sizes(1).tolist() == [1.0]
+
+
+def test_the_farther_a_theory_holds_the_surer_is_what_lies_beyond_it() -> None:
+    pilot = power_pilot(floor=0.0, scale=10.0, rate=1.0, noise=0.02, sizes=(16, 32, 64, 128, 256))
+    far = np.array([8192.0])
+    widths, off = [], []
+    for end in (256.0, 1024.0, 4096.0):
+        one = replace(made(Falling(10.0)), valid_to=end).with_pilot(pilot)
+        off.append(abs(float(np.log(one.errors(far) / one.computed(far))[0])))
+        low, high = one.band(far)
+        widths.append(float(np.log(high / low)[0]))
+    assert off[0] > off[1] > off[2]
+    assert off[2] < 0.2
+    assert widths[0] > 1.1 * widths[1] > 1.2 * widths[2]

@@ -214,7 +214,7 @@ def test_other_methods_say_whose_odds_they_have(doubtful: kr.Plan) -> None:
 
 def test_a_method_that_levels_off_says_where() -> None:
     curve = power_pilot(floor=0.1)
-    for fit in ("paper", "line"):
+    for fit in ("paper", "power"):
         told = words.headline(kr.plan(curve, 0.05, fit=fit))
         floor = kr.calibrate(curve, fit).floor
         assert f"not reachable: its curve levels off at {floor:.4g}. " in told
@@ -223,8 +223,8 @@ def test_a_method_that_levels_off_says_where() -> None:
 
 
 def test_a_slow_curve_is_not_said_to_level_off() -> None:
-    curve = kr.Curve(N_128, KO_128, model="KO")
-    said = words.headline(kr.plan(curve, 0.03, fit="no-floor"))
+    curve = kr.Curve(N_128, 0.5 * np.array(N_128) ** -0.05, model="KO")
+    said = words.headline(kr.plan(curve, 0.15, fit="power"))
     assert "does not get there by N = 20,480,000" in said
     assert "levels off" not in said
 
@@ -465,3 +465,84 @@ def test_sizes_that_one_pilot_lacks_are_interpolated() -> None:
     assert both.crossover is not None
     assert f"cross at about N = {both.crossover.n}" in both.explain()
     assert both.crossover.n == pytest.approx(90, rel=0.15)
+
+
+# --- A pilot -------------------------------------------------------------------------------------
+
+
+def _repeated(errors: dict[int, list[float]]) -> kr.Curve:
+    rows = [(n, error, str(s)) for n, each in errors.items() for s, error in enumerate(each)]
+    return kr.Curve([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows])
+
+
+@pytest.mark.parametrize(("second", "rising"), [(0.31, True), (0.303, False), (0.29, False)])
+def test_without_seeds_two_percent_are_a_rise(second: float, rising: bool) -> None:
+    found = words.rises(kr.Curve([4, 8, 16], [0.3, second, 0.1]))
+    assert found == ([1] if rising else [])
+
+
+@pytest.mark.parametrize(("factor", "rising"), [(1.28, False), (1.34, True)])
+def test_with_seeds_a_rise_exceeds_two_standard_errors(factor: float, rising: bool) -> None:
+    """Means with a standard error of 0.3 / sqrt 10 each; twice both is 0.27 in the logarithm."""
+    seeds = np.array([0.7, 1.0, 1.0, 1.0, 1.3])
+    curve = _repeated({4: list(seeds), 8: list(factor * seeds)})
+    assert bool(words.rises(curve)) == rising
+
+
+@pytest.mark.parametrize(
+    ("errors", "odd"),
+    [([1, 1, 1, 2], True), ([1, 1, 1, 0.5], True), ([1, 1, 1, 1.4], False), ([1, 1, 2], False)],
+)
+def test_a_seed_half_as_large_again_as_four_that_agree_is_an_outlier(
+    errors: list[float], odd: bool
+) -> None:
+    found = words.outliers(_repeated({4: errors, 8: [1.0, 1.0, 3.0]}))  # three are not judged
+    assert found == pytest.approx({3: errors[-1]} if odd else {})
+
+
+def test_among_seeds_that_scatter_an_outlier_is_farther_out() -> None:
+    """The median distance from the median is 0.2 in the logarithm; 4 x 1.4826 x 0.2 = 1.19."""
+    logs = np.array([-0.2, -0.2, 0.0, 0.2, 0.2])
+    for away, odd in ((1.1, False), (1.3, True)):
+        errors = np.exp(np.append(logs, [-0.2, 0.2, away]))
+        curve = _repeated({4: list(errors), 8: list(np.exp([-0.2, -0.2, 0.2, 0.2]))})
+        assert bool(words.outliers(curve)) == odd
+
+
+def test_no_learning_is_judged_by_the_ends() -> None:
+    said = "shows no learning"
+    assert any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.2, 0.31])))
+    assert any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.2, 0.3])))
+    assert not any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.35, 0.29])))
+
+
+@pytest.mark.parametrize(("sizes", "said"), [([4, 5, 10], "a factor of 2.5 in"), ([4, 5, 16], "")])
+def test_a_narrow_pilot_is_told_its_span(sizes: list[int], said: str) -> None:
+    found = [each for each in words.findings(kr.Curve(sizes, [3, 2, 1])) if "spans" in each]
+    assert bool(found) == bool(said)
+    assert all(said in each for each in found)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [(1, "one seed at every N"), (2, "Fewer than three seeds"), (3, "")]
+)
+def test_few_seeds_are_told(seeds: int, said: str) -> None:
+    scatter = 1 + 0.01 * np.arange(seeds)
+    curve = _repeated({n: list(scatter / n) for n in (4, 8, 16)})
+    found = [each for each in words.findings(curve) if "seed" in each]
+    assert bool(found) == bool(said)
+    assert all(said in each for each in found)
+
+
+def test_three_are_told_in_full_and_the_rest_counted() -> None:
+    zigzag = [1.0, 0.5] * 6
+    rising = words.findings(kr.Curve([4 * 2**k for k in range(12)], zigzag))
+    assert sum("not monotone" in each for each in rising) == 3
+    assert "It rises at 2 more N." in rising
+    assert any("N = 16: the mean there, 1, is worse than 0.5 at N = 8" in each for each in rising)
+    odd = {4 * 2**k: [1.0, 1.0, 1.0, 1.0, 5.0] for k in range(5)}
+    told = words.findings(_repeated(odd))
+    assert sum("is an outlier" in each for each in told) == 3
+    assert "2 more measurements are outliers." in told
+    exact = words.findings(_repeated({n: odd[n] for n in (4, 8, 16)}))
+    assert not any("more" in each and "outliers" in each for each in exact)
