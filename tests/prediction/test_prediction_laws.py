@@ -329,13 +329,11 @@ def test_a_pilot_is_a_curve() -> None:
 
 
 def test_a_pilot_beyond_the_theory_says_nothing_of_it() -> None:
-    limited = replace(made(Falling(10.0)), valid_to=10.0)
-    made = limited.with_pilot(power_pilot())
-    assert made.trust == 1.0
-    assert not made.tested
-    assert made.computed(np.array([4.0])) == pytest.approx(
-        made(Falling(10.0)).computed(np.array([4.0]))
-    )
+    free = made(Falling(10.0))
+    one = replace(free, valid_to=10.0).with_pilot(power_pilot())
+    assert one.trust == 1.0
+    assert not one.tested
+    assert one.computed(np.array([4.0])) == pytest.approx(free.computed(np.array([4.0])))
 
 
 def test_two_predictions_are_of_the_same_images() -> None:

@@ -33,8 +33,10 @@ def test_values_are_frozen() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Bound", "BarronBound", "Law", "Chances", "Relatives", "Measured", "Misfit", "Moment"]
-    + ["PredictedPair", "PredictedTrack", "Prediction", "Spectrum", "Structured"],
+    [
+        *("Bound", "BarronBound", "Law", "Chances", "Relatives", "Measured", "Misfit", "Moment"),
+        *("PredictedPair", "Prediction", "Spectrum", "Structured"),
+    ],
 )
 def test_values_with_arrays_are_keys_by_identity(name: str) -> None:
     """They hold arrays, which have no single answer to ==, and are looked up by what they are."""
