@@ -1,6 +1,5 @@
 """Pilots that go on by themselves: when they end, what they say, and that they can be resumed."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,24 +23,37 @@ def largest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.pilots.run.next_size", chosen)
 
 
-def counting(calls: list[tuple[int, int]]) -> Callable[[int, int], float]:
-    def fit(n: int, seed: int) -> float:
-        calls.append((n, seed))
-        return power(n, seed)
+class Counting:
+    """A fit that keeps its calls, and fails above a size, at one size, or at one call."""
 
-    return fit
+    __qualname__ = "Counting"
+
+    def __init__(
+        self, fails_above: float = float("inf"), fails_at: int = 0, stops: int = -1
+    ) -> None:
+        self.calls: list[tuple[int, int]] = []
+        self.fails_above, self.fails_at, self.stops = fails_above, fails_at, stops
+
+    def __call__(self, n: int, seed: int) -> float:
+        if len(self.calls) == self.stops:
+            self.stops = -1
+            raise KeyboardInterrupt
+        self.calls.append((n, seed))
+        if n > self.fails_above or n == self.fails_at:
+            raise MemoryError
+        return power(n, seed)
 
 
 def test_it_ends_when_the_answer_is_narrow_enough_and_takes_the_suggested_sizes(
     tmp_path: Path,
 ) -> None:
-    calls: list[tuple[int, int]] = []
+    fit = Counting()
     options: dict[str, Any] = {"target": 0.045, "largest": 600, "store": tmp_path / "p.db"}
-    pilot = kr.run_pilot(counting(calls), SIZES, 3, **options)
+    pilot = kr.run_pilot(fit, SIZES, 3, **options)
     plan = pilot.plan()
     assert plan.upper <= 2 * plan.lower
     assert pilot.stopped.startswith("the answer is narrow enough: between N = ")
-    added = list(dict.fromkeys(n for n, _ in calls[12:]))
+    added = list(dict.fromkeys(n for n, _ in fit.calls[12:]))
     assert added
     known = list(SIZES)
     for n in added:  # each is what a plan of the sizes before would suggest
@@ -51,32 +63,23 @@ def test_it_ends_when_the_answer_is_narrow_enough_and_takes_the_suggested_sizes(
         assert before.plan(0.045).upper > 2 * before.plan(0.045).lower
         known.append(n)
     assert pilot.curve.sizes.tolist() == sorted(known)
-
-    made = len(calls)
-    again = kr.run_pilot(counting(calls), SIZES, 3, **options)
-    assert len(calls) == made  # nothing was fitted again,
+    made = len(fit.calls)
+    again = kr.run_pilot(fit, SIZES, 3, **options)
+    assert len(fit.calls) == made  # nothing was fitted again,
     assert (again.stopped, again.curve) == (pilot.stopped, pilot.curve)  # and nothing changed
     assert str(again) == str(pilot)
 
 
 @pytest.mark.usefixtures("largest_first")
 def test_an_interrupted_round_is_taken_up_again(tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
-    fit = counting(calls)
-
-    def fragile(n: int, seed: int) -> float:
-        if len(calls) == 14:
-            calls.append((0, 0))
-            raise KeyboardInterrupt
-        return fit(n, seed)
-
+    fit = Counting(stops=14)
     options: dict[str, Any] = {"target": 0.045, "largest": 2000, "model": "m"}
     with pytest.raises(KeyboardInterrupt):
-        kr.run_pilot(fragile, SIZES, 3, store=tmp_path / "p.db", **options)
-    resumed = kr.run_pilot(fragile, SIZES, 3, store=tmp_path / "p.db", **options)
+        kr.run_pilot(fit, SIZES, 3, store=tmp_path / "p.db", **options)
+    resumed = kr.run_pilot(fit, SIZES, 3, store=tmp_path / "p.db", **options)
     calm = kr.run_pilot(power, SIZES, 3, **options)
     assert (resumed.curve, resumed.stopped) == (calm.curve, calm.stopped)
-    assert sum(call != (0, 0) for call in calls) == len(calm.curve)  # each fit once
+    assert len(fit.calls) == len(calm.curve)  # each fit once
 
 
 @pytest.mark.usefixtures("largest_first")
@@ -93,21 +96,16 @@ def test_narrow_enough_is_what_the_user_says() -> None:
 
 
 @pytest.mark.usefixtures("largest_first")
-def test_it_ends_where_nothing_is_left_to_measure() -> None:
-    pilot = kr.run_pilot(power, SIZES, 2, target=0.03, largest=200, narrow_enough=1.01)
+def test_it_ends_where_nothing_is_left_to_measure_or_to_spend() -> None:
+    options: dict[str, Any] = {"target": 0.03, "narrow_enough": 1.01}
+    pilot = kr.run_pilot(power, SIZES, 2, largest=200, **options)
     assert pilot.stopped == "no size up to N = 200 is left to measure"
     assert pilot.curve.sizes[-1] == 200
-    assert set(open_sizes(pilot.curve, 200)) == set()
-
-
-@pytest.mark.usefixtures("largest_first")
-def test_it_ends_with_the_number_of_fits() -> None:
-    calls: list[tuple[int, int]] = []
-    pilot = kr.run_pilot(
-        counting(calls), SIZES, 2, target=0.03, grow=True, most_fits=11, narrow_enough=1.01
-    )
-    assert len(calls) == 10
-    assert pilot.stopped == "another size would be more than 11 fits"
+    assert open_sizes(pilot.curve, 200) == []
+    fit = Counting()
+    limited = kr.run_pilot(fit, SIZES, 2, grow=True, most_fits=11, **options)
+    assert len(fit.calls) == 10
+    assert limited.stopped == "another size would be more than 11 fits"
 
 
 def test_the_budget_counts_seconds_of_fitting(
@@ -132,12 +130,7 @@ def test_the_budget_counts_seconds_of_fitting(
 
 @pytest.mark.usefixtures("largest_first")
 def test_it_says_when_it_cannot_go_on() -> None:
-    def fails(n: int, seed: int) -> float:
-        if n > 32:
-            raise MemoryError
-        return power(n, seed)
-
-    pilot = kr.run_pilot(fails, SIZES, 2, target=0.03, largest=1000)
+    pilot = kr.run_pilot(Counting(fails_above=32), SIZES, 2, target=0.03, largest=1000)
     assert pilot.stopped == "too few sizes gave an error to continue: 2, and 3 are needed"
     wrong = kr.run_pilot(power, SIZES, 2, target=4.5, largest=1000)
     assert wrong.stopped.startswith("there is no plan for the target: target 4.5 is worse than")
@@ -147,18 +140,9 @@ def test_it_says_when_it_cannot_go_on() -> None:
 
 @pytest.mark.usefixtures("largest_first")
 def test_sizes_above_one_that_always_fails_are_not_tried() -> None:
-    calls: list[tuple[int, int]] = []
-    fit = counting(calls)
-
-    def fails(n: int, seed: int) -> float:
-        value = fit(n, seed)
-        if n > 300:
-            raise MemoryError
-        return value
-
-    pilot = kr.run_pilot(fails, SIZES, 2, target=0.025, largest=5000, narrow_enough=1.01)
-    tried = list(dict.fromkeys(n for n, _ in calls[8:]))
-    large = [n for n in tried if n > 300]
+    fit = Counting(fails_above=300)
+    pilot = kr.run_pilot(fit, SIZES, 2, target=0.025, largest=5000, narrow_enough=1.01)
+    large = [n for n in dict.fromkeys(n for n, _ in fit.calls[8:]) if n > 300]
     assert large == sorted(large, reverse=True)
     assert pilot.stopped == f"no size up to N = {large[-1] - 1:,} is left to measure"
 
@@ -185,42 +169,34 @@ def test_the_suggestion_of_a_pilot() -> None:
 
 
 def test_nothing_that_failed_is_suggested_nor_anything_beyond() -> None:
-    def fails(n: int, seed: int) -> float:
-        if n == 23 or n > 100:
-            raise MemoryError
-        return power(n, seed)
-
-    pilot = kr.run_pilot(fails, [16, 23, 32, 64, 256, 512], 3, target=0.05)
+    fit = Counting(fails_above=100, fails_at=23)
+    pilot = kr.run_pilot(fit, [16, 23, 32, 64, 256, 512], 3, target=0.05)
     assert pilot.too_large == 256
     assert pilot.next_size is not None
     assert [each.n for each in pilot.next_size.candidates] == [45, 91, 128, 181]
-    grown = kr.run_pilot(fails, [16, 32, 64, 101], 2, target=0.05, largest=101, narrow_enough=1.01)
+    grown = kr.run_pilot(fit, [16, 32, 64, 101], 2, target=0.05, largest=101, narrow_enough=1.01)
     assert grown.stopped == "no size up to N = 100 is left to measure"
     assert grown.next_size is None
 
 
 @pytest.mark.usefixtures("largest_first")
 def test_a_larger_end_takes_up_all_that_was_measured(tmp_path: Path) -> None:
-    calls: list[tuple[int, int]] = []
+    fit = Counting()
     options: dict[str, Any] = {"target": 0.03, "narrow_enough": 1.01, "store": tmp_path / "p.db"}
-    fit = counting(calls)
     first = kr.run_pilot(fit, SIZES, 2, largest=200, **options)
     assert 200 in first.curve.sizes
-    before = len(calls)
+    before = len(fit.calls)
     second = kr.run_pilot(fit, SIZES, 2, largest=300, **options)
+    new = set(second.curve.sizes) - set(first.curve.sizes)
     assert set(first.curve.sizes) < set(second.curve.sizes)
-    assert 300 in second.curve.sizes
-    assert (
-        len(calls)
-        == len(second.fits)
-        == before + 2 * len(set(second.curve.sizes) - set(first.curve.sizes))
-    )
+    assert 300 in new
+    assert len(fit.calls) == len(second.fits) == before + 2 * len(new)
     third = kr.run_pilot(fit, SIZES, 3, largest=200, **options)  # another seed: they are filled up
     assert third.curve.sizes.tolist() == first.curve.sizes.tolist()
     assert set(third.curve.counts) == {3}
-    made = len(calls)
+    made = len(fit.calls)
     kr.run_pilot(fit, SIZES, 4, largest=200, most_fits=17, **options)
-    assert len(calls) == made + len(SIZES)  # 16 fits, and another size would be 20
+    assert len(fit.calls) == made + len(SIZES)  # 16 fits, and another size would be 20
 
 
 @pytest.mark.usefixtures("largest_first")

@@ -33,7 +33,6 @@ from korisk.studies.theorem.check import (
     MEASURED,
     Group,
     NetworkCheck,
-    PointTheorem,
     Theorem,
     checks_of,
     read_theorem,
@@ -293,30 +292,24 @@ def test_the_answer_counts_and_tells_the_range_of_real_tests(tmp_path: Path) -> 
 def test_what_is_missing_stands_in_the_notes(tmp_path: Path) -> None:
     bare = Row(model="FC", n=4, metrics={"mse": 1.0})
     other = Network([replace(LAYERS[0], lipschitz=8.0), *LAYERS[1:]])
+    small, large = (row("KO", n, 1.0, LAYER_ERRORS) for n in (4, 16))
     cells = [
-        result(
-            *(row("KO", n, 1.0, LAYER_ERRORS) for n in (4, 16)), bare, notes=["K is sampled", 3]
-        ),
-        result(row("KO", 4, 1.0, LAYER_ERRORS), bare, net=other, notes=["K is sampled"]),
+        result(small, large, bare, notes=["K is sampled", 3]),
+        result(small, bare, net=other, notes=["K is sampled"]),
     ]
     (point,) = read(tmp_path, *cells, failed=["p"]).points
-    assert point.notes == (
-        "1 cell failed, not counted here; the first: no <luck>",
-        "KO: 1 of 4 rows are missing",
-        "KO: the true network's constants differ between seeds; samples are predicted from those "
-        "of the first",
-        "FC: 2 of 2 rows have no errors of layers",
-        "K is sampled",
-    )
+    failed, missing, differ, unmeasured, own = point.notes
+    assert failed == "1 cell failed, not counted here; the first: no <luck>"
+    assert missing == "KO: 1 of 4 rows are missing"
+    assert differ.startswith("KO: the true network's constants differ between seeds")
+    assert unmeasured == "FC: 2 of 2 rows have no errors of layers"
+    assert own == "K is sampled"
     assert {group.model for group in point.groups} == {"KO"}
     assert point.orders == ()
-    whole = read(tmp_path / "whole", cell(1), cell(2)).points[0]
-    assert whole.notes == ()
+    assert read(tmp_path / "whole", cell(1), cell(2)).points[0].notes == ()
 
 
-def test_where_cells_differ_the_first_predicts_and_no_number_of_entries_is_told(
-    tmp_path: Path,
-) -> None:
+def test_where_cells_differ_the_first_predicts(tmp_path: Path) -> None:
     rows = row("KO", 4, 1.0, LAYER_ERRORS), row("FC", 4, 9.0, {"D": 9.0})
     cells = []
     for pixels in (6, 7):
@@ -325,25 +318,37 @@ def test_where_cells_differ_the_first_predicts_and_no_number_of_entries_is_told(
     (point,) = read(tmp_path, *cells).points
     assert point.pixels is None
     assert point.orders[0].strengths["paper"][1] == pytest.approx(6)
-    assert any(note.startswith("FC: the true network's constants differ") for note in point.notes)
 
 
 def test_stores_that_have_nothing_to_check_say_how_to_get_it(tmp_path: Path) -> None:
     bare = Result(rows=(Row(model="KO", n=4, metrics={"mse": 1.0}),))
-    with pytest.raises(KoriskError, match="no row has errors of layers; write `theorem: true`"):
-        read(tmp_path / "bare", bare)
-    with pytest.raises(KoriskError, match="no cell is finished yet"):
-        read_theorem(written(tmp_path / "none", {}))
-    with pytest.raises(KoriskError, match="no cell is finished yet"):
-        read_theorem(written(tmp_path / "failed", {}, failed=["p"]))
     mixed = written(tmp_path / "mixed", {"told": [cell(1)], "bare": [bare]})
     found = read_theorem(mixed)
     assert ([point.name for point in found.points], found.unmeasured) == (["told"], ("bare",))
     assert read_theorem(mixed, point="told").unmeasured == ()
-    with pytest.raises(KoriskError, match="no row of 'bare'"):
-        read_theorem(mixed, point="bare")
-    with pytest.raises(KoriskError, match="no point 'tol'; did you mean 'told'"):
-        read_theorem(mixed, point="tol")
+    refused: list[tuple[Path, str | None, str]] = [
+        (written(tmp_path / "bare", {"p": [bare]}), None, "no row has errors.*`theorem: true`"),
+        (written(tmp_path / "none", {}), None, "no cell is finished yet"),
+        (written(tmp_path / "failed", {}, failed=["p"]), None, "no cell is finished yet"),
+        (mixed, "bare", "no row of 'bare'"),
+        (mixed, "tol", "no point 'tol'; did you mean 'told'"),
+    ]
+    for folder, point, said in refused:
+        with pytest.raises(KoriskError, match=said):
+            read_theorem(folder, point=point)
+
+
+def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> None:
+    content = {
+        **{"name": "heat", "problem": {"kind": "heat", "points": 4}, "points": [{"name": "p"}]},
+        **{"sizes": [2, 4], "seeds": [1, 2, 3], "pools": {"validation": 2, "test": 2}},
+        "theorem": True,
+    }
+    study = Study(content)
+    with Store.create_or_open(tmp_path / "study.db", study.content, tasks=study.tasks) as store:
+        run_study(study.tasks[:1], run_cell, store, workers=0)
+    [point] = read_theorem(tmp_path).points
+    assert "not yet run: seeds 2, 3" in point.notes
 
 
 # --- The order of sample sizes -------------------------------------------------------------------
@@ -351,6 +356,17 @@ def test_stores_that_have_nothing_to_check_say_how_to_get_it(tmp_path: Path) -> 
 
 def power(level: float, rate: float, sizes: tuple[int, ...] = (4, 16, 64, 256)) -> MeanCurve:
     return MeanCurve(sizes, tuple(level * n**-rate for n in sizes))
+
+
+def dense(parameters: int) -> Network:
+    return Network([Learned("D", parameters=parameters)])
+
+
+def pair(first: MeanCurve, second: MeanCurve, *nets: Network) -> tuple[Order, str]:
+    """The order of two models a and b, and its sentences."""
+    one, other = nets or (dense(10), dense(20))
+    (order,) = orders({"a": one, "b": other}, {"a": first, "b": second})
+    return order, " ".join(order_sentences(order))
 
 
 @pytest.mark.parametrize("rate", [0.3, 1.0])
@@ -370,110 +386,88 @@ def test_a_target_counts_as_reached_where_the_error_stays_below_it() -> None:
     assert 16 < (dips.needed(0.3).number or 0) < 32
     assert not dips.needed(0.15).reached
     assert dips.needed(1.0) == Needed(0, 4)
-    gone = MeanCurve((4, 8), (1.0, 0.0))
-    assert gone.needed(0.5) == Needed(8, 8)
+    assert MeanCurve((4, 8), (1.0, 0.0)).needed(0.5) == Needed(8, 8)
 
 
 def test_which_n_is_certainly_the_smaller_one() -> None:
     at_once, beyond = Needed(0, 4), Needed(256, math.inf)
-    assert at_once.before(Needed(5, 5))
-    assert not at_once.before(Needed(4, 4))  # it may be 4 as well
-    assert not at_once.before(at_once)
-    assert Needed(256, 256).before(beyond)  # which lies beyond 256
-    assert not Needed(300, 300).before(beyond)
-    assert not beyond.before(at_once)
-    assert Needed(5, 5).before(Needed(6, 6))
-    assert not Needed(6, 6).before(Needed(5, 5))
-
-
-def pair(first: MeanCurve, second: MeanCurve, nets: tuple[Network, Network] = (NET, NET)) -> Order:
-    (order,) = orders({"a": nets[0], "b": nets[1]}, {"a": first, "b": second})
-    return order
-
-
-def dense(parameters: int) -> Network:
-    return Network([Learned("D", parameters=parameters)])
+    for first, second, certain in [
+        (at_once, Needed(5, 5), True),
+        (at_once, Needed(4, 4), False),  # it may be 4 as well
+        (at_once, at_once, False),
+        (Needed(256, 256), beyond, True),  # which is above 256
+        (Needed(300, 300), beyond, False),
+        (beyond, at_once, False),
+        (Needed(5, 5), Needed(6, 6), True),
+        (Needed(6, 6), Needed(5, 5), False),
+    ]:
+        assert first.before(second) is certain
 
 
 def test_two_power_laws_cross_where_algebra_says() -> None:
     # 1 / N and 0.2 / sqrt N meet at N = 25, at the error 0.04.
-    order = pair(power(0.2, 0.5), power(1.0, 1.0), (dense(10), dense(20)))
-    (turn,) = order.changes
-    assert (turn.target, turn.n) == pytest.approx((0.04, 25))
-    assert turn.model == "b"
-    assert order.predicted("paper") == "a"
-    assert order.confirmed("paper") is False
+    order, said = pair(power(0.2, 0.5), power(1.0, 1.0))
+    (change,) = order.changes
+    assert (change.target, change.n) == pytest.approx((0.04, 25))
+    assert (change.model, order.predicted("paper"), order.confirmed("paper")) == ("b", "a", False)
     easy, hard = order.targets("a"), order.targets("b")
     assert min(easy) > 0.04 > max(hard)
     assert order.lowest == hard[-1] == pytest.approx(1 / 256)
     assert order.rungs[-1].needed[0] == Needed(256, math.inf)
-    said = " ".join(order_sentences(order))
-    assert said.startswith(
-        "a should need fewer samples: its A p is smaller by 2 times (paper, minkowski, composed)."
-    )
-    assert "The order changes near 0.04: b needs about N = 25 there." in said
-    assert f"was confirmed at {len(easy)} of {len(easy) + len(hard)} targets" in said
+    assert said.startswith("a should need fewer samples: its A p is smaller by 2 times (paper, ")
+    assert "changes near 0.04: b needs about N = 25 there." in said
+    assert f"confirmed at {len(easy)} of {len(easy) + len(hard)} targets" in said
     assert "Neither got below 0.00391." in said
 
 
 def test_a_model_that_levels_off_is_passed_where_the_other_comes_below_its_level() -> None:
     level = MeanCurve((4, 16, 64, 256), (0.2, 0.1, 0.1, 0.1))
-    order = pair(level, power(4.0, 1.0), (dense(10), dense(20)))
-    (turn,) = order.changes
-    assert (turn.target, turn.n) == pytest.approx((0.1, 40))
-    said = " ".join(order_sentences(order))
+    order, said = pair(level, power(4.0, 1.0))
+    (change,) = order.changes
+    assert (change.target, change.n) == pytest.approx((0.1, 40))
     assert "b needed fewer samples, which a did not reach" in said
 
 
 def test_curves_apart_have_one_order_and_no_crossover() -> None:
-    order = pair(power(1.0, 1.0), power(3.0, 1.0), (dense(10), dense(20)))
+    order, said = pair(power(1.0, 1.0), power(3.0, 1.0))
     assert order.changes == ()
-    assert len(order.targets("a")) == len(order.rungs)
+    assert len(order.targets("a")) == len(order.rungs) == 12
     assert order.confirmed("composed") is True
-    said = " ".join(order_sentences(order))
     assert "composed was confirmed at all 12 targets" in said
     hard = [rung.target for rung in order.rungs if not rung.needed[1].reached]
     assert 0 < len(hard) < 12
-    assert f"a needed fewer samples, of which b did not reach {hard[0]:.3g} and below." in said
-    turned = pair(power(1.0, 1.0), power(3.0, 1.0), (dense(20), dense(10)))
-    assert turned.predicted("composed") == "b"
-    assert turned.confirmed("composed") is False
-    assert "composed was reversed at all 12 targets" in " ".join(order_sentences(turned))
+    assert f"of which b did not reach {hard[0]:.3g} and below." in said
+    reverse, said = pair(power(1.0, 1.0), power(3.0, 1.0), dense(20), dense(10))
+    assert (reverse.predicted("composed"), reverse.confirmed("composed")) == ("b", False)
+    assert "composed was reversed at all 12 targets" in said
 
 
 def test_equal_curves_and_equal_networks_decide_nothing() -> None:
-    same = pair(power(1.0, 1.0), power(1.0, 1.0))
+    same, said = pair(power(1.0, 1.0), power(1.0, 1.0), NET, NET)
     assert len(same.targets(None)) == len(same.rungs)
-    assert same.predicted("paper") is None
-    assert same.confirmed("paper") is None
-    said = " ".join(order_sentences(same))
+    assert (same.predicted("paper"), same.confirmed("paper")) == (None, None)
     assert "same A p" in said
     assert "it is open" in said
-    exact = pair(MeanCurve((4, 8), (0.0, 0.0)), MeanCurve((4, 8), (0.0, 0.0)))
+    exact, said = pair(MeanCurve((4, 8), (0.0, 0.0)), MeanCurve((4, 8), (0.0, 0.0)))
     assert exact.rungs == ()
-    assert "neither errs at all" in " ".join(order_sentences(exact))
+    assert "neither errs at all" in said
 
 
 def test_models_measured_at_other_n_are_compared_as_far_as_that_goes() -> None:
     # b was begun at 64 only, and is below every target there: a's N may be larger or smaller.
-    order = pair(power(1.0, 1.0), power(0.001, 1.0, (64, 256)), (dense(10), dense(20)))
-    decided = {rung.smaller for rung in order.rungs}
-    assert decided == {None, 1}
+    order, _ = pair(power(1.0, 1.0), power(0.001, 1.0, (64, 256)))
+    assert {rung.smaller for rung in order.rungs} == {None, 1}
     for rung in order.rungs:
         assert (rung.smaller is None) == (rung.needed[0].lower <= 64)
 
 
 def test_the_prediction_in_ct_is_the_structural_factor() -> None:
     side, norms = 32, (0.0384, 35.01)
-    known = Network(
-        [
-            Learned("W", parameters=45 * 30),
-            *(Known(name, lipschitz=each) for name, each in zip("KA", norms, strict=True)),
-            Known("ReLU", lipschitz=1.0),
-        ]
-    )
-    full = Network([Learned("D", parameters=side**2 * 45 * 30), Known("ReLU", lipschitz=1.0)])
-    order = pair(power(1, 1), power(2, 1), (known, full))
+    relu = Known("ReLU", lipschitz=1.0)
+    known = [Known(name, lipschitz=each) for name, each in zip("KA", norms, strict=True)]
+    structured = Network([Learned("W", parameters=45 * 30), *known, relu])
+    full = Network([Learned("D", parameters=side**2 * 45 * 30), relu])
+    order, _ = pair(power(1, 1), power(2, 1), structured, full)
     expected = structural_factor(H=side, filter_norm=norms[0], backprojection_norm=norms[1])
     assert order.ratio("paper") == pytest.approx(expected)
 
@@ -481,44 +475,43 @@ def test_the_prediction_in_ct_is_the_structural_factor() -> None:
 @pytest.mark.parametrize("form", BOUNDS)
 def test_the_strength_is_the_bound_over_log_n_by_n(form: Any) -> None:
     n = 1000.0
-    assert strength(NET, form) == pytest.approx(
-        barron_bound(NET, n, bound=form).total / (math.log(n) / n)
-    )
+    bound = barron_bound(NET, n, bound=form).total
+    assert strength(NET, form) == pytest.approx(bound / (math.log(n) / n))
     # Constants of someone's calibration and mismatches do not count: they are matched.
-    fitted = Network(
-        [
-            replace(LAYERS[0], kappa=3.0, C=2.0),
-            Known("K", lipschitz=2.0, mismatch=1.0),
-            LAYERS[2],
-        ],
-        compositions=NET.compositions,
-    )
+    layers = [
+        replace(LAYERS[0], kappa=3.0, C=2.0),
+        Known("K", lipschitz=2.0, mismatch=1.0),
+        LAYERS[2],
+    ]
+    fitted = Network(layers, compositions=NET.compositions)
     assert strength(fitted, form) == pytest.approx(strength(NET, form))
+    # Nor does a last layer that holds what others leave out.
+    plain = [Learned("W", parameters=10), Known("K", lipschitz=3.0)]
+    with_rest = Network([*plain, Known(LEFT_OUT, lipschitz=1.0)])
+    assert strength(with_rest, form) == strength(Network(plain), form)
 
 
 def test_strengths_that_are_not_known_are_said() -> None:
     nameless = Network([Learned("W"), *LAYERS[1:]])
     endless = Network([LAYERS[0], Known("K"), LAYERS[2]], compositions=NET.compositions)
-    counted = pair(power(1, 1), power(2, 1), (nameless, NET))
-    assert dict(counted.strengths) == {}
-    assert counted.confirmed("paper") is None
-    assert "parameters is missing" in " ".join(order_sentences(counted))
-    order = pair(power(1, 1), power(2, 1), (dense(5), endless))
+    counted, said = pair(power(1, 1), power(2, 1), nameless, NET)
+    assert (dict(counted.strengths), counted.confirmed("paper")) == ({}, None)
+    assert "parameters is missing" in said
+    order, said = pair(power(1, 1), power(2, 1), dense(5), endless)
     assert set(order.strengths) == {"composed"}
-    assert "By paper and minkowski nothing is predicted" in " ".join(order_sentences(order))
+    assert "By paper and minkowski nothing is predicted" in said
 
 
 def test_forms_that_disagree_are_told_apart() -> None:
     # By products of constants the first layer of NET counts 36-fold, by the whole tail 25-fold.
-    order = pair(power(1, 1), power(2, 1), (NET, dense(290)))
+    order, said = pair(power(1, 1), power(2, 1), NET, dense(290))
     strengths = {form: found[0] for form, found in order.strengths.items()}
     expected = {"paper": 4 * 36 * 4 + 2 * 9, "minkowski": (12 + 3) ** 2, "composed": (10 + 3) ** 2}
     assert strengths == pytest.approx(expected)
-    said = " ".join(order_sentences(order))
     assert "By paper b should need fewer samples" in said
     assert "By minkowski and composed a should need fewer samples" in said
     assert "The order predicted by paper was reversed at all 12 targets." in said
-    assert "The order predicted by minkowski and composed was confirmed at all 12 targets." in said
+    assert "by minkowski and composed was confirmed at all 12 targets." in said
     assert [order.confirmed(form) for form in BOUNDS] == [False, True, True]
 
 
@@ -531,40 +524,32 @@ def test_one_model_has_no_order_and_three_have_three(tmp_path: Path) -> None:
     assert "errors of known layers ('K' of KO)" in " ".join(order_sentences(point.orders[0]))
 
 
-def test_curves_are_of_trained_networks_with_errors() -> None:
+def test_a_point_orders_by_its_own_means_of_trained_networks(tmp_path: Path) -> None:
     rows = [("a", 0, 9.0), ("a", 16, 1.0), ("a", 4, 2.0), ("a", 64, math.nan), ("b", 4, math.inf)]
     assert mean_curves(rows) == {"a": MeanCurve((4, 16), (2.0, 1.0))}
-
-
-def test_a_point_orders_by_its_own_means(tmp_path: Path) -> None:
-    nets = {"KO": NET.to_dict(), "FC": dense(10**6).to_dict()}
+    detail = {"networks": {"KO": NET.to_dict(), "FC": dense(10**6).to_dict()}}
+    models: list[tuple[str, float, Any]] = [
+        ("KO", 1.0, {"W": 1.0, "C": 1.0}),
+        ("FC", 8.0, {"D": 9}),
+    ]
     cells = [
         Result(
             rows=tuple(
-                row(
-                    model,
-                    n,
-                    scale * factor / n,
-                    {"W": 1.0, "C": 1.0} if model == "KO" else {"D": 9},
-                )
-                for model, factor in (("KO", 1.0), ("FC", 8.0))
+                row(model, n, scale * factor / n, errors)
+                for model, factor, errors in models
                 for n in (4, 16, 64)
             ),
-            detail={"networks": nets},
+            detail=detail,
         )
         for scale in (0.5, 1.5)
     ]
-    point: PointTheorem = read(tmp_path, *cells).points[0]
-    (order,) = point.orders
+    (order,) = read(tmp_path, *cells).points[0].orders
     # Means are 1 / N and 8 / N: for every target FC needs eight times as many.
     both = [rung.needed for rung in order.rungs if all(each.number for each in rung.needed)]
     assert both
     for known, full in both:
         assert (full.number or 0) / (known.number or 1) == pytest.approx(8)
     assert order.confirmed("composed") is True
-
-
-# --- The page of the docs ------------------------------------------------------------------------
 
 
 def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
@@ -579,24 +564,3 @@ def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
     (check,) = read(tmp_path, scope["result"]).checks
     assert check.looseness("composed") == pytest.approx(4 / 3)
     assert read_theorem(tmp_path).points[0].notes == ("in words",)
-
-
-def test_a_layer_that_holds_what_others_leave_out_does_not_change_the_prediction() -> None:
-    layers = [Learned("W", parameters=10), Known("K", lipschitz=3.0)]
-    plain = Network(layers)
-    with_rest = Network([*layers, Known(LEFT_OUT, lipschitz=1.0)])
-    for form in BOUNDS:
-        assert strength(with_rest, form) == strength(plain, form)
-
-
-def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> None:
-    content = {
-        **{"name": "heat", "problem": {"kind": "heat", "points": 4}, "points": [{"name": "p"}]},
-        **{"sizes": [2, 4], "seeds": [1, 2, 3], "pools": {"validation": 2, "test": 2}},
-        "theorem": True,
-    }
-    study = Study(content)
-    with Store.create_or_open(tmp_path / "study.db", study.content, tasks=study.tasks) as store:
-        run_study(study.tasks[:1], run_cell, store, workers=0)
-    [point] = read_theorem(tmp_path).points
-    assert "not yet run: seeds 2, 3" in point.notes
