@@ -13,17 +13,6 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.images import ImagePools, ImageSet, image_pools, read_images, split_patients
 
 
-@pytest.fixture(scope="module")
-def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two patients with three stacks of two images."""
-    folder = tmp_path_factory.mktemp("clinic")
-    rng = np.random.default_rng(7)
-    for name in ("ann/1.npy", "ann/2.npy", "bob/1.npy"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        np.save(folder / name, rng.uniform(0.1, 1, (2, 6, 6)))
-    return folder
-
-
 def test_patients_by_folder_file_image_function_mapping_and_table(clinic: Path) -> None:
     def named(rule: Any) -> tuple[str, ...]:
         return read_images(clinic, patients=rule).patients

@@ -1,8 +1,8 @@
 """Reading images: formats, units, sizes, folders, and files that cannot be read."""
 
-import importlib.util
 import os
 import pickle
+import runpy
 import sys
 import zlib
 from pathlib import Path
@@ -389,15 +389,6 @@ def test_the_extra_is_named_where_a_package_is_missing(
 # The set
 
 
-@pytest.fixture(scope="module")
-def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("clinic")
-    for name in ("ann/1.npy", "ann/2.npy", "bob/1.npy"):
-        (folder / name).parent.mkdir(exist_ok=True)
-        np.save(folder / name, picture(2, 6, 6))
-    return folder
-
-
 def test_a_set_is_indexed_and_cannot_be_changed(clinic: Path) -> None:
     images = read_images(clinic)
     assert images[1].shape == (6, 6)
@@ -423,17 +414,11 @@ def test_the_fingerprint_is_of_contents_patients_and_settings(clinic: Path, tmp_
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     assert read_images(moved).fingerprint == base
-    others = [
-        read_images(clinic, side=3),
-        read_images(clinic, crop="pad"),
-        read_images(clinic, resample="spline"),
-        read_images(clinic, patients="file"),
-        read_images(clinic, scale=2),
-        read_images(clinic, unit="1/mm"),
-        read_images(clinic, unit="1/mm", mu_water=0.02),
-        read_images(clinic, limit=5),
-        read_images(clinic)[::-1],
+    options: list[dict[str, Any]] = [
+        *({"side": 3}, {"crop": "pad"}, {"resample": "spline"}, {"patients": "file"}, {"scale": 2}),
+        *({"unit": "1/mm"}, {"unit": "1/mm", "mu_water": 0.02}, {"limit": 5}),
     ]
+    others = [*(read_images(clinic, **each) for each in options), read_images(clinic)[::-1]]
     values = np.load(moved / "ann" / "1.npy")
     values[0, 0, 0] += 1e-9
     np.save(moved / "ann" / "1.npy", values)
@@ -476,22 +461,18 @@ def test_the_example_makes_reads_and_splits_a_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(__file__).parents[2] / "examples" / "images_folder.py"
-    spec = importlib.util.spec_from_file_location("images_folder", path)
-    assert spec is not None
-    assert spec.loader is not None
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+    example = runpy.run_path(str(path))
 
     def run(*words: str) -> str:
         monkeypatch.setattr(sys, "argv", ["images_folder.py", *words])
-        example.main()
+        example["main"]()
         return capsys.readouterr().out
 
     made = run()
     assert "pixels from 12 patients (3 to 8 each)" in made
     assert "from Hounsfield units with water at 0.0192 1/mm" in made
     assert "In units of water: 0 to 1." in made
-    example.make_folder(tmp_path)
+    example["make_folder"](tmp_path)
     assert run(str(tmp_path), "--unit", "HU") == made
     assert read_images(tmp_path, side=32, unit="HU").fingerprint in made
     with pytest.raises(SystemExit, match=r"error: .*unit='HU'"):

@@ -112,32 +112,25 @@ def test_a_small_cnn() -> None:
     assert math.isfinite(kr.barron_bound(net, 100, bound="paper").total)
 
 
-class Block(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.one = nn.Linear(width, 16)
-        self.two = nn.Linear(16, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.two(F.relu(self.one(x)))  # type: ignore[no-any-return]
+def block(width: int) -> Of:
+    parts = nn.Linear(width, 16), nn.Linear(16, width)
+    return Of(lambda x, one, two: x + two(F.relu(one(x))), *parts)
 
 
 def test_a_residual_mlp_is_a_chain_of_blocks() -> None:
-    module = nn.Sequential(Block(8), nn.Tanh(), Block(8), nn.Linear(8, 1))
+    module = nn.Sequential(block(8), nn.Tanh(), block(8), nn.Linear(8, 1))
     net, words = told(module, torch.randn(3, 8))
-    assert net.names == ("0 Block", "1 Tanh", "2 Block", "3 Linear")
+    assert net.names == ("0 Of", "1 Tanh", "2 Of", "3 Linear")
     assert parameters(net) == [280, 280, 9]
     for path in (0, 2):
-        block: Any = module[path]
-        inner = [
-            torch.linalg.matrix_norm(p.double(), 2) for p in (block.one.weight, block.two.weight)
-        ]
-        bracket = net[f"{path} Block"].bracket
+        parts: Any = module[path].parts
+        inner = [torch.linalg.matrix_norm(part.weight.double(), 2) for part in parts]
+        bracket = net[f"{path} Of"].bracket
         assert bracket.upper == pytest.approx(1 + (inner[0] * inner[1]).item(), rel=1e-9)
         assert 0 < bracket.lower <= bracket.upper
         assert "not a chain" in bracket.how
     assert "not a chain" in words
-    assert "0 Block (0.one, 0.ReLU, 0.two, 0.add)" in words
+    assert "0 Of (0.parts.0 Linear, 0.ReLU, 0.parts.1 Linear, 0.add)" in words
 
 
 def test_a_unet_is_cut_where_one_value_carries_everything(
@@ -164,30 +157,23 @@ def test_a_unet_is_cut_where_one_value_carries_everything(
     assert out.count("learned") == 4
 
 
-class Unrolled(nn.Module):
+def unrolled(y: Tensor, A: Projector, clean: nn.Module, own: Any) -> Tensor:
     """Gradient steps on |A x - y|^2 with a learned step, the operator used in both directions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.A = Projector(GEOMETRY)
-        self.step = nn.Parameter(torch.tensor(0.01))
-        self.clean = nn.Conv2d(1, 1, 3, padding=1)
-
-    def forward(self, y: Tensor) -> Tensor:
-        x = self.A.adjoint(y) * self.step
-        for _ in range(2):
-            x = x - self.step * self.A.T(self.A(x) - y)
-        return self.clean(x.unsqueeze(1)).squeeze(1)  # type: ignore[no-any-return]
+    x = A.adjoint(y) * own.step
+    for _ in range(2):
+        x = x - own.step * A.T(A(x) - y)
+    return clean(x.unsqueeze(1)).squeeze(1)  # type: ignore[no-any-return]
 
 
 def test_korisk_operators_inside_a_module() -> None:
-    module = Unrolled()
+    module = Of(unrolled, Projector(GEOMETRY), nn.Conv2d(1, 1, 3, padding=1), nn.Module())
+    module.parts[2].step = nn.Parameter(torch.tensor(0.01))
     net, words = told(module, SINOGRAM)
     assert kinds(net) == ["learned", "learned"]
     assert parameters(net) == [1, 10]  # the step, used five times, counts once in its layer
     assert "A^T" in words
     assert slope_at(module, SINOGRAM[:1]) <= net.lipschitz() * (1 + 1e-5)
-    chain = Of(lambda y, A, c: c(A.adjoint(y)[:, None]), module.A, module.clean)
+    chain = Of(lambda y, A, clean: clean(A.adjoint(y)[:, None]), *module.parts[:2])
     net = kr.describe(chain, SINOGRAM)
     assert net.names == ("A^T", "parts.1 Conv2d")
     assert isinstance(net.layers[0].lipschitz, kr.HasNorm)  # asked only when a bound needs it
@@ -259,17 +245,11 @@ def test_weights_that_are_computed_count_by_what_they_come_from() -> None:
     exact = torch.linalg.matrix_norm(normed.weight.detach().double(), 2).item()
     assert net.layers[0].bracket.upper == pytest.approx(exact, rel=1e-9)
 
-    class Gains(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gains = nn.Parameter(torch.tensor([1.0, -3.0]))
-            self.offset = nn.Parameter(torch.zeros(2))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.relu(x * self.gains.abs() + self.offset)
-
-    net = kr.describe(Gains(), torch.ones(1, 2))
-    assert net.names == ("gains", "offset", "ReLU")
+    module = Of(lambda x, own: torch.relu(x * own.gains.abs() + own.offset), nn.Module())
+    module.parts[0].gains = nn.Parameter(torch.tensor([1.0, -3.0]))
+    module.parts[0].offset = nn.Parameter(torch.zeros(2))
+    net = kr.describe(module, torch.ones(1, 2))
+    assert net.names == ("parts.0.gains", "parts.0.offset", "ReLU")
     assert [layer.bracket.upper for layer in net] == [3, 1, 1]
     assert parameters(net) == [2, 2]
 
@@ -486,7 +466,7 @@ def test_the_same_numbers_again_in_other_batches_precisions_and_from_a_file(
     assert kr.describe(module, torch.ones(9, 6)).tails().tolist() == one
     single = upper(module, torch.ones(1, 6))
     assert upper(module.double(), torch.ones(1, 6).double()) == pytest.approx(single)
-    net, _ = told(nn.Sequential(nn.Linear(4, 4), Block(4), Of(torch.exp)), torch.ones(1, 4))
+    net, _ = told(nn.Sequential(nn.Linear(4, 4), block(4), Of(torch.exp)), torch.ones(1, 4))
     net.write(tmp_path / "net.yaml")
     again = kr.Network.read(tmp_path / "net.yaml")
     assert again.names == net.names
