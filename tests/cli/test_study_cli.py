@@ -228,22 +228,15 @@ def test_names_and_paths_are_shown_as_they_are(
     assert "out[v2]" in said
 
 
-def test_a_store_that_is_none_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("name", ["r/study.db", "r"])
+def test_another_file_in_the_place_of_results_is_left_alone(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "r"
-    out.mkdir()
-    (out / "study.db").write_text("my notes")
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("my notes")
     assert korisk(*reproduced(tmp_path)) == 2
-    assert (out / "study.db").read_text() == "my notes"
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_a_folder_that_cannot_be_made_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "r").write_text("a file")
-    assert korisk(*reproduced(tmp_path)) == 2
+    assert path.read_text() == "my notes"
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 

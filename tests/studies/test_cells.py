@@ -14,7 +14,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
-from korisk.problems import CtScanner, draw_pools, measure
+from korisk.problems import CtProblem, CtScanner, measure
 from korisk.studies.reproduction import studies, sweeps
 from korisk.studies.result import Result, Task
 from korisk.studies.run.cells import run_cell
@@ -76,9 +76,8 @@ def test_the_released_dense_errors_at_128_pixels_are_met() -> None:
     found = []
     scanner = CtScanner.released(128)
     for seed in (1, 2, 3):
-        pools = draw_pools(
-            scanner, seed=seed, train=64, validation=0, test=50, population="released"
-        )
+        problem = CtProblem(scanner=scanner, population="released")
+        pools = problem.pools(seed=seed, train=64, validation=0, test=50)
         judge = Scorer(*pools.test, by="rmse_over_max")
         ridge = DenseRidge(*pools.train)
         fits = [ridge.training(n).fit(scorer=judge, grid=[1e-4, 1e-2, 1, 1e2, 1e4]) for n in sizes]

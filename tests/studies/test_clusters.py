@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import distributed
 import dummy_work
 import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
-from waiting import counts, until
+from waiting import counts, group_lives, until
 
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.files import read_yaml
@@ -35,18 +35,7 @@ from korisk.studies.run.engine import Event, run_study
 from korisk.studies.store.store import Store
 
 HERE = Path(dummy_work.__file__).parent
-PROGRAM = Path(dummy_work.__file__)
 EXAMPLE = HERE.parents[1] / "examples" / "slurm_options.yaml"
-
-
-def alive(group: int) -> bool:
-    """Whether any process of a group lives; the dead may stay for lack of one who reaps them."""
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, of = file.read_text().rpartition(")")[2].split()[:3]
-            if int(of) == group and state != "Z":
-                return True
-    return False
 
 
 class Fleet:
@@ -205,11 +194,6 @@ found = clusters.installed()
 patched = {"python": found["python"] + "1", "torch": found["torch"].partition("+")[0] + "+other"}
 clusters.installed = lambda: {**found, **patched}
 """
-NO_LIFE = """
-import os
-from korisk.studies.run import clusters
-clusters.installed = lambda: os._exit(3)
-"""
 NO_KORISK = """
 import sys
 sys.modules["korisk"] = None
@@ -227,10 +211,7 @@ def preload(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
 
 
 def test_workers_that_do_not_match_are_refused_by_name(
-    store: Store,
-    tmp_path: Path,
-    preload: Callable[[str], tuple[str, str]],
-    monkeypatch: pytest.MonkeyPatch,
+    store: Store, tmp_path: Path, preload: Callable[[str], tuple[str, str]]
 ) -> None:
     with fleet(tmp_path) as one, joined_cluster(one.address) as cluster:
         other = one.worker(*preload(OTHER_NUMPY))
@@ -238,14 +219,9 @@ def test_workers_that_do_not_match_are_refused_by_name(
             run_study(tasks(1, 1), cell, store, cluster=cluster)
         end(other, cluster)
         ignorant = one.worker(*preload(NO_KORISK))
-        with pytest.raises(KoriskError, match=r"cannot load korisk as it is here: .*korisk"):
+        with pytest.raises(KoriskError, match=r"cannot use korisk as it is here: .*korisk"):
             run_study(tasks(1, 1), cell, store, cluster=cluster)
         end(ignorant, cluster)
-        monkeypatch.setattr(clusters, "_STARTS", 1)
-        mortal = one.worker(*preload(NO_LIFE))
-        with pytest.raises(KoriskError, match=r"worker tcp://.*: died while it loaded the work"):
-            run_study(tasks(1, 1), cell, store, cluster=cluster)
-        end(mortal, cluster)
         one.worker(*preload(OTHER_BUILD))
         assert counts(run_study(tasks(1, 1), cell, store, cluster=cluster)) == (1, 0, 0)
 
@@ -302,39 +278,6 @@ def pool_sleeps_until_it_is_back(client: Any, address: str) -> None:
 
 
 # --- Local clusters ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_keeps_what_is_finished_and_leaves_nobody(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    path = tmp_path / "study.db"
-    process = subprocess.Popen(
-        [sys.executable, PROGRAM, path, "dask"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, PAUSE: "0.2", "TMPDIR": str(tmp_path)},
-        start_new_session=True,
-    )
-    with process:
-        try:
-            assert process.stdout is not None
-            assert "done" in (line.strip() for line in process.stdout)
-            if number == signal.SIGINT:
-                os.killpg(process.pid, number)  # as a terminal does
-            else:
-                process.send_signal(number)
-            assert process.wait(timeout=120) == 130
-            assert process.stderr is not None
-            assert process.stderr.read() == ""
-            until(lambda: not alive(process.pid))
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    with Store.read(path) as store:
-        assert 1 <= len(list(store.results())) < 60
-    assert [file.name for file in tmp_path.iterdir()] == ["study.db"]
 
 
 def test_local_workers_know_their_threads_and_this_process_keeps_its_own(
@@ -397,7 +340,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def job_groups(folder: Path) -> list[int]:
     """Those of the jobs that are alive."""
-    return [group for file in folder.glob("*.pid") if alive(group := int(file.read_text()))]
+    return [group for file in folder.glob("*.pid") if group_lives(group := int(file.read_text()))]
 
 
 def options(**changes: Any) -> dict[str, Any]:

@@ -187,7 +187,6 @@ def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: 
     assert failure.task.seed == 1
     assert failure.error.startswith("its worker died 2 times (at tcp://")
     assert failure.usage.attempts == 2
-    assert failure.usage.machine
     assert [event.kind for event in events].count("retried") == 1
 
 
@@ -238,7 +237,8 @@ def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
 
 def test_a_cell_meant_for_another_process_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
     [task] = tasks(1, 1, folder=str(tmp_path), pause=0.0)
-    call = Call(run_there, "its predecessor", "topic", "key", pickle.dumps(cell), task, None)
+    about = (clusters.installed(), "topic", "key", pickle.dumps(cell), task, None)
+    call = Call(run_there, "its predecessor's folder", *about)
     assert cluster.client.submit(pickle.loads, pickle.dumps(call)).result(timeout=120) is None
 
 
@@ -258,37 +258,30 @@ class Client:
         self.answers = deque(answers)
         self.patience: list[float] = []
         self.scheduler = self
-        self.resources: dict[str, int] = {}
-        self.answers_greetings = True
 
     identity = None
 
     def sync(self, function: object, **options: object) -> dict[str, Any]:
         if self.status != "running":
             raise OSError("gone")
-        return {"workers": {each: {"resources": self.resources} for each in self.workers}}
+        return {"workers": {each: {"local_directory": "x"} for each in self.workers}}
 
     def subscribe_topic(self, *arguments: object) -> None: ...
 
     def unsubscribe_topic(self, *arguments: object) -> None: ...
 
-    def submit(self, *arguments: Any, key: str, **options: object) -> "Future":
-        greeting = b"greet" in arguments[1]
-        return Future(self, key, greeting=greeting)
+    def submit(self, *arguments: object, key: str, **options: object) -> "Future":
+        return Future(self, key)
 
 
 class Future:
-    def __init__(self, client: Client, key: str, *, greeting: bool) -> None:
-        self.client, self.key, self.greeting = client, key, greeting
+    def __init__(self, client: Client, key: str) -> None:
+        self.client, self.key = client, key
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        if self.client.answers_greetings:
-            callback(self)
+        callback(self)
 
     def result(self, timeout: float) -> Any:
-        if self.greeting:
-            plain = {"process": "p", "machine": {}, "problem": ""}
-            return plain | {"versions": clusters.installed()}
         self.client.patience.append(timeout)
         answer = self.client.answers.popleft()
         if callable(answer):
@@ -359,9 +352,10 @@ def test_a_result_whose_worker_has_gone_is_lost(store: Store) -> None:
     assert not store.failures()
 
 
-def test_an_answer_that_cannot_be_read_is_the_failure_of_its_cell(store: Store) -> None:
-    (event,) = events_of(store, Client(RuntimeError("no such class")))
-    assert (event.kind, event.words) == ("failed", "RuntimeError: no such class")
+def test_an_answer_that_cannot_be_read_ends_the_run(store: Store) -> None:
+    with pytest.raises(KoriskError, match=f"{ADDRESS}: cannot use korisk .* no such class"):
+        events_of(store, Client(RuntimeError("no such class")))
+    assert not store.failures()
 
 
 def test_without_a_worker_a_run_says_so_once_and_then_ends(
@@ -377,22 +371,3 @@ def test_without_a_worker_a_run_says_so_once_and_then_ends(
         with pytest.raises(KoriskError, match=f"it: {lack} for [12] s; run again"):
             run_study(tasks(1, 1), cell, store, cluster=made, watch=said.append)
         assert [event.words for event in said] == [f"it: {lack} yet"]
-
-
-def test_a_worker_that_does_not_answer_is_waited_for(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clusters, "_SLOW_START", 0.6)
-    client = Client(done())
-    client.answers_greetings = False
-    said: list[str] = []
-
-    def watch(event: Event) -> None:
-        said.append(event.words)
-        if event.kind == "waiting":
-            raise KeyboardInterrupt  # it would wait for ever
-
-    made = Cluster(client=client, name="it", patience=0.1)
-    with pytest.raises(KeyboardInterrupt):
-        run_study(tasks(1, 1), cell, store, cluster=made, watch=watch)
-    assert said == ["it: no worker that answers yet"]

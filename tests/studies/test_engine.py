@@ -17,7 +17,7 @@ from typing import Any
 import dummy_work
 import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
-from waiting import counts, until
+from waiting import counts, group_lives, until
 
 from korisk.errors import KoriskError
 from korisk.studies.run.engine import Event, run_study
@@ -37,10 +37,6 @@ def _no_script(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def figures(cells: list[Cell]) -> dict[str, Any]:
     return {found.task.key: (found.rows, found.detail) for found in cells}
-
-
-def metric(store: Store, name: str) -> list[float]:
-    return [found.row.metrics[name] for found in store.rows()]
 
 
 # --- Results -------------------------------------------------------------------------------------
@@ -110,16 +106,13 @@ def test_a_worker_stays_with_its_point_then_goes_where_nobody_is_then_helps() ->
     assert not queue
 
 
-def test_workers_zero_is_this_process(store: Store) -> None:
-    run_study(tasks(1, 1), dummy_work.tells_process, store, workers=0)
-    assert metric(store, "pid") == [os.getpid()]
-
-
 def test_workers_know_their_threads_and_this_process_keeps_its_own(store: Store) -> None:
-    before = os.environ.get("OMP_NUM_THREADS")
-    run_study(tasks(1, 1), dummy_work.tells_threads, store, workers=1, threads=3)
-    assert metric(store, "threads") == [3.0]
-    assert os.environ.get("OMP_NUM_THREADS") == before
+    first, second = tasks(1, 2)
+    before = dict(os.environ)
+    run_study([first], dummy_work.tells_process, store, workers=0)
+    run_study([second], dummy_work.tells_threads, store, workers=1, threads=3)
+    assert [found.row.metrics for found in store.rows()] == [{"pid": os.getpid()}, {"threads": 3.0}]
+    assert dict(os.environ) == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak is the process's")
@@ -264,7 +257,7 @@ def program(path: Path, *arguments: str, pause: float = 0.1) -> Iterator[subproc
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, PAUSE: str(pause)},
+        env={**os.environ, PAUSE: str(pause), "TMPDIR": str(path.parent)},
         start_new_session=True,
     )
     with process:
@@ -329,7 +322,10 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "number"),
-    [("0", signal.SIGINT), ("0", signal.SIGTERM), ("2", signal.SIGINT), ("1", signal.SIGTERM)],
+    [
+        *(("0", signal.SIGINT), ("0", signal.SIGTERM), ("2", signal.SIGINT), ("1", signal.SIGTERM)),
+        *(("dask", signal.SIGINT), ("dask", signal.SIGTERM)),
+    ],
 )
 def test_an_interrupt_keeps_what_is_finished(
     tmp_path: Path, workers: str, number: signal.Signals
@@ -344,6 +340,7 @@ def test_an_interrupt_keeps_what_is_finished(
         assert process.wait(timeout=120) == 130
         assert process.stderr is not None
         assert process.stderr.read() == ""
+        until(lambda: not group_lives(process.pid))
     assert 1 <= len(started(path)) < 60
     assert [file.name for file in tmp_path.iterdir()] == ["study.db"]
 
@@ -354,16 +351,7 @@ def test_workers_do_not_outlive_a_killed_owner(tmp_path: Path) -> None:
         until(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
         process.kill()
         process.wait()  # else the whole group would be killed below
-    pids = [int(file.stem) for file in tmp_path.glob("*.pid")]
-    until(lambda: not any(alive(pid) for pid in pids))
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+    until(lambda: not group_lives(process.pid))
 
 
 def test_two_programs_on_one_store_take_turns(tmp_path: Path) -> None:

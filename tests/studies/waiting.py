@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from korisk.studies.run.engine import Summary
 
@@ -17,3 +19,13 @@ def until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def group_lives(group: int) -> bool:
+    """Whether any process of a group lives; a dead one may stay as a zombie."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, of = file.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state != "Z":
+                return True
+    return False

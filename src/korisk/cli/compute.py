@@ -236,29 +236,31 @@ def run_tasks(
     asked = compute if compute.elsewhere else replace(compute, device=device)
     path = store_to_write(out)
     had_folder, had_store = path.parent.exists(), path.exists()
-    parts: list[Summary] = []
     make_folder(path.parent)
+    parts: list[Summary] = []
     try:
         with warnings_as_lines():
             made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
-        with made as store, _empty_store_removed(store, path, had_store):
-            for group, processes in groups(tasks, asked):
-                idle = all(store.failed(task) and not retry for task in store.missing(group))
-                place = Compute(device="cpu") if idle else asked  # nothing is started for it
-                with (
-                    opened(place, processes=max(1, processes)) as (cluster, device),
-                    progress(quiet=quiet, lines=_print_line, unit="cells") as watch,
-                ):
-                    done = run_study(
-                        group,
-                        partial(run_cell, device=device),
-                        store,
-                        workers=processes if compute.workers is None else compute.workers,
-                        retry_failed=retry,
-                        watch=watch,
-                        cluster=cluster,
-                    )
-                parts.append(done)
+        with made as store:
+            try:
+                for group, processes in groups(tasks, asked):
+                    idle = all(store.failed(task) and not retry for task in store.missing(group))
+                    place = Compute(device="cpu") if idle else asked  # nothing is started for it
+                    workers = processes if compute.workers is None else compute.workers
+                    with (
+                        opened(place, processes=max(1, processes)) as (cluster, device),
+                        progress(quiet=quiet, lines=_print_line, unit="cells") as watch,
+                    ):
+                        work = partial(run_cell, device=device)
+                        how: dict[str, Any] = {"retry_failed": retry, "watch": watch}
+                        done = run_study(
+                            group, work, store, workers=workers, cluster=cluster, **how
+                        )
+                    parts.append(done)
+            except KoriskError:
+                if not had_store and not store.failures() and not list(store.results()):
+                    path.unlink(missing_ok=True)  # empty, and its lock is still ours
+                raise
     except KoriskError:
         if not had_folder:
             with suppress(OSError):  # not empty: another process uses it
@@ -266,18 +268,6 @@ def run_tasks(
         raise
     names = ("done", "failed", "skipped", "failed_before", "seconds")
     return Summary(**{name: sum(getattr(part, name) for part in parts) for name in names})
-
-
-@contextmanager
-def _empty_store_removed(store: Store, path: Path, had_store: bool) -> Iterator[None]:
-    """Remove a new store without cells after an error, while its lock is ours."""
-    try:
-        yield
-    except KoriskError:
-        if not had_store and not store.failures() and next(store.results(), None) is None:
-            with suppress(OSError):
-                path.unlink()
-        raise
 
 
 def _print_line(event: Event) -> None:

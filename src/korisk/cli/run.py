@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
@@ -148,7 +149,11 @@ def _show_cells(
 ) -> None:
     """List the cells with their state and what they need, and the job script if there is one."""
     states, seconds = _look_up(study, folder, compute.device_kind())
-    memory = {task.point: _memory(task.spec) for task in study.tasks}
+    memory: dict[str, int] = {}
+    with suppress(ImportError):  # the fits' own formulas, where PyTorch is installed
+        from korisk.studies.run.cells import memory_needed
+
+        memory = {task.point: memory_needed(task.spec) for task in study.tasks}
     open_states = {"to do", "failed"} if retry else {"to do"}
     todo = [task for task in study.tasks if states[task.key] in open_states]
     here = replace(compute, device=compute.device_kind())
@@ -168,7 +173,7 @@ def _show_cells(
                 "seed": task.seed,
                 "state": states[task.key],
                 "seconds": seconds[task.key],
-                "memory": memory[task.point],
+                "memory": memory.get(task.point),
                 "spec": task.spec,
             }
             for task in study.tasks
@@ -182,7 +187,7 @@ def _show_cells(
         f"cells of {study.name}", "cell", "models", "sizes", "state", "time", "memory", text=4
     )
     for task in study.tasks:
-        size = memory[task.point]
+        size = memory.get(task.point)
         shown.add_row(
             *cells(
                 *(task.key, " ".join(task.spec["models"]), ", ".join(map(str, task.spec["sizes"]))),
@@ -236,12 +241,3 @@ def _scale(spec: Mapping[str, Any]) -> str:
     problem = spec["problem"]
     size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]
     return repr((size, spec["sizes"], spec["models"], spec["pools"]))
-
-
-def _memory(spec: Mapping[str, Any]) -> int | None:
-    """Bytes that a cell's samples and fits need; None where PyTorch is not installed."""
-    try:
-        from korisk.studies.run.cells import memory_needed
-    except ImportError:
-        return None
-    return memory_needed(spec)

@@ -12,6 +12,7 @@ otherwise the scheduler would compute it again if the worker that holds it dies.
 """
 
 import asyncio
+import faulthandler
 import logging
 import math
 import os
@@ -27,8 +28,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ from korisk._checks import count, one_of
 from korisk.errors import KoriskError, MissingExtraError, shown
 from korisk.studies.result import Task
 from korisk.studies.run.events import EventLog
-from korisk.studies.run.usage import Usage, cores, machine, now, versions
+from korisk.studies.run.usage import Usage, cores, now, versions
 from korisk.studies.run.worker import (
     THREAD_VARIABLES,
     Done,
@@ -62,8 +63,6 @@ _SURVEY = 0.5  # seconds between two checks of which workers are connected
 _SILENCE = 15.0  # seconds in which a scheduler answers, if it is there
 _FETCH = 60.0  # seconds after which to check whether a result's worker is still there
 _QUIET_WAIT = 2.0  # seconds without a worker before that is reported
-_SLOW_START = 30.0  # the same while workers are connected and load what they need
-_STARTS = 4  # workers in a row that may die before they have answered
 _RENEWAL = 30.0  # seconds between two requests for lost jobs
 _ADDRESS = re.compile(r"(?:(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})")
 _LOGGERS = ("distributed", "dask_jobqueue", "tornado", "asyncio")
@@ -443,12 +442,8 @@ def _extra(name: str) -> Any:
 
 # --- In a Dask worker ----------------------------------------------------------------------------
 #
-# Calls and answers travel as bytes that `pickle.loads` opens at both ends. So a scheduler needs no
-# korisk, and a worker without korisk raises an exception that the driver can name.
-#
-# A worker process has a name that it makes up once. A cell names the process that it is meant for:
-# a scheduler that has lost that process and gives the cell to its successor, at the same address,
-# does not run it again without the driver's knowledge.
+# A call travels as bytes that `pickle.loads` opens on the worker. So a scheduler needs no korisk,
+# and a worker without korisk raises an exception that the driver can name.
 
 
 class Call:
@@ -461,37 +456,47 @@ class Call:
         return self._parts
 
 
-def greet(pickled_work: bytes) -> dict[str, Any]:
-    """What the driver needs to know of a worker, in plain values: versions may differ."""
+def run_there(
+    folder: str,
+    wanted: dict[str, str],
+    topic: str,
+    key: str,
+    pickled_work: bytes,
+    task: Task,
+    timeout: float | None,
+) -> Done | Failed | str | None:
+    """Run one cell on a Dask worker and report its progress on `topic`.
+
+    `folder` is the worker's own, new for each process. Another folder means a wrong process: the
+    scheduler has lost the worker and passed the cell to its successor at the same address, without
+    the driver's knowledge; the answer is None. A text is the reason why this worker cannot run
+    cells: its versions differ from those `wanted`, or it cannot import the work. After `timeout`
+    seconds the process ends itself, even if the cell holds Python's lock.
+    """
     worker = import_module("distributed").get_worker()
+    if folder != worker.local_directory:
+        return None
+    for name, there in installed().items():
+        here = wanted.get(name, "missing")
+        # Patches of Python and builds of a package for another device give the same numbers.
+        python = name == "python" and here.split(".")[:2] == there.split(".")[:2]
+        if not python and here.partition("+")[0] != there.partition("+")[0]:
+            return (
+                f"{name} is {here} here and {there} there, and results depend on it; install the "
+                "same version in both places"
+            )
+    try:
+        work = _unpickled(pickled_work)
+    except Exception as error:
+        said = describe_error(error).splitlines()[0]
+        return (
+            f"work cannot be imported there: {said}; define it at the top of a module that "
+            "workers have too"
+        )
     # A paused worker would take no cell until its memory shrinks, which it need not do.
     for name in ("memory_target_fraction", "memory_spill_fraction", "memory_pause_fraction"):
         with suppress(AttributeError):
             setattr(worker.memory_manager, name, False)
-    try:
-        _unpickled(pickled_work)
-        problem = ""
-    except Exception as error:
-        problem = describe_error(error).splitlines()[0]
-    return {
-        "process": _process(os.getpid()),
-        "versions": installed(),
-        "machine": dict(machine()),
-        "problem": problem,
-    }
-
-
-def run_there(
-    process: str, topic: str, key: str, pickled_work: bytes, task: Task, timeout: float | None
-) -> Done | Failed | None:
-    """Run one cell, if this is the process that it is meant for, and report progress on `topic`.
-
-    None is the answer of a wrong process. After `timeout` seconds the process ends itself, even if
-    the cell holds Python's lock; the driver takes it as dead.
-    """
-    if process != _process(os.getpid()):
-        return None
-    worker = import_module("distributed").get_worker()
 
     def report(fraction: float) -> None:
         entry = worker.state.tasks.get(key)
@@ -499,23 +504,12 @@ def run_there(
             raise InterruptedError("the driver has stopped waiting for this cell")
         worker.log_event(topic, [key, fraction])
 
-    work = _unpickled(pickled_work)
     use_threads(worker.state.nthreads)
-    with _process_ends_after(timeout):
-        return perform(work, task, report)
-
-
-@contextmanager
-def _process_ends_after(seconds: float | None) -> Iterator[None]:
-    import faulthandler
-
-    if seconds is None:
-        yield
-        return
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123 (no user's file)
-        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
+        if timeout is not None:
+            faulthandler.dump_traceback_later(timeout, exit=True, file=nowhere)
         try:
-            yield
+            return perform(work, task, report)
         finally:
             faulthandler.cancel_dump_traceback_later()
 
@@ -527,11 +521,6 @@ def installed() -> dict[str, str]:
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-@cache
-def _process(pid: int) -> str:
-    return f"{pid}-{uuid4().hex}"
 
 
 @lru_cache(maxsize=4)
@@ -548,21 +537,13 @@ class WorkerState:
     """A worker as the driver sees it."""
 
     address: str
+    folder: str  # new for each process
     usable: bool  # unless it lacks a GPU that is asked for
-    future: Any = None  # of its greeting or its cell
-    process: str = ""  # known once it has answered
+    future: Any = None  # of its cell
     task: Task | None = None
     point: str | None = None  # of its last task, for which it may keep things
     started: str = ""
     clock: float = 0.0
-    machine: dict[str, Any] = field(default_factory=dict)
-
-    def usage(self) -> Usage:
-        """What is known of a cell whose worker was lost."""
-        seconds = time.monotonic() - self.clock
-        return Usage(
-            started=self.started, seconds=seconds, machine=self.machine, versions=versions()
-        )
 
 
 class DaskPool:
@@ -576,15 +557,14 @@ class DaskPool:
         self._cluster = cluster
         self._client = cluster.client
         self._timeout = timeout
+        self._versions = installed()
         self._workers: dict[str, WorkerState] = {}  # by address
-        self._by_key: dict[str, WorkerState] = {}  # by the key of their future
         self._name = f"korisk-{uuid4().hex[:12]}"  # of keys, and of the topic of progress
         self._submitted = 0
-        self._false_starts = 0
         self._notices: queue.SimpleQueue[tuple[str, float | None]] = queue.SimpleQueue()
         self._surveyed = float("-inf")
         self._renewed = time.monotonic()
-        self._lack, self._alone_since, self._warned = "", 0.0, False
+        self._lack, self._lack_since, self._warned = "", 0.0, False
 
     def run(self) -> None:
         """Run every task of the queue."""
@@ -598,15 +578,8 @@ class DaskPool:
                 self._survey()
                 for worker in self._workers.values():
                     self._feed(worker)
-                try:
-                    key, fraction = self._notices.get(timeout=_SURVEY)
-                except queue.Empty:
-                    continue
-                heard = self._by_key.get(key)  # None: its cell has ended, or was given up
-                if heard is not None and fraction is None:
-                    self._attend(heard)
-                elif heard is not None and heard.task is not None and fraction is not None:
-                    self._log.tell("progress", heard.task, fraction=fraction)
+                with suppress(queue.Empty):
+                    self._attend(*self._notices.get(timeout=_SURVEY))
         finally:
             for worker in list(self._workers.values()):
                 self._drop(worker)
@@ -620,16 +593,31 @@ class DaskPool:
             return
         present = self._present()
         self._surveyed = clock
-        for address in self._workers.keys() - present.keys():
-            self._lose(self._workers[address])
+        for worker in list(self._workers.values()):
+            if present.get(worker.address, {}).get("local_directory") != worker.folder:
+                self._lose(worker)
         for address in sorted(present.keys() - self._workers.keys()):
-            usable = not self._cluster.gpu or _has_gpu(present[address])
-            worker = self._workers[address] = WorkerState(address, usable)
-            self._submit(worker, Call(greet, self._work))
+            about = present[address]
+            usable = not self._cluster.gpu or _has_gpu(about)
+            self._workers[address] = WorkerState(address, about["local_directory"], usable)
         if clock - self._renewed >= _RENEWAL:
             self._renewed = clock
             self._cluster.renew()
-        self._warn_no_workers(clock)
+        if any(worker.usable for worker in self._workers.values()):
+            self._lack = ""
+            return
+        lack = "no worker with a GPU" if self._workers else "no worker"
+        if lack != self._lack:
+            self._lack, self._lack_since, self._warned = lack, clock, False
+        alone = clock - self._lack_since
+        if alone >= self._cluster.patience:
+            raise KoriskError(
+                f"{self._cluster.name}: {lack} for {alone:.0f} s; {self._cluster.remedy}"
+            )
+        if alone >= _QUIET_WAIT and not self._warned:
+            self._warned = True
+            words = f"{self._cluster.name}: {lack} yet"
+            self._log.tell("waiting", self._log.queue.first(), words=words)
 
     def _present(self) -> dict[str, Any]:
         """The connected workers by address; raises where the scheduler is gone."""
@@ -645,83 +633,58 @@ class DaskPool:
                 f"{self._cluster.name}: the scheduler is gone; finished cells are kept: run again"
             ) from None
 
-    def _warn_no_workers(self, clock: float) -> None:
-        """Report that no worker can take a cell, and end the run when patience ends."""
-        states = self._workers.values()
-        if any(worker.process and worker.usable for worker in states):
-            self._lack = ""
-            return
-        silent = any(worker.usable for worker in states)  # busy for others, or slow to load
-        lack = "no worker with a GPU" if states else "no worker"
-        lack = "no worker that answers" if silent else lack
-        if lack != self._lack:
-            self._lack, self._alone_since, self._warned = lack, clock, False
-        alone = clock - self._alone_since
-        if alone >= self._cluster.patience and not silent:
-            raise KoriskError(
-                f"{self._cluster.name}: {lack} for {alone:.0f} s; {self._cluster.remedy}"
-            )
-        if alone >= (_SLOW_START if silent else _QUIET_WAIT) and not self._warned:
-            self._warned = True
-            words = f"{self._cluster.name}: {lack} yet"
-            self._log.tell("waiting", self._log.queue.first(), words=words)
-
     def _feed(self, worker: WorkerState) -> None:
-        """Give an idle worker a cell."""
-        ready = worker.process and worker.usable and worker.future is None
-        if not (ready and self._log.queue):
+        """Give an idle worker a cell, bound to it."""
+        if not (self._log.queue and worker.usable and worker.future is None):
             return
         busy = [other.point for other in self._workers.values() if other is not worker]
         task = worker.task = self._log.queue.take(worker.point, busy)
         worker.point = task.point
         worker.started, worker.clock = now(), time.monotonic()
-        key = f"{self._name}-{self._submitted + 1}"
-        cell = Call(run_there, worker.process, self._name, key, self._work, task, self._timeout)
-        self._submit(worker, cell, {"GPU": 1} if self._cluster.gpu else None)
-        self._log.tell("started", task)
-
-    def _submit(
-        self, worker: WorkerState, call: Call, resources: dict[str, int] | None = None
-    ) -> None:
         self._submitted += 1
         key = f"{self._name}-{self._submitted}"
+        about = (worker.folder, self._versions, self._name, key, self._work, task, self._timeout)
         worker.future = self._client.submit(
-            *(pickle.loads, pickle.dumps(call)),
+            *(pickle.loads, pickle.dumps(Call(run_there, *about))),
             key=key,
             workers=[worker.address],
             allow_other_workers=False,
             pure=False,
             retries=0,
-            resources=resources,
+            resources={"GPU": 1} if self._cluster.gpu else None,
         )
-        self._by_key[key] = worker
         worker.future.add_done_callback(lambda future: self._notices.put((key, None)))
+        self._log.tell("started", task)
 
-    def _attend(self, worker: WorkerState) -> None:
-        """A worker has answered, or its answer is lost."""
+    def _attend(self, key: str, fraction: float | None) -> None:
+        """Hear of a cell's progress, or of its end if `fraction` is None."""
+        busy = (each for each in self._workers.values() if each.future is not None)
+        worker = next((each for each in busy if each.future.key == key), None)
+        if worker is None or worker.task is None:  # the cell has ended, or was given up
+            return
+        if fraction is not None:
+            self._log.tell("progress", worker.task, fraction=fraction)
+            return
         answer = self._answer(worker)
-        if answer is None:  # its death, or its successor at the same address
+        if answer is None:  # the worker's death, or its successor at the same address
             self._lose(worker)
-        elif worker.task is not None:
-            # The worker goes on first, so that it does not wait for the disk.
+        elif isinstance(answer, str):
+            raise KoriskError(f"worker {worker.address}: {answer}")
+        else:
+            # The worker continues first, so that it does not wait for the disk.
             task, finished = worker.task, worker.future
             worker.future = worker.task = None
-            self._by_key.pop(finished.key, None)
             self._feed(worker)
             self._log.outcome(task, answer)
             finished.release()
-        else:
-            self._check(worker.address, answer)
-            self._false_starts = 0
-            worker.process, worker.machine = answer["process"], answer["machine"]
-            self._release(worker)
 
-    def _answer(self, worker: WorkerState) -> Any:
-        """What the worker gave; None where that is lost."""
+    def _answer(self, worker: WorkerState) -> Done | Failed | str | None:
+        """The answer of a worker; None where it is lost."""
         patience = _FETCH
         while True:
             try:
-                return worker.future.result(timeout=patience)
+                answer: Done | Failed | str | None = worker.future.result(timeout=patience)
+                return answer
             except TimeoutError:  # a large result on a slow line, if its worker lives
                 if worker.address not in self._present():
                     return None
@@ -729,64 +692,31 @@ class DaskPool:
             except (Exception, *_CANCELLED) as error:
                 self._present()  # raises where it is the scheduler that was lost
                 of_dask = type(error).__module__.startswith("distributed")
-                if of_dask or isinstance(error, OSError | CancelledError | asyncio.CancelledError):
+                if of_dask or isinstance(error, (OSError, *_CANCELLED)):
                     return None  # the cluster failed, not the cell
                 said = describe_error(error.__cause__ or error).splitlines()[0]
-                if worker.task is not None:
-                    return Failed(said, worker.usage())
-                raise KoriskError(
-                    f"worker {worker.address}: cannot load korisk as it is here: {said}; "
-                    "install the same version of korisk there"
-                ) from None
-
-    def _check(self, address: str, greeting: dict[str, Any]) -> None:
-        """Refuse a worker whose results would differ, or that cannot import the work."""
-        for name, version in installed().items():
-            other = greeting["versions"].get(name, "missing")
-            # Patches of Python and builds of a package for another device give the same numbers.
-            same = (
-                version.split(".")[:2] == other.split(".")[:2]
-                if name == "python"
-                else version.partition("+")[0] == other.partition("+")[0]
-            )
-            if not same:
-                raise KoriskError(
-                    f"worker {address}: {name} is {version} here and {other} there, and results "
-                    "depend on it; install the same version in both places"
+                return (
+                    f"cannot use korisk as it is here: {said}; install the same version of "
+                    "korisk there"
                 )
-        if greeting["problem"]:
-            raise KoriskError(
-                f"worker {address}: work cannot be imported there: {greeting['problem']}; "
-                "define it at the top of a module that workers have too"
-            )
 
     def _lose(self, worker: WorkerState) -> None:
         """Forget a dead worker; retry its cell, or record the failure."""
-        task, usage = worker.task, worker.usage()
+        task, seconds = worker.task, time.monotonic() - worker.clock
         self._drop(worker)
-        if not worker.process:
-            self._false_starts += 1
-            if self._false_starts >= _STARTS:
-                raise KoriskError(
-                    f"worker {worker.address}: died while it loaded the work, as "
-                    f"{_STARTS - 1} others before it; see the workers' logs"
-                )
-        if task is not None and self._timeout is not None and usage.seconds >= self._timeout:
+        if task is None:
+            return
+        usage = Usage(started=worker.started, seconds=seconds, versions=self._versions)
+        if self._timeout is not None and seconds >= self._timeout:
             self._log.outcome(task, Failed(f"took longer than {self._timeout:g} s", usage))
-        elif task is not None:
+        else:
             self._log.lost(task, f"at {worker.address}", usage)
 
     def _drop(self, worker: WorkerState) -> None:
-        worker.task = None
-        self._release(worker)
+        """Forget a worker; a cell that still runs there stops when it next reports."""
         self._workers.pop(worker.address, None)
-
-    def _release(self, worker: WorkerState) -> None:
-        """Let the scheduler forget a future; a cell that runs stops when it next reports."""
         if worker.future is not None:
-            self._by_key.pop(worker.future.key, None)
             worker.future.release()
-            worker.future = None
 
 
 def _has_gpu(worker: Mapping[str, Any]) -> bool:

@@ -21,8 +21,8 @@ from korisk.studies.run.events import EventLog, Queue
 from korisk.studies.run.events import Watch as Watch
 from korisk.studies.run.usage import Usage, cores, machine, versions
 from korisk.studies.run.worker import (
+    Done,
     Failed,
-    Message,
     Ready,
     Work,
     Worker,
@@ -160,7 +160,16 @@ def run_study(
     )
     with sigterm_as_interrupt():
         if workers == 0 and cluster is None:
-            _run_here(log, work, threads)
+            while log.queue:
+                task = log.queue.take()
+                if threads is not None:
+                    use_threads(threads)
+                log.tell("started", task)
+
+                def report(fraction: float, task: Task = task) -> None:
+                    log.tell("progress", task, fraction=fraction)
+
+                log.outcome(task, perform(work, task, report, interruptible=True))
         elif todo and cluster is not None:
             from korisk.studies.run.clusters import DaskPool
 
@@ -176,19 +185,6 @@ def run_study(
         failed_before=len(missing) - len(todo),
         seconds=time.monotonic() - begun,
     )
-
-
-def _run_here(log: EventLog, work: Work, threads: int | None) -> None:
-    while log.queue:
-        task = log.queue.take()
-        if threads is not None:
-            use_threads(threads)
-        log.tell("started", task)
-
-        def report(fraction: float, task: Task = task) -> None:
-            log.tell("progress", task, fraction=fraction)
-
-        log.outcome(task, perform(work, task, report, interruptible=True))
 
 
 class LocalPool:
@@ -255,7 +251,20 @@ class LocalPool:
         """Read a worker's messages; replace it if it has died or takes too long."""
         exit_code = worker.process.exitcode  # looked up first: no message comes after a death
         for message in worker.messages():
-            self._hear(worker, message)
+            task = worker.task
+            if isinstance(message, Ready):
+                if message.problem:
+                    raise KoriskError(
+                        f"work cannot be imported by other processes: {message.problem}; "
+                        "define it at the top of a module, or use workers=0"
+                    )
+                worker.ready = True
+                self._false_starts = 0
+            elif task is not None and isinstance(message, float):
+                self._log.tell("progress", task, fraction=message)
+            elif task is not None and isinstance(message, Done | Failed):
+                worker.task = None
+                self._log.outcome(task, message)
         late = worker.task is not None and self._seconds_left(worker) <= 0
         if exit_code is None and not late:
             return
@@ -277,21 +286,3 @@ class LocalPool:
         elif worker.task is not None:  # it would take as long again, so it is not retried
             failed = Failed(f"took longer than {self._timeout:g} s", usage)
             self._log.outcome(worker.task, failed)
-
-    def _hear(self, worker: Worker, message: Message) -> None:
-        if isinstance(message, Ready):
-            if message.problem:
-                raise KoriskError(
-                    f"work cannot be imported by other processes: {message.problem}; "
-                    "define it at the top of a module, or use workers=0"
-                )
-            worker.ready = True
-            self._false_starts = 0
-            return
-        task = worker.task
-        assert task is not None
-        if isinstance(message, float):
-            self._log.tell("progress", task, fraction=message)
-        else:
-            worker.task = None
-            self._log.outcome(task, message)

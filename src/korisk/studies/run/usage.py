@@ -1,4 +1,4 @@
-"""What a cell cost, and where it ran: time, memory, machine, versions."""
+"""What a cell used, and where it ran: time, memory, machine, versions."""
 
 import os
 import platform
@@ -18,7 +18,33 @@ from korisk._version import __version__
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """The cost of one cell. None is what nobody could measure, as of a worker that died."""
+    """Time and memory of one cell; None where it could not be measured, as of a dead worker.
+
+    Parameters
+    ----------
+    started : str
+        When it began: ISO 8601, UTC.
+    seconds : float
+        Wall time.
+    cpu_seconds : float, optional
+        CPU time of all threads of the process.
+    peak_memory : int, optional
+        Bytes of the process at its peak while the cell ran.
+    device_memory : int, optional
+        Bytes on CUDA devices at their peak, where CUDA was used.
+    attempts : int, default 1
+        How often the cell was tried.
+    machine : mapping
+        Platform, processor and number of cores.
+    versions : mapping
+        Versions of Python, korisk and the numeric libraries.
+
+    Examples
+    --------
+    >>> from korisk.studies.run.usage import Usage
+    >>> Usage(started="2026-01-01T00:00:00+00:00", seconds=2.5).attempts
+    1
+    """
 
     started: str  # ISO 8601, UTC
     seconds: float
@@ -31,11 +57,14 @@ class Usage:
 
 
 class Meter:
-    """Measures a cell in this process, from its making to `read`."""
+    """Measures a cell in this process, from its creation to `read`."""
 
     def __init__(self) -> None:
         self.started = now()
-        self._own_peak = _forget_peak()
+        self._own_peak = False
+        with suppress(OSError):  # Linux counts the peak anew, so that it is the cell's own
+            Path("/proc/self/clear_refs").write_text("5")
+            self._own_peak = True
         cuda = _cuda()
         if cuda is not None:
             for device in range(cuda.device_count()):
@@ -44,19 +73,34 @@ class Meter:
         self._wall = time.perf_counter()
 
     def read(self) -> Usage:
-        """The cost until now."""
+        """The usage until now."""
         seconds = time.perf_counter() - self._wall
         cpu = time.process_time() - self._cpu
-        cuda = _cuda()
+        cuda, device_memory = _cuda(), None
+        if cuda is not None:
+            devices = range(cuda.device_count())
+            device_memory = sum(cuda.max_memory_allocated(device) for device in devices)
         return Usage(
             started=self.started,
             seconds=seconds,
             cpu_seconds=cpu,
-            peak_memory=_peak() if self._own_peak else _largest_ever(),
-            device_memory=_device_peak(cuda) if cuda is not None else None,
+            peak_memory=self._peak(),
+            device_memory=device_memory,
             machine=machine(),
             versions=versions(),
         )
+
+    def _peak(self) -> int | None:
+        """Peak memory of the cell, or else of the process since it began."""
+        peak = _line_of("/proc/self/status", "VmHWM:") if self._own_peak else None
+        if peak is not None:
+            return int(peak.split()[0]) * 1024
+        if sys.platform == "win32":
+            return None
+        import resource
+
+        largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return largest if sys.platform == "darwin" else largest * 1024
 
 
 def now() -> str:
@@ -73,8 +117,10 @@ def cores() -> int:
 
 @cache
 def machine() -> Mapping[str, Any]:
-    """What the machine is, without saying which one."""
-    return {"platform": platform.platform(), "processor": _processor(), "cores": cores()}
+    """What kind of machine this is, without its name."""
+    model = _line_of("/proc/cpuinfo", "model name")
+    processor = model.lstrip("\t :") if model else platform.processor() or platform.machine()
+    return {"platform": platform.platform(), "processor": processor, "cores": cores()}
 
 
 @cache
@@ -87,49 +133,17 @@ def versions() -> Mapping[str, str]:
     return found
 
 
-def _processor() -> str:
+def _line_of(path: str, start: str) -> str | None:
+    """The rest of the first line that begins so in a file of the kernel."""
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-# --- Memory --------------------------------------------------------------------------------------
-
-
-def _forget_peak() -> bool:
-    """Have Linux count the peak anew, so that it is the cell's own; whether it did."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def _peak() -> int | None:
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return _largest_ever()
-
-
-def _largest_ever() -> int | None:
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return largest if sys.platform == "darwin" else largest * 1024
+        for line in Path(path).read_text(encoding="utf-8").splitlines():
+            if line.startswith(start):
+                return line.removeprefix(start).strip()
+    return None
 
 
 def _cuda() -> Any:
-    """PyTorch's CUDA where a cell uses it; nothing is imported and no device is woken for it."""
+    """PyTorch's CUDA if it is in use; nothing is imported and no device is initialised."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None
-
-
-def _device_peak(cuda: Any) -> int:
-    return sum(cuda.max_memory_allocated(device) for device in range(cuda.device_count()))
