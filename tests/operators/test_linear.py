@@ -1,11 +1,25 @@
-"""The algebra of operators, and what every operator promises about itself."""
+"""The algebra of operators, and their norms."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.operators import Diagonal, Identity, Matrix, ParallelBeam, Projector, stack
+from korisk.operators import (
+    Diagonal,
+    Identity,
+    Matrix,
+    ParallelBeam,
+    Projector,
+    RampFilter,
+    fbp,
+    stack,
+)
 from korisk.operators.linear import LinearOperator
 
 
@@ -29,15 +43,9 @@ def test_algebra_is_that_of_matrices() -> None:
     assert a.T.T is a
     x = torch.randn(2, 5, dtype=torch.float64)
     torch.testing.assert_close(a @ x, a(x))
-
-
-def test_names_say_what_was_combined() -> None:
-    a, b = matrix(4, 5), matrix(4, 5)
-    a.name, b.name = "A", "B"
-    assert (a.T @ b).name == "A^T B"
-    assert (a - b).name == "(A + -B)"
-    assert stack(a, b).name == "[A; B]"
-    assert (2 * a).name == "A"
+    a.name, c.name = "A", "C"
+    names = [(a.T @ c).name, (a - c).name, stack(a, c).name, (2 * a).name]
+    assert names == ["A^T C", "(A + -C)", "[A; C]", "A"]
 
 
 def test_moving_a_part_moves_what_was_made_of_it() -> None:
@@ -75,14 +83,119 @@ def test_weights_follow_the_precision_from_scratch() -> None:
     assert torch.equal(converted.as_matrix(), made.as_matrix())
 
 
-def test_second_derivatives_pass() -> None:
-    geometry = ParallelBeam(5, views=4, bins=6)
-    operator = Projector(geometry, dtype=torch.float64)
-    x = torch.randn(5, 5, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(operator(x).square().sum() / 2, x, create_graph=True)
-    rows = [
-        torch.autograd.grad(entry, x, retain_graph=True)[0].flatten()
-        for entry in gradient.flatten()
-    ]
-    truth = operator.as_matrix().t() @ operator.as_matrix()
-    torch.testing.assert_close(torch.stack(rows), truth)
+# Norms have a direction: the truth lies in every bracket, and brackets are narrow.
+
+
+def iterated(operator: LinearOperator, width: float = 0.01, seed: int = 0) -> tuple[float, float]:
+    """The bracket that an operator without special knowledge of itself gets."""
+    bracket = LinearOperator._norm(operator.in_double(), width, seed)
+    return bracket.lower, bracket.upper
+
+
+def test_norms_of_the_papers_scanner() -> None:
+    f = fbp(ParallelBeam(128, views=60, bins=128))
+    known = {"K": (f["K"], 0.0260), "A^T": (f["A^T"], 85.72), "A^T K": (f["A^T"] @ f["K"], 0.3169)}
+    for name, (operator, truth) in known.items():
+        bracket = operator.norm()
+        assert bracket.lower * (1 - 2e-3) <= truth <= bracket.upper, name
+        assert bracket.upper <= 1.01 * truth * (1 + 1e-3), name
+    assert "probability < 1e-06" in bracket.how
+
+
+@given(
+    rows=st.integers(1, 30),
+    columns=st.integers(1, 30),
+    seed=st.integers(0, 10**6),
+    exponent=st.sampled_from([-170, -3, 0, 5, 140]),
+    decay=st.floats(0, 3),
+)
+@settings(max_examples=60)
+def test_iterated_brackets_hold_the_largest_singular_value(
+    rows: int, columns: int, seed: int, exponent: int, decay: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.standard_normal((rows, columns)) * np.exp(-decay * np.arange(columns))
+    truth = float(np.linalg.norm(matrix, 2))
+    lower, upper = iterated(Matrix(torch.from_numpy(matrix * 10.0**exponent)), seed=seed)
+    assert lower / 10.0**exponent <= truth * (1 + 1e-9)
+    assert truth <= upper / 10.0**exponent * (1 + 1e-9)
+    assert upper <= lower * 1.011
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_brackets_hold_where_many_singular_values_crowd_the_top(seed: int) -> None:
+    # Large enough that Lanczos stops before its end, and slow to converge: the top is a crowd.
+    n, width = 400, 0.03
+    rng = np.random.default_rng(seed)
+    left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    singular = 1 - 0.2 * (np.arange(n) / n) ** 2
+    operator = Matrix(torch.from_numpy((left * singular) @ right.T))
+    bracket = LinearOperator._norm(operator, width, seed)
+    assert bracket.lower <= 1 + 1e-9
+    assert bracket.upper >= 1 - 1e-9
+    assert bracket.upper / bracket.lower == pytest.approx(1 + width, rel=1e-3)
+
+
+def test_lanczos_takes_the_steps_that_the_theorem_asks_for() -> None:
+    n, width = 20_000, 0.01
+    operator = RampFilter((1, n), dtype=torch.float64)
+    bracket = LinearOperator._norm(operator, width, 0)
+    (steps,) = (int(word) for word in bracket.how.split() if word.isdigit())
+    eps = 1 - (bracket.lower / bracket.upper) ** 2
+    chance = 1.648 * math.sqrt(n) * math.exp(-math.sqrt(eps) * (2 * steps - 1))
+    assert 1e-7 < chance < 1e-6 * (1 + 1e-4)
+
+
+@given(
+    rows=st.integers(1, 25),
+    columns=st.integers(1, 25),
+    seed=st.integers(0, 10**6),
+    empty=st.floats(0, 0.95),
+)
+@settings(max_examples=60)
+def test_brackets_of_nonnegative_matrices_are_certain(
+    rows: int, columns: int, seed: int, empty: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = rng.uniform(size=(rows, columns)) * (rng.uniform(size=(rows, columns)) > empty)
+    truth = float(np.linalg.norm(matrix, 2))
+    operator = Matrix(torch.from_numpy(matrix))
+    assert operator.nonnegative
+    lower, upper = iterated(operator)
+    assert lower <= truth * (1 + 1e-9)
+    assert truth <= upper * (1 + 1e-9)
+    schur = np.sqrt(matrix.sum(1).max() * matrix.sum(0).max())
+    assert upper <= schur * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_brackets_of_projectors_hold_their_norms(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    geometry = ParallelBeam(
+        int(rng.integers(4, 12)),
+        bins=20,
+        angles=tuple(rng.uniform(0, 6, size=6).tolist()),
+        pixel_spacing=float(rng.uniform(0.5, 1.5)),
+    )
+    operator = Projector(geometry)
+    truth = float(np.linalg.norm(operator.sparse_matrix().toarray(), 2))
+    bracket = operator.norm()
+    assert bracket.lower * (1 - 1e-6) <= truth <= bracket.upper * (1 + 1e-6)
+    assert "certified" in bracket.how
+
+
+def test_a_narrower_bracket_can_be_asked_for() -> None:
+    matrix = Matrix(torch.randn(40, 300, generator=torch.Generator().manual_seed(0)))
+    for width in (0.1, 0.01, 0.001):
+        lower, upper = iterated(matrix, width)
+        assert upper <= lower * (1 + width) * (1 + 1e-9)
+        assert iterated(matrix, width) == (lower, upper)  # by the seed
+
+
+def test_zero_has_norm_zero_and_nan_has_none() -> None:
+    assert iterated(Matrix(torch.zeros(3, 4))) == (0.0, 0.0)
+    assert (0 * Matrix(torch.randn(3, 4))).norm().upper == 0.0
+    operator = Matrix(torch.eye(3))
+    operator.matrix[0, 0] = float("nan")
+    with pytest.raises(KoriskError, match="gives NaN or infinity"):
+        iterated(operator)

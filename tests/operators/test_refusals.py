@@ -1,6 +1,8 @@
 """Wrong input to operators and geometries is refused in one line that names the rule and remedy."""
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -189,3 +191,30 @@ def test_half_precision_changes_nothing() -> None:
     with pytest.raises(KoriskError):
         A.half()
     assert A.dtype == A.matrix.dtype == torch.float32
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None  # as if it were not installed
+import korisk as kr
+from korisk import *
+assert kr.sample_size(kr.Network([kr.Learned("W", parameters=5)]), target=0.1) > 0
+for name in ("operators", "problems"):
+    try:
+        __import__(f"korisk.{name}")
+    except ImportError as error:
+        assert isinstance(error, kr.KoriskError)
+        print(error)
+    try:
+        getattr(kr, name)
+    except kr.KoriskError as error:
+        print(error)
+"""
+
+
+def test_without_torch_the_core_works_and_the_others_name_the_extra() -> None:
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    line = "needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+    names = ["operators", "operators", "problems", "problems"]
+    assert done.stdout.splitlines() == [f"korisk.{name} {line}" for name in names]
