@@ -501,7 +501,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (kr.learned(nn.ReLU()), ONES, r"no parameters; give kr\.learned\(module, para"),
     (
         Of(lambda x, b: x + b(x), kr.known(nn.Linear(4, 4), mismatch=0.1)),
-        *(ONES, "mismatch= stands where the network is not a chain"),
+        *(ONES, "mismatch= is where the network is not a chain"),
     ),
 ]
 

@@ -24,7 +24,7 @@ Order = Literal["mixed", "patients"]
 ORDERS: tuple[Order, ...] = ("mixed", "patients")
 Parts = Mapping[str, object] | Callable[[str], object]
 _LARGEST_TABLE = 64_000_000  # bytes
-_SHARE = 10  # a pool is drawn from one patient in so many, unless they have too few images
+_SHARE = 10  # a pool is drawn from a tenth of the patients, unless they have too few images
 
 
 class ImagePools(NamedTuple):

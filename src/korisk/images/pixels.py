@@ -37,7 +37,7 @@ class Image(NamedTuple):
     scaling: str  # how values were made, in words
     spacing: tuple[float, float] | None  # mm from row to row, from column to column
     shape: tuple[int, int]  # in the file
-    stated: str | None  # its patient, as the file says
+    stated: str | None  # its patient, as stated in the file
     note: str | None  # what to warn about
     digest: str  # of what the file holds
 

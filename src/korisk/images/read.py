@@ -88,7 +88,7 @@ def read_images(
     scale : float, optional
         The plain value that becomes 1. Default: the largest value of a file's number type.
     limit : int, optional
-        Stop after so many images.
+        Stop after this many images.
     progress : callable, optional
         Called as progress(files done, files in all) after each file.
 

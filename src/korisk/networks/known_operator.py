@@ -101,7 +101,7 @@ class KnownOperatorNet(nn.Module):
         composed : LinearOperator
             A composition whose first layer is a `Diagonal`.
         runs : int, optional
-            Train so many copies of W side by side. Default: one, without an axis of runs.
+            Train this many copies of W side by side. Default: one, without an axis of runs.
         relu : bool, default True
             Whether a ReLU follows.
 

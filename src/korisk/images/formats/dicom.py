@@ -26,7 +26,7 @@ from korisk.images.formats.page import (
 AIR = -1000.0  # Hounsfield units
 _MARK_AT, _MARK = 128, b"DICM"
 _DEFLATED = "1.2.840.10008.1.2.1.99"  # transfer syntax
-_META = 2  # the group of what is said about the file itself
+_META = 2  # the group of information about the file itself
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _INSTALL = "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg"
 _RAW = "decompress the files, e.g. with gdcmconv --raw"
@@ -96,7 +96,7 @@ def _decoded(dataset: Any) -> NDArray[Any]:
 
 
 def _page(dataset: Any, modality: str, stored: NDArray[Any], number: int, count: int) -> Page:
-    """One frame in Hounsfield units, or in plain values with a note that says why."""
+    """One frame in Hounsfield units, or in plain values with a note on the reason."""
     kind = str(_of_frame(dataset, number, "RescaleType") or "").strip().upper()
     # A CT image need not state RescaleType where its values are HU (PS3.3, C.8.2.1).
     hounsfield = kind == "HU" or (modality == "CT" and not kind)

@@ -38,7 +38,7 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
         raise NotAnImageError("holds sinograms of LoDoPaB-CT, not images")
     with h5py.File(path, "r") as file:
         dataset = _chosen(h5py, file, member)
-        # Values in other files are not read: a stranger's file could name any of this machine.
+        # Values in other files are not read: a hostile file could name any file of this machine.
         if dataset.file.filename != file.filename or dataset.external or dataset.is_virtual:
             raise KoriskError(
                 f"has the values of {dataset.name} in other files; copy them into one, e.g. with "

@@ -80,7 +80,7 @@ def memory_without(needed: int, share: float) -> int | None:
 
 
 def refuse_large(rows: int, columns: int, itemsize: int, *, at_once: int = 1) -> None:
-    """Raise if so many images at once would not fit into memory."""
+    """Raise if `at_once` images of this size would not fit into memory."""
     needed = rows * columns * (itemsize * at_once + _TEMPORARIES)
     if (free := memory_without(needed, FITS)) is not None:
         several = f"{at_once:,} images" if at_once > 1 else "one image"

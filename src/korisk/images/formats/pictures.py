@@ -60,7 +60,7 @@ def read_tiff(path: Path) -> Iterator[Page]:
     with tifffile.TiffFile(path) as file:
         pages: list[Any] = []
         seen: set[int] = set()
-        for page in file.pages:  # each says where the next one is: that may be a circle
+        for page in file.pages:  # each points to the next one: that may be a circle
             if page.offset in seen:
                 raise KoriskError("has pages that lead back to each other; save it again")
             seen.add(page.offset)
@@ -99,7 +99,7 @@ def _tiff_images(page: Any, data: Any, count: int) -> Iterator[Page]:
         ) from None
     if page.photometric == _WHITE_IS_ZERO:
         if full is None or dtype.kind not in "bu":
-            raise KoriskError(f"says that 0 is white, in {dtype}; save it with black as 0")
+            raise KoriskError(f"has 0 as white, in {dtype}; save it with black as 0")
         values = (full - values).astype(np.uint16)
     for each in values:
         yield Page(each, count=count, full=full)

@@ -60,19 +60,19 @@ class _Draft:
 
     def warnings(self) -> list[str]:
         """One sentence for each kind of thing to know."""
-        said = []
+        found = []
         if self.branched:
-            said.append(
+            found.append(
                 f"the network is not a chain of its modules everywhere; combined into one layer: "
                 f"{_listed(self.branched, '; ')}"
             )
         if self.sampled:
-            said.append(
+            found.append(
                 f"no upper Lipschitz constant is known of {_listed(self.sampled)}; slopes were "
                 "sampled, a lower estimate; state one with kr.known or kr.learned(lipschitz=...)"
             )
         if self.thawed:
-            said.append(
+            found.append(
                 f"{_listed(self.thawed)}: marked as known, but with parameters that require "
                 "gradients again; freeze them with requires_grad_(False)"
             )
@@ -83,12 +83,12 @@ class _Draft:
                 shared[tuple(names)] = shared.get(tuple(names), 0) + self.sizes[key]
         if shared:
             uses = [f"{size:,} by {' and '.join(names)}" for names, size in shared.items()]
-            said.append(
+            found.append(
                 f"parameters are shared: {_listed(uses, '; ')}; each of these layers errs by them, "
                 "so its p has them all, and the network counts them once: "
                 f"{sum(self.sizes.values()):,} different parameters are trained"
             )
-        return said
+        return found
 
 
 def layers_of(
@@ -159,7 +159,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     name = (alone.name if alone else None) or _link_label(link, draft.paths)
     trained = _link_trained(link)
     _check_mismatch(link, name, alone, trained)
-    stated: Lipschitz = None  # by a mark, or the operator that it stands on
+    stated: Lipschitz = None  # by a mark, or the marked operator
     if alone is not None:
         step = link.core[0]
         stated = alone.lipschitz
@@ -202,7 +202,7 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: tuple[Te
     )
     if any(mark.mismatch for mark in inside if mark is not None):
         raise KoriskError(
-            f"layer {name!r}: a module marked with mismatch= stands where the network is not a "
+            f"layer {name!r}: a module marked with mismatch= is where the network is not a "
             "chain, or inside another that is marked, so its error has no layer of its own; mark "
             "the whole block instead"
         )

@@ -1,4 +1,4 @@
-"""Norms of linear maps given as functions or matrices, and which modules do what they say."""
+"""Norms of linear maps given as functions or matrices, and which modules run their own code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LinearPart(LinearOperator):
         """Whether the map is additive on two random vectors, and agrees with its adjoint.
 
         Measured by the linear part alone, and against the adjoint, which no offset enters: where
-        f(0) is so large that it drowns the rest, f(x) - f(0) says nothing, and the answer is no.
+        f(0) is so large that rounding hides the rest, f(x) - f(0) means nothing: the answer is no.
         """
         generator = torch.Generator().manual_seed(1)
 

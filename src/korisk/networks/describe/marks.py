@@ -29,11 +29,7 @@ class Mark:
 
 
 def known(
-    module: Module,
-    *,
-    lipschitz: Lipschitz = None,
-    mismatch: float = 0.0,
-    name: str | None = None,
+    module: Module, *, lipschitz: Lipschitz = None, mismatch: float = 0.0, name: str | None = None
 ) -> Module:
     """Mark a module as a known operator: `describe` takes it as one known layer.
 

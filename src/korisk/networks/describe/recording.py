@@ -149,13 +149,13 @@ class Recorder(TorchFunctionMode):
                     for tensor in tensors_in(result):  # lost here, not where it is used next
                         self.step_of(tensor)
                 return result
-            given = (args, kwargs)
+            arguments = (args, kwargs)
             with self._pause():
                 trained: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
-                step = self._template("module", module, given, trained)
+                step = self._template("module", module, arguments, trained)
                 result = mapped(original(module, *args, **kwargs), _usable)
                 if step.parents:
-                    self._note(step, result, given)
+                    self._note(step, result, arguments)
             return result
         finally:
             self.frames.pop()
@@ -172,11 +172,11 @@ class Recorder(TorchFunctionMode):
         device = self._device
         return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
-    def _parents(self, given: Any) -> tuple[int, ...]:
-        tracked = (tensor for tensor in tensors_in(given) if id(tensor) in self._tracked)
+    def _parents(self, arguments: Any) -> tuple[int, ...]:
+        tracked = (tensor for tensor in tensors_in(arguments) if id(tensor) in self._tracked)
         return tuple(step for step in map(self.step_of, tracked) if step is not None)
 
-    def _stored(self, given: Any) -> Any:
+    def _stored(self, arguments: Any) -> Any:
         """The arguments with references to steps, and copies of constants as they are now."""
 
         def stored(leaf: Any) -> Any:
@@ -188,32 +188,36 @@ class Recorder(TorchFunctionMode):
             if key not in self._copies:  # the module may write into it later
                 with self._pause():
                     copy = leaf.detach().clone()
-                self._copies[key] = leaf, copy  # the first keeps its id from being given again
+                self._copies[key] = leaf, copy  # the first keeps its id from being used again
             return self._copies[key][1]
 
-        return mapped(given, stored)
+        return mapped(arguments, stored)
 
     def _template(
-        self, name: str, function: Callable[..., Any], given: Any, trained: list[Tensor]
+        self, name: str, function: Callable[..., Any], arguments: Any, trained: list[Tensor]
     ) -> Step:
         """The step of a call, before its result is known."""
-        args, kwargs = self._stored(given)
-        once = {id(tensor): tensor for tensor in (*trained, *self._trained_among(given))}
-        parents, frames, weights = self._parents(given), tuple(self.frames), tuple(once.values())
+        args, kwargs = self._stored(arguments)
+        once = {id(tensor): tensor for tensor in (*trained, *self._trained_among(arguments))}
+        parents, frames, weights = (
+            self._parents(arguments),
+            tuple(self.frames),
+            tuple(once.values()),
+        )
         nothing = torch.empty(0)
         return Step(-1, name, function, args, kwargs, parents, nothing, frames, trained=weights)
 
-    def _note(self, step: Step, result: Any, given: Any) -> None:
+    def _note(self, step: Step, result: Any, arguments: Any) -> None:
         """Add a step for every tensor of a result."""
-        before = {id(tensor) for tensor in tensors_in(given)}
+        before = {id(tensor) for tensor in tensors_in(arguments)}
         for place, tensor in enumerate(tensors_in(result)):
             index, value, in_place = len(self.steps), tensor.detach().clone(), id(tensor) in before
             part = None if isinstance(result, Tensor) else place
             self.steps.append(replace(step, index=index, value=value, part=part, in_place=in_place))
             self._tracked[id(tensor)] = (tensor, tensor._version, index)
 
-    def _trained_among(self, given: Any) -> list[Tensor]:
-        others = (tensor for tensor in tensors_in(given) if id(tensor) not in self._tracked)
+    def _trained_among(self, arguments: Any) -> list[Tensor]:
+        others = (tensor for tensor in tensors_in(arguments) if id(tensor) not in self._tracked)
         return [leaf for tensor in others for leaf in self._trained_in(tensor)]
 
     def _trained_in(self, tensor: Tensor) -> list[Tensor]:
@@ -246,7 +250,7 @@ class Recorder(TorchFunctionMode):
 def record(
     module: nn.Module, example: Tensor, whole: Callable[[nn.Module], bool]
 ) -> tuple[Recorder, Any]:
-    """Run the module on the example; `whole` says which modules inside are taken whole.
+    """Run the module on the example; `whole` decides which modules inside are taken whole.
 
     As torch.fx does, the methods that call modules, and operators' adjoints, are exchanged while
     the run lasts; other threads pass.

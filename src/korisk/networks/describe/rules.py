@@ -34,7 +34,7 @@ _CASTS = _words("to type float double half bfloat16 type_as")
 _DROPOUTS = _words("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout")
 _SIGN = _words("neg negative")
 
-# Linear in each argument for itself, so linear wherever one of them alone comes from the input.
+# Linear in each argument separately, so linear if only one of them comes from the input.
 _LINEAR = _words(
     "linear matmul __matmul__ __rmatmul__ mm bmm mv dot einsum tensordot inner outer kron addmm "
     "baddbmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d mean sum "
@@ -126,7 +126,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     name, module = step.name, step.module
     if not (step.value.is_floating_point() or step.value.is_complex()):
         return Gain(NormBracket(0.0, math.inf, how="gives whole numbers, so it jumps"))
-    if module is not None:  # taken whole, and trusted if it does what its class says
+    if module is not None:  # taken whole, and trusted if it runs the code of its class alone
         if not is_plain(module):
             return None
         if isinstance(module, LinearOperator):
@@ -142,7 +142,7 @@ def gain(step: Step, x: Tensor) -> Gain | None:
     elif name in _ADDING:
         bracket = _added_constant(step, x)
     elif name in CONSTANTS:
-        # Where the value stands in its place, and is of the numbers that the rule is about.
+        # If the value is the argument and of the number type that the rule is about.
         first = bool(step.args) and isinstance(step.args[0], Ref)
         either = name in _MAXIMA and len(step.args) == 2
         real = not (x.is_complex() or step.value.is_complex())
