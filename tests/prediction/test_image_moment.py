@@ -155,3 +155,18 @@ def test_units_do_not_matter(factor: float) -> None:
     assert other.shrinkage == pytest.approx(plain.shrinkage)
     assert matrix(other) / factor**2 == pytest.approx(matrix(plain))
     assert other.uncertainty == pytest.approx(plain.uncertainty)
+
+
+@pytest.mark.parametrize("shape", [(12, 6), (40, 6), (9, 3, 4)], ids=["few", "many", "flat"])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+def test_the_shrinkage_is_variance_over_distance(shape: tuple[int, ...], scale: float) -> None:
+    """From matrices: the variance of the sample moment over its squared distance to the target."""
+    rng = np.random.default_rng(3)
+    images = scale * rng.normal(size=shape) * np.linspace(1, 4, shape[-1])
+    made = image_moment(images)
+    flat = images.reshape(len(images), -1)
+    each = np.einsum("ki,kj->kij", flat, flat)
+    variance = each.var(axis=0, ddof=1).sum() / len(flat)
+    target = matrix(image_moment(images, shrinkage=1.0))
+    distance = np.square(each.mean(axis=0) - target).sum()
+    assert made.shrinkage == pytest.approx(min(variance / distance, 1.0))

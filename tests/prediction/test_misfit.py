@@ -1,5 +1,9 @@
 """How far a theory is off: the misfit against conditioning by hand, a rehearsal against ridge."""
 
+from dataclasses import FrozenInstanceError, fields
+from itertools import pairwise
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +13,19 @@ from scipy.stats import multivariate_normal, norm
 from korisk.fitting import DenseRidge
 from korisk.fitting.ridge.choice import Scorer
 from korisk.prediction import misfit as module
-from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit, rehearse
+from korisk.prediction.misfit import (
+    BELIEF,
+    KNOWN_BELIEF,
+    NOTHING_MEASURED,
+    Belief,
+    LogErrors,
+    Misfit,
+    rehearse,
+)
 
 Array = NDArray[np.float64]
+
+DOCS = Path(__file__).parents[2] / "docs/explanation"
 
 FAR = np.array([3.0, 100.0, 6e4])
 
@@ -106,6 +120,45 @@ def test_far_sizes_are_known_least_and_a_theory_that_fits_is_the_likelier_one() 
     logs = ([0.01, -0.01, 0.02], [0.9, -0.8, 0.9])
     fits, worse = (Misfit(NOTHING_MEASURED, checks([8, 64, 512], log), 0.0) for log in logs)
     assert fits.evidence > 5 + worse.evidence
+
+
+def test_beliefs_are_those_of_the_page_and_of_the_kept_figures() -> None:
+    """They were chosen once; figures on docs/explanation/predict.md are of these."""
+    plain = Misfit(NOTHING_MEASURED, NOTHING_MEASURED, 0.0)
+    weights, _, deviations = plain.moments(np.array([64.0]))
+    assert weights == pytest.approx(
+        np.outer([0.2, 0.2, 0.2, 0.2, 0.1, 0.1], [0.7, 0.2, 0.1]).ravel()
+    )
+    shapes = np.repeat([0.1, 0.25, 0.6], 6)
+    assert deviations[:, 0] == pytest.approx(np.hypot(shapes, np.tile([0.02, 0.15, 0.6], 6)))
+    assert Belief() == plain.belief == BELIEF
+    assert BELIEF.lengths == (1.5, 5.0)
+    assert KNOWN_BELIEF.shapes == (0.005, 0.02, 0.08, 0.3)
+    assert KNOWN_BELIEF.shape_weights == (0.35, 0.35, 0.2, 0.1)
+    assert (KNOWN_BELIEF.lengths, KNOWN_BELIEF.length_weights) == ((2.0, 8.0), (0.5, 0.5))
+    assert KNOWN_BELIEF.offsets == (0.02, 0.06, 0.2)
+    assert KNOWN_BELIEF.offset_weights == (0.4, 0.4, 0.2)
+    page = " ".join((DOCS / "predict.md").read_text(encoding="utf-8").split())
+    for kind in (BELIEF, KNOWN_BELIEF):
+        deviates = [f"{100 * shape:g}" for shape in kind.shapes]
+        short, long = kind.lengths
+        assert f"over {short:g} or {long:g} doublings" in page
+        assert f"{', '.join(deviates[:-1])} or {deviates[-1]}%" in page
+    with pytest.raises(FrozenInstanceError):
+        plain.level = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("kind", [BELIEF, KNOWN_BELIEF], ids=["plain", "known"])
+def test_beliefs_are_laws(kind: Belief) -> None:
+    content = {field.name: getattr(kind, field.name) for field in fields(kind)}
+    for name, weights in content.items():
+        if name.endswith("_weights"):
+            assert sum(weights) == pytest.approx(1)
+            assert min(weights) > 0
+        else:
+            assert all(0 < a < b for a, b in pairwise(weights))
+    assert max(kind.shapes + kind.offsets) < 1
+    assert max(KNOWN_BELIEF.shapes) < max(BELIEF.shapes)
 
 
 # --- A rehearsal ----------------------------------------------------------------------------------

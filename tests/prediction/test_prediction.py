@@ -13,7 +13,7 @@ import korisk as kr
 from korisk.errors import KoriskError
 from korisk.planning.posterior import posterior
 from korisk.prediction.misfit import LogErrors
-from korisk.prediction.pair import PredictedPair, PredictedTrack, last_shown, track
+from korisk.prediction.pair import PredictedPair, PredictedTrack, track
 from korisk.prediction.prediction import FARTHEST_N, Prediction, size_words, trust_words
 from pilots import power_pilot, scaled
 
@@ -317,14 +317,6 @@ def made(floor: float, scale: float, rate: float, model: str, *, line: bool = Fa
 def pair() -> PredictedPair:
     """Curves 0.01 and n^-1, which cross at 100."""
     return PredictedPair(made(0.0, 0.01, 0.0, "KO"), made(0.0, 1.0, 1.0, "FC"))
-
-
-def test_tracks_go_beyond_the_sizes_that_are_shown(pair: PredictedPair) -> None:
-    found = track(pair.dense)
-    assert last_shown(pair.dense) == 16 * 64 < found.n[-1]
-    assert (found.lower < found.expected).all()
-    assert (found.expected < found.upper).all()
-    assert found.computed == pytest.approx(1 / found.n)
 
 
 def test_curves_cross_where_their_laws_do(pair: PredictedPair) -> None:

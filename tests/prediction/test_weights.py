@@ -156,6 +156,26 @@ def test_unequal_rows_are_worth_fewer_and_none_more_than_its_example() -> None:
     assert structured(ONES, ONES, ONES).rows(4) == math.inf
 
 
+def test_lambdas_run_from_none_to_all() -> None:
+    """Of equal eigenvalues c, K weights have K / (1 + lambda / c) degrees of freedom."""
+    equal = Measure(np.full(4, 7.0), np.full(4, 3.0))  # twelve weights
+    many: dict[str, Any] = {"leverages": None, "share": 1.0, "floor": 1.0, "start": 9.0}
+    made = Structured(
+        spectrum=equal, pull=equal, noise=equal, analytic=9.0, entries=1, parameters=2**25,
+        examples=100, spread=0.0, **many,
+    )  # fmt: skip
+    freedom = made.path.freedom / 12
+    assert freedom[0] == 1
+    assert 1 - freedom[1] == pytest.approx(1e-10, rel=1e-3)
+    assert freedom[-1] == pytest.approx(1 / (1 + 1e5))
+    assert made.path.squared == pytest.approx(12 * freedom**2)
+    assert made.path.variance == pytest.approx(12 / (1 / freedom) ** 2 / 7)
+    ratios = (1 / freedom[2:-1] - 1) / (1 / freedom[1:-2] - 1)
+    assert ratios[40:] == pytest.approx(10 ** (15 / 180), rel=1e-4)
+    assert made.holds_from == 1  # examples count as many rows: nothing crowds
+    assert made.least == 0
+
+
 # --- From examples -------------------------------------------------------------------------------
 
 
