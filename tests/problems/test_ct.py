@@ -119,24 +119,18 @@ def test_the_papers_scanners() -> None:
         coarse = CtScanner(side=side, views=views, bins=side, beam="released")
         assert (CtScanner.of_paper(side), CtScanner.released(side)) == (fine, coarse)
         assert fine.geometry == coarse.geometry == released_geometry(side)
+    assert get_args(Beam) == BEAMS
+    assert get_args(Population) == POPULATIONS
 
 
-@pytest.mark.parametrize(
-    "scanner",
-    [PARALLEL, CtScanner(side=24, views=20, bins=24, beam="fan")],
-    ids=["parallel", "fan"],
-)
-def test_weights_and_tail_are_filtered_backprojection(scanner: CtScanner) -> None:
-    sinograms = torch.rand((3, *scanner.geometry.sinogram_shape))
-    wanted = fbp(scanner.geometry)(sinograms)
-    assert torch.equal(reconstructed(scanner, sinograms), wanted)
-
-
-def test_weights_and_tail_are_the_released_backprojection() -> None:
-    network = released_fbp(released_geometry(128))
-    sinograms = torch.rand(2, 60, 128)
-    wanted = network(sinograms)  # its matrix is made here, and shared while it lives
-    assert torch.equal(reconstructed(CtScanner.released(128), sinograms), wanted)
+def test_weights_and_tail_are_filtered_backprojection() -> None:
+    fan = CtScanner(side=24, views=20, bins=24, beam="fan")
+    networks = [(scanner, fbp(scanner.geometry)) for scanner in (PARALLEL, fan)]
+    networks.append((CtScanner.released(128), released_fbp(released_geometry(128))))
+    for scanner, network in networks:
+        sinograms = torch.rand((2, *scanner.geometry.sinogram_shape))
+        wanted = network(sinograms)  # its matrix is made here, and shared while it lives
+        assert torch.equal(reconstructed(scanner, sinograms), wanted)
 
 
 @pytest.mark.parametrize(
@@ -190,13 +184,8 @@ def test_seeds_share_the_test_set_and_nothing_else() -> None:
     pools = [one.train, two.train, one.validation, two.validation, one.test]
     images = torch.cat([pool.targets for pool in pools]).flatten(1)
     assert len(np.unique(images.numpy(), axis=0)) == len(images)
-
-
-def test_more_ellipses_on_request() -> None:
-    few, many = (
-        pools_of(PARALLEL, 1, 100, 0, 0, source=EllipseSource(fewest=n, most=n)).train
-        for n in (1, 6)
-    )
+    sources = (EllipseSource(fewest=n, most=n) for n in (1, 6))
+    few, many = (pools_of(PARALLEL, 1, 100, 0, 0, source=source).train for source in sources)
     assert many.targets.mean() > 3 * few.targets.mean()
 
 
@@ -217,7 +206,7 @@ def test_gaussian_noise_has_its_level() -> None:
     assert torch.corrcoef(errors).fill_diagonal_(0).abs().max() < 0.12
 
 
-def test_photon_noise_has_the_variance_of_counts() -> None:
+def test_photon_noise_has_the_variance_of_counts_and_stays_finite() -> None:
     clean = torch.full((1, 200, 500), 6.0, dtype=torch.float64)
     noise = Poisson(1e6, attenuation=3.0)
     noisy = add_noise(clean, noise, width=16, seed=1, stream="train noise")
@@ -225,11 +214,8 @@ def test_photon_noise_has_the_variance_of_counts() -> None:
     variance = np.exp(scale * 6.0) / 1e6 / scale**2  # of the logarithm, to first order
     assert float(noisy.var()) == pytest.approx(variance, rel=0.03)
     assert float(noisy.mean()) == pytest.approx(6.0, abs=5 * (variance / 1e5) ** 0.5)
-
-
-def test_bins_that_count_nothing_stay_finite() -> None:
-    clean = torch.full((1, 50, 50), 100.0)
-    noisy = add_noise(clean, Poisson(10), width=16, seed=1, stream="train noise")
+    dark = torch.full((1, 50, 50), 100.0)
+    noisy = add_noise(dark, Poisson(10), width=16, seed=1, stream="train noise")
     assert noisy.max() == pytest.approx(np.log(10) * 16 / 4)  # as if one photon had arrived
 
 
@@ -298,11 +284,6 @@ def drawn(seed: Any = 1, train: Any = 1, validation: int = 0, **options: Any) ->
 def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(KoriskError, match=words):
         make()
-
-
-def test_words_and_types_agree() -> None:
-    assert get_args(Beam) == BEAMS
-    assert get_args(Population) == POPULATIONS
 
 
 @pytest.mark.parametrize("noise", [Gaussian(0.1), Poisson(1e4)])

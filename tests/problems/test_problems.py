@@ -79,24 +79,17 @@ def test_inputs_are_measured_of_the_latents_with_the_noise_that_is_stated(
 
 
 @EVERY
-def test_targets_are_what_is_wanted_of_the_latents(problem: Problem) -> None:
-    made = problem.examples(seed=0, count=4)
+def test_a_seed_gives_its_examples_whose_targets_are_what_is_wanted(problem: Problem) -> None:
+    made, again, other = (problem.examples(seed=seed, count=6) for seed in (1, 1, 2))
     wanted = made.latents if made.wanted is None else made.wanted(made.latents)
     assert torch.equal(made.targets, wanted)
     assert made.inputs.dtype == made.targets.dtype == made.forward.dtype
-    assert len(made) == 4
-    pools = problem.pools(seed=0, train=1, validation=0, test=1)
-    assert pools.train.inputs.shape[1:] == made.inputs.shape[1:]
-    assert pools.train.targets.shape[1:] == made.targets.shape[1:]
-
-
-@EVERY
-def test_a_seed_gives_its_examples_and_another_gives_others(problem: Problem) -> None:
-    made, again, other = (problem.examples(seed=seed, count=6) for seed in (1, 1, 2))
-    few = problem.examples(seed=1, count=3)
+    assert len(made) == 6
+    pool = problem.pools(seed=0, train=1, validation=0, test=1).train
+    assert [each.shape[1:] for each in pool] == [made.inputs.shape[1:], made.targets.shape[1:]]
     assert torch.equal(made.inputs, again.inputs)
     assert torch.equal(made.targets, again.targets)
-    torch.testing.assert_close(made.targets[:3], few.targets)
+    torch.testing.assert_close(problem.examples(seed=1, count=3).targets, made.targets[:3])
     assert not torch.equal(made.targets, other.targets)
     noise = [(each.inputs - each.forward(each.latents)).flatten() for each in (made, other)]
     assert abs(float(torch.corrcoef(torch.stack(noise))[0, 1])) < 0.5
@@ -174,6 +167,22 @@ def test_the_variance_is_that_of_many_draws(noise: Noise | None, dtype: torch.dt
     assert found.numpy() == pytest.approx(expected, rel=0.15)
 
 
+def test_without_noise_the_true_layers_give_the_targets() -> None:
+    whole = MriProblem(side=8, lines=8)
+    heat = HeatProblem(points=16, noise=0.0, assumed=0.5)
+    for problem, layers in ((whole, whole.reconstruction()), (heat, heat.truth())):
+        weights, (operator,) = layers
+        for inputs, targets in problem.pools(seed=1, train=3, validation=2, test=2):
+            torch.testing.assert_close(operator(weights * inputs), targets)
+    truth = DEEP.true_network()
+    for inputs, targets in DEEP.pools(seed=1, train=3, validation=2, test=2):
+        torch.testing.assert_close(truth(inputs), targets)
+    gains = truth.weights / DEEP.reconstruction().weights
+    assert float((gains - gains[0]).abs().max()) < 1e-5  # of a bin, whatever the view
+    assert 0.6 < float(gains.min()) < 0.9 < 1.1 < float(gains.max()) < 1.7
+    assert not any(weight.requires_grad for weight in truth.parameters())
+
+
 # MRI
 
 
@@ -203,14 +212,6 @@ def test_outer_lines_are_spread_evenly() -> None:
     assert outer[0] > 5  # the first gap is not swallowed by the centre
 
 
-def test_all_lines_without_noise_give_the_image_back() -> None:
-    problem = MriProblem(side=8, lines=8)
-    weights, tail = problem.reconstruction()
-    pools = problem.pools(seed=1, train=3, validation=1, test=2)
-    for inputs, targets in pools:
-        torch.testing.assert_close(tail[0](weights * inputs), targets)
-
-
 def test_samples_are_numpy_s_transform_of_the_image() -> None:
     problem = MriProblem(side=8, lines=5, centre=3)
     inputs, targets = problem.pools(seed=1, train=1, validation=0, test=0).train
@@ -221,14 +222,14 @@ def test_samples_are_numpy_s_transform_of_the_image() -> None:
 
 
 def test_noise_falls_on_the_lines_that_were_taken_and_has_its_size() -> None:
-    clean = MriProblem(side=32, lines=16)
-    noisy = MriProblem(side=32, lines=16, noise=Gaussian(0.5))
-    before = clean.pools(seed=1, train=20, validation=0, test=0).train.inputs
-    after = noisy.pools(seed=1, train=20, validation=0, test=0).train.inputs
-    added = after - before
-    assert not added[:, :, ~torch.from_numpy(noisy.mask)].any()
-    taken = added[:, :, torch.from_numpy(noisy.mask)]
-    signal = before[:, :, torch.from_numpy(noisy.mask)]
+    before, after = (
+        MriProblem(side=32, lines=16, noise=noise).pools(seed=1, train=20, validation=0, test=0)
+        for noise in (None, Gaussian(0.5))
+    )
+    added = after.train.inputs - before.train.inputs
+    mask = torch.from_numpy(MriProblem(side=32, lines=16).mask)
+    assert not added[:, :, ~mask].any()
+    taken, signal = added[:, :, mask], before.train.inputs[:, :, mask]
     levels = 0.5 * signal.square().mean((1, 2, 3)).sqrt()
     ratio = taken.square().mean((1, 2, 3)).sqrt() / levels
     assert ((ratio - 1).abs() < 0.15).all()
@@ -237,26 +238,17 @@ def test_noise_falls_on_the_lines_that_were_taken_and_has_its_size() -> None:
 # Heat
 
 
-def test_without_noise_the_true_layers_give_the_target() -> None:
-    problem = HeatProblem(points=16, noise=0.0, assumed=0.5)
-    weights, (flow,) = problem.truth()
-    for inputs, targets in problem.pools(seed=1, train=3, validation=2, test=2):
-        torch.testing.assert_close(flow(weights * inputs), targets)
-
-
 def test_the_reconstruction_has_the_assumed_viscosity() -> None:
     """Of two equal waves, the one of twice the wave number decays by the fourth power."""
     problem = HeatProblem(points=32, viscosity=0.01, assumed=0.03, speed=0.0, time=0.5)
     _, (assumed,) = problem.reconstruction()
     _, (true,) = problem.truth()
     x = torch.arange(32, dtype=torch.float64) / 32
-    wave = torch.cos(2 * math.pi * x)
+    wave, twice = torch.cos(2 * math.pi * x), torch.cos(4 * math.pi * x)
     decay = math.exp(-0.01 * (2 * math.pi) ** 2 * 0.5)
     torch.testing.assert_close(true(wave), decay * wave)
     torch.testing.assert_close(assumed(wave), decay**3 * wave)
-    torch.testing.assert_close(
-        true(torch.cos(4 * math.pi * x)), decay**4 * torch.cos(4 * math.pi * x)
-    )
+    torch.testing.assert_close(true(twice), decay**4 * twice)
 
 
 def test_fields_sensors_and_noise_have_the_sizes_they_claim() -> None:
@@ -285,32 +277,14 @@ def test_fields_are_the_series_that_the_docs_write_down(points: int) -> None:
     np.testing.assert_allclose(wave_series(cosine, sine, points), expected, atol=1e-12)
 
 
-# Two unknowns
-
-
 def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
     network = RefinedNet(torch.ones(5, 4), Identity((5, 4)), channels=3, spread=0.0)
-    images = torch.rand(2, 5, 4)
+    images = torch.rand(2, 3, 5, 4)
     torch.testing.assert_close(network(images), images)
     torch.testing.assert_close(network.refine(-images), torch.zeros_like(images))
-
-
-def test_leading_axes_are_batches() -> None:
     network = RefinedNet(torch.ones(5, 4), Identity((5, 4)), channels=3)
-    images = torch.rand(2, 3, 5, 4)
     one_by_one = torch.stack([torch.stack([network(each) for each in row]) for row in images])
-    torch.testing.assert_close(network(images), one_by_one)
-
-
-def test_targets_are_what_the_true_network_makes_of_the_sinograms() -> None:
-    truth = DEEP.true_network()
-    for inputs, targets in DEEP.pools(seed=1, train=3, validation=2, test=2):
-        torch.testing.assert_close(truth(inputs), targets)
-    analytic, _ = DEEP.reconstruction()
-    gains = truth.weights / analytic
-    assert float((gains - gains[0]).abs().max()) < 1e-5  # of a bin, whatever the view
-    assert 0.6 < float(gains.min()) < 0.9 < 1.1 < float(gains.max()) < 1.7
-    assert not any(weight.requires_grad for weight in truth.parameters())
+    torch.testing.assert_close(network(images), one_by_one)  # leading axes are batches
 
 
 # Refusals
