@@ -8,8 +8,8 @@ from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.fitting.ridge import dense as dense_ridge
-from korisk.fitting.ridge.dense import DenseRidge, kernel
 from korisk.fitting.ridge.choice import By, Scorer
+from korisk.fitting.ridge.dense import DenseRidge, kernel
 from korisk.problems import measure
 
 DOMAIN, RANGE = (4, 5), (3, 6)
@@ -100,12 +100,6 @@ def test_small_singular_values_are_not_taken_for_rounding() -> None:
     assert torch.allclose(fit.predict(new), expected, rtol=1e-3, atol=1e-6)
 
 
-def test_too_many_samples_for_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense_ridge, "free_memory", lambda device: 1000)
-    with pytest.raises(KoriskError, match="GiB for its kernel"):
-        DenseRidge(*pool(6))
-
-
 @pytest.mark.parametrize("by", ["mse", "rmse_over_max"])
 def test_scores_are_the_metrics_of_their_name(by: By) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -116,10 +110,9 @@ def test_scores_are_the_metrics_of_their_name(by: By) -> None:
     assert scorer(predictions) == pytest.approx(measure(predictions, targets)[by], rel=1e-12)
 
 
-def test_a_fixed_grid_is_taken_as_it_stands() -> None:
-    inputs, targets = pool(10, noise=3.0)
+def test_a_fixed_grid_is_taken_as_it_is() -> None:
     judge = Scorer(*pool(50, seed=3, noise=3.0))
-    fit = DenseRidge(inputs, targets).training(10).fit(scorer=judge, grid=[1e-8, 1e-6])
+    fit = DenseRidge(*pool(10, noise=3.0)).training(10).fit(scorer=judge, grid=[1e-8, 1e-6])
     assert fit.penalty in (1e-8, 1e-6)
     assert fit.detail()["lambda_at_edge"]
 
@@ -133,8 +126,7 @@ def test_nested_sets_share_one_kernel_and_change_nothing() -> None:
 
 
 def test_a_kernel_of_single_precision_is_summed_in_double() -> None:
-    generator = torch.Generator().manual_seed(0)
-    left = torch.randn(3, 200_000, generator=generator)
+    left = torch.randn(3, 200_000, generator=torch.Generator().manual_seed(0))
     exact = left.double() @ left.double().T
     assert torch.allclose(kernel(left, left), exact, rtol=1e-12)
     assert not torch.allclose((left @ left.T).double(), exact, rtol=1e-12, atol=0)
@@ -142,16 +134,17 @@ def test_a_kernel_of_single_precision_is_summed_in_double() -> None:
 
 def test_an_infinite_lambda_is_the_zero_map() -> None:
     inputs, targets = pool(6)
-    fit = DenseRidge(inputs, targets).training(6).fit(penalty=math.inf)
-    assert not fit.predict(inputs).any()
+    assert not DenseRidge(inputs, targets).training(6).fit(penalty=math.inf).predict(inputs).any()
 
 
-def test_what_does_not_fit_together_is_refused() -> None:
+def test_what_cannot_be_fitted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, targets = pool(6)
     with pytest.raises(KoriskError, match="same number of samples"):
         DenseRidge(inputs, targets[:5])
     with pytest.raises(KoriskError, match="from 1 to the 6 samples"):
         DenseRidge(inputs, targets).training(7)
-    targets[2, 0, 0] = math.nan
     with pytest.raises(KoriskError, match="targets must be finite"):
+        DenseRidge(inputs, targets * math.nan)
+    monkeypatch.setattr(dense_ridge, "free_memory", lambda device: 1000)
+    with pytest.raises(KoriskError, match="GiB for its kernel"):
         DenseRidge(inputs, targets)

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.fitting.ridge import diagonal as diagonal_ridge
-from korisk.fitting.ridge import refinement
-from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, tail_gram
-from korisk.fitting.ridge.factored import FactoredSystem
-from korisk.fitting.ridge.refinement import refine
+from korisk.fitting.ridge import diagonal
 from korisk.fitting.ridge.choice import Scorer
+from korisk.fitting.ridge.diagonal import DiagonalFit, DiagonalRidge, tail_gram
+from korisk.fitting.ridge.refinement import penalised_loss, refine
+from korisk.fitting.ridge.solvers import FactoredSystem, Krylov, conjugate_gradients
 from korisk.operators import Composed, Identity, Matrix
 
 DOMAIN, RANGE = (3, 4), (2, 5)
@@ -68,7 +67,7 @@ def test_a_large_matrix_is_solved_by_lanczos_to_the_same_weights(
     inputs, targets = pool(9)
     ridge = DiagonalRidge(tail(), inputs, targets, gram=tail_gram(tail()))
     factored = ridge.training(9).weights([0.01, 1.0, math.inf])
-    monkeypatch.setattr(diagonal_ridge, "_LARGEST_FACTORED", 0)
+    monkeypatch.setattr(diagonal, "LARGEST_FACTORED", 0)
     training = ridge.training(9)
     assert torch.allclose(training.weights([0.01, 1.0, math.inf]), factored, rtol=1e-9, atol=1e-11)
     assert training.fit(penalty=1.0).detail()["steps"] > 0
@@ -170,7 +169,7 @@ def test_the_gradient_of_the_refinement_is_that_of_autograd() -> None:
     ridge = DiagonalRidge(tail(), inputs, targets, toward=torch.ones(DOMAIN))
     fit = ridge.training(7).fit(penalty=3.0)
     weights = (true_weights() * 0.8).requires_grad_()
-    value, slope = refinement._loss(fit, weights.detach())
+    value, slope = penalised_loss(fit, weights.detach())
     loss = penalised(fit, weights)
     (expected,) = torch.autograd.grad(loss, weights)
     assert value == pytest.approx(float(loss.detach()), rel=1e-12)
@@ -210,6 +209,17 @@ def test_where_every_step_is_worse_on_the_validation_set_the_start_is_kept() -> 
     assert refined.score_after == refined.score_before < 1e-20
 
 
+def test_refinement_is_never_worse_on_the_validation_set() -> None:
+    for seed in range(6):
+        inputs, targets = pool(3, seed=seed, noise=4.0)
+        judge = Scorer(*rectified(30, 50 + seed))
+        ridge = DiagonalRidge(tail(), inputs, targets, toward=true_weights())
+        fit = ridge.training(3).fit(scorer=judge)
+        refined = refine(fit, judge, steps=15)
+        assert judge(ridge.predict(refined.weights, judge.inputs)) <= refined.score_before
+        assert refined.score_after <= refined.score_before
+
+
 # --- Systems of some size ------------------------------------------------------------------------
 
 
@@ -224,12 +234,12 @@ def large_system(condition: float) -> tuple[Tensor, Tensor]:
 def test_a_factor_in_single_precision_leads_to_double(shift: float) -> None:
     matrix, right = large_system(1e6)
     system = FactoredSystem(matrix, right)
-    assert system._single is not None
     for rough, tolerance in ((True, 1e-7), (False, 1e-12)):
         found = system.solve(shift, rough=rough)
         off = torch.linalg.vector_norm(right - matrix @ found - shift * found)
         assert off <= tolerance * torch.linalg.vector_norm(right)
-    assert system._polished(shift, lambda x: x, 1e-13) is None  # without a factor it takes more
+    # without a factor it takes more steps
+    assert conjugate_gradients(matrix, right, shift, lambda x: x, 1e-13) is None
 
 
 def test_a_system_that_is_not_positive_in_single_precision_is_factored_in_double() -> None:
@@ -251,17 +261,6 @@ def test_the_weights_that_are_kept_are_solved_exactly_though_scores_are_rough() 
     fit = ridge.training(20).fit(scorer=Scorer(inputs[20:], targets[20:]), grid=[0.1, 1.0, 10.0])
     assert fit.detail()["residual"] < 1e-12
     assert fit.detail()["solved"]
-
-
-def test_refinement_is_never_worse_on_the_validation_set() -> None:
-    for seed in range(6):
-        inputs, targets = pool(3, seed=seed, noise=4.0)
-        judge = Scorer(*rectified(30, 50 + seed))
-        ridge = DiagonalRidge(tail(), inputs, targets, toward=true_weights())
-        fit = ridge.training(3).fit(scorer=judge)
-        refined = refine(fit, judge, steps=15)
-        assert judge(ridge.predict(refined.weights, judge.inputs)) <= refined.score_before
-        assert refined.score_after <= refined.score_before
 
 
 def test_there_is_nothing_to_refine_without_a_relu_or_at_an_infinite_lambda() -> None:
@@ -296,3 +295,75 @@ def test_a_perfect_fit_has_an_error_of_zero_and_a_lambda() -> None:
     assert fit.choice is not None
     assert all(score >= 0 for _, score in fit.choice.tried)
     torch.testing.assert_close(fit.weights, true, rtol=1e-5, atol=1e-5)
+
+
+# --- One Krylov space for many lambdas ------------------------------------------------------------
+
+SHIFTS = [1e-3, 1e-1, 1.0, 1e2]
+
+
+def system(size: int, rank: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.randn(size, rank, dtype=torch.float64, generator=generator)
+    right = torch.randn(size, dtype=torch.float64, generator=generator)
+    return factor @ factor.T / rank, right
+
+
+@pytest.mark.parametrize(("size", "rank"), [(60, 90), (60, 7), (1, 1)])
+def test_every_lambda_is_solved(size: int, rank: int) -> None:
+    matrix, right = system(size, rank)
+    space = Krylov(lambda x: matrix @ x, right)
+    assert space.converge(SHIFTS, tolerance=1e-12, most=200)
+    for shift, found in zip(SHIFTS, space.solve(SHIFTS), strict=True):
+        exact = torch.linalg.solve(matrix + shift * torch.eye(size, dtype=torch.float64), right)
+        assert torch.linalg.vector_norm(found - exact) <= 1e-9 * torch.linalg.vector_norm(exact)
+
+
+def test_directions_that_hardly_show_are_found_too() -> None:
+    values = torch.logspace(-8, 0, 30, dtype=torch.float64)
+    right = torch.ones(30, dtype=torch.float64)
+    space = Krylov(lambda x: values * x, right)
+    space.converge([1e-9], tolerance=1e-13, most=60)
+    exact = right / (values + 1e-9)
+    (found,) = space.solve([1e-9])
+    assert torch.linalg.vector_norm(found - exact) <= 1e-5 * torch.linalg.vector_norm(exact)
+
+
+def test_residuals_are_true_before_convergence() -> None:
+    matrix, right = system(80, 120)
+    space = Krylov(lambda x: matrix @ x, right)
+    space.extend(9)
+    assert space.steps == 9
+    found = zip(SHIFTS, space.residuals(SHIFTS), space.solve(SHIFTS), strict=True)
+    for shift, residual, solution in found:
+        off = torch.linalg.vector_norm(right - matrix @ solution - shift * solution)
+        assert residual == pytest.approx(float(off / torch.linalg.vector_norm(right)), rel=1e-6)
+    assert space.residuals([1e2])[0] < space.residuals([1e-3])[0]
+
+
+def test_a_smaller_lambda_continues_where_the_larger_stopped() -> None:
+    matrix, right = system(50, 80)
+    products = []
+
+    def product(x: Tensor) -> Tensor:
+        products.append(1)
+        return matrix @ x
+
+    space = Krylov(product, right)
+    space.converge([1e2], tolerance=1e-10, most=200)
+    few = len(products)
+    assert not space.converge([1e-9], tolerance=1e-30, most=few)
+    assert len(products) == few  # `most` counts the steps of all calls
+    space.converge([1e-3], tolerance=1e-10, most=200)
+    assert len(products) == space.steps > few
+
+
+def test_a_space_that_is_exhausted_ends() -> None:
+    matrix, right = system(40, 3)
+    space, nothing = (Krylov(lambda x: matrix @ x, each) for each in (right, right * 0))
+    space.extend(40)
+    assert space.exhausted
+    assert space.steps <= 6
+    assert nothing.converge(SHIFTS, tolerance=1e-12, most=10)
+    assert not nothing.solve(SHIFTS).any()
+    assert np.array_equal(nothing.residuals(SHIFTS), np.zeros(4))

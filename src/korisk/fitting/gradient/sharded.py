@@ -9,8 +9,8 @@ layer would be gathered whole on every rank, gradient included.)
 
 Checkpoints are folders `iteration-00000300` of torch.distributed.checkpoint, written under another
 name and renamed when they are complete, and read on any number of ranks. The index that PyTorch
-writes is a pickle, which would run what a foreign file says. So a second copy is written with
-`torch.save` and read with `weights_only=True`. All this needs PyTorch 2.6 or newer.
+writes is a pickle, which would run what a foreign file says. So a copy is written with `torch.save`
+and read with `weights_only=True`. All this needs PyTorch 2.6 or newer.
 """
 
 from __future__ import annotations
@@ -130,6 +130,19 @@ def draw_rows(rows: Tensor, first: int, *, seed: int) -> Tensor:
     return rows
 
 
+class _OnDevice(torch.autograd.Function):
+    """Rows moved to the GPU, and their gradient back into pinned memory, which is much faster."""
+
+    @staticmethod
+    def forward(context: Any, rows: Tensor, device: torch.device) -> Tensor:
+        return rows.to(device)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Any:
+        pinned = torch.empty(gradient.shape, dtype=gradient.dtype, pin_memory=True)
+        return pinned.copy_(gradient), None
+
+
 class ShardedDense(nn.Module):
     """ReLU(M x) as `DenseNet` has it, with the rows of M in blocks that are spread over the ranks.
 
@@ -175,18 +188,20 @@ class ShardedDense(nn.Module):
         self.domain: Shape = checked_shape("domain", domain)
         self.range: Shape = checked_shape("range", range)
         self.relu, self.device, self.dtype = bool(relu), device, checked_dtype(dtype)
+        self.offload = bool(offload)
         self.seed = _checks.count("seed", seed, at_least=0, at_most=2**63, remedy="try 1")
         if offload and device.type == "cpu":
             raise KoriskError("offload=True moves weights from a GPU to the host; leave it out")
         rows, self.columns = math.prod(self.range), math.prod(self.domain)
         size = self.dtype.itemsize
         self.blocks = sharded_blocks(rows, self.columns, itemsize=size, asked=blocks)
-        self.mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+        ranks = dist.get_world_size()
+        self.meshes = {kind: init_device_mesh(kind, (ranks,)) for kind in {device.type, "cpu"}}
         self.peak_before = _peak(device)
         self.own = nn.ParameterList()  # of each block, the rows on this rank
         place = torch.device("cpu") if offload else device
         for first, last in self.blocks:
-            share = math.ceil((last - first) / self.mesh.size())  # as DTensor spreads them
+            share = math.ceil((last - first) / ranks)  # as DTensor spreads them
             start = min(last, first + dist.get_rank() * share)
             shape = min(share, last - start), self.columns
             own = torch.empty(shape, dtype=self.dtype, device=place, pin_memory=offload)
@@ -195,16 +210,17 @@ class ShardedDense(nn.Module):
     def sharded(self, block: int, own: Tensor) -> DTensor:
         """The rows on this rank, or something of their shape, as a part of the whole block."""
         first, last = self.blocks[block]
-        shape = torch.Size((last - first, self.columns))
+        shape, mesh = torch.Size((last - first, self.columns)), self.meshes[own.device.type]
         return DTensor.from_local(
-            own, self.mesh, [Shard(0)], run_check=False, shape=shape, stride=(self.columns, 1)
+            own, mesh, [Shard(0)], run_check=False, shape=shape, stride=(self.columns, 1)
         )
 
     def gathered(self, block: int) -> Tensor:
         """The weights of a block, whole; the gradient of each rank's share is summed over ranks."""
         own = self.own[block] if torch.is_grad_enabled() else self.own[block].detach()
-        weights = self.sharded(block, own.to(self.device))
-        return weights.full_tensor(grad_placements=[Partial()])
+        if self.offload:
+            own = _OnDevice.apply(own, self.device)  # type: ignore[no-untyped-call]
+        return self.sharded(block, own).full_tensor(grad_placements=[Partial()])
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
@@ -429,7 +445,11 @@ def write_checkpoint(
             shutil.rmtree(partial, ignore_errors=True)  # of a training that was killed
             partial.mkdir(parents=True)
         dist.barrier()
-        state_dict_saver.save(state, storage_writer=_Writer(partial))
+        state_dict_saver.save(state, storage_writer=filesystem.FileSystemWriter(partial))
+        if dist.get_rank() == 0:  # what this process has just written may be unpickled
+            written = filesystem.FileSystemReader(partial).read_metadata()
+            torch.save(replace(written, storage_meta=None), partial / _INDEX)
+        dist.barrier()
         files = _digests(partial, sorted(path.name for path in partial.iterdir()))
         if dist.get_rank() == 0:
             about = {"iteration": iteration, "identity": identity, "sha256": files}
@@ -450,7 +470,7 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
     """Fill tensors from a checkpoint of this training, each rank its own rows; on all ranks."""
     try:
         about = json.loads(read_text(path / _ABOUT, max_bytes=10**6))
-        theirs, files = dict(about["identity"]), dict(about["sha256"])
+        theirs, files = about["identity"], dict(about["sha256"])
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise KoriskError(
             f"{path}: is not a checkpoint: {unsharded.reason(error)}; {_REMEDY}"
@@ -468,14 +488,6 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
             f"{path}: the checkpoint is damaged: {unsharded.reason(error)}; delete that folder to "
             "continue from the one before"
         ) from None
-
-
-class _Writer(filesystem.FileSystemWriter):
-    """Writes the index a second time, so that it can be read without running what it says."""
-
-    def finish(self, metadata: metadata.Metadata, results: Any) -> None:
-        super().finish(metadata, results)
-        torch.save(replace(metadata, storage_meta=None), Path(self.path) / _INDEX)
 
 
 class _Reader(filesystem.FileSystemReader):

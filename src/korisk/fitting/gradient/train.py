@@ -232,10 +232,10 @@ class _Trainer:
             ) from None
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise KoriskError(f"{path}: is not a checkpoint of korisk's training; {_REMEDY}")
+        require_same(path, content.get("identity"), self.identity, _REMEDY)
         try:
-            require_same(path, content["identity"], self.identity, _REMEDY)
             self._restore(content)
-        except (LookupError, TypeError, RuntimeError, AttributeError, ArithmeticError):
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError):
             raise KoriskError(f"{path}: the checkpoint is damaged; {_REMEDY}") from None
         return True
 
@@ -243,7 +243,7 @@ class _Trainer:
     def _restore(self, content: Mapping[str, Any]) -> None:
         self.done = int(content["iteration"])
         if not 0 < self.done <= self.recipe.iterations:
-            raise LookupError("the recipe has no such iteration")
+            raise ValueError("the recipe has no such iteration")
         for name, value in self.learned.items():
             value.copy_(content["learned"][name])
         for kept, found in zip(self.stepper.optimiser.state, content["state"], strict=True):
@@ -394,15 +394,14 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
-def require_same(
-    path: Path, theirs: Mapping[str, object], ours: Mapping[str, object], remedy: str
-) -> None:
+def require_same(path: Path, theirs: object, ours: Mapping[str, object], remedy: str) -> None:
     """Refuse the checkpoint of another training."""
     for field, value in ours.items():
-        if theirs.get(field) != value:
+        found = theirs.get(field) if isinstance(theirs, dict) else None
+        if type(found) is not type(value) or found != value:
             raise KoriskError(
-                f"{path}: is a checkpoint of another training, its {field} is "
-                f"{shown(theirs.get(field))} and here it is {shown(value)}; {remedy}"
+                f"{path}: is a checkpoint of another training, its {field} is {shown(found)} and "
+                f"here it is {shown(value)}; {remedy}"
             )
 
 
