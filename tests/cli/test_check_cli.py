@@ -22,13 +22,14 @@ def small(*errors: float, net: Network = NET) -> Result:
     return Result(rows=tuple(rows), detail={"networks": {"KO": net.to_dict()}})
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> Any:
+Captured = pytest.CaptureFixture[str]
+
+
+def said(capsys: Captured) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_words_come_first_and_a_table_for_each_point(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_come_first_and_a_table_for_each_point(tmp_path: Path, capsys: Captured) -> None:
     folder = written(tmp_path, {"one": [cell(1), cell(2)], "two": [cell(1, mismatch=0.1)]})
     assert korisk("check", folder) == 0
     text = capsys.readouterr().out
@@ -43,9 +44,7 @@ def test_words_come_first_and_a_table_for_each_point(
     assert "\none:" not in text
 
 
-def test_json_holds_every_number_of_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_holds_every_number_of_the_table(tmp_path: Path, capsys: Captured) -> None:
     assert korisk("check", written(tmp_path, {"p": [small(2.0, 1.0)]}), "--json") == 0
     found = said(capsys)
     assert (found["holds"], found["networks"], found["held"]) == (True, 2, 2)
@@ -60,9 +59,7 @@ def test_json_holds_every_number_of_the_table(
     assert point["orders"] == []
 
 
-def test_json_tells_the_order_of_sample_sizes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_tells_the_order_of_sample_sizes(tmp_path: Path, capsys: Captured) -> None:
     assert korisk("check", written(tmp_path, {"p": [cell(1, mismatch=0.1)]}), "--json") == 0
     (order,) = said(capsys)["points"][0]["orders"]
     assert order["models"] == ["KO", "FC"]
@@ -75,7 +72,7 @@ def test_json_tells_the_order_of_sample_sizes(
     assert order["neither_below"] == pytest.approx(last["target"])
 
 
-def test_a_violation_is_unmistakable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_violation_is_unmistakable(tmp_path: Path, capsys: Captured) -> None:
     folder = written(tmp_path, {"p": [small(5.0, 1.0), small(5.0, 9.0), small(3.0, 1.0)]})
     assert korisk("check", folder) == 1
     text = capsys.readouterr().out
@@ -90,9 +87,7 @@ def test_a_violation_is_unmistakable(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [group["holds"] for group in found["points"][0]["groups"]] == [False, False]
 
 
-def test_unknown_bounds_are_said_and_no_bound_at_all_is_no_success(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_bound_at_all_is_no_success(tmp_path: Path, capsys: Captured) -> None:
     some = written(tmp_path / "some", {"p": [small(1.0), small(math.nan)], "q": [small(1.0)]})
     assert korisk("check", some) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -111,9 +106,7 @@ def test_unknown_bounds_are_said_and_no_bound_at_all_is_no_success(
     assert found["points"][0]["groups"][0]["bounds"]["paper"] is None
 
 
-def test_what_cannot_be_checked_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_checked_is_one_line(tmp_path: Path, capsys: Captured) -> None:
     bare = Result(rows=(Row(model="KO", n=4, metrics={"mse": 1.0}),))
     folder = written(tmp_path / "bare", {"p": [bare]})
     mixed = written(tmp_path / "mixed", {"p": [bare], "q": [small(1.0)]}, failed=["q"])

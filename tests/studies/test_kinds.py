@@ -13,7 +13,7 @@ import torch
 from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
 from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Reconstruction, sources
-from korisk.studies.result import Result
+from korisk.studies.result import Result, Row
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.layer_errors import KnownLayers, refined_errors, refined_network
 from korisk.studies.run.usage import Usage
@@ -59,11 +59,7 @@ def run(made: Study, point: int = 0) -> Result:
 @pytest.mark.parametrize(
     ("kind", "change", "words"),
     [
-        (
-            "mri",
-            {"problem": {"kind": "mir"}},
-            "no problem of kind 'mir'; did you mean 'mri'",
-        ),
+        ("mri", {"problem": {"kind": "mir"}}, "no problem of kind 'mir'; did you mean 'mri'"),
         ("mri", {"protocol": "released"}, "for kind ct only, got kind mri"),
         ("mri", {"problem": {"kind": "mri", "noise": {"poisson": 10.0}}}, "must be gaussian"),
         ("mri", {"problem": {"kind": "mri", "beam": "fan"}}, "unknown key 'beam'"),
@@ -93,15 +89,11 @@ def test_what_is_wrong_is_said_before_anything_runs(
 
 
 def test_points_have_names_that_tell_them_apart() -> None:
-    points = [{"side": 8, "lines": 5}, {"side": 8, "lines": 3}]
-    assert [task.point for task in study("mri", points=points).tasks] == [
-        "5 of 8 lines",
-        "3 of 8 lines",
-    ]
+    mri = study("mri", points=[{"side": 8, "lines": 5}, {"side": 8, "lines": 3}])
+    assert [task.point for task in mri.tasks] == ["5 of 8 lines", "3 of 8 lines"]
     heat = study("heat", points=[{}, {"assumed": 0.02}])
     assert [task.point for task in heat.tasks] == [
-        "viscosity 0.01 for 0.01",
-        "viscosity 0.02 for 0.01",
+        f"viscosity {assumed} for 0.01" for assumed in (0.01, 0.02)
     ]
 
 
@@ -130,6 +122,9 @@ def results() -> dict[str, Result]:
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_network_stays_within_every_bound(kind: str, results: dict[str, Result]) -> None:
     result = results[kind]
+    for row in result.rows:  # the theorem's error is the test error
+        whole = row.metrics["mse"] * result.detail["pixels"]
+        assert row.detail["theorem"]["error"] == pytest.approx(whole, rel=1e-5)
     usage = Usage(started="", seconds=0.0)
     task = study(kind).tasks[-1]
     cell = Cell(task=task, rows=result.rows, detail=result.detail, usage=usage)
@@ -137,19 +132,9 @@ def test_every_network_stays_within_every_bound(kind: str, results: dict[str, Re
     assert len(checks) == len(results[kind].rows) == 5  # KO untrained, both models at both sizes
     for check in checks:
         assert set(check.bounds) == {"paper", "minkowski", "composed"}, check.reason
-        composed, minkowski = check.bounds["composed"].total, check.bounds["minkowski"].total
-        paper = check.bounds["paper"].total
-        assert check.error <= composed * (1 + 1e-4)
-        assert composed <= minkowski * (1 + 1e-9)
-        assert minkowski <= paper * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("kind", SMALL)
-def test_the_theorem_s_error_is_the_test_error(kind: str, results: dict[str, Result]) -> None:
-    result = results[kind]
-    for row in result.rows:
-        whole = row.metrics["mse"] * result.detail["pixels"]
-        assert row.detail["theorem"]["error"] == pytest.approx(whole, rel=1e-5)
+        bounds = [check.bounds[form].total for form in ("composed", "minkowski", "paper")]
+        assert check.error <= bounds[0] * (1 + 1e-4)
+        assert bounds[0] <= bounds[1] * (1 + 1e-9) <= bounds[2] * (1 + 2e-9)
 
 
 def test_nothing_is_measured_by_layer_unless_asked() -> None:
@@ -177,29 +162,23 @@ def test_errors_of_the_layers_of_a_heat_network_are_those_of_its_weights() -> No
     assert layers["W"] == pytest.approx(squares((1 / problem.gains - weights) * x), rel=1e-3)
     assert layers["E"] == pytest.approx(squares((weights * x) @ (true - used).T), rel=1e-3)
     assert layers["left out"] == pytest.approx(squares(y - (x / problem.gains) @ true.T), rel=1e-6)
-    assert row.detail["theorem"]["error"] == pytest.approx(
-        squares(y - (weights * x) @ used.T), rel=1e-3
-    )
+    whole = squares(y - (weights * x) @ used.T)
+    assert row.detail["theorem"]["error"] == pytest.approx(whole, rel=1e-3)
 
 
-def test_without_noise_gains_are_learned_exactly_and_nothing_errs() -> None:
-    problem = {"kind": "heat", "points": 16, "noise": 0.0}
-    result = run(study("heat", problem=problem, points=[{}], sizes=[8, 32]))
-    last = next(row for row in result.rows if (row.model, row.n) == ("KO", 32))
-    untrained = next(row for row in result.rows if (row.model, row.n) == ("KO", 0))
+def test_without_noise_gains_are_learned_exactly_and_a_wrong_viscosity_remains() -> None:
+    def known(sizes: list[int], **point: float) -> list[Row]:
+        problem = {"kind": "heat", "points": 16, "noise": 0.0}
+        made = run(study("heat", problem=problem, points=[point], sizes=sizes))
+        return [row for row in made.rows if row.model == "KO"]
+
+    untrained, _, last = known([8, 32])
     assert last.metrics["mse"] < 1e-8 * untrained.metrics["mse"]
     assert set(last.metrics) == {"mse", "relative"}
     layers = last.detail["theorem"]["layers"]
     assert layers["left out"] < 1e-20
     assert "E" not in layers  # exact, so it is not said to err
-
-
-def test_a_wrong_viscosity_leaves_an_error_that_no_data_removes() -> None:
-    problem = {"kind": "heat", "points": 16, "noise": 0.0}
-    made = study("heat", problem=problem, points=[{"assumed": 0.02}], sizes=[32, 256])
-    few, many = (
-        next(row for row in run(made).rows if (row.model, row.n) == ("KO", n)) for n in (32, 256)
-    )
+    _, few, many = known([32, 256], assumed=0.02)
     assert many.metrics["mse"] > 0.5 * few.metrics["mse"]
     assert many.detail["theorem"]["layers"]["E"] > 0.5 * few.detail["theorem"]["layers"]["E"] > 0
 

@@ -2,26 +2,56 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from korisk import published
-from korisk.cli.studying import in_words
+from korisk.cli.run import in_words
 from korisk.curves.curve import Curve
-from korisk.studies.reproduction import (
-    Sweep,
-    calibration,
-    findings,
-    studies,
-    sweeps,
-    verdicts,
-)
+from korisk.errors import KoriskError
+from korisk.studies.reproduction import Sweep, calibration, findings, studies, sweeps, verdicts
 from korisk.studies.result import Row
 from korisk.studies.results import crossing
 from korisk.studies.spec.study import Protocol
 from korisk.studies.store.store import FlatRow
 
 Errors = Callable[[int], float]
+
+
+# --- Its cells -----------------------------------------------------------------------------------
+
+
+def points(**options: Any) -> set[str]:
+    return {task.point for study in studies(**options) for task in study.tasks}
+
+
+def test_a_reproduction_on_a_cpu_is_the_small_scales_and_a_reduced_128() -> None:
+    small = {f"{protocol}-{side}" for protocol in ("released", "rigorous") for side in (8, 16, 32)}
+    large = {f"{protocol}-{side}" for protocol in ("released", "rigorous") for side in (128, 256)}
+    assert points() == small | {"rigorous-128-reduced"}
+    assert points(full=True) == points(on_gpu=True) == small | large
+    assert points(points=[512], full=True) == {"rigorous-512"}
+    assert points(points=[128], protocols=["released"]) == {"released-128"}
+
+
+def test_a_reproduction_has_the_papers_seeds_unless_told() -> None:
+    tasks = [task for study in studies(full=True) for task in study.tasks]
+    assert [task.seed for task in tasks if task.point == "released-8"] == [1, 2, 3, 4, 5]
+    assert [task.seed for task in tasks if task.point == "rigorous-256"] == [1, 2, 3]
+    assert {task.seed for study in studies(seeds=[7]) for task in study.tasks} == {7}
+
+
+def test_points_that_the_paper_has_not_are_refused() -> None:
+    with pytest.raises(KoriskError, match="points must be among 8, 16, 32, 128, 256, 512, got 64"):
+        studies(points=[64])
+    with pytest.raises(KoriskError, match="points must differ"):
+        studies(points=[8, 8])
+    with pytest.raises(KoriskError, match="no point at 512"):
+        studies(points=[512], protocols=["released"])
+
+
+# --- Its results ---------------------------------------------------------------------------------
 
 
 def stored(
@@ -51,9 +81,9 @@ def falling(level: float, power: float) -> Errors:
     return lambda n: level * n**-power
 
 
-def only(rows: list[FlatRow]) -> Sweep:
-    (sweep,) = sweeps(rows)
-    return sweep
+def only(*arguments: Any, **options: Any) -> list[Sweep]:
+    (sweep,) = sweeps(stored(*arguments, **options))
+    return [sweep]
 
 
 def test_the_table_has_four_origins_and_ours_is_fitted_over_the_papers_n() -> None:
@@ -74,10 +104,9 @@ def test_the_table_has_four_origins_and_ours_is_fitted_over_the_papers_n() -> No
 def test_large_scales_are_calibrated_on_squares_of_means() -> None:
     sweep = published.RELEASED_SWEEP
     at = dict(zip(sweep.sizes, zip(sweep.known, sweep.dense, strict=True), strict=True))
-    rows = stored("released", 128, lambda n: at.get(n, at[2048])[0], lambda n: at[n][1])
-    known, dense = calibration(sweeps(rows))
+    found = only("released", 128, lambda n: at.get(n, at[2048])[0], lambda n: at[n][1])
     paper = published.CALIBRATION[3]
-    for line, printed in ((known, paper.known), (dense, paper.dense)):
+    for line, printed in zip(calibration(found), (paper.known, paper.dense), strict=True):
         for origin in ("released", "ours, released"):
             ours = line.by_origin[origin]
             assert ours is not None
@@ -85,7 +114,7 @@ def test_large_scales_are_calibrated_on_squares_of_means() -> None:
             assert ours.slope == pytest.approx(printed.slope, rel=1e-2)
 
 
-def test_a_full_sweep_prevails_over_a_reduced_one() -> None:
+def test_a_full_sweep_prevails_over_a_reduced_one_and_half_of_one_is_none() -> None:
     reduced = stored("rigorous", 128, flat(0.03), falling(1, 0.3), full=False)
     full = stored("rigorous", 128, flat(0.02), falling(1, 0.3))
     assert [line.reduced for line in calibration(sweeps(reduced))] == [True, True]
@@ -95,25 +124,39 @@ def test_a_full_sweep_prevails_over_a_reduced_one() -> None:
         ours = known.by_origin["ours, rigorous"]
         assert ours is not None
         assert ours.floor == pytest.approx(4e-4, rel=1e-2)
+    assert sweeps([each for each in full if each.row.model == "KO"]) == []
 
 
-def test_dominance_holds_until_one_n_says_otherwise() -> None:
-    (held,) = verdicts([only(stored("rigorous", 16, flat(1e-3), falling(1, 0.5)))])
-    assert held.holds is True
-    crossing = stored("rigorous", 16, flat(1e-3), lambda n: 2e-3 if n != 32 else 0.9e-3)
-    (broken,) = verdicts([only(crossing)])
-    assert broken.holds is False
-    assert "N = 32" in broken.evidence
+@pytest.mark.parametrize(
+    ("protocol", "side", "known", "dense", "full", "holds", "evidence"),
+    [
+        ("rigorous", 16, flat(1e-3), falling(1, 0.5), True, True, "5 seeds"),
+        ("rigorous", 16, flat(1e-3), lambda n: 2e-3 if n != 32 else 9e-4, True, False, "N = 32"),
+        # What is beyond the paper's N does not count against its outcome.
+        ("rigorous", 8, flat(1e-3), lambda n: 2e-3 if n <= 64 else 1e-5, True, True, ""),
+        # At 128 the outcome is judged at N = 2048.
+        ("released", 128, flat(0.055), falling(0.3, 0.25), True, True, ""),
+        ("rigorous", 128, flat(0.02), falling(0.3, 0.25), True, False, ""),
+        ("released", 128, flat(0.055), flat(0.05), True, False, ""),  # FC has to begin above KO
+        ("released", 128, flat(0.055), lambda n: 0.3 if n < 2048 else 0.0551, True, True, ""),
+        ("rigorous", 128, flat(0.02), falling(0.3, 0.25), False, None, "2048 was not measured"),
+    ],
+)
+def test_outcomes_are_judged_at_the_papers_n(
+    protocol: Any, side: int, known: Errors, dense: Errors, full: bool, holds: Any, evidence: str
+) -> None:
+    (verdict,) = verdicts(only(protocol, side, known, dense, full=full))
+    assert verdict.holds is holds
+    assert evidence in verdict.evidence
 
 
-def test_what_lies_beyond_the_papers_n_does_not_count_against_its_outcome() -> None:
-    late = stored("rigorous", 8, flat(1e-3), lambda n: 2e-3 if n <= 64 else 1e-5)
-    (verdict,) = verdicts([only(late)])
-    assert verdict.holds is True
-    (finding,) = findings([only(late)])
+def test_what_a_sweep_shows_beyond_the_papers_n() -> None:
+    late = only("rigorous", 8, flat(1e-3), lambda n: 2e-3 if n <= 64 else 1e-5)
+    (finding,) = findings(late)
     assert finding.passed_floor is not None
-    assert finding.passed_floor[0] in (128, 256, 512, 1024)
-    assert finding.passed_floor[1] < 1e-4 < finding.passed_floor[2]
+    n, error, floor = finding.passed_floor
+    assert n in (128, 256, 512, 1024)
+    assert error < 1e-4 < floor
     assert finding.crossing is not None
     assert finding.crossing.means == (64, 128)
     found = finding.crossing.found
@@ -122,64 +165,34 @@ def test_what_lies_beyond_the_papers_n_does_not_count_against_its_outcome() -> N
     assert found.better_after == finding.crossing.better == "FC"
 
 
-def test_the_crossover_at_128_is_judged_at_2048_and_open_where_that_was_not_run() -> None:
-    (met,) = verdicts([only(stored("released", 128, flat(0.055), falling(0.3, 0.25)))])
-    assert met.holds is True
-    (missed,) = verdicts([only(stored("rigorous", 128, flat(0.02), falling(0.3, 0.25)))])
-    assert missed.holds is False
-    never = stored("released", 128, flat(0.055), lambda n: 0.05)
-    assert verdicts([only(never)])[0].holds is False  # FC has to begin above KO
-    nearly = stored("released", 128, flat(0.055), lambda n: 0.3 if n < 2048 else 0.0551)
-    assert verdicts([only(nearly)])[0].holds is True
-    short = stored("rigorous", 128, flat(0.02), falling(0.3, 0.25), full=False)
-    (unknown,) = verdicts([only(short)])
-    assert unknown.holds is None
-    assert "N = 2048 was not measured" in unknown.evidence
-
-
-def test_training_is_held_against_the_untrained_network() -> None:
-    (finding,) = findings([only(stored("rigorous", 32, flat(2e-4), falling(1, 0.5)))])
+def test_training_is_compared_with_the_untrained_network() -> None:
+    (finding,) = findings(only("rigorous", 32, flat(2e-4), falling(1, 0.5)))
     assert finding.untrained == pytest.approx(2.04e-4)
     assert finding.worst_training == pytest.approx(1 / 1.02, rel=1e-3)
-    rising = stored("rigorous", 32, lambda n: 2e-4 if n > 8 else 3e-4, flat(1))
-    (worse,) = findings([only(rising)])
+    (worse,) = findings(only("rigorous", 32, lambda n: 2e-4 if n > 8 else 3e-4, flat(1)))
     assert worse.worst_training == pytest.approx(1.5 / 1.02, rel=1e-3)
 
 
 def curve(model: str, errors: Errors, sizes: list[int]) -> Curve:
-    return Curve(
-        [n for n in sizes for _ in range(3)],
-        [errors(n) * (1 + 1e-3 * seed) for n in sizes for seed in range(3)],
-        [seed for _ in sizes for seed in range(3)],
-        model=model,
-    )
+    rows = [(n, errors(n) * (1 + 1e-3 * seed), seed) for n in sizes for seed in range(3)]
+    n, error, seed = zip(*rows, strict=True)
+    return Curve(n, error, seed, model=model)
 
 
 @pytest.mark.parametrize("sizes", [[4, 1024], [4, 64, 1024]])
 def test_a_change_that_was_measured_is_never_denied(sizes: list[int]) -> None:
-    known, dense = curve("KO", flat(1e-3), sizes), curve("FC", falling(1, 1.2), sizes)
-    found = crossing(known, dense)
+    found = crossing(curve("KO", flat(1e-3), sizes), curve("FC", falling(1, 1.2), sizes))
     assert found is not None
-    assert found.means == (sizes[-2], 1024)
-    assert found.better == "FC"
-    said = in_words(found)
-    assert "every N measured" not in said
+    assert (found.means, found.better) == ((sizes[-2], 1024), "FC")
+    assert "every N measured" not in in_words(found)
     assert (found.found is not None) == (len(sizes) == 3)
 
 
 def test_without_a_change_the_words_say_how_far_was_looked() -> None:
-    known, dense = curve("KO", flat(1e-3), [4, 8]), curve("FC", flat(0.1), [4, 8])
-    found = crossing(known, dense)
-    assert found is not None
-    assert "KO is better at every measured N, up to 8" in in_words(found)
-    assert "At least 3 sizes are needed to extrapolate" in in_words(found)
-    longer = crossing(curve("KO", flat(1e-3), [4, 8, 16]), curve("FC", flat(0.1), [4, 8, 16]))
-    assert longer is not None
-    assert "KO is better at every measured N, up to 16" in in_words(longer)
-    assert "sizes are needed" not in in_words(longer)
-    assert crossing(known, curve("FC", flat(1), [16])) is None
-
-
-def test_half_of_a_sweep_is_no_sweep() -> None:
-    rows = [each for each in stored("rigorous", 8, flat(1), flat(2)) if each.row.model == "KO"]
-    assert sweeps(rows) == []
+    for sizes in ([4, 8], [4, 8, 16]):
+        found = crossing(curve("KO", flat(1e-3), sizes), curve("FC", flat(0.1), sizes))
+        assert found is not None
+        assert f"KO is better at every measured N, up to {sizes[-1]}" in in_words(found)
+        said = "At least 3 sizes are needed to extrapolate" in in_words(found)
+        assert said == (len(sizes) == 2)
+    assert crossing(curve("KO", flat(1e-3), [4, 8]), curve("FC", flat(1), [16])) is None

@@ -7,7 +7,6 @@ import pytest
 
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe
-from korisk.studies.reproduction import studies
 from korisk.studies.spec.study import Study
 
 RECIPE = ("optimiser", "rate", "iterations", "batch")
@@ -130,39 +129,3 @@ def test_the_released_protocol_is_the_authors_and_takes_no_settings() -> None:
     assert task.spec["problem"]["beam"] == "released"
     with pytest.raises(KoriskError, match="the paper's views and bins"):
         Study({"name": "x", "protocol": "released", "points": [{"side": 128, "views": 61}]})
-
-
-# --- Which cells a reproduction has --------------------------------------------------------------
-
-
-def points(**options: Any) -> set[str]:
-    return {task.point for study in studies(**options) for task in study.tasks}
-
-
-def test_a_reproduction_on_a_cpu_is_the_small_scales_and_a_reduced_128() -> None:
-    small = {f"{protocol}-{side}" for protocol in ("released", "rigorous") for side in (8, 16, 32)}
-    assert points() == small | {"rigorous-128-reduced"}
-    assert points(full=True) == small | {
-        f"{protocol}-{side}" for protocol in ("released", "rigorous") for side in (128, 256)
-    }
-    assert points(on_gpu=True) == points(full=True)
-    assert points(points=[512], full=True) == {"rigorous-512"}
-    assert points(points=[128], protocols=["released"]) == {"released-128"}
-
-
-def test_a_reproduction_has_the_papers_seeds_unless_told() -> None:
-    tasks = [task for study in studies(full=True) for task in study.tasks]
-    seeds = {task.point: [t.seed for t in tasks if t.point == task.point] for task in tasks}
-    assert seeds["released-8"] == [1, 2, 3, 4, 5]
-    assert seeds["rigorous-256"] == [1, 2, 3]
-    asked = [task.seed for study in studies(seeds=[7]) for task in study.tasks]
-    assert set(asked) == {7}
-
-
-def test_points_that_the_paper_has_not_are_refused() -> None:
-    with pytest.raises(KoriskError, match="points must be among 8, 16, 32, 128, 256, 512, got 64"):
-        studies(points=[64])
-    with pytest.raises(KoriskError, match="points must differ"):
-        studies(points=[8, 8])
-    with pytest.raises(KoriskError, match="no point at 512"):
-        studies(points=[512], protocols=["released"])

@@ -36,15 +36,9 @@ class Chosen:
     metric: str
     unit: Unit
 
-    def value(self, row: Row) -> float | None:
-        """A row's value of the metric; None if it has none."""
-        if row.detail.get(BARE):
-            return next(iter(row.metrics.values()))
-        return row.metrics.get(self.metric)
-
     def error(self, row: Row) -> float:
         """A row's error, as `error_of` computes it; nan if it has none."""
-        value = self.value(row)
+        value = renamed(row, self.metric).get(self.metric)
         return math.nan if value is None else error_of(self.unit, value)
 
 
@@ -62,7 +56,9 @@ def chosen(spec: Mapping[str, Any], rows: Iterable[Row]) -> Chosen:
 
 def renamed(row: Row, name: str) -> dict[str, float]:
     """A row's metrics; a number without a name gets this one."""
-    return dict.fromkeys([name], *row.metrics.values()) if row.detail.get(BARE) else {**row.metrics}
+    if not row.detail.get(BARE):
+        return {**row.metrics}
+    return dict(zip([name], row.metrics.values(), strict=False))
 
 
 def error_of(unit: Unit, value: float) -> float:
