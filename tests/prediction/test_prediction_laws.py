@@ -152,9 +152,7 @@ def test_a_pilot_is_held_against_the_theory_where_that_speaks() -> None:
         tested = replace(whole, valid_from=first, valid_to=last).tested
         assert tested == (len(kept) >= 3)
     assert replace(whole, valid_to=7.0).tested_on is None
-
-
-def test_a_rehearsal_counts_where_the_theory_speaks() -> None:
+    # So is a rehearsal.
     n = np.array([4.0, 8, 16, 32])
     checks = LogErrors(n, np.log(2 / n), np.full(4, 0.01))
     found = replace(made(), rehearsal=checks, valid_from=8.0, valid_to=16.0).misfit().simulated
@@ -172,11 +170,8 @@ def test_trust_is_three_to_one_times_how_much_better_the_theory_explains_the_pil
     log_odds += 0.5 * (len(seeds.sizes) - 1) * math.log(2 * math.pi) + math.log(4) + math.log(3)
     assert 0.01 < one.trust < 0.999
     assert math.log(one.trust / (1 - one.trust)) == pytest.approx(log_odds)
-
-
-def test_theories_that_are_far_off_have_no_weight_at_all() -> None:
-    one = made(Falling(1e-30, 3.0)).with_pilot(power_pilot(noise=1e-4))
-    assert one.trust == pytest.approx(0, abs=1e-12)
+    off = made(Falling(1e-30, 3.0)).with_pilot(power_pilot(noise=1e-4))
+    assert off.trust == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("share", [0.005, 0.995])
@@ -256,15 +251,10 @@ def test_a_crossover_lies_where_the_odds_pass_their_levels() -> None:
     assert math.isinf(pair_with([0.0, 0.9])[0].crossover.upper)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("odds", "ahead"), [(0.75, "FC"), (0.74, None), (0.26, None), (0.25, "KO")]
-)
-def test_who_is_ahead_is_told_from_three_to_one_on(odds: float, ahead: str | None) -> None:
-    assert pair_with([odds, odds])[0].ahead == ahead
-
-
-def test_who_is_ahead_is_told_at_the_last_n_that_is_shown() -> None:
+def test_who_is_ahead_is_told_from_three_to_one_on_at_the_last_n_that_is_shown() -> None:
     """Curves that cross at 4,000 are shown up to 1,024."""
+    for odds, ahead in ((0.75, "FC"), (0.74, None), (0.26, None), (0.25, "KO")):
+        assert pair_with([odds, odds])[0].ahead == ahead
     pair = PredictedPair(made(Falling(1 / 4000, 0.0), "KO"), made())
     assert pair.ahead == "KO"
     assert pair.odds[-1] > 0.75
@@ -299,9 +289,9 @@ def test_words_follow_how_far_a_pilot_is_off(factors: tuple[float, ...], words: 
     assert words in said
 
 
-@pytest.mark.parametrize("factors", [(2.9,) * 4, (1 / 2.9,) * 4, (3.1, 4.7, 3.1, 3.1)])
-def test_smaller_or_uneven_factors_are_no_other_unit(factors: tuple[float, ...]) -> None:
-    assert "another unit" not in trust_words(made().with_pilot(pilot(*factors)))[0]
+def test_smaller_or_uneven_factors_are_no_other_unit() -> None:
+    for factors in ((2.9,) * 4, (1 / 2.9,) * 4, (3.1, 4.7, 3.1, 3.1)):
+        assert "another unit" not in trust_words(made().with_pilot(pilot(*factors)))[0]
 
 
 def test_the_outlook_is_at_the_examples_and_at_two_at_least() -> None:
