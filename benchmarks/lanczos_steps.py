@@ -38,7 +38,7 @@ def compare(scanner: CtScanner, device: str) -> None:
     judge, test = Scorer(*pools.validation), Scorer(*pools.test)
     for n in SAMPLES:
         for steps in STEPS:
-            diagonal_ridge._MOST_STEPS = steps
+            diagonal_ridge.MOST_STEPS = steps
             start = time.perf_counter()
             fit = ridge.training(n).fit(scorer=judge)
             error = test(fit.predict(pools.test.inputs))
