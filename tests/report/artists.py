@@ -31,8 +31,7 @@ def points(found: Line2D) -> list[tuple[float, float]]:
 
 def texts(figure: Figure) -> list[Text]:
     """Everything that is written in a figure."""
-    found = figure.findobj(Text)
-    return [text for text in found if isinstance(text, Text) and text.get_text().strip()]
+    return [text for text in figure.findobj(Text) if text.get_text().strip()]
 
 
 def written(figure: Figure) -> str:

@@ -280,7 +280,7 @@ def test_an_axis_has_three_to_eight_ticks_all_different(
     axes.set(yscale=scale, ylim=(low, high))
     ticks(axes.yaxis)
     values = [value for value in axes.yaxis.get_majorticklocs() if low <= value <= high]
-    labels = axes.yaxis.get_major_formatter().format_ticks(axes.yaxis.get_majorticklocs())
+    labels = axes.yaxis.get_major_formatter().format_ticks(list(axes.yaxis.get_majorticklocs()))
     assert 3 <= len(values) <= 8
     assert len(set(labels)) == len(labels)
     assert not len(axes.yaxis.get_minorticklocs())
@@ -297,7 +297,7 @@ def test_ticks_are_plain_numbers_and_powers_of_two_where_sizes_are() -> None:
     ):
         axes.set(xscale="log", xlim=limits)
         ticks(axes.xaxis, sizes)
-        places = axes.xaxis.get_majorticklocs()
+        places = list(axes.xaxis.get_majorticklocs())
         assert axes.xaxis.get_major_formatter().format_ticks(places) == expected
 
 

@@ -206,9 +206,9 @@ def test_the_first_target_is_answered_exactly_however_hard(page: "Page") -> None
     assert found["samples"] == planned("clean", 1.2345678e-5).samples
 
 
-def test_only_the_default_method_is_packed() -> None:
-    with pytest.raises(KoriskError, match="method must be 'posterior' for a page, got 'line'"):
-        planner_data(forecast(CURVES["clean"], fit="line"))
+def test_only_the_default_fit_is_packed() -> None:
+    with pytest.raises(KoriskError, match="fit must be 'posterior' for a page, got 'power'"):
+        planner_data(forecast(CURVES["clean"], fit="power"))
 
 
 def test_numbers_are_written_as_python_writes_them(page: "Page") -> None:

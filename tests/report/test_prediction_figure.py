@@ -181,7 +181,7 @@ def test_sentences_tell_mean_worst_and_coverage() -> None:
 def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> None:
     own = problem(folder)
     cases = [
-        (content(own | {"noise": {"gaussian": 0.5}}), "another problem"),
+        (content(own | {"noise": {"gaussian": 0.5}}), "is not the one run"),
         (content(own) | {"point": "elsewhere"}, "elsewhere is not a point of this study"),
         (content(own) | {"models": [model("FC", 1, 1, 0, relu=False)]}, "another ReLU"),
     ]

@@ -150,7 +150,7 @@ def figures() -> dict[str, Figure]:
 # --- Error against N -----------------------------------------------------------------------------
 
 
-def test_a_panel_shows_means_line_and_floor_of_the_paper(figures: dict[str, Figure]) -> None:
+def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str, Figure]) -> None:
     figure = figures["efficiency"]
     for tag, each in enumerate(point().curves, start=1):
         n, means = data(line(figure, f"means-{tag}"))
@@ -162,23 +162,16 @@ def test_a_panel_shows_means_line_and_floor_of_the_paper(figures: dict[str, Figu
         assert set(data(line(figure, f"floor-{tag}"))[1]) == {fitted.floor}
         assert digits(fitted.floor, 2) in written(figure)
     assert data(line(figure, "untrained-1"))[1] == [4e-3]
-
-
-def test_bars_are_one_standard_error_of_the_seeds(figures: dict[str, Figure]) -> None:
-    each = point().curves[0]
-    found = figures["efficiency"].axes[0].collections
-    (bars,) = [bars for bars in found if bars.get_gid() == "bars-1"]
+    # Bars are one standard error of the seeds.
+    (bars,) = [each for each in figure.axes[0].collections if each.get_gid() == "bars-1"]
     assert isinstance(bars, LineCollection)
     low, high = np.array(bars.get_segments())[:, :, 1].T
+    each = point().curves[0]
     spread = [np.std(each.error[each.n == n], ddof=1) / math.sqrt(3) for n in SIZES]
     assert (high - low) / 2 == pytest.approx(spread)
     assert (high + low) / 2 == pytest.approx(each.means)
-
-
-def test_forecasts_are_the_planners_and_end_at_four_times_the_last_n(
-    figures: dict[str, Figure],
-) -> None:
-    n, middle = data(line(figures["efficiency"], "forecast-2"))
+    # Forecasts are the planner's, up to four times the last N.
+    n, middle = data(line(figure, "forecast-2"))
     assert n[-1] == pytest.approx(4 * SIZES[-1])
     expected = forecast(point().curves[1]).middle(np.array(n))
     assert middle == pytest.approx(expected.tolist())
@@ -211,12 +204,8 @@ def test_what_is_too_much_is_counted_and_left_out() -> None:
     assert len({(look.colour, look.marker) for look in list(looks.values())[:8]}) == 8
     assert all(look is REST for look in list(looks.values())[8:])
     assert "42 further models" in written(drawn(efficiency_figure([panel("a", curves, {})])))
-
-
-def test_ko_is_blue_and_fc_vermillion_whatever_their_order() -> None:
-    looks = looks_of(["other", "FC", "KO"])
-    assert (looks["KO"], looks["FC"]) == LOOKS[:2]
-    assert looks["other"].colour == "#009E73"
+    looks = looks_of(["other", "FC", "KO"])  # KO is blue and FC vermillion whatever their order
+    assert (looks["KO"], looks["FC"], looks["other"]) == LOOKS[:3]
 
 
 def test_a_curve_that_cannot_be_extrapolated_ends_at_its_last_size_and_says_why() -> None:
@@ -255,24 +244,20 @@ def test_factors_are_those_of_the_theory_at_every_target(figures: dict[str, Figu
         assert values == pytest.approx([getattr(each, name) for each in expected])
 
 
-def test_planned_ratios_are_those_of_two_plans() -> None:
+def test_planned_ratios_are_those_of_two_plans_and_hollow_where_unlikely() -> None:
     known, dense = point().curves
-    found = factors(known, dense).planned
-    assert found
-    for target, ratio, chance in found:
+    found = factors(known, dense)
+    assert found.planned
+    for target, ratio, chance in found.planned:
         first, second = (plan(each, target) for each in (known, dense))
         assert first.samples is not None
         assert second.samples is not None
         assert ratio == second.samples / first.samples
         assert chance == min(first.chance or 0, second.chance or 0)
-
-
-def test_planned_ratios_are_hollow_where_a_number_is_unlikely_to_be_enough() -> None:
-    found = replace(factors(*point().curves), planned=((0.01, 2.0, 0.8), (0.008, 3.0, 0.3)))
+    found = replace(found, planned=((0.01, 2.0, 0.8), (0.008, 3.0, 0.3)))
     figure = drawn(factors_figure([found]))
     sure, unsure = line(figure, "planned"), line(figure, "planned-unlikely")
-    assert data(sure) == ([0.01], [2.0])
-    assert data(unsure) == ([0.008], [3.0])
+    assert (data(sure), data(unsure)) == (([0.01], [2.0]), ([0.008], [3.0]))
     assert sure.get_markerfacecolor() == sure.get_color() != unsure.get_markerfacecolor()
     assert "chance below 50%" in written(figure)
 
@@ -289,7 +274,7 @@ def test_lines_without_a_slope_are_told_in_words(errors: tuple[float, ...], word
 # --- Images --------------------------------------------------------------------------------------
 
 
-def test_error_images_are_image_less_truth_on_one_symmetric_scale(
+def test_error_images_are_image_less_truth_with_their_relative_rmse(
     figures: dict[str, Figure],
 ) -> None:
     made, found = pictures(), shown(figures["reconstruction"])
@@ -303,12 +288,9 @@ def test_error_images_are_image_less_truth_on_one_symmetric_scale(
         else:
             assert (low, high) == (made.truth.min(), made.truth.max())
     assert "error-0-1-0" not in found  # FC has no untrained image
-
-
-def test_the_number_under_an_image_is_its_relative_rmse(figures: dict[str, Figure]) -> None:
-    image, truth = pictures().images["FC"][4][0], pictures().truth[0]
-    expected = math.sqrt(((image - truth) ** 2).mean() / (truth**2).mean())
-    assert digits(expected, 3) in written(figures["reconstruction"])
+    image, truth = made.images["FC"][4][0], made.truth[0]
+    relative = math.sqrt(((image - truth) ** 2).mean() / (truth**2).mean())
+    assert digits(relative, 3) in written(figures["reconstruction"])
 
 
 def test_few_sizes_and_models_are_shown_and_the_rest_is_told() -> None:
@@ -392,39 +374,31 @@ def test_brackets_are_rounded_outwards(bracket: NormBracket, words: str) -> None
     assert lipschitz(bracket) == words
 
 
-def test_networks_of_a_study_have_its_calibrated_line_as_composed_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
-    found = ct.ct_networks(study(point()))
-    assert [made.network.names for made in found] == [("W", "K", "A^T", "ReLU"), ("M", "ReLU")]
-    assert [made.network.learned[0].parameters for made in found] == [35, 35 * 36]
-    for made, each in zip(found, point().curves, strict=True):
-        assert made.calibrated
-        expected = calibrate(each, "paper").predict(100)
-        assert barron_bound(made.network, 100).total == pytest.approx(expected)
-
-
-def test_the_networks_are_those_of_the_largest_point_of_each_kind(
+def test_networks_are_of_the_largest_point_of_each_kind_with_its_line_as_composed_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
     problem = {"kind": "ct", "beam": "surrogate", "side": 8, "views": 10, "bins": 8}
-    narrow = {"beam": "parallel", "arc": 60.0}
-    found = ct.ct_networks(
-        study(
-            point("small"),
-            point("other", spec={"problem": problem}),
-            point("large", spec={"problem": {**problem, "side": 16}}),
-            point("part", spec={"problem": problem | narrow}),  # a limited angle is its own kind
-            point("unlike", spec={"problem": {"kind": "heat"}}),
-        )
-    )
+    narrow = {"beam": "parallel", "arc": 60.0}  # a limited angle is a kind of its own
+    others = {
+        "other": problem,
+        "large": {**problem, "side": 16},
+        "part": problem | narrow,
+        "unlike": {"kind": "heat"},
+    }
+    points = [point(name, spec={"problem": each}) for name, each in others.items()]
+    found = ct.ct_networks(study(point("small"), *points))
     titles = [made.title.split(":")[0] for made in found]
     names = ("small", "large", "part")
     assert titles == [f"{model}, {name}" for name in names for model in ("KO", "FC")]
-    assert found[2].network.names == ("W", "A^+", "ReLU")
+    layers = [made.network.names for made in found[:3]]
+    assert layers == [("W", "K", "A^T", "ReLU"), ("M", "ReLU"), ("W", "A^+", "ReLU")]
     assert found[4].title.endswith("parallel beam over 60 degrees")
+    assert [made.network.learned[0].parameters for made in found[:2]] == [35, 35 * 36]
+    for made, each in zip(found[:2], point().curves, strict=True):
+        assert made.calibrated
+        expected = calibrate(each, "paper").predict(100)
+        assert barron_bound(made.network, 100).total == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("arc", [None, 60.0])
@@ -533,13 +507,19 @@ def test_stems_are_safe_names_and_no_two_are_the_same() -> None:
     assert file_stems(["rigorous-8"]) == ["rigorous-8"]
 
 
-def test_files_are_written_into_the_folder(tmp_path: Path) -> None:
-    shown = replace(pictures(), weights={})
-    made = study(point("../up", curves=SHORT[:1], spec={}, pictures=shown))
-    paths = save_figures(study_figures(made), tmp_path / "new" / "folder", ("svg",))
-    names = [path.name for path in paths]
-    assert names == ["sample_efficiency.svg", "reconstructions_up.svg"]
-    assert sorted((tmp_path / "new" / "folder").iterdir()) == sorted(paths)
+def test_files_are_written_into_the_folder_or_refused(tmp_path: Path) -> None:
+    made = study(point("../up", curves=SHORT[:1], spec={}, pictures=pictures()))
+    folder = tmp_path / "new" / "folder"
+    paths = save_figures(study_figures(made), folder, ("svg",))
+    names = ["sample_efficiency.svg", "reconstructions_up.svg", "weights_up.svg"]
+    assert [path.name for path in paths] == names
+    assert sorted(folder.iterdir()) == sorted(paths)
+    with pytest.raises(KoriskError, match="kinds must be one of png, svg, pdf"):
+        save_figures(study_figures(study()), tmp_path / "a", ("jpg",))
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(KoriskError, match="not a directory"):
+        save_figures(study_figures(study()), tmp_path / "file" / "a")
 
 
 @pytest.mark.parametrize("name", ["architecture", "reconstruction"])
@@ -549,15 +529,6 @@ def test_the_same_figure_gives_the_same_file(
     save(figures[name], tmp_path / "a.svg")
     save(drawn(FIGURES[name]()), tmp_path / "b.svg")
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
-def test_other_kinds_and_folders_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(KoriskError, match="kinds must be one of png, svg, pdf"):
-        save_figures(study_figures(study()), tmp_path / "a", ("jpg",))
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "file").touch()
-    with pytest.raises(KoriskError, match="not a directory"):
-        save_figures(study_figures(study()), tmp_path / "file" / "a")
 
 
 def test_figures_are_made_without_pytorch_and_norms_are_left_unknown() -> None:

@@ -31,15 +31,7 @@ from korisk.report.tables.tables import (
     status_table,
     study_tables,
 )
-from korisk.report.tables.text import (
-    LONG,
-    csv,
-    html,
-    latex,
-    markdown,
-    one_line,
-    save_tables,
-)
+from korisk.report.tables.text import LONG, csv, html, latex, markdown, one_line, save_tables
 from korisk.studies.reproduction import NAME
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.run.usage import Usage
@@ -200,32 +192,22 @@ def test_parameters_are_those_of_the_papers_first_table(paper: Contents) -> None
     assert "device memory" not in found[0]  # nobody had one
 
 
-def test_a_point_that_is_no_scan_has_costs_alone(own: Contents) -> None:
-    row = records(parameters_table(own))[1]
+def test_a_study_of_ones_own_lists_costs_failures_and_every_row(
+    paper: Contents, own: Contents
+) -> None:
+    names = ["status", "calibration", "comparison", "parameters", "cells"]
+    assert [table.name for table in study_tables(own)] == names  # without those that say nothing
+    row = records(parameters_table(own))[1]  # of a point that is no scan
     assert (row["point"], row["H"], row["p_FC"], row["cells"]) == ("~ mine", None, None, 2)
-
-
-def test_every_row_is_there_whole(own: Contents) -> None:
     found = records(cells_table(own))
     assert len(found) == 2 * 5 * (2 + 1)
-    assert found[0] == {
-        **{"point": NASTY, "seed": 1, "model": "KO", "n": 4},
-        **{"mse": 1.1 * line(4, 1e-2, 0.0), "rmse_over_max": math.sqrt(line(4, 1e-2, 0.0))},
-        **{"lambda": 0.5, "seconds": 0.25},
-    }
-
-
-def test_what_failed_is_told_in_one_line(paper: Contents, own: Contents) -> None:
-    assert records(status_table(own))[0] == {
-        **{"point": NASTY, "cells asked": 3, "done": 2, "failed": 1, "first error": "no"},
-    }
+    errors = 1.1 * line(4, 1e-2, 0.0), math.sqrt(line(4, 1e-2, 0.0))
+    assert tuple(found[0].values()) == (NASTY, 1, "KO", 4, *errors, 0.5, 0.25)
+    status = records(status_table(own))[0]
+    assert tuple(status.values()) == (NASTY, 3, 2, 1, "no")
+    assert list(status)[1:] == ["cells asked", "done", "failed", "first error"]
     assert "does not tell which" in status_table(own).caption
     assert not status_table(paper).rows
-
-
-def test_tables_without_anything_to_say_are_left_out(paper: Contents, own: Contents) -> None:
-    names = ["status", "calibration", "comparison", "parameters", "cells"]
-    assert [table.name for table in study_tables(own)] == names
 
 
 def test_a_study_without_results(tmp_path: Path) -> None:
@@ -285,11 +267,7 @@ def test_a_small_table_in_every_format() -> None:
 def named(*names: str, rows: int = 2) -> ReportTable:
     """A table in which every text is one of the names."""
     return ReportTable(
-        name="named",
-        title=names[0],
-        caption=names[-1],
-        columns=names,
-        rows=(names,) * rows,
+        name="named", title=names[0], caption=names[-1], columns=names, rows=(names,) * rows
     )
 
 
@@ -321,19 +299,6 @@ def by_title(cells: list[list[str]]) -> list[dict[str, str]]:
     return [dict(zip(cells[0], row, strict=True)) for row in cells[1:]]
 
 
-@some
-@example([NASTY, "=a,,b''"])
-@given(NAMES)
-def test_markdown_shows_any_name_as_text(names: list[str]) -> None:
-    table = named(*names)
-    text = markdown(table)
-    rows = [row for row in text.splitlines() if row.startswith("|")]
-    assert {row.count("|") for row in rows} == {len(names) + 1}
-    shown = [one_line(name).strip() for name in names]
-    for row in markdown_cells(table):
-        assert [cell.strip() for cell in row] == shown
-
-
 WORDS = {
     **{"textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^", "textbar": "|"},
     **{"textless": "<", "textgreater": ">", "textasciigrave": "`", "char34": '"'},
@@ -354,36 +319,6 @@ def from_latex(text: str) -> str:
         found += WORDS[word] if word else special or braced or plain or ""
         place = token.end()
     return found
-
-
-@some
-@example([NASTY, "=a,,b''"])
-@given(NAMES)
-def test_latex_shows_any_name_as_text(names: list[str]) -> None:
-    lines = latex(named(*names)).splitlines()
-    shown = [one_line(name).replace("\N{REPLACEMENT CHARACTER}", "?") for name in names]
-    body = lines[lines.index(r"\toprule") + 1 : lines.index(r"\bottomrule")]
-    assert len(body) == 1 + 1 + 2
-    for row in (body[0], *body[2:]):
-        cells = re.split(r"(?<!\\) & ", " " + row.removesuffix(r" \\"))
-        assert row.endswith(r" \\")
-        # A name may hold " & ": it is escaped then, and does not part cells.
-        assert [from_latex(cell).strip() for cell in cells] == [name.strip() for name in shown]
-        assert not re.search("--|''|,,", row)
-    told = re.fullmatch(r"\\caption\[(.*)\]\{(.*)\}\\label\{tab:named\}", lines[3])
-    assert told is not None
-    assert from_latex(told[1]) == shown[0]
-    assert from_latex(told[2]) == f"{shown[0]}. {shown[-1]}"
-
-
-@some
-@example([NASTY, "=a,,b''"])
-@given(NAMES)
-def test_csv_reads_back_and_holds_no_formula(names: list[str]) -> None:
-    for row in reader.reader(io.StringIO(csv(named(*names)), newline="")):
-        for cell, name in zip(row, names, strict=True):
-            assert not cell.lstrip().startswith(("=", "+", "-", "@"))
-            assert cell in (one_line(name), "'" + one_line(name))
 
 
 @some
@@ -417,26 +352,49 @@ class Seen(HTMLParser):
 @some
 @example([NASTY, "=a,,b''"])
 @given(NAMES)
-def test_html_shows_any_name_as_text(names: list[str]) -> None:
+def test_every_format_shows_any_name_as_text(names: list[str]) -> None:
+    table, shown = named(*names), [one_line(name) for name in names]
+    bare = [name.strip() for name in shown]
+
+    rows = [row for row in markdown(table).splitlines() if row.startswith("|")]
+    assert {row.count("|") for row in rows} == {len(names) + 1}
+    for row in markdown_cells(table):
+        assert [cell.strip() for cell in row] == bare
+
+    for cells in reader.reader(io.StringIO(csv(table), newline="")):
+        for cell, name in zip(cells, shown, strict=True):
+            assert not cell.lstrip().startswith(("=", "+", "-", "@"))
+            assert cell in (name, f"'{name}")
+
     seen = Seen()
-    seen.feed(html(named(*names)))
-    seen.close()
-    shown = [one_line(name) for name in names]
+    seen.feed(html(table))
     assert seen.texts == [shown[-1], *shown * 3]
-    cells = ["tr", "th", *["td"] * (len(names) - 1)]
     head = ["div", "table", "caption", "span", "thead", "tr", *["th"] * len(names), "tbody"]
-    assert [tag for tag, _ in seen.tags] == [*head, *cells * 2]
+    row_tags = ["tr", "th", *["td"] * (len(names) - 1)]
+    assert [tag for tag, _ in seen.tags] == [*head, *row_tags * 2]
     assert seen.tags[0][1]["aria-label"] == shown[0]
-    assert {name for _, attributes in seen.tags for name in attributes} == {
-        *("class", "role", "aria-label", "tabindex", "scope"),
-    }
+    known = {"class", "role", "aria-label", "tabindex", "scope"}
+    assert {name for _, attributes in seen.tags for name in attributes} == known
+
+    lines = latex(table).splitlines()
+    told = [name.replace("\N{REPLACEMENT CHARACTER}", "?") for name in shown]
+    body = lines[lines.index(r"\toprule") + 1 : lines.index(r"\bottomrule")]
+    assert len(body) == 1 + 1 + 2
+    for text in (body[0], *body[2:]):
+        assert text.endswith(r" \\")
+        # A name may hold " & ": it is escaped then, and does not part cells.
+        parts = re.split(r"(?<!\\) & ", " " + text.removesuffix(r" \\"))
+        assert [from_latex(part).strip() for part in parts] == [name.strip() for name in told]
+        assert not re.search("--|''|,,", text)
+    caption = re.fullmatch(r"\\caption\[(.*)\]\{(.*)\}\\label\{tab:named\}", lines[3])
+    assert caption is not None
+    assert list(map(from_latex, caption.groups())) == [told[0], f"{told[0]}. {told[-1]}"]
 
 
 def test_a_name_is_one_line_that_can_be_written() -> None:
     shown = one_line(NASTY + "\udcff\u2028\u202e")
     assert shown.isprintable()
-    assert len(shown) == len(NASTY) + 3
-    assert shown.encode()
+    assert len(shown.encode().decode()) == len(NASTY) + 3
 
 
 def test_long_tables_go_over_pages() -> None:
@@ -447,14 +405,10 @@ def test_long_tables_go_over_pages() -> None:
     assert r"\begin{table}" not in text
     order = [text.index(part) for part in (r"\caption", r"\endfirsthead", r"\endhead", r"\endfoot")]
     assert order == sorted(order)
-    assert (
-        len(re.findall(r"^a +& b", text, re.MULTILINE)) == 2 + LONG + 1
-    )  # the head stands on every page
+    heads = re.findall(r"^a +& b", text, re.MULTILINE)
+    assert len(heads) == 2 + LONG + 1  # the head stands on every page
     assert 'class="table long"' in html(long)
     assert 'class="table"' in html(short)
-
-
-def test_sentences_are_broken_in_latex() -> None:
     assert r"\begin{tabular}{lp{0.50\textwidth}}" in latex(named("a", "a sentence " * 5))
 
 
@@ -478,18 +432,12 @@ def test_numbers_have_four_digits(value: float, others: tuple[float, ...], expec
     assert markdown_cells(table)[1][1] == expected
 
 
-# --- Files ---------------------------------------------------------------------------------------
-
-
-def test_tables_are_saved(own: Contents, tmp_path: Path) -> None:
+def test_tables_are_saved_and_what_cannot_be_is_refused(own: Contents, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "tables"
     written = save_tables(own, folder, ("md", "html"))
     assert sorted(written) == sorted(folder.iterdir())
     assert len(written) == 2 * 5
     assert (folder / "cells.html").read_text(encoding="utf-8") == html(cells_table(own))
-
-
-def test_what_cannot_be_saved_is_refused(own: Contents, tmp_path: Path) -> None:
     with pytest.raises(KoriskError, match="kinds must be one of md, tex, csv, html, got 'docx'"):
         save_tables(own, tmp_path / "none", ("md", "docx"))
     assert not (tmp_path / "none").exists()

@@ -95,11 +95,6 @@ class Point:
         """Whether every cell that was asked for is there."""
         return not self.failures and not self.missing
 
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The seeds whose cells are finished."""
-        return tuple(cell.task.seed for cell in self.cells)
-
     def curve(self, model: str) -> Curve | None:
         """The curve of one model, if it has one."""
         return next((curve for curve in self.curves if curve.model == model), None)

@@ -18,7 +18,7 @@ from matplotlib.image import AxesImage
 
 from korisk.report.contents import Pictures, error_scale, grey_scale, relative_error
 from korisk.report.figures import panels, style
-from korisk.report.figures.panels import Array, Entry
+from korisk.report.figures.panels import Array, Entry, Limits
 from korisk.report.figures.style import (
     COLUMN,
     DARK,
@@ -54,7 +54,7 @@ def _spread(sizes: Sequence[int], most: int) -> list[int]:
     return [sizes[int(place)] for place in np.unique(places.round())]
 
 
-def _image(axes: Axes, values: Array, limits: tuple[float, float], **options: Any) -> AxesImage:
+def _image(axes: Axes, values: Array, limits: Limits, **options: Any) -> AxesImage:
     colours = style.colour_map(options.pop("cmap"))
     shared: Options = {"aspect": "auto", "interpolation": "antialiased", "cmap": colours}
     low, high = limits
@@ -247,12 +247,7 @@ def weights_figure(pictures: Pictures, *, title: str = "") -> Figure | None:
 
 
 def _draw_weights(
-    axes: Axes,
-    values: Array,
-    title: str,
-    limits: tuple[float, float],
-    gid: str,
-    extend: str = "neither",
+    axes: Axes, values: Array, title: str, limits: Limits, gid: str, extend: str = "neither"
 ) -> None:
     """One image over bins and views, with its scale."""
     cmap = "RdBu_r" if gid == "change" else "viridis"

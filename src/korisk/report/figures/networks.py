@@ -192,9 +192,7 @@ def lipschitz(bracket: NormBracket) -> str:
 
 
 def architecture_figure(
-    networks: Sequence[tuple[str, Network]],
-    *,
-    shapes: Mapping[str, tuple[str, str]] | None = None,
+    networks: Sequence[tuple[str, Network]], *, shapes: Mapping[str, tuple[str, str]] | None = None
 ) -> Figure | None:
     """A chain of boxes for each network under its title; None without networks.
 

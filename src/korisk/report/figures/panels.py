@@ -32,6 +32,7 @@ from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMA
 Array = NDArray[np.float64]
 Entry = tuple[Any, str]  # of a legend: an artist or several, and words
 Margins = tuple[float, float, float, float]  # inches around axes: left, right, bottom, top
+Limits = tuple[float, float]  # of an axis or a scale
 
 MOST_PANELS = 12  # of one figure; a longer one fits no page
 SAMPLES = "training samples N"
@@ -200,7 +201,7 @@ def say(axes: Axes, text: str, *, x: float = 0.5, y: float = 0.5) -> None:
 
 def limits(
     needed: Iterable[Array], wished: Iterable[Array] = (), *, log: bool = True, pad: float = 0.06
-) -> tuple[float, float]:
+) -> Limits:
     """Limits around all needed values, and wished ones as far as a quarter beyond those."""
     ends = []
     inner = list(needed)
@@ -220,8 +221,8 @@ def limits(
 
 def frame(
     axes: Axes,
-    x: tuple[float, float],
-    y: tuple[float, float],
+    x: Limits,
+    y: Limits,
     *,
     labels: tuple[str, str],
     log: bool = True,

@@ -197,13 +197,7 @@ def _canvas(
 ) -> tuple[Figure, Axes]:
     """Axes around all points, the target, the answers and most of the bands, with the curves."""
     figure, (axes,) = panels.sheet(
-        1,
-        entries,
-        notes,
-        margins=(0.75, 0.75, 0.45, 0.62),
-        height=HEIGHT,
-        width=WIDTH,
-        size=SMALL,
+        1, entries, notes, margins=(0.75, 0.75, 0.45, 0.62), height=HEIGHT, width=WIDTH, size=SMALL
     )
     first, curve, target = plans[0], plans[0].curve, plans[0].target
     log = curve.unit.logarithmic

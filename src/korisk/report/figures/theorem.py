@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from korisk.report.figures import panels, style
-from korisk.report.figures.panels import MOST_PANELS, Array, Entry
+from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Limits
 from korisk.report.figures.style import DARK, LOOKS, REST, Look, Options
 from korisk.studies.theorem.check import NetworkCheck, PointTheorem
 from korisk.theory import BOUNDS, BoundForm
@@ -206,7 +206,7 @@ def _layer_line(look: Look, *, learned: bool) -> Options:
     return mark | {"linestyle": "-" if learned else (0, (4, 1.5))}
 
 
-def _frame(axes: Axes, each: Panel, height: tuple[float, float], label: str, note: str) -> None:
+def _frame(axes: Axes, each: Panel, height: Limits, label: str, note: str) -> None:
     across = float(each.n.min()) / 1.25, float(each.n.max()) * 1.25
     panels.frame(axes, across, height, labels=(panels.SAMPLES, label), sizes=each.n)
     model = style.fitted(each.model or "model", 0.45 * panels.inches(axes)[0])

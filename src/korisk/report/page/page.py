@@ -97,7 +97,7 @@ class Page:
             version=__version__,
             style=asset("page.css"),
             data=script_json(self.data | {"start": start, "sentences": SENTENCES}),
-            library=_library(),
+            library=drawing_library(),
             table=asset("table.js"),
             view=asset("view.js"),
         )
@@ -124,7 +124,7 @@ def asset(name: str) -> str:
 
 
 @lru_cache
-def _library() -> str:
+def drawing_library() -> str:
     """The drawing library, packed: a third of its size, unpacked by the browser."""
     try:
         from plotly.offline import get_plotlyjs

@@ -7,7 +7,6 @@ the numbers that are read off that.
 
 import base64
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any
@@ -121,6 +120,15 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
             plans.append(plan_from(often, target))
     plans.sort(key=lambda plan: -plan.goal)  # from the easiest to the hardest
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))
+    # (T, L) N by which each target is met with each share of the way from the probability at the
+    # pilot's first N to the largest: sixteen bits each, in steps of log N.
+    rows = []
+    for plan in plans:
+        start, most = float(plan.chances.p[0]), float(plan.chances.p[-1])
+        levels = [min(start + share * (most - start), most) for share in _SHARES]
+        rows.append([plan.chances.first(p) for p in levels])
+    low, high = math.log(curve.sizes[0]), math.log(made.horizon)
+    steps = np.rint((np.log(np.array(rows)) - low) / (high - low) * 65535).astype("<u2")
     return {
         "model": curve.model,
         "metric": curve.metric,
@@ -139,7 +147,7 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
         "targets": [plan.target for plan in plans],
         "stops": [at for at, plan in enumerate(plans) if plan.target in {*stops, *asked}],
         "shares": list(_SHARES),
-        "table": _table(plans, (float(curve.sizes[0]), float(made.horizon))),
+        "table": base64.b64encode(steps.tobytes()).decode("ascii"),
         "ends": [_digits(float(end), 4) for plan in plans for end in plan.chances.p[[0, -1]]],
         "least_reach": LEAST_REACH,
         "answers": {  # one list over the targets for each quantity
@@ -206,22 +214,6 @@ class _AskedOften(Forecast):
         if np.array_equal(n, sizes):
             return law.under(np.full(len(n), math.log(goal)))
         return super().probability(n, goal)
-
-
-def _table(plans: Sequence[Plan], ends: tuple[float, float]) -> str:
-    """(T, L) N by which each target is met with each share of its probability, as base64.
-
-    Sixteen bits each, in steps of log N between the ends. Shares are of the way from the
-    probability at the pilot's first N to the largest.
-    """
-    rows = []
-    for plan in plans:
-        first, most = float(plan.chances.p[0]), float(plan.chances.p[-1])
-        levels = [min(first + share * (most - first), most) for share in _SHARES]
-        rows.append([plan.chances.first(p) for p in levels])
-    low, high = np.log(ends)
-    steps = (np.log(np.array(rows)) - low) / (high - low) * 65535
-    return base64.b64encode(np.rint(steps).astype("<u2").tobytes()).decode("ascii")
 
 
 def _finite(n: float) -> int | None:

@@ -64,9 +64,18 @@ def prediction_section(
     found: list[Outcome] = []
     for each in record.points:
         point = points.get(each.point)
-        refusal = _refusal(each, point)
-        if point is None or refusal:
-            notes.append(f"{NAME}: {refusal}.")
+        if point is None:
+            notes.append(f"{NAME}: {each.point} is not a point of this study.")
+            continue
+        problem, models = point.spec.get("problem"), point.spec.get("models", {})
+        run = problem if isinstance(problem, Mapping) else {}
+        names = {*run, *each.problem} - {*_OF_IMAGES}
+        if not run or any(run.get(name) != each.problem.get(name) for name in names):
+            notes.append(f"{NAME}: the problem predicted for {each.point} is not the one run.")
+            continue
+        relus = {made.model: made.relu for made in each.models if made.model in models}
+        if any(bool(models[model].get("relu")) != relu for model, relu in relus.items()):
+            notes.append(f"{NAME}: {each.point} was predicted with another ReLU than was run.")
             continue
         watch(f"prediction of {each.point}")
         curves = measured_curves(point)
@@ -76,26 +85,6 @@ def prediction_section(
     if found:
         shown += bullets(sentences(found)) + table_html(outcomes_table(found))
     return Section(name="predicted", title=TITLE, html=shown), notes
-
-
-def _refusal(each: PointRecord, point: Point | None) -> str:
-    """Why a prediction is not of a point of the study; empty where it is."""
-    if point is None:
-        return f"{each.point} is not a point of this study"
-    problem = point.spec.get("problem")
-    told, run = (
-        {name: value for name, value in content.items() if name not in _OF_IMAGES}
-        if isinstance(content, Mapping)
-        else None
-        for content in (each.problem, problem)
-    )
-    if told != run:
-        return f"the prediction for {each.point} is of another problem than the one that was run"
-    models = point.spec.get("models", {})
-    for made in each.models:
-        if made.model in models and bool(models[made.model].get("relu")) != made.relu:
-            return f"{made.model} of {each.point} was predicted with another ReLU than was run"
-    return ""
 
 
 def measured_curves(point: Point) -> list[Curve]:

@@ -189,7 +189,7 @@ def _how(contents: Contents) -> str:
         facts += [(name, ", ".join(sorted(v))) for name, v in found.items() if name != "korisk"]
     html = _definitions(facts)
     for point in contents.points:
-        seeds = ", ".join(map(str, point.seeds))
+        seeds = ", ".join(str(cell.task.seed) for cell in point.cells)
         pairs = [("metric", point.metric), ("seeds", seeds), *_flat(point.spec)]
         summary = f"<summary>{escape(point.name)}: what was run</summary>"
         html += f"<details>{summary}{_definitions(pairs)}</details>"

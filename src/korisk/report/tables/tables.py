@@ -17,15 +17,7 @@ from korisk.errors import KoriskError
 from korisk.planning.explain import crossing as crossing_words
 from korisk.planning.fit import fitted_line
 from korisk.report.contents import Contents
-from korisk.studies.reproduction import (
-    NAME,
-    ORIGINS,
-    SIDES,
-    Sweep,
-    calibration,
-    sweeps,
-    verdicts,
-)
+from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
 from korisk.studies.results import group_of, mean_at
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.studies.store.store import FlatRow

@@ -34,9 +34,7 @@ _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of the writ
 
 
 def save_tables(
-    contents: Contents,
-    folder: str | PathLike[str],
-    kinds: Sequence[str] = ("md", "tex", "csv"),
+    contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "tex", "csv")
 ) -> list[Path]:
     """Write every table of a study into a folder, which is made if there is none.
 

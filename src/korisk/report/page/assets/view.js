@@ -125,9 +125,10 @@
     get("samples-chance").textContent =
       doubt ? "" : `chance ${chance(samples === null ? plan.reach : plan.chance)}`;
     get("words").textContent = table(state.model).sentence(plan, data.sentences);
-    get("between").hidden = !plan.between;
-    get("between").textContent =
-      plan.between && `Interpolated between the answers to ${plan.between.map(value).join(" and ")}`;
+    const between = (plan.between || []).map(value).join(" and ");
+    get("between").hidden = !between;
+    get("between").textContent = `Interpolated between the answers to ${between}`;
+    const conditional = samples !== null && safe === null && !inside(plan);
     facts(get("facts"), doubt ? [] : [
       [
         inside(plan) ? "Means pass the target between N =" : "90% interval",
@@ -136,9 +137,7 @@
       ...(samples === null ? [] : enough(plan)),
       [
         `If the target is met by N = ${count(plan.by)} (chance ${chance(plan.byChance)})`,
-        samples === null || safe !== null || inside(plan)
-          ? ""
-          : `${count(plan.ifReached["0.9"])} are enough with 90% probability`,
+        conditional ? `${count(plan.ifReached["0.9"])} are enough with 90% probability` : "",
       ],
       ["Chance to reach it at all", chance(plan.reach)],
       ["Levels off at about", samples === null ? value(table(state.model).floor) : ""],
@@ -254,8 +253,7 @@
     box.textContent = "";
     get("count").setAttribute("aria-invalid", "false");
     if (text.trim() === "") return;
-    const n = parsed(text);
-    const asked = table(state.model);
+    const [n, asked] = [parsed(text), table(state.model)];
     const [first, last] = [asked.sizes[0], asked.horizon];
     if (!(Number.isInteger(n) && n >= first && n <= last)) {
       get("count").setAttribute("aria-invalid", "true");
@@ -423,14 +421,10 @@
   }
 
   function dots(name, measured, color, symbol) {
-    return {
-      x: measured.n,
-      y: measured.mean,
-      mode: "markers",
-      meta: escaped(name),
-      marker: { color, size: 9, symbol },
-      hovertemplate: "%{meta}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>",
-    };
+    const hovertemplate = "%{meta}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>";
+    const marker = { color, size: 9, symbol };
+    const meta = escaped(name);
+    return { x: measured.n, y: measured.mean, mode: "markers", meta, marker, hovertemplate };
   }
 
   function paperLine(at) {
@@ -473,8 +467,8 @@
   /* Whether the curve that is drawn passes the target at the plan's N, within a few per cent. */
   function onCurve(plan, at) {
     const { toError } = table(at).unit;
-    const error = (n) => toError(expected(at, n, "middle"));
     const [n, goal] = [plan.samples, toError(plan.target)];
+    const error = (n) => toError(expected(at, n, "middle"));
     return inside(plan) || (error(n / NEAR) * NEAR >= goal && error(n * NEAR) / NEAR <= goal);
   }
 
@@ -490,11 +484,9 @@
         if (each <= FARTHEST * planner.last) heights.push(better[i], worse[i]);
       });
     }
-    for (const each of group().short) {
-      sizes.push(...each.n);
-      heights.push(...each.mean);
-    }
-    heights.push(state.answer ? state.target : group().target);
+    const short = group().short;
+    sizes.push(...short.flatMap((each) => each.n));
+    heights.push(...short.flatMap((each) => each.mean), state.answer ? state.target : group().target);
     return [span(sizes, true), span(heights, logarithmic())];
   }
 
@@ -608,9 +600,8 @@
 
   function chooseScene(index) {
     scene = data.pictures[index];
-    const slider = get("size");
-    slider.max = String(scene.sizes.length - 1);
-    slider.value = String(Math.min(1, scene.sizes.length - 1));
+    get("size").max = String(scene.sizes.length - 1);
+    get("size").value = "1";
     const rows = scene.truth.map((truth, image) => {
       const row = element("div", null, { class: "row" });
       const name = `Test image ${image + 1}`;
