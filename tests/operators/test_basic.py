@@ -264,19 +264,15 @@ def test_single_precision_is_factored_in_double() -> None:
     assert float(error) < 1e-4
 
 
-def test_factor_is_made_at_first_use_and_neither_pickled_nor_copied() -> None:
+def test_factors_are_made_at_first_use_not_pickled_and_follow_the_weights() -> None:
     operator = Tikhonov(Matrix(draw(40, 30)), 0.1)
     fresh = len(pickle.dumps(operator))
     operator(draw(40))
     assert operator._made
     assert len(pickle.dumps(operator)) == fresh
     assert not copy.deepcopy(operator)._made
-
-
-def test_factor_follows_the_weights_of_the_operator() -> None:
-    inner = Diagonal(torch.ones(3))
+    inner, ones = Diagonal(torch.ones(3)), torch.ones(3)
     operator = Tikhonov(inner, 1.0)
-    ones = torch.ones(3)
     torch.testing.assert_close(operator(ones), torch.full((3,), 0.5))
     inner.load_state_dict({"weights": torch.full((3,), 2.0)})
     torch.testing.assert_close(operator(ones), torch.full((3,), 0.4))
@@ -319,14 +315,11 @@ def test_cg_keeps_no_graph_of_its_iterations() -> None:
     assert count < 10
 
 
-def test_cg_says_when_it_does_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_solved_is_refused_when_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.operators.tikhonov._MOST_STEPS", 3)
     operator = Tikhonov(Matrix(draw(20, 15)), 1e-6, solver="cg")
     with pytest.raises(KoriskError, match=r"relative residual of 1e-08 within 3 steps.*raise mu"):
         operator(draw(20))
-
-
-def test_mu_below_rounding_is_refused() -> None:
     a = 1e8 * draw(8, 2) @ draw(2, 8, seed=1)
     with pytest.raises(KoriskError, match="mu must be above the rounding of A"):
         Tikhonov(Matrix(a), 1e-6)(draw(8))

@@ -51,7 +51,7 @@ def geometries(draw: st.DrawFn) -> Geometry:
         return FanBeam(shape, **options)
 
 
-# --- Values --------------------------------------------------------------------------------------
+# Values
 
 
 @given(geometries())
@@ -97,7 +97,7 @@ def test_views_pixels_and_bins_are_where_they_are_documented() -> None:
             array[0] = 7.0
 
 
-# --- Weights of views ----------------------------------------------------------------------------
+# Weights of views
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,12 @@ def test_view_weights_add_up_to_the_arc(geometry: Geometry, arc: float) -> None:
     assert weights.sum() == pytest.approx(arc, rel=1e-8)
 
 
-def test_uneven_views_take_half_the_gap_to_either_neighbour() -> None:
+def test_uneven_views_take_half_the_gap_and_views_of_the_same_rays_share() -> None:
     angles = np.radians([0, 30, 90, 130])  # and back to 180
     expected = np.radians([(50 + 30) / 2, (30 + 60) / 2, (60 + 40) / 2, (40 + 50) / 2])
     for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
         weights = parallel(angles=angles[order]).view_weights
         np.testing.assert_allclose(weights, expected[order], rtol=1e-7)
-
-
-def test_views_of_the_same_rays_share_their_part() -> None:
     third = math.pi / 3
     weights = parallel(angles=(0.0, math.pi, third, 2 * third)).view_weights
     np.testing.assert_allclose(weights, [third / 2, third / 2, third, third], rtol=1e-7)
@@ -140,11 +137,14 @@ def test_views_of_the_same_rays_share_their_part() -> None:
     np.testing.assert_allclose(opposite, [math.pi, math.pi], rtol=1e-7)
 
 
-def test_a_missing_wedge_belongs_to_no_view() -> None:
+def test_a_missing_wedge_belongs_to_no_view_also_across_zero() -> None:
     angles = np.radians(np.arange(0, 120, 2))
     for turned in (angles, np.mod(angles - math.radians(30), math.pi)):
         weights = parallel(angles=turned).view_weights
         np.testing.assert_allclose(weights, np.full(60, math.radians(2)), rtol=1e-6)
+    angles = np.radians(np.arange(0, 220, 4))
+    turned = np.mod(angles - math.radians(100), 2 * math.pi)
+    assert fan(angles=turned).coverage[1] == pytest.approx(fan(angles=angles).coverage[1])
 
 
 @pytest.mark.parametrize("degrees", [57, 150, 170, 180])
@@ -156,23 +156,10 @@ def test_equal_views_share_the_arc_equally_and_cover_it(views: int, degrees: flo
         assert geometry.coverage[1] == pytest.approx(arc)
 
 
-# --- What the views cover ------------------------------------------------------------------------
+# What the views cover
 
 
-def test_coverage_of_a_scan_across_zero_is_that_of_the_turned_scan() -> None:
-    angles = np.radians(np.arange(0, 220, 4))
-    turned = np.mod(angles - math.radians(100), 2 * math.pi)
-    assert fan(angles=turned).coverage[1] == pytest.approx(fan(angles=angles).coverage[1])
-
-
-def test_short_scan_is_half_a_turn_and_the_fan() -> None:
-    geometry = fan(views=10)
-    half_fan = math.atan2(geometry.bins * geometry.bin_spacing / 2, 150.0)
-    assert geometry.short_scan == pytest.approx(math.pi + 2 * half_fan, rel=1e-3)
-    assert geometry.short_scan >= math.pi + 2 * half_fan
-
-
-# --- Rays ----------------------------------------------------------------------------------------
+# Rays
 
 
 @pytest.mark.parametrize(
@@ -209,20 +196,21 @@ def test_a_slice_of_views_is_a_part_of_all(geometry: Geometry) -> None:
     )
 
 
-def test_the_source_lies_where_the_docstring_says() -> None:
+def test_source_and_depth_are_where_the_docstring_says() -> None:
     source, direction = fan(views=4).rays()
     np.testing.assert_allclose(source[0, 0], [0, 100], atol=1e-12)
     np.testing.assert_allclose(source[1, 0], [-100, 0], atol=1e-12)
     assert direction[0, 0, 1] < 0  # towards the detector, through the image
     assert direction[0, 0, 0] < 0 < direction[0, -1, 0]  # bins run along (cos b, sin b)
-
-
-def test_depth_is_the_distance_to_the_source_along_the_central_ray() -> None:
     geometry = fan(views=4)
     x, y = np.array([0.0, 3.0]), np.array([0.0, 7.0])
     np.testing.assert_allclose(geometry.depth(x, y)[0], [100, 93])
     np.testing.assert_allclose(geometry.depth(x, y)[1], [100, 103])
     assert geometry.magnification == 1.5
+    geometry = fan(views=10)
+    half_fan = math.atan2(geometry.bins * geometry.bin_spacing / 2, 150.0)
+    assert geometry.short_scan == pytest.approx(math.pi + 2 * half_fan, rel=1e-3)
+    assert geometry.short_scan >= math.pi + 2 * half_fan
 
 
 def test_a_fan_from_far_away_is_a_parallel_beam() -> None:
@@ -238,7 +226,7 @@ def test_a_fan_from_far_away_is_a_parallel_beam() -> None:
     np.testing.assert_allclose(np.abs(cosine), 1, atol=1e-9)
 
 
-# --- Truncation ----------------------------------------------------------------------------------
+# Truncation
 
 
 def test_a_short_detector_is_warned_of_once_with_its_numbers_at_the_callers_line() -> None:
@@ -262,15 +250,10 @@ def test_truncation_is_the_part_of_the_disc_outside_a_strip() -> None:
     assert parallel(views=12, bins=32).truncation == fan(views=12, bins=64).truncation == 0
 
 
-def test_the_source_may_pass_close_to_a_corner() -> None:
-    corner = 16 * math.sqrt(2)  # closer is refused
-    assert fan(angles=(math.pi / 4,), source_to_center=corner + 1.0, bins=4000).views_count == 1
+# Values as users have them
 
 
-# --- Values as users have them -------------------------------------------------------------------
-
-
-def test_scalars_of_numpy_and_torch_are_numbers() -> None:
+def test_scalars_of_numpy_and_torch_are_numbers_and_degrees_are_asked_about() -> None:
     plain = ParallelBeam(8, views=6, bins=9, pixel_spacing=0.5)
     given = ParallelBeam(
         np.array([8, 8]),  # type: ignore[arg-type]
@@ -280,8 +263,7 @@ def test_scalars_of_numpy_and_torch_are_numbers() -> None:
     )
     assert given == plain
     assert repr(given) == repr(plain)
-
-
-def test_degrees_are_asked_about() -> None:
     with pytest.warns(KoriskWarning, match=r"angles go up to 179.*numpy.deg2rad"):
         ParallelBeam(8, angles=np.arange(180), bins=9)  # type: ignore[arg-type]
+    corner = 16 * math.sqrt(2)  # closer is refused
+    assert fan(angles=(math.pi / 4,), source_to_center=corner + 1.0, bins=4000).views_count == 1

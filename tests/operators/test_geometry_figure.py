@@ -115,13 +115,17 @@ def test_every_scanner_is_drawn_within_its_frame_and_its_words_apart(name: str) 
             assert not box.overlaps(second), (word, other)
 
 
-def test_the_title_counts() -> None:
+def test_the_title_counts_and_a_far_source_gets_a_second_panel() -> None:
     said = " ".join(" ".join(texts(whole(draw_geometry(made("far"))))).split())
     title = "FanBeam: 60 views over 360°, 128 bins of 1 mm, 128 x 128 pixels of 0.6641 mm"
     assert title in said
     assert "R = 1000 mm from source to centre" in said
     assert "D = 1500 mm from source to detector" in said
     assert "1 view at 0°" in " ".join(texts(whole(draw_geometry(made("one view")))))
+    panels = whole(laid_out("far")).axes
+    assert len(panels) == 2
+    assert panels[1].get_xlim()[1] < 60
+    assert len(whole(laid_out("limited")).axes) == 1
 
 
 def test_the_first_view_is_drawn_to_scale() -> None:
@@ -138,13 +142,6 @@ def test_the_first_view_is_drawn_to_scale() -> None:
     for ray, bin_index in zip(named(axes, "outer-rays").get_segments(), (0, -1), strict=True):
         along = (ray[1] - ray[0]) / np.linalg.norm(ray[1] - ray[0])
         assert along @ direction[0, bin_index] == pytest.approx(1, abs=1e-4)  # half a bin apart
-
-
-def test_a_far_source_gets_a_second_panel() -> None:
-    panels = whole(laid_out("far")).axes
-    assert len(panels) == 2
-    assert panels[1].get_xlim()[1] < 60
-    assert len(whole(laid_out("limited")).axes) == 1
 
 
 def test_what_the_detector_misses_is_shaded_and_said() -> None:

@@ -120,7 +120,7 @@ def test_any_ellipse_is_painted_where_the_inequality_holds(
     assert torch.equal(ellipses.images(side), painted(ellipses, side))
 
 
-def test_an_ellipse_has_its_area_and_its_place() -> None:
+def test_ellipses_have_their_area_and_place_and_the_top_is_clipped() -> None:
     one = torch.ones(1, 1, dtype=torch.float64)
     ellipse = Ellipses(0.7 * one, 0.5 * one, -0.25 * one, 0.4 * one, 0.15 * one, 0 * one)
     side = 801
@@ -130,9 +130,6 @@ def test_an_ellipse_has_its_area_and_its_place() -> None:
     rows, columns = image.nonzero().double().mean(0).tolist()
     assert rows == pytest.approx(300, abs=0.1)  # y = -1/4
     assert columns == pytest.approx(600, abs=0.1)  # x = 1/2, along the last axis
-
-
-def test_the_background_is_zero_and_the_top_is_clipped() -> None:
     ellipses = random_ellipses(200, seed=1, stream="train", fewest=8, most=8)
     images, high = ellipses.images(32), ellipses.images(32, highest=2.5)
     assert images[:, 0].abs().max() == 0  # centre + semi-axis <= 0.9: the edge stays empty
@@ -178,26 +175,20 @@ def test_the_sweeps_draw_as_released() -> None:
 # Streams
 
 
-def test_a_phantom_does_not_depend_on_the_pool_around_it() -> None:
+def test_phantoms_depend_on_seed_stream_and_number_alone() -> None:
     pool = random_ellipses(1000, seed=5, stream="train", most=3)
     assert same(random_ellipses(7, seed=5, stream="train", most=3), pool[:7])
     assert same(random_ellipses(50, seed=5, stream="train", most=3, first=431), pool[431:481])
-
-
-def test_a_stream_is_made_as_documented() -> None:
+    keys = [(0, "train"), (1, "train"), (0, "validation"), (0, "test"), (10, "train")]
+    pools = [random_ellipses(500, seed=seed, stream=stream) for seed, stream in keys]
+    x = torch.cat([pool.x.reshape(-1) for pool in pools])
+    assert len(np.unique(x.numpy())) == len(x)
     # Stored results name phantoms by seed, stream and number: those must stay what they were.
     key = np.frombuffer(hashlib.sha256(b"korisk/5/train").digest()[:16], "<u8")
     uniform = np.random.Generator(np.random.Philox(key=key)).random((9, 28))  # 1 + 4 x 6, padded
     pool = random_ellipses(9, seed=5, stream="train")
     np.testing.assert_array_equal((pool.amplitude > 0).sum(1), 1 + np.floor(4 * uniform[:, 0]))
     np.testing.assert_allclose(pool.x, uniform[:, 2:25:6] - 0.5, rtol=1e-15)
-
-
-def test_seeds_and_streams_share_nothing() -> None:
-    keys = [(0, "train"), (1, "train"), (0, "validation"), (0, "test"), (10, "train")]
-    pools = [random_ellipses(500, seed=seed, stream=stream) for seed, stream in keys]
-    x = torch.cat([pool.x.reshape(-1) for pool in pools])
-    assert len(np.unique(x.numpy())) == len(x)
 
 
 def test_the_distributions_are_the_papers() -> None:

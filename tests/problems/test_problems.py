@@ -110,12 +110,16 @@ def test_examples_are_in_none_of_the_pools(problem: Problem) -> None:
             assert not rows(torch.cat(made)) & rows(pool.targets)
 
 
-def test_a_source_draws_what_it_is_told_to() -> None:
+def test_sources_draw_what_they_are_told_to_and_problems_without_noise_have_none() -> None:
     one = EllipseSource(fewest=1, most=1).examples(16, seed=0, count=20, device=None)
     assert (one.dtype, one.shape) == (torch.float64, (20, 16, 16))
     values = {len(set(image.ravel().tolist())) for image in one.numpy()}
     assert max(values) == 2  # one ellipse, and nothing
     assert len(PROBLEMS["surrogate"].examples(seed=0, count=500)) == 128  # it has no more
+    for problem in (CtProblem(scanner=FAN), MriProblem(side=8, lines=5), HeatProblem(noise=0.0)):
+        made = problem.examples(seed=0, count=8)
+        assert not made.noise.any()
+        torch.testing.assert_close(made.inputs, made.forward(made.latents))
 
 
 def folder(path: Path, count: int) -> FileSource:
@@ -138,13 +142,6 @@ def test_files_give_all_they_have_and_each_once(tmp_path: Path) -> None:
     changed = FileSource(path=source.path, unit="plain", fingerprint="another")
     with pytest.raises(KoriskError, match="have changed since the study was made"):
         changed.examples(8, seed=0, count=5, device=None)
-
-
-def test_problems_without_noise_have_none() -> None:
-    for problem in (CtProblem(scanner=FAN), MriProblem(side=8, lines=5), HeatProblem(noise=0.0)):
-        made = problem.examples(seed=0, count=8)
-        assert not made.noise.any()
-        torch.testing.assert_close(made.inputs, made.forward(made.latents))
 
 
 @pytest.mark.parametrize("noise", [Gaussian(0.3), Poisson(2e4), None])
