@@ -146,7 +146,16 @@ class Comparison:
         Only a change from odds of three to one for the one to three to one for the other counts;
         between curves that are hard to tell apart the better one changes all the time.
         """
-        n = self._range
+        # N at which odds are computed: the measured ones, and three to a doubling.
+        made = self.first, self.second
+        start = max(int(each.curve.sizes[0]) for each in made)
+        end = min(FARTHEST * max(each.last for each in made), *(e.forecast.horizon for e in made))
+        doublings = math.log2(max(end / start, 1.0))
+        n = start * 2.0 ** np.linspace(0, doublings, 2 + int(3 * doublings))
+        sizes = np.concatenate([each.curve.sizes for each in made]).astype(float)
+        if len(sizes) <= _FEW:
+            n = np.append(n, sizes[(sizes >= start) & (sizes <= end)])
+        n = np.unique(n)
         ahead = self.odds(n)  # that the second is better
         clear = np.flatnonzero(np.abs(ahead - 0.5) >= _CLEAR - 0.5)
         if not clear.size:
@@ -157,12 +166,12 @@ class Comparison:
             return None
         falls = not second_leads[-1]
         odds = 1 - ahead if falls else ahead  # of the one that is ahead in the end
-        start = int(clear[behind[-1]])
+        turn = int(clear[behind[-1]])
         # The lower end: where the odds were last 5% before they passed one half for good.
-        unlikely = np.flatnonzero(odds[: start + 1] <= 0.05)
+        unlikely = np.flatnonzero(odds[: turn + 1] <= 0.05)
         begin = int(unlikely[-1]) if unlikely.size else 0
         low = first_above(n[begin:], odds[begin:], 0.05)
-        n, odds = n[start:], odds[start:]
+        n, odds = n[turn:], odds[turn:]
         if self.first.fit == DEFAULT_FIT:
             where = first_above(n, odds, 0.5)
             ends = [low, first_above(n, odds, 0.95)]
@@ -200,20 +209,7 @@ class Comparison:
         [0.0, 1.0]
         """
         sizes = np.atleast_1d(sample_counts(n))
-        return _odds(self.first.forecast, self.second.forecast, tuple(sizes.tolist())).copy()
-
-    @property
-    def _range(self) -> Array:
-        """N at which odds are computed: the measured ones, and three to a doubling."""
-        made = self.first, self.second
-        start = max(int(each.curve.sizes[0]) for each in made)
-        end = min(FARTHEST * max(each.last for each in made), *(e.forecast.horizon for e in made))
-        doublings = math.log2(max(end / start, 1.0))
-        grid = start * 2.0 ** np.linspace(0, doublings, 2 + int(3 * doublings))
-        sizes = np.concatenate([each.curve.sizes for each in made]).astype(float)
-        if len(sizes) <= _FEW:
-            grid = np.append(grid, sizes[(sizes >= start) & (sizes <= end)])
-        return np.unique(grid)
+        return odds_between(self.first.forecast, self.second.forecast, tuple(sizes.tolist())).copy()
 
     def explain(self) -> str:
         """The comparison as a paragraph of plain words."""
@@ -284,20 +280,21 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
 
 
 @lru_cache(maxsize=32)  # half a second each; all targets and fits of two pilots share one
-def _odds(known: Forecast, dense: Forecast, at: tuple[float, ...]) -> Array:
+def odds_between(first: Forecast, second: Forecast, at: tuple[float, ...]) -> Array:
+    """(M,) the probability that the second error is the lower one at each N."""
     n = np.array(at)
-    pair = [made.law(n) for made in (known, dense)]
+    pair = [made.law(n) for made in (first, second)]
     ends = np.array([[law.quantile(p) for law in pair] for p in (1e-3, 1 - 1e-3)])
     low, high = ends[0].min(axis=0), ends[1].max(axis=0)
     logs = low + (high - low) * np.linspace(0, 1, _STEPS)[:, None]
-    first, second = (np.array([law.under(each) for each in logs]) for law in pair)
+    below, other = (np.array([law.under(each) for each in logs]) for law in pair)
     # The bulk may lie between two steps: abscissas between which the sum grows by equal amounts.
-    for column, values in enumerate((first + second).T):
+    for column, values in enumerate((below + other).T):
         levels = np.linspace(values[0], values[-1], len(values))
         logs[:, column] = np.interp(levels, values, logs[:, column].copy())
-    first, second = (np.array([law.under(each) for each in logs]) for law in pair)
-    middle = 0.5 * (second[1:] + second[:-1])
-    return np.asarray((np.diff(first, axis=0) * middle).sum(axis=0) + (1 - first[-1]))
+    below, other = (np.array([law.under(each) for each in logs]) for law in pair)
+    middle = 0.5 * (other[1:] + other[:-1])
+    return np.asarray((np.diff(below, axis=0) * middle).sum(axis=0) + (1 - below[-1]))
 
 
 def first_above(n: Array, rising: Array, level: float) -> float:

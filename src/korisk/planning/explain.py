@@ -132,46 +132,33 @@ def findings(curve: Curve) -> tuple[str, ...]:
 
 def doubt(curve: Curve, made: Posterior) -> str:
     """Why a pilot cannot be extrapolated, as a sentence; empty where it can."""
-    why = _reason_against(curve, made)
-    return why and f"The curve cannot be extrapolated: {why}."
-
-
-def _reason_against(curve: Curve, made: Posterior) -> str:
-    sizes, last = curve.sizes, f"N = {curve.sizes[-1]:,}"
+    sizes, last, noise = curve.sizes, f"N = {curve.sizes[-1]:,}", relative_variance(curve)
+    least, lost = _RISE_WITHOUT_SEEDS, collapsed_sizes(curve)
+    if noise is not None:
+        least = _ERRORS_OF_A_RISE * math.sqrt(noise[0] + noise[-1])
     gone = int((collapsed(curve) & (curve.n == sizes[-1])).sum())
     if gone:
         every = gone == curve.counts[-1]
         seeds = "every seed" if every else f"{gone} of {curve.counts[-1]} seeds"
         have = "has" if every or gone == 1 else "have"
-        return f"at {last}, {seeds} {have} fallen to rounding, where no learning curve continues"
-    lost = collapsed_sizes(curve)
-    if lost.any():
-        return (
-            f"at N = {sizes[lost][0]:,} every seed has fallen to rounding, and at {last} none has"
-        )
-    noise = relative_variance(curve)
-    least = _RISE_WITHOUT_SEEDS
-    if noise is not None:
-        least = _ERRORS_OF_A_RISE * math.sqrt(noise[0] + noise[-1])
-    if math.log(curve.means[-1] / curve.means[0]) > max(least, _RISING):
-        return (
-            f"with more data it gets worse, from {_mean(curve, 0)} at N = {sizes[0]:,} to "
-            f"{_mean(curve, -1)} at {last}"
-        )
-    if noise is not None and _seeds_outside(curve, made, noise) > _MOST_OUTSIDE:
-        return (
-            "most single seeds lie outside what the fitted curves and the spread of the seeds "
-            "explain, so that their means are not typical"
-        )
-    if made.roughness <= ROUGHEST:
+        why = f"at {last}, {seeds} {have} fallen to rounding, where no learning curve continues"
+    elif lost.any():
+        why = f"at N = {sizes[lost][0]:,} every seed has fallen to rounding, and at {last} none has"
+    elif math.log(curve.means[-1] / curve.means[0]) > max(least, _RISING):
+        why = f"with more data it gets worse, from {_mean(curve, 0)} at N = {sizes[0]:,} to "
+        why += f"{_mean(curve, -1)} at {last}"
+    elif noise is not None and _seeds_outside(curve, made, noise) > _MOST_OUTSIDE:
+        why = "most single seeds lie outside what the fitted curves and the spread of the seeds "
+        why += "explain, so that their means are not typical"
+    elif made.roughness > ROUGHEST:
+        steps = np.diff(np.log(curve.means))
+        at = int(np.argmax(np.abs(steps - np.median(steps))))
+        why = f"from N = {sizes[at]:,} to {sizes[at + 1]:,} the mean goes from {_mean(curve, at)} "
+        why += f"to {_mean(curve, at + 1)}, which neither a smooth curve nor the noise of the "
+        why += "seeds explains; what follows such a step is not known"
+    else:
         return ""
-    steps = np.diff(np.log(curve.means))
-    at = int(np.argmax(np.abs(steps - np.median(steps))))
-    return (
-        f"from N = {sizes[at]:,} to {sizes[at + 1]:,} the mean goes from {_mean(curve, at)} to "
-        f"{_mean(curve, at + 1)}, which neither a smooth curve nor the noise of the seeds "
-        "explains; what follows such a step is not known"
-    )
+    return f"The curve cannot be extrapolated: {why}."
 
 
 def _seeds_outside(curve: Curve, made: Posterior, noise: NDArray[np.float64]) -> float:
@@ -198,8 +185,37 @@ def _mean(curve: Curve, at: int) -> str:
 
 def explain(plan: Any) -> str:
     """The answer first, then how sure it is, what to do next, and what is odd about the pilot."""
-    said = [headline(plan), *_related(plan), *_certainty(plan), _next_round(plan), *plan.findings]
-    return " ".join(filter(None, said))
+    said = [headline(plan), *_related(plan)]
+    if plan.samples is not None:
+        if plan.samples > plan.last and math.isfinite(plan.lower):
+            how = f"With {'90%' if math.isfinite(plan.upper) else '95%'} probability"
+            if plan.fit != DEFAULT_FIT:
+                how = "By the 90% band of its fitted curve"
+            said.append(f"{how} it takes {span(plan.lower, plan.upper)} samples.")
+        if plan.chance < _LEVEL:
+            said.append(enough(plan))
+        if plan.fit != DEFAULT_FIT:
+            said.append("The chances are those of the default fit.")
+    following = plan.next_round
+    if plan.doubt and plan.doubt != plan.forecast.doubt:
+        said.append("Ask for an easier target.")  # below rounding no measurement would say more
+    elif plan.doubt:
+        said.append(f"Measure at N = {following:,} and plan again.")
+    elif plan.inside or following is None:
+        pass  # nothing has to be measured
+    elif plan.samples is None:
+        said.append(
+            f"Before giving up, measure at N = {following:,}: "
+            "one more doubling tells a floor from a slow decline."
+        )
+    elif len(plan.rounds) == 1:
+        said.append(f"Collect up to N = {following:,}, then plan again.")
+    else:
+        said.append(
+            f"Do not collect it all at once: go to N = {following:,} first, four times the pilot, "
+            "and plan again; farther out the answer is often off by more than a factor of two."
+        )
+    return " ".join([*said, *plan.findings])
 
 
 def headline(plan: Any) -> str:
@@ -298,22 +314,6 @@ def _related(plan: Any) -> list[str]:
     return [f"{how}: without {them} {other}."]
 
 
-def _certainty(plan: Any) -> list[str]:
-    if plan.samples is None or plan.chance is None:
-        return []
-    said = []
-    if plan.samples > plan.last and math.isfinite(plan.lower):
-        how = f"With {'90%' if math.isfinite(plan.upper) else '95%'} probability"
-        if plan.fit != DEFAULT_FIT:
-            how = "By the 90% band of its fitted curve"
-        said.append(f"{how} it takes {span(plan.lower, plan.upper)} samples.")
-    if plan.chance < _LEVEL:
-        said.append(enough(plan))
-    if plan.fit != DEFAULT_FIT:
-        said.append("The chances are those of the default fit.")
-    return said
-
-
 def enough(plan: Any, p: float = _LEVEL) -> str:
     """The number of samples that is enough with probability p, or why no number is.
 
@@ -344,26 +344,6 @@ def enough(plan: Any, p: float = _LEVEL) -> str:
     return said
 
 
-def _next_round(plan: Any) -> str:
-    if plan.doubt and plan.doubt != plan.forecast.doubt:
-        return "Ask for an easier target."  # below rounding no measurement would say more
-    if plan.next_round is None or (plan.inside and not plan.doubt):
-        return ""
-    if plan.doubt:
-        return f"Measure at N = {plan.next_round:,} and plan again."
-    if plan.samples is None:
-        return (
-            f"Before giving up, measure at N = {plan.next_round:,}: "
-            "one more doubling tells a floor from a slow decline."
-        )
-    if len(plan.rounds) == 1:
-        return f"Collect up to N = {plan.next_round:,}, then plan again."
-    return (
-        f"Do not collect it all at once: go to N = {plan.next_round:,} first, four times the "
-        "pilot, and plan again; farther out the answer is often off by more than a factor of two."
-    )
-
-
 # --- A comparison --------------------------------------------------------------------------------
 
 
@@ -382,7 +362,21 @@ def explain_comparison(comparison: Any) -> str:
             "The two factors of Proposition 2 are not defined at this target: it lies at or below "
             "the floor of a fitted line, or a line is flat."
         )
-    said.append(crossing(comparison.crossover, *_order_of_means(comparison)))
+    # At a size that one pilot lacks, its mean is interpolated. Of several changes of order, the one
+    # at the crossover is told, or else the last. Curves that agree have no better one.
+    made = comparison.first.forecast, comparison.second.forecast
+    cross, means, better, last = comparison.crossover, None, "", 0
+    start, end = max(int(each.curve.sizes[0]) for each in made), min(each.last for each in made)
+    sizes = np.unique(np.concatenate([each.curve.sizes for each in made]))
+    at = sizes[(sizes >= start) & (sizes <= end)].tolist()
+    if at:
+        first, second = (each.measured.middle(np.array(at)) for each in made)
+        ahead, last = (second < first).tolist(), at[-1]
+        turns = [(at[i - 1], at[i]) for i in range(1, len(at)) if ahead[i] != ahead[i - 1]]
+        there = [turn for turn in turns if cross is not None and turn[0] <= cross.n <= turn[1]]
+        means = next(iter(there + turns[::-1]), None)
+        better = "" if np.allclose(first, second) else comparison.names[int(ahead[-1])]
+    said.append(crossing(cross, means, better, last))
     pairs = zip(comparison.names, (comparison.first, comparison.second), strict=True)
     said += [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
     return " ".join(said)
@@ -486,24 +480,3 @@ def agrees(found: Any, means: tuple[int, int] | None, better: str) -> bool:
     if found.measured:
         return means is not None and means[0] <= found.n <= means[1]
     return bool(better != found.better_after)
-
-
-def _order_of_means(comparison: Any) -> tuple[tuple[int, int] | None, str, int]:
-    """`means`, `better` and `last` of `crossing` for two pilots.
-
-    At a size that one of them lacks, its mean is interpolated. Of several changes of order, `means`
-    is the one at the crossover, or else the last. Curves that agree have no better one.
-    """
-    made = comparison.first.forecast, comparison.second.forecast
-    start, end = max(int(each.curve.sizes[0]) for each in made), min(each.last for each in made)
-    sizes = np.unique(np.concatenate([each.curve.sizes for each in made]))
-    sizes = sizes[(sizes >= start) & (sizes <= end)]
-    if not len(sizes):
-        return None, "", 0
-    first, second = (each.measured.middle(sizes) for each in made)
-    ahead, at = (second < first).tolist(), sizes.tolist()
-    turns = [(at[i - 1], at[i]) for i in range(1, len(at)) if ahead[i] != ahead[i - 1]]
-    found = comparison.crossover
-    there = [turn for turn in turns if found is not None and turn[0] <= found.n <= turn[1]]
-    better = "" if np.allclose(first, second) else comparison.names[int(ahead[-1])]
-    return next(iter(there + turns[::-1]), None), better, at[-1]

@@ -234,19 +234,23 @@ def nonnegative(
     return floor, scale, residual**2 @ weights
 
 
-def _power(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+def power_basis(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    """N^-b."""
     return np.asarray(np.exp(-shape[0] * x))
 
 
-def _line(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+def line_basis(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    """log N / N."""
     return np.asarray((x + log_last) / log_last * np.exp(-x))
 
 
-def _log_power(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+def log_power_basis(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    """(log N / N)^b."""
     return np.asarray(np.exp(shape[0] * (np.log((x + log_last) / log_last) - x)))
 
 
-def _shifted_power(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+def shifted_power_basis(x: Array, log_last: float, shape: tuple[Array, ...]) -> Array:
+    """(N + s)^-b."""
     rate, shift = shape  # shift in units of the last N
     return np.asarray(np.exp(-rate * (np.log(np.exp(x) + shift) - np.log1p(shift))))
 
@@ -258,11 +262,11 @@ _WIDE = (np.geomspace(0.01, 2.0, 70),)
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family("power", _power, (np.geomspace(0.01, 1.0, 60),), ((1e-3, 1.0),)),
-        Family("line", _line),
-        Family("log-power", _log_power, _WIDE, (RATE_LIMITS,)),
-        Family("no-floor", _power, _WIDE, (RATE_LIMITS,), has_floor=False),
-        Family("shifted-power", _shifted_power, (RATES, KNEES), (RATE_LIMITS, KNEE_LIMITS)),
+        Family("power", power_basis, (np.geomspace(0.01, 1.0, 60),), ((1e-3, 1.0),)),
+        Family("line", line_basis),
+        Family("log-power", log_power_basis, _WIDE, (RATE_LIMITS,)),
+        Family("no-floor", power_basis, _WIDE, (RATE_LIMITS,), has_floor=False),
+        Family("shifted-power", shifted_power_basis, (RATES, KNEES), (RATE_LIMITS, KNEE_LIMITS)),
     )
 }
 

@@ -119,7 +119,16 @@ class Measured:
         gap = np.clip(np.searchsorted(self._at, where, side="right") - 1, 0, len(logs) - 2)
         share = (where - self._at[gap]) / (self._at[gap + 1] - self._at[gap])
         share = np.clip(share, 0.0, 1.0)
-        concentration = self._concentration(logs)[gap]
+        # By how far slopes differ from those of the gaps beside them, (K - 1,).
+        slope = np.diff(logs) / np.diff(self._at)
+        bend = np.abs(np.diff(slope))
+        beside = np.maximum(np.append(0.0, bend), np.append(bend, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rough = np.where(beside > 0, beside / np.abs(slope), 0.0)
+        # Half way, F deviates by 1 / (2 sqrt(a + 1)): half a fall for a step, next to none if
+        # straight.
+        deviation = np.clip(0.5 * rough, 1e-3, 0.5)
+        concentration = np.clip((0.5 / deviation) ** 2 - 1.0, _ROUGHEST, _SMOOTHEST)[gap]
         step = 1.0 / (1.0 + concentration)
         share = (1 - step) * share + step * 2 / np.pi * np.arcsin(np.sqrt(share))
         inner = np.clip(share, 1e-9, 1 - 1e-9)
@@ -129,18 +138,6 @@ class Measured:
         spread = (1 - part) ** 2 * variance[gap] + part**2 * variance[gap + 1]
         weight = np.full(len(_NODES), 1.0 / len(_NODES))
         return normals(weight, mean, np.sqrt(spread))
-
-    def _concentration(self, logs: Array) -> Array:
-        """(K - 1,) of the gaps: by how far slopes differ from those of the gaps beside them."""
-        slope = np.diff(logs) / np.diff(self._at)
-        bend = np.abs(np.diff(slope))
-        beside = np.maximum(np.append(0.0, bend), np.append(bend, 0.0))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rough = np.where(beside > 0, beside / np.abs(slope), 0.0)
-        # Half way, F deviates by 1 / (2 sqrt(a + 1)): half a fall for a step, next to none if
-        # straight.
-        deviation = np.clip(0.5 * rough, 1e-3, 0.5)
-        return np.clip((0.5 / deviation) ** 2 - 1.0, _ROUGHEST, _SMOOTHEST)
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,20 @@ def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
     Sizes at which every seed has collapsed to rounding are left out. Where the means lie farther
     from every curve than noise and drift explain, larger drifts are allowed until they do not.
     """
-    pilot = _pilot(curve, prior)
+    kept = ~collapsed_sizes(curve)
+    if kept.sum() < 2:
+        kept[:] = True
+    n = curve.sizes[kept].astype(float)
+    doublings, logs = np.log2(n[-1] / n), np.log(curve.means[kept])
+    variance = relative_variance(curve)
+    known = np.ones(len(n)) if variance is None else variance[kept]
+    relative = np.maximum(known, prior.least_noise**2)
+    if len(n) > MOST_SIZES:
+        doublings, logs, relative = thinned(doublings, logs, relative)
+    noises: tuple[Array, ...] = (relative,)
+    if variance is None:
+        noises = tuple(relative * noise**2 for noise in prior.noises)
+    pilot = _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
     made = _weighed(pilot, prior)
     while made.misfit < _STRANGE and prior.drifts[-1] < 16 * ROUGHEST:
         # The same with two larger drifts, held unlikely.
@@ -266,24 +279,6 @@ def posterior(curve: Curve, prior: Prior = PRIOR) -> Posterior:
         prior = replace(prior, drifts=drifts, kinds=kinds)
         made = _weighed(pilot, prior)
     return made
-
-
-def _pilot(curve: Curve, prior: Prior) -> _Pilot:
-    kept = ~collapsed_sizes(curve)
-    if kept.sum() < 2:
-        kept[:] = True
-    n = curve.sizes[kept].astype(float)
-    doublings, logs = np.log2(n[-1] / n), np.log(curve.means[kept])
-    variance = relative_variance(curve)
-    known = np.ones(len(n)) if variance is None else variance[kept]
-    relative = np.maximum(known, prior.least_noise**2)
-    if len(n) > MOST_SIZES:
-        doublings, logs, relative = thinned(doublings, logs, relative)
-    if variance is None:
-        noises = tuple(relative * noise**2 for noise in prior.noises)
-    else:
-        noises = (relative,)
-    return _Pilot(float(n[-1]), 2.0**-doublings, logs, doublings, noises)
 
 
 def thinned(doublings: Array, logs: Array, variance: Array) -> tuple[Array, Array, Array]:

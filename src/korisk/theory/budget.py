@@ -474,9 +474,9 @@ def structural_factor(*, H: int, filter_norm: float, backprojection_norm: float)
     629.9
     """
     side = _checks.count("H", H, at_least=1, remedy="H is the image side")
-    remedy = "give the operator norm"
-    norms = (
-        _checks.real("filter_norm", filter_norm, above=0, remedy=remedy),
-        _checks.real("backprojection_norm", backprojection_norm, above=0, remedy=remedy),
+    norms = {"filter_norm": filter_norm, "backprojection_norm": backprojection_norm}
+    first, second = (
+        _checks.real(name, norm, above=0, remedy="give the operator norm")
+        for name, norm in norms.items()
     )
-    return (side / (2 * norms[0] * norms[1])) ** 2
+    return (side / (2 * first * second)) ** 2

@@ -13,8 +13,13 @@ ADAM_BYTES = 16  # master weights, both moments and the gradient, four bytes eac
 class Footprint:
     """CT with an H x H image, V views and B detector bins.
 
-    All three are whole numbers from 1 to a million.
+    Parameters
+    ----------
+    H, V, B : int
+        The image side in pixels, the views and the detector bins, from 1 to a million.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> ct = kr.Footprint(H=128, V=60, B=128)
     >>> ct.known_parameters, ct.dense_parameters, ct.ratio
@@ -26,12 +31,10 @@ class Footprint:
     B: int
 
     def __post_init__(self) -> None:
-        meanings = {"H": "the image side", "V": "the number of views", "B": "the number of bins"}
-        for field, meaning in meanings.items():
-            remedy = f"{field} is {meaning}"
-            value = _checks.count(
-                field, getattr(self, field), at_least=1, at_most=MOST, remedy=remedy
-            )
+        remedy = "H is the image side, V the number of views, B the number of bins"
+        for field in ("H", "V", "B"):
+            value = getattr(self, field)
+            value = _checks.count(field, value, at_least=1, at_most=MOST, remedy=remedy)
             object.__setattr__(self, field, value)
 
     @property
@@ -62,14 +65,9 @@ def adam_bytes(parameters: int) -> int:
 
 def format_bytes(size: int) -> str:
     """Three digits, the next unit from 100 on, none beyond GiB: `0.47 GiB`, `360 GiB`."""
-    value = size / 1024
-    for unit in ("KiB", "MiB"):
-        if value < 100:
-            return _three_digits(value, unit)
+    value, units = size / 1024, ["GiB", "MiB", "KiB"]
+    while value >= 100 and len(units) > 1:
         value /= 1024
-    return _three_digits(value, "GiB")
-
-
-def _three_digits(value: float, unit: str) -> str:
+        units.pop()
     digits = 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:.{digits}f} {unit}"
+    return f"{value:.{digits}f} {units[-1]}"

@@ -31,25 +31,25 @@ Segments = Mapping[tuple[int, int], float]
 
 
 def composed_tails(lipschitz: Sequence[float], segments: Segments) -> FloatArray:
-    """P_l of Eq. (eq:cuts), where constants of runs of layers are known beside those of layers.
+    """The constant of the whole network, then P_l of Eq. (eq:cuts) for each layer: (1 + L,).
 
-    `segments[first, last]` is a Lipschitz constant of u_last o ... o u_first (indices from 0). A
-    tail may be cut into known runs in several ways; each way gives a valid product, and the
-    smallest is taken. Without segments it is P_l = prod_{j>l} l_j, Eq. (eq:lip-prod) of Lemma
-    (lem:lip).
+    Constants of runs of layers are known beside those of layers: `segments[first, last]` is a
+    Lipschitz constant of u_last o ... o u_first (indices from 0). A tail may be cut into known runs
+    in several ways; each way gives a valid product, and the smallest is taken. Without segments it
+    is P_l = prod_{j>l} l_j, Eq. (eq:lip-prod) of Lemma (lem:lip).
     """
     layers = len(lipschitz)
     tails = np.ones(layers + 1)
     ends: list[list[tuple[int, float]]] = [[(j, constant)] for j, constant in enumerate(lipschitz)]
     for (first, last), constant in segments.items():
         ends[first].append((last, constant))
-    for start in range(layers - 1, 0, -1):
+    for start in range(layers - 1, -1, -1):
         # A constant map forgets every error, even one whose growth further on is not known (inf).
         tails[start] = min(
             0.0 if 0 in (constant, tails[last + 1]) else constant * float(tails[last + 1])
             for last, constant in ends[start]
         )
-    return tails[1:]
+    return tails
 
 
 def paper_exponents(layers: int) -> NDArray[np.int64]:
@@ -214,9 +214,7 @@ class Network:
         >>> net.tails().tolist()
         [6.0, 2.0, 1.0]
         """
-        _checks.one_of("bound", bound, BOUNDS)
-        singles = [layer.bracket.upper for layer in self.layers]
-        return composed_tails(singles, self._segments if bound == "composed" else {})
+        return self._constants(bound)[1:]
 
     def amplification(self, bound: BoundForm = "composed") -> FloatArray:
         """A_l: what one unit of squared error at layer l can become at the output.
@@ -266,12 +264,12 @@ class Network:
         >>> kr.Network([kr.Known("K", lipschitz=3), kr.Known("B", lipschitz=2)]).lipschitz()
         6.0
         """
-        # A layer put in front makes the whole network a tail.
+        return float(self._constants(bound)[0])
+
+    def _constants(self, bound: BoundForm) -> FloatArray:
         _checks.one_of("bound", bound, BOUNDS)
-        segments = self._segments if bound == "composed" else {}
-        shifted = {(first + 1, last + 1): value for (first, last), value in segments.items()}
-        singles = [1.0, *(layer.bracket.upper for layer in self.layers)]
-        return float(composed_tails(singles, shifted)[0])
+        singles = [layer.bracket.upper for layer in self.layers]
+        return composed_tails(singles, self._segments if bound == "composed" else {})
 
     @cached_property
     def _segments(self) -> Segments:
