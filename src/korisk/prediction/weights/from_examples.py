@@ -65,30 +65,28 @@ def structured_from_pairs(
     report = progress or (lambda share: None)
     with torch.no_grad():
         analytic, x, y = (each.to(tail.device, tail.dtype) for each in (weights, inputs, targets))
-        examples = Pairs(tail, x, y, relu)
         start = analytic if toward == "analytic" else torch.zeros_like(analytic)
         count = math.prod(tail.domain)
         stored = count <= LARGEST_STORED and gram_fits(tail)
-        normal = Normal(tail, x, tail_gram(tail) if stored else None)
+        examples = Pairs(tail, x, y, relu, tail_gram(tail) if stored else None)
         report(0.2)
-        whole = normal.matrix is not None and len(normal.active) <= LARGEST_WHOLE
-        resolvent = Whole(normal) if whole else Iterated(normal)
+        whole = stored and len(examples.active) <= LARGEST_WHOLE
+        resolvent = Whole(examples) if whole else Iterated(examples)
         report(0.5)
-        pull = normal.gathered(examples.gradients(examples.residuals(start)).mean(0, keepdim=True))
-        way, pulled = resolvent.both(pull)
-        fitted = start - normal.spread(way)[0]
+        way, pulled = resolvent.both(examples.pull(start))
+        fitted = start - examples.spread(way)[0]
         residuals = examples.residuals(fitted)
-        gradients = normal.gathered(examples.gradients(residuals))
+        gradients = examples.gathered(examples.gradients(residuals))
         noise = resolvent.measure(gradients)
-        share = examples.passed(fitted, normal, resolvent, gradients) if relu else 1.0
+        share = _passed(examples, fitted, resolvent, gradients) if relu else 1.0
         report(0.7)
         slope = float(np.sum(noise.weights / noise.values))
         if not slope:
             held = HeldBack(1.0, 0.0, None)
         elif resolvent.can_solve_many:
-            held = _by_leverages(examples, residuals, normal, resolvent)
+            held = _by_leverages(examples, residuals, resolvent)
         else:
-            held = _by_halves(examples, residuals, start, len(normal.active), slope)
+            held = _by_halves(examples, residuals, start, slope)
         losses = examples.losses(fitted)
         at_start = float(examples.losses(start).mean())
         floor = min(float(losses.mean()) + share * held.loss, at_start)
@@ -118,16 +116,29 @@ def structured_from_pairs(
 
 
 class Pairs:
-    """Inputs and targets of a tail, processed in pieces."""
+    """Inputs and targets of a tail, and their mean normal matrix G, processed in pieces.
 
-    def __init__(self, tail: LinearOperator, inputs: Tensor, targets: Tensor, relu: bool) -> None:
+    G is on the weights whose inputs are not all zero, the active ones; it is stored where `gram`,
+    B^T B, is known.
+    """
+
+    def __init__(
+        self, tail: LinearOperator, inputs: Tensor, targets: Tensor, relu: bool, gram: Tensor | None
+    ) -> None:
         self.tail, self.inputs, self.targets, self.relu = tail, inputs, targets, relu
         entries = math.prod(tail.domain) + math.prod(tail.range)
         self._parts = list(parts(len(inputs), entries))
+        rows = inputs.flatten(1)
+        self.active = rows.any(0).nonzero()[:, 0]
+        self.matrix: Tensor | None = None
+        if gram is not None:
+            if len(self.active) < len(gram):
+                rows, gram = rows[:, self.active], gram[self.active][:, self.active]
+            self.matrix = (rows.T @ rows).div_(len(rows)).mul_(gram.to(rows))
 
     def some(self, which: slice) -> Pairs:
-        """Some of them."""
-        return Pairs(self.tail, self.inputs[which], self.targets[which], self.relu)
+        """Some of them, without a stored matrix."""
+        return Pairs(self.tail, self.inputs[which], self.targets[which], self.relu, None)
 
     def images(self, weights: Tensor) -> Tensor:
         """B (w ∘ x_k), (n, *range), before the ReLU."""
@@ -154,46 +165,18 @@ class Pairs:
             found[part] = self.inputs[part] * self.tail._map_adjoint(residuals[part])
         return found
 
-    def passed(
-        self, weights: Tensor, normal: Normal, resolvent: Whole | Iterated, gradients: Tensor
-    ) -> float:
-        """The share of a change's square that the ReLU passes, for changes as chance makes them."""
-        signs = _signs((resolvent.probes, len(self.inputs)), gradients, seed=3)
-        changes = normal.spread(resolvent.solve(signs @ gradients))
-        active = self.images(weights) > 0
-        passed = total = 0.0
-        for change in changes:
-            squares = self.images(change).double().square()
-            passed += float((squares * active).sum())
-            total += float(squares.sum())
-        return passed / total if total else 1.0
-
-
-# --- The normal matrix and its inverse -----------------------------------------------------------
-
-
-class Normal:
-    """The mean normal matrix of examples on the weights whose inputs are not all zero."""
-
-    def __init__(self, tail: LinearOperator, inputs: Tensor, gram: Tensor | None) -> None:
-        self.tail, self.inputs = tail, inputs
-        rows = inputs.flatten(1)
-        self.active = rows.any(0).nonzero()[:, 0]
-        self.matrix: Tensor | None = None
-        if gram is not None:
-            if len(self.active) < len(gram):
-                rows, gram = rows[:, self.active], gram[self.active][:, self.active]
-            self.matrix = (rows.T @ rows).div_(len(rows)).mul_(gram.to(rows))
+    def pull(self, weights: Tensor) -> Tensor:
+        """The mean gradient at some weights, (1, active weights)."""
+        return self.gathered(self.gradients(self.residuals(weights)).mean(0, keepdim=True))
 
     def product(self, vectors: Tensor) -> Tensor:
-        """The matrix times each row of (batch, active weights)."""
+        """G times each row of (batch, active weights)."""
         if self.matrix is not None:
             return vectors @ self.matrix
         found = []
-        entries = math.prod(self.tail.domain) + math.prod(self.tail.range)
         for weights in self.spread(vectors):
             total = torch.zeros_like(weights)
-            for part in parts(len(self.inputs), entries):
+            for part in self._parts:
                 inputs = self.inputs[part]
                 total += (inputs * self.tail._map_adjoint(self.tail._map(inputs * weights))).sum(0)
             found.append(total.flatten()[self.active] / len(self.inputs))
@@ -210,16 +193,19 @@ class Normal:
         return weights.flatten(1)[:, self.active]
 
 
+# --- The inverse of the normal matrix ------------------------------------------------------------
+
+
 class Whole:
     """Spectral measures of the normal matrix G, and G^-1 of vectors, from all eigenvectors."""
 
     can_solve_many = True  # whether solutions are cheap enough for every example
     probes = _PROBES
 
-    def __init__(self, normal: Normal) -> None:
-        assert normal.matrix is not None
-        values, vectors = torch.linalg.eigh(normal.matrix.double())
-        kept = values > _ROUNDING[normal.matrix.dtype] * values[-1]
+    def __init__(self, pairs: Pairs) -> None:
+        assert pairs.matrix is not None
+        values, vectors = torch.linalg.eigh(pairs.matrix.double())
+        kept = values > _ROUNDING[pairs.matrix.dtype] * values[-1]
         self.values, self.vectors = values[kept], vectors[:, kept]
 
     def spectrum(self) -> Measure:
@@ -248,13 +234,13 @@ class Iterated:
     Solutions come from a Cholesky factor where the matrix is stored.
     """
 
-    def __init__(self, normal: Normal) -> None:
-        self.normal = normal
-        self.probes = _PROBES if normal.matrix is not None else _PROBES // 2
-        self._cut = _ROUNDING[normal.inputs.dtype]
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+        self.probes = _PROBES if pairs.matrix is not None else _PROBES // 2
+        self._cut = _ROUNDING[pairs.inputs.dtype]
         self._lower: Tensor | None = None
-        if normal.matrix is not None:
-            matrix = normal.matrix.clone()
+        if pairs.matrix is not None:
+            matrix = pairs.matrix.clone()
             shift = 0.1 * self._cut * float(matrix.diagonal().mean())
             for _ in range(_SHIFTS):
                 matrix.diagonal().add_(shift)
@@ -267,8 +253,8 @@ class Iterated:
 
     def spectrum(self) -> Measure:
         """How many eigenvalues there are of each size, by Hutchinson's signs."""
-        signs = _signs((self.probes, len(self.normal.active)), self.normal.inputs, seed=1)
-        return self._kept(lanczos(self.normal.product, signs, steps=_SPECTRUM_STEPS))
+        signs = _signs((self.probes, len(self.pairs.active)), self.pairs.inputs, seed=1)
+        return self._kept(lanczos(self.pairs.product, signs, steps=_SPECTRUM_STEPS))
 
     def measure(self, vectors: Tensor) -> Measure:
         """The spectral measure of (batch, active weights), its mean over the batch."""
@@ -276,17 +262,17 @@ class Iterated:
             # Sums with random signs have the same mean square in every direction.
             signs = _signs((self.probes, len(vectors)), vectors, seed=2)
             vectors = signs @ vectors / math.sqrt(len(vectors))
-        return self._kept(lanczos(self.normal.product, vectors, steps=_STEPS))
+        return self._kept(lanczos(self.pairs.product, vectors, steps=_STEPS))
 
     def solve(self, vectors: Tensor) -> Tensor:
         """G^-1 of each row of (batch, active weights)."""
         if self._lower is not None:
             return torch.cholesky_solve(vectors.T, self._lower).T
-        return lanczos(self.normal.product, vectors, steps=_STEPS).solved_above(self._cut)
+        return lanczos(self.pairs.product, vectors, steps=_STEPS).solved_above(self._cut)
 
     def both(self, vector: Tensor) -> tuple[Tensor, Measure]:
         """G^-1 of (1, active weights), and its spectral measure, from one space."""
-        space = lanczos(self.normal.product, vector, steps=_STEPS)
+        space = lanczos(self.pairs.product, vector, steps=_STEPS)
         solved = space.solved_above(self._cut) if self._lower is None else self.solve(vector)
         return solved, self._kept(space)
 
@@ -312,18 +298,30 @@ class HeldBack(NamedTuple):
     leverages: Measure | None  # at the limit of many examples
 
 
-def _by_leverages(
-    examples: Pairs, residuals: Tensor, normal: Normal, resolvent: Whole | Iterated
-) -> HeldBack:
+def _passed(
+    examples: Pairs, weights: Tensor, resolvent: Whole | Iterated, gradients: Tensor
+) -> float:
+    """The share of a change's square that the ReLU passes, for changes as chance makes them."""
+    signs = _signs((resolvent.probes, len(gradients)), gradients, seed=3)
+    active = examples.images(weights) > 0
+    passed = total = 0.0
+    for change in examples.spread(resolvent.solve(signs @ gradients)):
+        squares = examples.images(change).double().square()
+        passed += float((squares * active).sum())
+        total += float(squares.sum())
+    return passed / total if total else 1.0
+
+
+def _by_leverages(examples: Pairs, residuals: Tensor, resolvent: Whole | Iterated) -> HeldBack:
     """Sums over the spectra of L_k, the leverages of some examples, from r_k and at random."""
     n = len(examples.inputs)
-    count = min(n, max(32, _WORK // len(normal.active)))
+    count = min(n, max(32, _WORK // len(examples.active)))
     some = examples.some(slice(count))
 
     def leverage(rows: Tensor) -> Tensor:
         """B D_k G^-1 D_k B^T of row k."""
         images = rows.reshape(some.targets.shape).to(some.targets)
-        moved = normal.spread(resolvent.solve(normal.gathered(some.gradients(images))))
+        moved = examples.spread(resolvent.solve(examples.gathered(some.gradients(images))))
         return some.tail._map(some.inputs * moved).flatten(1).double()
 
     def nodes(start: Tensor) -> Measure:
@@ -347,9 +345,7 @@ def _by_leverages(
     return HeldBack(factor, loss, Measure(scaled, drawn.weights))
 
 
-def _by_halves(
-    examples: Pairs, residuals: Tensor, start: Tensor, weights: int, slope: float
-) -> HeldBack:
+def _by_halves(examples: Pairs, residuals: Tensor, start: Tensor, slope: float) -> HeldBack:
     """From fits to halves of the examples; `slope` is tr(G^-1 Omega) in sample.
 
     The loss in sample is floor - slope / n, so the larger drop of halves gives the slope. Out of
@@ -362,12 +358,8 @@ def _by_halves(
 
     n = len(examples.inputs)
     halves = [examples.some(slice(at, None, 2)) for at in (0, 1)]
-    fits = []
-    for half in halves:
-        normal = Normal(half.tail, half.inputs, None)
-        pull = half.gradients(half.residuals(start)).mean(0, keepdim=True)
-        way, _ = Iterated(normal).both(normal.gathered(pull))
-        fits.append(start - normal.spread(way)[0])
+    ways = [Iterated(half).both(half.pull(start))[0] for half in halves]
+    fits = [start - half.spread(way)[0] for half, way in zip(halves, ways, strict=True)]
     inside = sum(loss_of(half, fit) for half, fit in zip(halves, fits, strict=True)) / n
     outside = sum(loss_of(half, fit) for half, fit in zip(halves, fits[::-1], strict=True)) / n
     whole = float(residuals.double().square().sum()) / n
@@ -375,5 +367,9 @@ def _by_halves(
     loss = factor * slope / n
     excess = outside - whole - loss
     crowded = n / 2 * (1 - 2 * loss / excess) if excess > 2 * loss else 0.0
-    rows = Measure(np.array([crowded]), np.array([weights / crowded])) if crowded else None
+    rows = (
+        Measure(np.array([crowded]), np.array([len(examples.active) / crowded]))
+        if crowded
+        else None
+    )
     return HeldBack(factor, loss, rows)
