@@ -303,10 +303,3 @@ def test_a_study_without_an_error_is_stored_and_says_so(
     assert "exact" in capsys.readouterr().out
     assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu", "--json") == 0
     assert json.loads(capsys.readouterr().out)["skipped"] == 2
-
-
-def test_train_is_for_ct_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    study = tmp_path / "heat.yaml"
-    study.write_text(HEAT)
-    assert korisk("train", study, "--point", "exact") == 2
-    assert "is for kind ct, got kind heat" in capsys.readouterr().err

@@ -139,7 +139,10 @@ def chosen_compute(
     if compute.batch is not None:
         from korisk.studies.run.clusters import job_script, uses_gpu
 
-        job_script(compute.batch, options)  # refuses wrong options
+        try:
+            job_script(compute.batch, options)
+        except KoriskError as error:  # wrong options; name their file
+            raise type(error)(f"{cluster_options}: {error}" if options else str(error)) from None
         if device.startswith("cuda") and not uses_gpu(compute.batch, options):
             raise KoriskError(
                 f"--device {device} needs jobs with a GPU; add worker_extra_args: "
