@@ -177,9 +177,9 @@ def image_pools(
         raise KoriskError(
             f"images must be an ImageSet, got {type(images).__name__}; read_images returns one"
         )
+    counts = {"train": train, "validation": validation, "test": test}
     parts = None if split is None else _user_parts(images, split)
-    counts = {"test": test, "validation": validation, "train": train}
-    return _pools(np.asarray(images.patients, dtype=str), counts, seed, order, parts)
+    return split_patients(images.patients, **counts, seed=seed, order=order, parts=parts)
 
 
 def split_patients(
@@ -190,6 +190,7 @@ def split_patients(
     train: int | None = None,
     seed: int,
     order: Order = "mixed",
+    parts: Sequence[object] | None = None,
 ) -> ImagePools:
     """Split images into three pools that share no patient.
 
@@ -212,6 +213,8 @@ def split_patients(
         Random seed of the training and validation pools.
     order : {"mixed", "patients"}, default "mixed"
         Whether training images are mixed over all patients, or follow patient by patient.
+    parts : sequence of {"train", "validation", "test", None}, optional
+        The part of each image in a split of your own; None leaves an image out.
 
     Returns
     -------
@@ -231,25 +234,14 @@ def split_patients(
     >>> len({patients[i] for i in pools.train} & {patients[i] for i in pools.test})
     0
     """
-    labels = np.asarray([str(each) for each in patients], dtype=str)
     counts = {"test": test, "validation": validation, "train": train}
-    return _pools(labels, counts, seed, order, None)
-
-
-def _pools(
-    labels: NDArray[np.str_],
-    counts: Mapping[str, int | None],
-    seed: int,
-    order: Order,
-    parts: NDArray[np.str_] | None,
-) -> ImagePools:
-    """Pools from all patients, or from a user's parts."""
     _checks.count("seed", seed, at_least=0, at_most=2**63 - 2, remedy="give a whole number")
     _checks.one_of("order", order, ORDERS)
     for part, wanted in counts.items():
         if wanted is not None or part != "train":
             remedy = "count the pool's images"
             _checks.count(part, wanted, at_least=0, at_most=2**31, remedy=remedy)
+    labels = np.asarray([str(each) for each in patients], dtype=str)
     names = sorted(set(labels.tolist()))
     if not names:
         raise KoriskError("patients must name the patient of each image, got none; read images")
@@ -259,13 +251,28 @@ def _pools(
             "split; read them with patients='file' if every file is a patient of its own, "
             "'image' if every image is, or say whose they are (a mapping, a .csv)"
         )
+    if parts is not None and len(parts) != len(labels):
+        raise KoriskError(
+            f"parts must have {len(labels):,} entries, one an image, got {len(parts):,}"
+        )
+    first: dict[str, object] = {}
+    for label, word in zip(labels.tolist(), () if parts is None else parts, strict=False):
+        if word not in (None, *counts):
+            raise KoriskError(
+                f"split must be train, validation, test or None for a file, got {shown(word)}"
+            )
+        if word is not None and first.setdefault(label, word) != word:
+            raise KoriskError(
+                f"patient {shown(label)} is in two parts of the split, {first[label]} and {word}; "
+                "put all images of a patient into one part"
+            )
     free = np.ones(len(labels), dtype=bool)
     pools = {}
     for part, wanted in counts.items():
         mixed = len(names) if parts is not None else -(-len(names) // _SHARE)
         if part == "train":
             mixed = len(names) if order == "mixed" else 1
-        inside = np.flatnonzero(free if parts is None else parts == part)
+        inside = np.flatnonzero(free if parts is None else np.asarray(parts) == part)
         pools[part] = _queue(part, inside, labels, seed=seed, mixed=mixed)[:wanted]
         if wanted is not None and len(inside) < wanted:
             asked = ", ".join(f"{each} {number}" for each, number in counts.items() if number)
@@ -296,40 +303,22 @@ def _queue(
     return inside[np.lexsort((keys("images", len(labels))[inside], wait[whose[inside]]))]
 
 
-def _user_parts(images: ImageSet, split: Parts) -> NDArray[np.str_]:
-    """The part of each image in a user's split ("" for none); no patient may be in two."""
-    found: list[object] = []
+def _user_parts(images: ImageSet, split: Parts) -> list[object]:
+    """The part of each image in a user's split."""
     if callable(split):
-        found = [split(name) for name in images.files]
-    else:
-        pairs: list[tuple[str, object]] = list(split.items())
-        if set(split) <= set(ImagePools._fields):  # lists of files
-            for part, names in split.items():
-                if isinstance(names, str) or not isinstance(names, Sequence):
-                    raise KoriskError(
-                        f"split[{part!r}] must be a list of files, got {shown(names)}"
-                    )
-            pairs = [(str(name), part) for part, names in pairs for name in names]  # type: ignore[attr-defined]
-        parts: dict[str, object] = {}
-        read = {key for name in images.files for key in (name, _file_of(name))}
-        for file, word in pairs:
-            if file not in read or parts.setdefault(file, word) != word:
-                raise KoriskError(
-                    f"split must name files that were read, each in one part, got {file} for "
-                    f"{word}; name files as in ImageSet.files"
-                )
-        found = [parts.get(name, parts.get(_file_of(name))) for name in images.files]
-    first: dict[str, tuple[str, object]] = {}
-    for patient, name, word in zip(images.patients, images.files, found, strict=True):
-        if word not in (None, *ImagePools._fields):
+        return [split(name) for name in images.files]
+    pairs: list[tuple[str, object]] = list(split.items())
+    if set(split) <= set(ImagePools._fields):  # lists of files
+        for part, names in split.items():
+            if isinstance(names, str) or not isinstance(names, Sequence):
+                raise KoriskError(f"split[{part!r}] must be a list of files, got {shown(names)}")
+        pairs = [(str(name), part) for part, names in pairs for name in names]  # type: ignore[attr-defined]
+    parts: dict[str, object] = {}
+    read = {key for name in images.files for key in (name, _file_of(name))}
+    for file, word in pairs:
+        if file not in read or parts.setdefault(file, word) != word:
             raise KoriskError(
-                f"split must give {', '.join(ImagePools._fields)} or None for a file, got "
-                f"{shown(word)} for {name}"
+                f"split must name files that were read, each in one part, got {file} for "
+                f"{word}; name files as in ImageSet.files"
             )
-        other, where = first.setdefault(patient, (name, word)) if word else (name, word)
-        if where != word:
-            raise KoriskError(
-                f"patient {shown(patient)} is in two parts of the split: {other} is for "
-                f"{where}, {name} for {word}; put a patient's images into one part"
-            )
-    return np.asarray(["" if word is None else word for word in found], dtype=str)
+    return [parts.get(name, parts.get(_file_of(name))) for name in images.files]
