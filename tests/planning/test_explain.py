@@ -512,6 +512,7 @@ def test_among_seeds_that_scatter_an_outlier_is_farther_out() -> None:
 def test_no_learning_is_judged_by_the_ends() -> None:
     said = "shows no learning"
     assert any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.2, 0.31])))
+    assert "unit=" in kr.plan(kr.Curve([4, 8, 16, 32], [0.5, 0.6, 0.7, 0.8]), 0.4).explain()
     assert any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.2, 0.3])))
     assert not any(said in each for each in words.findings(kr.Curve([4, 8, 32], [0.3, 0.35, 0.29])))
 
