@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.checkpoint import state_dict_saver
 
 from korisk.fitting import Recipe, draw_batches
 from korisk.fitting.gradient import sharded
@@ -91,7 +92,7 @@ def memory(device: torch.device) -> dict[str, Any]:
 
 def killed(device: torch.device, folder: Path) -> None:
     """Train, and have rank 1 killed when a checkpoint is complete but for its last file."""
-    save = sharded.state_dict_saver.save
+    save = state_dict_saver.save
 
     def save_and_die(state: dict[str, Tensor], **options: Any) -> Any:
         saved = save(state, **options)
@@ -99,7 +100,7 @@ def killed(device: torch.device, folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return saved
 
-    setattr(sharded.state_dict_saver, "save", save_and_die)  # noqa: B010 (mypy forbids the assignment)
+    setattr(state_dict_saver, "save", save_and_die)  # noqa: B010 (mypy forbids the assignment)
     trained(device, KEPT, folder)
 
 

@@ -141,7 +141,7 @@ def test_what_cannot_be_fitted_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     inputs, targets = pool(6)
     with pytest.raises(KoriskError, match="same number of samples"):
         DenseRidge(inputs, targets[:5])
-    with pytest.raises(KoriskError, match="from 1 to the 6 samples"):
+    with pytest.raises(KoriskError, match="n must be a whole number from 1 to 6, got 7"):
         DenseRidge(inputs, targets).training(7)
     with pytest.raises(KoriskError, match="targets must be finite"):
         DenseRidge(inputs, targets * math.nan)

@@ -4,7 +4,7 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -46,6 +46,12 @@ def recipe(optimiser: OptimiserName = "adagrad", **others: Any) -> Recipe:
 
 def batches(of: Recipe, samples: int = SAMPLES, seed: int = 1) -> Tensor:
     return draw_batches(samples, of.batch, of.iterations, released_generator(seed))
+
+
+def fit(network: nn.Module, by: Recipe, **options: Any) -> Training:
+    """Trained on the usual pool and batches, unless there are others."""
+    x, y = options.pop("pool", None) or data()
+    return train(network, x, y, by, **{"indices": batches(by), **options})
 
 
 EACH = [recipe("adam"), recipe("adagrad"), recipe("sgd"), recipe("sgd", momentum=0.9)]
@@ -94,29 +100,22 @@ def reference(network: nn.Module, x: Tensor, y: Tensor, by: Recipe, indices: Ten
     return torch.stack(losses)
 
 
+def perceptron() -> nn.Module:
+    torch.manual_seed(0)
+    layers = nn.Flatten(1), nn.Linear(60, 5), nn.Tanh(), nn.Linear(5, 64)
+    return nn.Sequential(*layers, nn.Unflatten(1, (8, 8))).double()
+
+
 @each
-@pytest.mark.parametrize("relu", [True, False])
-def test_the_known_operator_network_trains_as_with_pytorch(by: Recipe, relu: bool) -> None:
-    ours, theirs, (x, y), indices = net(relu=relu), net(relu=relu), data(), batches(by)
-    expected = reference(theirs, x, y, by, indices)
-    done = train(ours, x, y, by, indices=indices)
-    assert (ours.weights - net().weights).abs().max() > 1e-2
-    torch.testing.assert_close(ours.weights, theirs.weights, rtol=1e-11, atol=1e-12)
+@pytest.mark.parametrize("build", [net, lambda: net(relu=False), perceptron])
+def test_networks_train_as_with_pytorch(by: Recipe, build: Callable[[], nn.Module]) -> None:
+    ours, theirs, start = build(), build(), build()
+    expected = reference(theirs, *data(), by, batches(by))
+    done = fit(ours, by, indices=None, generator=released_generator(1))
     torch.testing.assert_close(done.losses, expected, rtol=1e-11, atol=0)
-
-
-@each
-def test_any_network_trains_as_with_pytorch(by: Recipe) -> None:
-    def build() -> nn.Module:
-        torch.manual_seed(0)
-        layers = nn.Flatten(1), nn.Linear(60, 5), nn.Tanh(), nn.Linear(5, 64)
-        return nn.Sequential(*layers, nn.Unflatten(1, (8, 8))).double()
-
-    ours, theirs, (x, y), indices = build(), build(), data(), batches(by)
-    reference(theirs, x, y, by, indices)
-    train(ours, x, y, by, generator=released_generator(1))
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+    for one, other, first in zip(*(n.parameters() for n in (ours, theirs, start)), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)
+        assert (one - first).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize("relu", [True, False])
@@ -139,42 +138,33 @@ def test_the_gradient_written_out_is_that_of_autograd(relu: bool, runs: int | No
 # Runs side by side
 
 
+def numbers(done: Training) -> list[Tensor]:
+    """All that a training gives, the axis of runs last where there is one."""
+    found = [done.losses, *done.start, *done.late, *done.end]
+    if done.validation is not None:
+        found += [done.validation.losses, done.validation.best_iteration]
+        best = done.validation.best_weights.values()
+        found += [weight.movedim(0, -1) if done.losses.ndim > 1 else weight for weight in best]
+    return found
+
+
 @each
 def test_each_run_evolves_as_it_would_alone(by: Recipe) -> None:
-    sizes = [3, 5, SAMPLES]
-    x, y = data()
+    sizes, (x, y), weights = [3, 5, SAMPLES], data(), draw(3, 6, 10, seed=7)
     columns = [batches(by, samples=size) for size in sizes]
-    weights = draw(3, 6, 10, seed=7)
     tail = fbp(GEOMETRY, dtype=torch.float64).layers[1:]
     together = KnownOperatorNet(weights, tail)
     held_out = draw(5, 6, 10, seed=8), draw(5, 8, 8, seed=9)
-    side_by_side = train(
-        together, x, y, by, indices=torch.stack(columns, 1), every=4, validation=held_out
-    )
+    options: dict[str, Any] = {"every": 4, "validation": held_out}
+    side_by_side = fit(together, by, indices=torch.stack(columns, 1), **options)
     assert side_by_side.losses.shape == (20, 3)
     for run, size in enumerate(sizes):
         alone = KnownOperatorNet(weights[run], tail)
-        own = train(
-            alone, x[:size], y[:size], by, indices=columns[run], every=4, validation=held_out
-        )
-        close: Any = {"rtol": 1e-12, "atol": 1e-12}
-        torch.testing.assert_close(together.weights[run], alone.weights.data, **close)
-        torch.testing.assert_close(side_by_side.losses[:, run], own.losses, **close)
-        for moment in ("start", "late", "end"):
-            ours, theirs = getattr(side_by_side, moment), getattr(own, moment)
-            torch.testing.assert_close(ours.loss[run], theirs.loss, **close)
-            torch.testing.assert_close(ours.gradient[run], theirs.gradient, **close)
-        assert side_by_side.validation is not None
-        assert own.validation is not None
-        torch.testing.assert_close(
-            side_by_side.validation.losses[:, run], own.validation.losses, **close
-        )
-        assert side_by_side.validation.best_iteration[run] == own.validation.best_iteration
-        torch.testing.assert_close(
-            side_by_side.validation.best_weights["weights"][run],
-            own.validation.best_weights["weights"],
-            **close,
-        )
+        own = fit(alone, by, pool=(x[:size], y[:size]), indices=columns[run], **options)
+        ours = [*numbers(side_by_side), together.weights.detach().movedim(0, -1)]
+        theirs = [*numbers(own), alone.weights.detach()]
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one[..., run], other, rtol=1e-12, atol=1e-12)
 
 
 # Convergence
@@ -252,9 +242,8 @@ def test_the_gradient_norm_is_that_of_the_mean_loss_over_the_samples() -> None:
 
 
 def test_several_runs_are_explained_by_one_that_did_not_converge() -> None:
-    by, (x, y) = recipe(), data()
-    indices = torch.stack([batches(by)] * 2, 1)
-    done = train(net(runs=2), x, y, by, indices=indices)
+    by = recipe()
+    done = fit(net(runs=2), by, indices=torch.stack([batches(by)] * 2, 1))
     assert done.converged.tolist() == [False, False]
     assert done.explain().startswith("2 of 2 runs not converged, among them run 0: the loss")
 
@@ -313,54 +302,33 @@ def stop_at(iteration: int) -> Any:
 
 
 def same(one: Training, other: Training) -> bool:
-    pairs = [(one.losses, other.losses)]
-    for moment in ("start", "late", "end"):
-        pairs += list(zip(getattr(one, moment), getattr(other, moment), strict=True))
-    if one.validation is not None and other.validation is not None:
-        pairs += [(one.validation.losses, other.validation.losses)]
-        pairs += [(one.validation.best_iteration, other.validation.best_iteration)]
-        best = one.validation.best_weights, other.validation.best_weights
-        pairs += [(best[0][name], best[1][name]) for name in best[0]]
-    return all(torch.equal(*pair) for pair in pairs)
+    return all(torch.equal(*pair) for pair in zip(numbers(one), numbers(other), strict=True))
 
 
 @each
 @pytest.mark.parametrize("stopped", [4, 18])
 def test_a_resumed_training_gives_the_same_bits(by: Recipe, stopped: int, tmp_path: Path) -> None:
-    x, y = data()
-    options: dict[str, Any] = {"indices": batches(by), "every": 4, "validation": data(5)}
-    whole = net()
-    expected = train(whole, x, y, by, **options)
+    options: dict[str, Any] = {"every": 4, "validation": data(5)}
+    whole, resumed, again = net(), net(), net()
+    expected = fit(whole, by, **options)
     options["checkpoint"] = tmp_path / "training.pt"
     with pytest.raises(StopHereError):
-        train(net(), x, y, by, progress=stop_at(stopped), **options)
-    resumed = net()
-    assert same(train(resumed, x, y, by, **options), expected)
-    assert torch.equal(resumed.weights, whole.weights)
-    again = net()  # from a checkpoint of a training that is complete
-    assert same(train(again, x, y, by, **options), expected)
-    assert torch.equal(again.weights, whole.weights)
+        fit(net(), by, progress=stop_at(stopped), **options)
+    for network in (resumed, again):  # the second from a checkpoint of the whole training
+        assert same(fit(network, by, **options), expected)
+        assert torch.equal(network.weights, whole.weights)
     assert [path.name for path in tmp_path.iterdir()] == ["training.pt"]
 
 
-def test_resuming_takes_no_step_twice(tmp_path: Path) -> None:
-    by, (x, y) = recipe("adam"), data()
-    seen: list[int] = []
-    options: dict[str, Any] = {"indices": batches(by), "every": 5, "checkpoint": tmp_path / "c"}
+def test_resuming_takes_no_step_twice_and_resumes_statistics_too(tmp_path: Path) -> None:
+    by, pool = recipe("sgd"), (draw(SAMPLES, 6, 10), draw(SAMPLES, 6, 10, seed=1))
+    whole, resumed, seen = normalised(), normalised(), list[int]()
+    fit(whole, by, pool=pool)
+    options: dict[str, Any] = {"pool": pool, "every": 5, "checkpoint": tmp_path / "c"}
     with pytest.raises(StopHereError):
-        train(net(), x, y, by, progress=stop_at(10), **options)
-    train(net(), x, y, by, progress=lambda done, loss: seen.append(done), **options)
+        fit(normalised(), by, progress=stop_at(10), **options)
+    fit(resumed, by, progress=lambda done, loss: seen.append(done), **options)
     assert seen == [15, 20]
-
-
-def test_statistics_of_a_network_are_resumed_too(tmp_path: Path) -> None:
-    by, x, y = recipe("sgd"), draw(SAMPLES, 6, 10), draw(SAMPLES, 6, 10, seed=1)
-    whole, resumed = normalised(), normalised()
-    train(whole, x, y, by, indices=batches(by))
-    options: dict[str, Any] = {"indices": batches(by), "every": 5, "checkpoint": tmp_path / "c"}
-    with pytest.raises(StopHereError):
-        train(normalised(), x, y, by, progress=stop_at(10), **options)
-    train(resumed, x, y, by, **options)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name])
 
@@ -382,7 +350,7 @@ def deadly(self, x):
     return filtered(self, x)
 RampFilter._map = deadly
 by = recipe("adam")
-train(net(), *data(), by, indices=batches(by), every=4, checkpoint=Path({path!r}))
+fit(net(), by, every=4, checkpoint=Path({path!r}))
 """
 
 
@@ -394,25 +362,18 @@ def test_a_killed_training_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
     held = torch.load(path, weights_only=True)
     assert 0 < held["iteration"] < 20
     by, whole, resumed = recipe("adam"), net(), net()
-    expected = train(whole, *data(), by, indices=batches(by))
-    found = train(resumed, *data(), by, indices=batches(by), every=4, checkpoint=path)
-    assert same(found, expected)
+    assert same(fit(resumed, by, every=4, checkpoint=path), fit(whole, by))
     assert torch.equal(resumed.weights, whole.weights)
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    by, path = recipe(), tmp_path / "training.pt"
-    train(net(), *data(), by, indices=batches(by), checkpoint=path)
-    return path
+    fit(net(), recipe(), checkpoint=tmp_path / "training.pt")
+    return tmp_path / "training.pt"
 
 
 def resume(path: Path, by: Recipe | None = None, **changed: Any) -> Training:
-    by = by or recipe()
-    network = changed.pop("network", None) or net()
-    x, y = changed.pop("pool", None) or data()
-    options = {"indices": batches(by), "checkpoint": path, **changed}
-    return train(network, x, y, by, **options)
+    return fit(changed.pop("network", None) or net(), by or recipe(), checkpoint=path, **changed)
 
 
 @pytest.mark.parametrize(

@@ -400,6 +400,8 @@ def test_a_training_whose_rank_was_killed_is_resumed_on_one(
 
     assert command.main([*study, str(broken)]) == 0
     assert "400 of 400 iterations already done" in capsys.readouterr().out
+    assert command.main([*study, str(broken), "--iterations", "500"]) == 2
+    assert "another training, its iterations is 400" in capsys.readouterr().err
     assert result(broken) == resumed
 
 
@@ -410,7 +412,7 @@ def test_a_training_whose_rank_was_killed_is_resumed_on_one(
         ("--point smal", "did you mean 'small'?"),
         ("--point=", "small, large"),
         ("--optimiser lion", "optimiser must be one of"),
-        ("--momentum 0.9", "momentum belongs to optimiser='sgd'"),
+        ("--momentum 0.9", "belongs to optimiser='sgd'"),
         ("--iterations 0", "iterations must be a whole number"),
         ("--every 0", "every must be"),
         ("--blocks 65", "blocks must be a whole number from 1 to 64, got 65"),

@@ -74,12 +74,10 @@ class Recipe:
         }
         for field, value in checked.items():
             object.__setattr__(self, field, value)
-        if self.momentum >= 1:
-            raise KoriskError(f"momentum must be below 1, got {self.momentum:g}; try 0.9")
-        if self.momentum and self.optimiser != "sgd":
+        if self.momentum >= 1 or (self.momentum and self.optimiser != "sgd"):
             raise KoriskError(
-                f"momentum belongs to optimiser='sgd', got {self.optimiser!r} with momentum "
-                f"{self.momentum:g}; leave it out"
+                f"momentum must be below 1, and belongs to optimiser='sgd', got {self.momentum:g} "
+                f"with {self.optimiser!r}; leave it out"
             )
 
     @classmethod

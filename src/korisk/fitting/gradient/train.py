@@ -17,13 +17,7 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.fitting.gradient.recipe import (
-    Recipe,
-    Standing,
-    Training,
-    Validation,
-    draw_batches,
-)
+from korisk.fitting.gradient.recipe import Recipe, Standing, Training, Validation, draw_batches
 from korisk.fitting.gradient.steps import Stepper, gather, runs_of, trainable
 from korisk.operators.linear import LinearOperator, shape_text
 
@@ -317,10 +311,9 @@ class FixedSamples:
                 off = self.network(gather(self.inputs, samples)) - gather(self.targets, samples)
                 losses = (off.square().flatten(samples.ndim).mean(-1) * shares).sum(-1)
                 total += losses.detach()
-                for sum_, part in zip(
-                    gradients, torch.autograd.grad(losses.sum(), weights), strict=True
-                ):
-                    sum_ += part
+                parts = torch.autograd.grad(losses.sum(), weights)
+                for total_slope, part in zip(gradients, parts, strict=True):
+                    total_slope += part
         squares = [each.square().flatten(lead).sum(-1) for each in gradients]
         return Standing(total.cpu(), torch.stack(squares).sum(0).sqrt().cpu())
 

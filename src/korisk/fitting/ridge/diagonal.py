@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from korisk import _checks
 from korisk._memory import free_memory
 from korisk.errors import KoriskError
 from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat
@@ -175,11 +176,9 @@ class DiagonalRidge:
         KoriskError
             If the pool has fewer samples.
         """
-        if not 1 <= n <= len(self):
-            raise KoriskError(
-                f"n must be from 1 to the {len(self):,} samples of the pool, got {n}; draw more"
-            )
-        return DiagonalTraining(self, n)
+        return DiagonalTraining(
+            self, _checks.count("n", n, at_least=1, at_most=len(self), remedy="draw more")
+        )
 
     def _quadratic(self, scorer: Scorer) -> Callable[[Tensor], float] | None:
         """The mean squared error as a quadratic form of the weights, where there is no ReLU."""

@@ -30,7 +30,7 @@ from korisk.fitting.gradient.recipe import OPTIMISERS, Recipe, draw_batches, rel
 from korisk.problems import measure
 from korisk.studies.result import Task
 from korisk.studies.run.usage import versions
-from korisk.studies.spec.ct import scanner_of
+from korisk.studies.spec.kinds import scanner_of
 from korisk.studies.spec.study import Study, problem_of
 from korisk.studies.store.file import WriteLock
 from korisk.theory.footprint import format_bytes
@@ -108,8 +108,6 @@ def train_point(options: argparse.Namespace) -> None:
             stack.callback(WriteLock(result).release)
             done = max(sharded.complete_checkpoints(checkpoints), default=0)
             print(f"korisk: {done:,} of {recipe.iterations:,} iterations already done")
-            if done < recipe.iterations:
-                result.unlink(missing_ok=True)  # it would be that of another training
         # Drawn by rank 0, so that all ranks have the same to the bit.
         place: dict[str, Any] = {"device": device, "dtype": scanner.dtype}
         pool = [torch.empty(n, *shape, **place) for n in (samples, tests) for shape in shapes]
@@ -129,6 +127,11 @@ def train_point(options: argparse.Namespace) -> None:
             offload=options.offload,
             dtype=scanner.dtype,
         )
+
+        def progress(done: int, loss: float) -> None:
+            result.unlink(missing_ok=True)  # it is of another training
+            print(f"korisk: {done:,} iterations, loss {loss:.4g}")
+
         # The last bits of a projector's values depend on the machine, so the data have a name.
         task = Task(point=point, seed=seed, spec=spec["problem"])
         made = sharded.train_sharded(
@@ -141,7 +144,7 @@ def train_point(options: argparse.Namespace) -> None:
             ),
             folder=checkpoints,
             every=options.every,
-            progress=lambda at, loss: print(f"korisk: {at:,} iterations, loss {loss:.4g}"),
+            progress=progress,
             data=f"{task.spec_hash}, seed {seed}",
         )
         images = torch.cat([network(piece) for piece in torch.split(test_inputs, _PIECE)])
