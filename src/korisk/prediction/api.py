@@ -106,14 +106,24 @@ def predict_structured(
 
     Parameters
     ----------
-    operator, images, noise, relu, pilot, seed
-        As in `predict_dense`.
+    operator : LinearOperator, array of shape (inputs, pixels), or callable
+        The measurement: an operator, a matrix, or a linear function of a batch of images.
+    images : array_like of shape (n, h, w) or (n, h)
+        Example images, at least 8; 64 give a first idea, 256 a good one.
+    noise : float, Gaussian or Poisson, optional
+        A level relative to each input's root mean square, or a kind of noise. Default: none.
     tail : LinearOperator, matrix, or sequence of them
         The known operators behind the weights, in the order in which they are applied.
     weights : array_like of an input's shape, optional
         Analytic weights that training starts from. Default: ones.
     toward : {"analytic", "zero"}, default "analytic"
         What a fit shrinks the weights to.
+    relu : bool, default False
+        Whether a ReLU follows the tail.
+    pilot : Curve, optional
+        Measured mean squared errors, which correct the theory or replace it.
+    seed : int, default 0
+        Random seed of the noise.
 
     Returns
     -------

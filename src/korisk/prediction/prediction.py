@@ -74,6 +74,12 @@ class PredictedSize:
         Probability that the target is met at all, up to N = 10,000,000.
     chance : float or None
         Probability that `samples` are enough, over all futures.
+
+    Examples
+    --------
+    >>> from korisk.prediction.prediction import PredictedSize
+    >>> PredictedSize(0.2, 20, 12.0, float("inf"), 0.9, 0.5).to_dict()["upper"] is None
+    True
     """
 
     target: float
@@ -104,6 +110,12 @@ class TheoryCheck:
         Training samples.
     computed, measured : float
         Mean squared errors of the theory and of the pilot.
+
+    Examples
+    --------
+    >>> from korisk.prediction.prediction import TheoryCheck
+    >>> TheoryCheck(n=16, computed=0.5, measured=0.25).ratio
+    2.0
     """
 
     n: int
@@ -194,6 +206,15 @@ class Prediction:
         -------
         float
             The effective number of weights.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> round(made.effective(10**6), 2)
+        8.0
         """
         return self.theory.effective(float(checked_sizes([n])[0]))
 
@@ -209,6 +230,15 @@ class Prediction:
         -------
         ndarray of shape (M,)
             Mean squared errors.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made.computed([10**6]).round(4).tolist()
+        [0.1]
         """
         return self.theory.errors(checked_sizes(n))
 
@@ -224,6 +254,15 @@ class Prediction:
         -------
         ndarray of shape (M,)
             Mean squared errors.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> bool(made.errors(4)[0] > made.errors(400)[0] > made.floor)
+        True
         """
         return self.quantile(n, 0.5)
 
@@ -239,6 +278,16 @@ class Prediction:
         -------
         tuple of ndarray of shape (M,)
             Lower and upper mean squared errors.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> low, high = made.band([16, 64])
+        >>> bool((low < high).all())
+        True
         """
         return self.quantile(n, TAIL), self.quantile(n, 1 - TAIL)
 
@@ -256,6 +305,15 @@ class Prediction:
         -------
         ndarray of shape (M,)
             Mean squared errors.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> bool(made.quantile(64, 0.1)[0] < made.quantile(64, 0.9)[0])
+        True
         """
         return np.asarray(np.exp(self._law(checked_sizes(n)).quantile(p)))
 
@@ -340,6 +398,15 @@ class Prediction:
         -------
         str
             Sentences on one line.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> made.explain()
+        'FC has an expected error of ... at N = 64 (90%: ... to ...); its theory levels off at 0.1.'
         """
         first = outlook(self) if target is None else size_words(self, target)
         return " ".join([first, *trust_words(self), *self.notes])
@@ -363,6 +430,16 @@ class Prediction:
         ------
         KoriskError
             If the pilot is no `Curve`, or is in another unit than the mean squared error.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> from korisk.prediction.dense.spectral import Spectrum
+        >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+        >>> made = kr.Prediction(theory, model="FC", examples=64)
+        >>> pilot = kr.Curve([16, 32, 64, 128], made.computed([16, 32, 64, 128]))
+        >>> [round(check.ratio, 6) for check in made.with_pilot(pilot).checks]
+        [1.0, 1.0, 1.0, 1.0]
         """
         if not isinstance(pilot, Curve):
             raise KoriskError(

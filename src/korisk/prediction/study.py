@@ -261,6 +261,14 @@ class PointPrediction:
         How the prediction differs from the study.
     usage : Usage
         Time and memory that it took.
+
+    Examples
+    --------
+    >>> import korisk as kr
+    >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+    >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+    >>> point.examples, [made.model for made in point.predictions]
+    (64, ['KO', 'FC'])
     """
 
     name: str
@@ -307,6 +315,14 @@ class PointPrediction:
         -------
         tuple of PredictedSize
             In the order of `predictions`.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+        >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+        >>> [found.target for found in point.samples(0.5)]
+        [0.5, 0.5]
         """
         return tuple(made.samples(target) for made in self.predictions)
 
@@ -327,6 +343,15 @@ class PointPrediction:
         -------
         float
             The effective number of weights.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+        >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+        >>> known, dense = point.predictions
+        >>> point.effective(dense, 64) == 8 * dense.effective(64)
+        True
         """
         return made.effective(n) * (self.entries if made.model == "FC" else 1)
 
@@ -344,6 +369,14 @@ class PointPrediction:
         -------
         dict
             What `korisk predict --json` prints for a point.
+
+        Examples
+        --------
+        >>> import korisk as kr
+        >>> study = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+        >>> (point,) = kr.predict_study(kr.studies.Study(study), examples=64)
+        >>> [model["samples"][0]["target"] for model in point.to_dict([0.5])["models"]]
+        [0.5, 0.5]
         """
         pair, usage = self.pair, self.usage
         crossover = None
