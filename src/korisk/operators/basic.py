@@ -161,8 +161,8 @@ class Matrix(LinearOperator):
             )
         rows, columns = values.shape
         shapes = []
-        for field, given, length in (("domain", domain, columns), ("range", range, rows)):
-            shape = (length,) if given is None else checked_shape(field, given)
+        for field, value, length in (("domain", domain, columns), ("range", range, rows)):
+            shape = (length,) if value is None else checked_shape(field, value)
             if math.prod(shape) != length:
                 raise KoriskError(
                     f"{field} must have {length:,} entries for a matrix of {rows:,} x {columns:,}, "
@@ -201,7 +201,7 @@ class Fourier(LinearOperator):
     Complex numbers are a last axis of 2 (real, imaginary), so that the operator is a real linear
     map: (*shape, 2) -> (*shape, 2), or (*shape) -> (*shape, 2) with `real=True`. The origin is at
     index n // 2 of both. Samples that the mask leaves out are zeros in the range; the adjoint
-    ignores what it is given there, even NaN.
+    ignores values there, even NaN.
 
     Parameters
     ----------
@@ -292,14 +292,14 @@ class Fourier(LinearOperator):
         return NormBracket(largest, largest, how="largest (m(k) + m(-k)) / 2")
 
 
-def _checked_mask(given: Any, image: Shape) -> Tensor:
+def _checked_mask(value: Any, image: Shape) -> Tensor:
     try:
-        mask = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+        mask = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         whole = np.broadcast_to(mask, image)
     except ValueError:
         raise KoriskError(
             f"mask must have the image's shape {shape_text(image)} or that of its last "
-            f"dimensions, got {shown(given)}"
+            f"dimensions, got {shown(value)}"
         ) from None
     if whole.dtype.kind not in "biuf" or not np.isin(whole, (0, 1)).all():
         raise KoriskError(
@@ -399,22 +399,22 @@ class Diffusion(LinearOperator):
         return NormBracket(largest, largest, how="largest |multiplier|")
 
 
-def own_tensor(field: str, given: Any) -> Tensor:
+def own_tensor(field: str, value: Any) -> Tensor:
     """A copy of an array or tensor in float32 or float64, without NaN and infinities."""
-    if isinstance(given, Tensor):
-        values = given.detach().clone()
+    if isinstance(value, Tensor):
+        values = value.detach().clone()
     else:
         try:
-            values = torch.from_numpy(np.array(given, order="C"))
+            values = torch.from_numpy(np.array(value, order="C"))
         except (TypeError, ValueError):
             raise KoriskError(
-                f"{field} must be a torch tensor or an array of numbers, got {shown(given)}"
+                f"{field} must be a torch tensor or an array of numbers, got {shown(value)}"
             ) from None
     if values.is_complex():
         raise KoriskError(
             f"{field} must be real, got {values.dtype}; hold complex numbers as a last axis of 2"
         )
-    if not isinstance(given, Tensor) or not values.is_floating_point():
+    if not isinstance(value, Tensor) or not values.is_floating_point():
         values = values.to(torch.get_default_dtype())
     if values.numel() == 0:
         raise KoriskError(f"{field} must not be empty, got shape {shape_text(values.shape)}")

@@ -654,33 +654,33 @@ def shape_text(shape: Shape, *, batched: bool = False) -> str:
     return "(" + ", ".join((["..."] if batched else []) + [str(length) for length in shape]) + ")"
 
 
-def checked_shape(field: str, given: Any) -> Shape:
+def checked_shape(field: str, value: Any) -> Shape:
     """A shape as a tuple of whole numbers >= 1; one number means one axis."""
     remedy = "count the points along each axis"
-    several = isinstance(given, Iterable) and not isinstance(given, str)
-    lengths = given if several else [given]
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    lengths = value if several else [value]
     return tuple(_checks.count(field, length, at_least=1, remedy=remedy) for length in lengths)
 
 
-def _checked_operators(given: Any) -> list[LinearOperator]:
-    listed = isinstance(given, Iterable) and not isinstance(given, LinearOperator)
-    operators = list(given) if listed else []
+def _checked_operators(value: Any) -> list[LinearOperator]:
+    listed = isinstance(value, Iterable) and not isinstance(value, LinearOperator)
+    operators = list(value) if listed else []
     if not operators or not all(isinstance(each, LinearOperator) for each in operators):
         raise KoriskError(
-            f"operators must be one or more LinearOperators in a list, got {shown(given)}"
+            f"operators must be one or more LinearOperators in a list, got {shown(value)}"
         )
     return operators
 
 
-def _factor(given: object) -> float:
-    learned = isinstance(given, Tensor) and given.requires_grad  # its gradient would be lost
+def _factor(value: object) -> float:
+    learned = isinstance(value, Tensor) and value.requires_grad  # its gradient would be lost
     try:
-        number = math.nan if learned else float(given)  # type: ignore[arg-type]
+        number = math.nan if learned else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
         raise KoriskError(
-            f"an operator can be scaled by a finite number only, got {shown(given)}; use "
+            f"an operator can be scaled by a finite number only, got {shown(value)}; use "
             "Diagonal(..., trainable=True) for weights that are learned"
         )
     return number

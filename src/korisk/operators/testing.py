@@ -169,12 +169,7 @@ def check(
     for law in laws:
         _checks.one_of("laws", law, LAWS)
     suite = _Suite(operator, seed, tolerance)
-    findings = []
-    for law in laws:
-        figure = getattr(suite, law)()
-        precision = {"dtypes": torch.float32, "pickle": operator.dtype}.get(law, torch.float64)
-        findings.append(Finding(law, figure, 1.0 if law == "norm" else suite.limit(precision)))
-    return Report(suite.title, suite.bracket, tuple(findings))
+    return Report(suite.title, suite.bracket, tuple(suite.finding(law) for law in laws))
 
 
 @dataclass(frozen=True)
@@ -210,7 +205,7 @@ def _sides(operator: LinearOperator, seed: int) -> tuple[_Side, _Side]:
 
 
 class _Suite:
-    """One method for each law: raises AssertionError if it is broken, returns its figure."""
+    """One method for each law, which raises AssertionError if it is broken."""
 
     def __init__(self, operator: LinearOperator, seed: int, tolerance: float | None) -> None:
         self.operator, self.seed, self.tolerance = operator, seed, tolerance
@@ -221,6 +216,15 @@ class _Suite:
         lower, upper = self.bracket.lower, self.bracket.upper
         self.scale = lower or (upper if 0 < upper < math.inf else 1.0)
 
+    def finding(self, law: str) -> Finding:
+        """What is measured for a law, in the precision that its figure is reported in."""
+        self.precision = {"dtypes": torch.float32, "pickle": self.operator.dtype}.get(
+            law, torch.float64
+        )
+        self.figure: float | None = 0.0
+        getattr(self, law)()
+        return Finding(law, self.figure, 1.0 if law == "norm" else self.limit(self.precision))
+
     def limit(self, dtype: torch.dtype) -> float:
         """The largest relative error in a precision."""
         if self.tolerance is None:
@@ -230,10 +234,11 @@ class _Suite:
     def _fail(self, text: str) -> None:
         raise AssertionError(f"{self.title}: {text}")
 
-    def _hold(self, what: str, figure: float, dtype: torch.dtype = torch.float64) -> float:
-        if not figure <= self.limit(dtype):
-            self._fail(f"{what} is off by {figure:.3g} of the norm, limit {self.limit(dtype):g}")
-        return figure
+    def _hold(self, what: str, error: float, dtype: torch.dtype = torch.float64) -> None:
+        if not error <= self.limit(dtype):
+            self._fail(f"{what} is off by {error:.3g} of the norm, limit {self.limit(dtype):g}")
+        if dtype == self.precision:
+            self.figure = max(self.figure or 0.0, error)
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:
@@ -267,132 +272,111 @@ class _Suite:
     def _in_double(self) -> tuple[_Side, _Side]:
         return _sides(self._converted(torch.float64), self.seed)
 
-    def adjoint(self) -> float:
-        figure = 0.0
+    def _compare(
+        self, one: LinearOperator, other: LinearOperator, what: str, dtype: torch.dtype
+    ) -> None:
+        """Hold the other operator, with its own precision and device, to the first."""
+        for side, twin in zip(_sides(one, self.seed), _sides(other, self.seed), strict=True):
+            x = side.draw()
+            with self._calling(f"{side.name} {what}"), torch.no_grad():
+                found, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
+            for result, operator in ((found, other), (wanted, one)):
+                place = _place(operator)
+                if _place(result) != place:
+                    self._fail(f"{side.name} {what}: gives {_place(result)}, must give {place}")
+            self._hold(f"{side.name} {what}", self._error(found.cpu(), wanted.cpu(), x), dtype)
+
+    def adjoint(self) -> None:
         for dtype in DTYPES:
             forward, _ = _sides(self._converted(dtype), self.seed)
-            errors = []
             for _ in range(_DRAWS):
                 x, y = forward.draw(), forward.draw_back()
                 with torch.no_grad():
                     image, back = forward.map(x).double(), forward.back(y).double()
                 gap = abs(float((image * y.double()).sum()) - float((x.double() * back).sum()))
                 error = gap / (self.scale * _length(x) * _length(y))
-                errors.append(error if math.isfinite(error) else math.inf)
-            figure = self._hold(f"adjoint in {_short(dtype)}", max(errors), dtype)
-        return figure
+                self._hold(f"adjoint in {_short(dtype)}", error, dtype)
 
-    def linearity(self) -> float:
+    def linearity(self) -> None:
         a, b = 1.7, -0.6  # a + b is not 1, so that an added constant shows
-        figure = 0.0
         for dtype in DTYPES:
-            errors = []
             for side in _sides(self._converted(dtype), self.seed):
                 for _ in range(_DRAWS):
                     u, v = side.draw(), side.draw()
                     with torch.no_grad():
                         found, wanted = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
-                    errors.append(self._error(found, wanted, torch.stack([a * u, b * v])))
-            figure = self._hold(f"linearity in {_short(dtype)}", max(errors), dtype)
-        return figure
+                    error = self._error(found, wanted, torch.stack([a * u, b * v]))
+                    self._hold(f"linearity in {_short(dtype)}", error, dtype)
 
-    def gradient(self) -> float:
-        figures = []
+    def gradient(self) -> None:
         for side in self._in_double():
             x, v = side.draw().requires_grad_(), side.draw()
             y = side.draw_back().requires_grad_()
             what = f"gradient of {side.name}"
             with self._calling(what):
                 (first,) = torch.autograd.grad((side.map(x) * y).sum(), x, create_graph=True)
-            figures.append(self._hold(what, self._error(first, side.back(y), y)))
-            what = f"second gradient of {side.name}"
-            with self._calling(what):
+            self._hold(what, self._error(first, side.back(y), y))
+            with self._calling(f"second {what}"):
                 (second,) = torch.autograd.grad((first * v).sum(), y)
-            figures.append(self._hold(what, self._error(second, side.map(v), v)))
+            self._hold(f"second {what}", self._error(second, side.map(v), v))
             if math.prod(side.domain) + math.prod(side.range) < _SMALL:
                 x = side.draw().requires_grad_()
                 for test in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
                     with self._calling(f"{test.__name__} of {side.name}"):
                         test(side.map, (x,))
-        return max(figures)
 
-    def batches(self) -> float:
-        figures = [0.0]
+    def batches(self) -> None:
         for side in self._in_double():
             batches = {f"a batch {shape_text(lead)}": side.draw(lead) for lead in _BATCHES}
             backwards = side.of(tuple(reversed((2, 3, *side.domain))))
             batches["a transposed batch"] = backwards.permute(*reversed(range(backwards.ndim)))
             batches["an expanded batch"] = side.draw().expand(3, *side.domain)
             for name, batch in batches.items():
-                figures += self._items(side, f"{side.name} of {name}", batch)
-        return max(figures)
+                what, before = f"{side.name} of {name}", batch.clone()
+                with self._calling(what), torch.no_grad():
+                    found = side.map(batch)
+                shape = (*batch.shape[: batch.ndim - len(side.domain)], *side.range)
+                if tuple(found.shape) != shape:
+                    got = shape_text(tuple(found.shape))
+                    self._fail(f"{what} has shape {got}, must have {shape_text(shape)}")
+                if not torch.equal(batch, before):
+                    self._fail(f"{what} changes its input; write to a copy")
+                storages = {each.untyped_storage().data_ptr() for each in (found, batch)}
+                if found.numel() and batch.numel() and len(storages) == 1:
+                    self._fail(f"{what} shares memory with its input; give a copy")
+                items, results = batch.reshape(-1, *side.domain), found.reshape(-1, *side.range)
+                for item, result in zip(items, results, strict=True):
+                    with torch.no_grad():
+                        alone = side.map(item.clone())
+                    self._hold(what, self._error(result, alone, item))
 
-    def _items(self, side: _Side, what: str, batch: Tensor) -> list[float]:
-        """The errors of a batch's items against the same items alone."""
-        before = batch.clone()
-        with self._calling(what), torch.no_grad():
-            found = side.map(batch)
-        wanted = (*batch.shape[: batch.ndim - len(side.domain)], *side.range)
-        if tuple(found.shape) != wanted:
-            got = shape_text(tuple(found.shape))
-            self._fail(f"{what} has shape {got}, must have {shape_text(wanted)}")
-        if not torch.equal(batch, before):
-            self._fail(f"{what} changes its input; write to a copy")
-        storages = [each.untyped_storage().data_ptr() for each in (found, batch)]
-        if found.numel() and batch.numel() and storages[0] == storages[1]:
-            self._fail(f"{what} shares memory with its input; give a copy")
-        items, results = batch.reshape(-1, *side.domain), found.reshape(-1, *side.range)
-        with torch.no_grad():
-            return [
-                self._hold(what, self._error(result, side.map(item.clone()), item))
-                for item, result in zip(items, results, strict=True)
-            ]
-
-    def transforms(self) -> float:
-        figures = []
+    def transforms(self) -> None:
         for name, transform in _TRANSFORMS.items():
             # A copy for each: what an operator makes at its first use must not be caught inside.
             for side in self._in_double():
                 what = f"{name} of {side.name}"
                 with self._calling(what):
-                    errors = [self._error(*result) for result in transform(side)]
-                figures.append(self._hold(what, max(errors)))
-        return max(figures)
+                    results = transform(side)
+                for result in results:
+                    self._hold(what, self._error(*result))
 
-    def pickle(self) -> float:
-        figures = []
+    def pickle(self) -> None:
         for way, again in _COPIES.items():
             with self._calling(way):
                 twin = again(self.operator)
-            pairs = zip(_sides(self.operator, self.seed), _sides(twin, self.seed), strict=True)
-            for side, other in pairs:
-                x = side.draw()
-                with torch.no_grad():
-                    error = self._error(other.map(x), side.map(x), x)
-                what = f"{side.name} after {way}"
-                figures.append(self._hold(what, error, self.operator.dtype))
-        return max(figures)
+            self._compare(self.operator, twin, f"after {way}", self.operator.dtype)
 
-    def dtypes(self) -> float:
-        figures = []
-        single, double = (_sides(self._converted(dtype), self.seed) for dtype in DTYPES)
-        for low, high in zip(single, double, strict=True):
-            x = low.draw()
-            with torch.no_grad():
-                rough, fine = low.map(x), high.map(x.double())
-            if (rough.dtype, fine.dtype) != DTYPES:
-                found = f"{_short(rough.dtype)} and {_short(fine.dtype)}"
-                self._fail(f"{low.name} gives {found}, must give float32 and float64")
-            what = f"{low.name} in float32 against float64"
-            figures.append(self._hold(what, self._error(rough, fine, x), torch.float32))
+    def dtypes(self) -> None:
+        single, double = (self._converted(dtype) for dtype in DTYPES)
+        self._compare(single, double, "in float32 against float64", torch.float32)
+        for side in _sides(double, self.seed):
             try:
-                high.map(x)
+                side.map(side.draw().float())
             except (KoriskError, TypeError, RuntimeError):
                 continue
-            self._fail(f"{low.name} in float64 takes a float32 input; refuse it")
-        return max(figures)
+            self._fail(f"{side.name} in float64 takes a float32 input; refuse it")
 
-    def norm(self) -> float:
+    def norm(self) -> None:
         lower, upper = self.bracket.lower, self.bracket.upper
         reached = (1 - _NORM_SHORTFALL) * lower
         highest = upper * (1 + max(_NORM_ROUNDING, self.tolerance or 0))
@@ -416,25 +400,15 @@ class _Suite:
         if largest < reached:
             ends = f"{largest:.6g} at most, below the lower end {lower:.6g}"
             self._fail(f"norm: power iteration stretches by {ends}")
-        return largest / upper if upper > 0 else 0.0
+        self.figure = largest / upper if upper > 0 else 0.0
 
-    def device(self) -> float | None:
+    def device(self) -> None:
         if not torch.cuda.is_available():
-            return None
-        figures = [0.0]
+            self.figure = None
+            return
         for dtype in DTYPES:
-            figures = []
             here, there = (self._converted(dtype).to(place) for place in ("cpu", "cuda"))
-            for near, far in zip(_sides(here, self.seed), _sides(there, self.seed), strict=True):
-                x, what = near.draw(), f"{far.name} on CUDA"
-                with self._calling(what), torch.no_grad():
-                    result = far.map(x.to("cuda"))
-                    expected = near.map(x)
-                if result.device != there.device:
-                    self._fail(f"{far.name} of an x on {there.device} lies on {result.device}")
-                error = self._error(result.cpu(), expected, x)
-                figures.append(self._hold(f"{what}, {_short(dtype)}", error, dtype))
-        return max(figures)
+            self._compare(here, there, f"on CUDA, {_short(dtype)}", dtype)
 
 
 def _length(x: Tensor) -> float:
@@ -443,6 +417,10 @@ def _length(x: Tensor) -> float:
 
 def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def _place(of: Tensor | LinearOperator) -> str:
+    return f"{_short(of.dtype)} on {of.device}"
 
 
 # Transforms: what each gives, what it should give, and the input that the error is relative to.

@@ -51,18 +51,18 @@ class Ellipses:
 
     def __post_init__(self) -> None:
         first: Any = self.amplitude
-        for name, given in self._tensors().items():
+        for name, value in self._tensors().items():
             if (
-                not isinstance(given, Tensor)
-                or given.dtype not in DTYPES
-                or given.ndim != 2
-                or (given.shape, given.dtype) != (first.shape, first.dtype)
-                or given.device.type != "cpu"
-                or not bool(torch.isfinite(given).all())
+                not isinstance(value, Tensor)
+                or value.dtype not in DTYPES
+                or value.ndim != 2
+                or (value.shape, value.dtype) != (first.shape, first.dtype)
+                or value.device.type != "cpu"
+                or not bool(torch.isfinite(value).all())
             ):
                 raise KoriskError(
                     f"{name} must be a finite tensor (count, most) on the CPU in float32 or "
-                    f"float64, of the amplitude's shape and precision, got {shown(given)}; convert "
+                    f"float64, of the amplitude's shape and precision, got {shown(value)}; convert "
                     "it with torch.as_tensor, and fill up with ellipses of amplitude 0"
                 )
         if bool((torch.minimum(self.a, self.b) <= 0).any()):
@@ -77,7 +77,7 @@ class Ellipses:
     def __getitem__(self, part: slice) -> Ellipses:
         if not isinstance(part, slice):
             raise KoriskError(f"phantoms are taken by slices, got [{shown(part)}]; use [i : i + 1]")
-        return Ellipses(*(given[part] for given in self._tensors().values()))
+        return Ellipses(*(value[part] for value in self._tensors().values()))
 
     def images(
         self,
@@ -292,7 +292,7 @@ class _Shapes(NamedTuple):
         return _Shapes(*(part.to(device)[..., None] for part in parts))
 
     def hold(self, dx: Tensor, dy: Tensor) -> Tensor:
-        """Whether points lie inside, given their distance from the centre: the inequality."""
+        """The inequality: whether points at these distances from the centre are inside."""
         along = self.cosine * dx + self.sine * dy
         across = -self.sine * dx + self.cosine * dy
         return (along / self.a) ** 2 + (across / self.b) ** 2 <= 1

@@ -466,12 +466,11 @@ def require_fan(geometry: object, what: str) -> None:
         raise KoriskError(f"{what} are for a FanBeam, got {shown(geometry)}")
 
 
-def _image_shape(given: object) -> tuple[int, int]:
-    several = isinstance(given, tuple | list) or getattr(given, "ndim", 0) == 1
-    sides: Any = given if several else (given, given)
+def _image_shape(shape: Any) -> tuple[int, int]:
+    sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
     if len(sides) != 2:
         raise KoriskError(
-            f"shape must be (rows, columns) or one number for a square, got {shown(given)}"
+            f"shape must be (rows, columns) or one number for a square, got {shown(shape)}"
         )
     remedy = "count the image's pixels"
     rows, columns = (
