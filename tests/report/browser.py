@@ -70,6 +70,25 @@ def fresh_page(browser: "Browser", **settings: object) -> "Iterator[Page]":
         context.close()
 
 
+def slide(page: "Page", position: int, name: str = "slider") -> None:
+    """Move a slider, and wait until the page has followed."""
+    page.evaluate(
+        """([name, to]) => {
+          const slider = document.getElementById(name);
+          slider.value = to;
+          slider.dispatchEvent(new Event("input", {bubbles: true}));
+        }""",
+        [name, position],
+    )
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
+    """Names and texts of a list of facts."""
+    rows = page.locator(f"#{of} > div").all()
+    return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
+
+
 def _missing(reason: str) -> NoReturn:
     if os.environ.get("KORISK_BROWSER") == "required":
         pytest.fail(reason)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from browser import chromium, fresh_page
+from browser import chromium, fresh_page, shown_facts, slide
 from commands import korisk
 from made_studies import content, made_study
 
@@ -82,18 +82,6 @@ def scroll_to_curves(page: "Page") -> None:
     page.wait_for_selector("html[data-drawn]")
 
 
-def slide(page: "Page", position: int, name: str = "slider") -> None:
-    page.evaluate(
-        """([name, to]) => {
-          const slider = document.getElementById(name);
-          slider.value = to;
-          slider.dispatchEvent(new Event("input", {bubbles: true}));
-        }""",
-        [name, position],
-    )
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
 def planned(file: Path, model: str, target: str, capsys: pytest.CaptureFixture[str]) -> Any:
     capsys.readouterr()
     code = korisk("plan", file, "--model", model, "--target", target, "--json")
@@ -106,11 +94,6 @@ def interval(found: dict[str, Any], last: int = 128) -> str:
     """As the page writes what the command gives."""
     upper = "∞" if found["upper"] is None else f"{found['upper']:,.0f}"
     return f"{found['lower']:,.0f} {'and' if found['samples'] <= last else 'to'} {upper}"
-
-
-def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
-    rows = page.locator(f"#{of} > div").all()
-    return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
 
 
 def stop(page: "Page", share: float) -> None:
@@ -147,12 +130,7 @@ def test_moving_the_slider_gives_what_the_command_gives(
                 assert (interval(found) in facts.values()) != at_once
                 for level, number in found["safe"].items():
                     kinds.add(number is None)
-                    percent = f"{100 * float(level):.0f}%"
-                    (text,) = (
-                        text
-                        for name, text in facts.items()
-                        if name.startswith("Enough with ") and percent in name
-                    )
+                    text = facts[f"Enough with {100 * float(level):.0f}% probability"]
                     assert text == f"{number:,}" if number else "no amount of data" in text
     assert None in answers  # one of each kind was there
     assert kinds == {True, False}
@@ -260,11 +238,9 @@ def test_the_study_page_says_what_was_run_and_what_is_missing(
     with opened(browser, study / "report.html") as page:
         assert page.inner_text("h1") == page.title() == f"made up {NASTY}"
         assert "chance" in page.inner_text(".answer")
-        notes = page.locator(".notes li").all_inner_texts()
-        assert notes == [
-            f"{NASTY}: 1 of 3 cells are not there yet (seed 3); run the study again to have them.",
-            f"{NASTY}: 1 cell failed, the first: a pixel <b>fell</b> out",
-        ]
+        missing, failed = page.locator(".notes li").all_inner_texts()
+        assert missing.startswith(f"{NASTY}: 1 of 3 cells are not there yet (seed 3)")
+        assert failed == f"{NASTY}: 1 cell failed, the first: a pixel <b>fell</b> out"
         assert page.locator("img[src=x]").count() == 0
         assert page.locator("b").count() == 0
         names = page.locator("#point option").all_inner_texts()
@@ -300,9 +276,8 @@ def test_the_slider_over_n_changes_the_pictures(browser: "Browser", study: Path)
         caption = page.locator("figure[data-model=KO][data-image='0'] figcaption").first
         shown = float(caption.inner_text().removeprefix("KO: ").removesuffix("% off"))
         assert shown == pytest.approx(off, rel=0.01)
-        assert page.inner_text("#frames-caption").endswith(
-            "Shown at 8 \N{MULTIPLICATION SIGN} 8 pixels."
-        )
+        caption_text = page.inner_text("#frames-caption")
+        assert caption_text.endswith("Shown at 8 \N{MULTIPLICATION SIGN} 8 pixels.")
 
 
 def test_the_keyboard_alone_reaches_every_control(browser: "Browser", study: Path) -> None:
@@ -330,25 +305,6 @@ def test_the_keyboard_alone_reaches_every_control(browser: "Browser", study: Pat
         assert page.input_value("#other") == "0"
 
 
-@pytest.mark.parametrize(("theme", "wide"), [("light", True), ("dark", False)])
-def test_no_serious_barrier_is_found(
-    browser: "Browser", study: Path, theme: str, wide: bool
-) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    settings = {} if wide else {"viewport": PHONE}
-    with opened(browser, study / "report.html", color_scheme=theme, **settings) as page:
-        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
-        scroll_to_curves(page)
-        found = Axe().run(page).response["violations"]
-        serious = [
-            (each["id"], each["nodes"][0]["html"][:200])
-            for each in found
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert not serious
-
-
 def overflowing(page: "Page", width: int) -> list[str]:
     """What is visible, ends beyond the width, and is in nothing that scrolls."""
     found: list[str] = page.evaluate(
@@ -367,14 +323,22 @@ def overflowing(page: "Page", width: int) -> list[str]:
 
 
 @pytest.mark.parametrize("page_of", ["study", "pilot"])
-def test_nothing_overflows_a_phone(
-    browser: "Browser", study: Path, pilot: Path, page_of: str
+@pytest.mark.parametrize(("theme", "phone"), [("light", False), ("dark", True)])
+def test_no_serious_barrier_is_found_and_nothing_overflows(
+    browser: "Browser", study: Path, pilot: Path, page_of: str, theme: str, phone: bool
 ) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
     file = study / "report.html" if page_of == "study" else pilot.with_suffix(".html")
-    with opened(browser, file, viewport=PHONE) as page:
+    size = PHONE if phone else {"width": 1280, "height": 900}
+    with opened(browser, file, color_scheme=theme, viewport=size) as page:
         scroll_to_curves(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert not overflowing(page, 390)
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert not overflowing(page, size["width"])
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        found = Axe().run(page).response["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert not [(each["id"], each["nodes"][0]["html"][:200]) for each in serious]
 
 
 def test_on_paper_no_figure_is_cut(browser: "Browser", study: Path, tmp_path: Path) -> None:
@@ -389,19 +353,14 @@ def test_on_paper_no_figure_is_cut(browser: "Browser", study: Path, tmp_path: Pa
                 place = box.bounding_box()
                 assert place is not None
                 assert place["height"] <= A4["height"]
-                assert (
-                    box.evaluate(
-                        "(each) => getComputedStyle(each.closest('figure') || each).breakInside"
-                    )
-                    == "avoid"
-                )
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
-            "rgb(255, 255, 255)"
-        )
+                style = "getComputedStyle(each.closest('figure') || each).breakInside"
+                assert box.evaluate(f"(each) => {style}") == "avoid"
+        colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert colour == "rgb(255, 255, 255)"
         assert len(page.pdf(format="A4")) > 10_000
 
 
-def test_the_theme_can_be_chosen(browser: "Browser", pilot: Path) -> None:
+def test_the_theme_can_be_chosen_and_scripts_can_be_off(browser: "Browser", pilot: Path) -> None:
     with opened(browser, pilot.with_suffix(".html"), color_scheme="dark") as page:
         colour = "getComputedStyle(document.body).backgroundColor"
         dark = page.evaluate(colour)
@@ -409,11 +368,6 @@ def test_the_theme_can_be_chosen(browser: "Browser", pilot: Path) -> None:
         light = page.evaluate(colour)
         assert light == "rgb(255, 255, 255)" != dark
         assert page.inner_text("#theme") == "Dark colours"
-
-
-def test_without_scripts_the_answer_and_the_curves_are_there(
-    browser: "Browser", pilot: Path
-) -> None:
     with opened(browser, pilot.with_suffix(".html"), java_script_enabled=False) as page:
         assert "chance" in page.inner_text(".answer")
         assert page.is_visible(".still img")

@@ -98,6 +98,11 @@ def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -
     assert planned.chance is not None
     assert f"N = {planned.samples:,}, chance {chance(planned.chance)}" in written(figure)
     assert f"(90%: {planned.lower:,.0f} to " in written(figure)
+    fitted, extrapolated = line(figure, "fitted"), line(figure, "extrapolated")
+    assert points(fitted)[-1] == points(extrapolated)[0]
+    assert points(fitted)[-1][0] == planned.last
+    assert fitted.get_linestyle() != extrapolated.get_linestyle()
+    assert NOTE in written(figure)
 
 
 def test_the_number_that_is_enough_with_90_percent_is_marked_if_there_is_one(
@@ -137,11 +142,20 @@ def test_a_filled_mark_lies_on_the_drawn_curve_and_a_hollow_one_says_what_it_mea
         assert made.reach > 0.95 or "if reached: N = " in written(figure)
 
 
-def test_a_range_without_an_end_runs_to_the_frame(planned: Plan) -> None:
+def test_answers_without_an_end_inside_the_pilot_and_out_of_reach(planned: Plan) -> None:
     endless = replace(planned, upper=np.inf)
     figure = plan_figure(endless)
     assert answer(endless).endswith("to ∞)")
     assert points(line(figure, "range"))[1][0] == figure.axes[0].get_xlim()[1]
+    inside = plan(seeded(), 0.1)
+    assert inside.samples is not None
+    assert inside.samples <= inside.last
+    assert points(line(plan_figure(inside), "answer")) == [(inside.samples, 0.1)]
+    hopeless = unreachable(plan(seeded(0.9, 1.0, floor=0.05), 0.03))
+    figure = plan_figure(hopeless)
+    assert UNREACHABLE in written(figure)
+    assert not lines(figure, "answer")
+    assert {value for _, value in points(line(figure, "floor"))} == {hopeless.floor}
 
 
 @pytest.mark.parametrize("target", [0.003, 0.1])
@@ -166,47 +180,17 @@ def test_a_curve_that_cannot_be_extrapolated_ends_where_it_was_measured(target: 
     assert set(made.forecast.doubt.split()) <= set(written(both).split())
 
 
-def test_the_forecast_changes_its_look_where_the_pilot_ends(planned: Plan, figure: Figure) -> None:
-    fitted, extrapolated = line(figure, "fitted"), line(figure, "extrapolated")
-    assert points(fitted)[-1] == points(extrapolated)[0]
-    assert points(fitted)[-1][0] == planned.last
-    assert fitted.get_linestyle() != extrapolated.get_linestyle()
-    assert NOTE in written(figure)
-
-
-def test_a_target_out_of_reach_is_called_so_and_the_floor_is_drawn() -> None:
-    made = unreachable(plan(seeded(0.9, 1.0, floor=0.05), 0.03))
-    figure = plan_figure(made)
-    assert UNREACHABLE in written(figure)
-    assert not lines(figure, "answer")
-    assert {value for _, value in points(line(figure, "floor"))} == {made.floor}
-
-
-def test_a_target_that_the_pilot_meets_is_marked_within_it() -> None:
-    made = plan(seeded(), 0.1)
-    assert made.samples is not None
-    assert made.samples <= made.last
-    assert points(line(plan_figure(made), "answer")) == [(made.samples, 0.1)]
-
-
-@pytest.mark.parametrize(
-    ("metric", "unit", "expected"),
-    [
-        ("", "error", "error"),
-        ("test_mse", "error", "test_mse"),
-        ("PSNR", "psnr", "PSNR (dB)"),
-        ("PSNR (dB)", "psnr", "PSNR (dB)"),
-        ("top 1", "accuracy", "top 1 (accuracy)"),
-        ("accuracy", "accuracy", "accuracy"),
-        ("accuracy", "percent", "accuracy (%)"),
+def test_the_value_axis_names_metric_and_unit() -> None:
+    for metric, unit, expected in (
+        *(("", "error", "error"), ("test_mse", "error", "test_mse")),
+        *(("PSNR", "psnr", "PSNR (dB)"), ("PSNR (dB)", "psnr", "PSNR (dB)")),
+        *(("top 1", "accuracy", "top 1 (accuracy)"), ("accuracy", "accuracy", "accuracy")),
+        *(("accuracy", "percent", "accuracy (%)"), ("", "percent", "score (%)")),
         ("", "psnr", "PSNR (dB)"),
-        ("", "percent", "score (%)"),
-    ],
-)
-def test_the_value_axis_names_metric_and_unit(metric: str, unit: str, expected: str) -> None:
-    curve = Curve([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
-    target = curve.unit.from_error(0.12).item()
-    assert plan_figure(plan(curve, target, fit="power")).axes[0].get_ylabel() == expected
+    ):
+        curve = Curve([4, 16, 64], [0.3, 0.2, 0.14], metric=metric, unit=unit)
+        made = plan(curve, curve.unit.from_error(0.12).item(), fit="power")
+        assert plan_figure(made).axes[0].get_ylabel() == expected
 
 
 @pytest.mark.parametrize("target", [0.0475, 0.1, 0.17, 0.01])
@@ -243,6 +227,10 @@ def test_a_comparison_draws_both_pilots_and_both_answers(compared: Comparison) -
     first, second = line(figure, "means-1"), line(figure, "means-2")
     assert first.get_color() != second.get_color()
     assert first.get_marker() != second.get_marker()
+    figure = comparison_figure(Comparison(unreachable(compared.first), compared.second))
+    assert f"known: {UNREACHABLE}" in written(figure)
+    assert not lines(figure, "answer-1")
+    assert lines(figure, "answer-2")
 
 
 def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> None:
@@ -256,13 +244,6 @@ def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> No
     curve = seeded(0.5, 1.0, "known")
     worse = Curve(curve.n, 3 * curve.error, curve.seed, "dense", curve.metric)
     assert not lines(comparison_figure(compare(curve, worse, 0.05)), "crossover")
-
-
-def test_a_comparison_with_an_unreachable_side_says_so(compared: Comparison) -> None:
-    figure = comparison_figure(Comparison(unreachable(compared.first), compared.second))
-    assert f"known: {UNREACHABLE}" in written(figure)
-    assert not lines(figure, "answer-1")
-    assert lines(figure, "answer-2")
 
 
 # --- Ticks ---------------------------------------------------------------------------------------
@@ -324,22 +305,16 @@ def test_a_file_is_of_its_kind_and_the_same_every_time(
         assert all('fill="none"' in pattern.split("/>")[0] for pattern in patterns)
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        *((name, ".png, .svg or .pdf") for name in ("figure.jpg", "figure", "figure.svg.gz")),
-        *((name, "cannot be written") for name in ("none/a.png", "folder.png", "nu\0ll.png")),
-    ],
-)
-def test_a_path_that_cannot_be_written_is_refused(
-    name: str, says: str, figure: Figure, tmp_path: Path
-) -> None:
+def test_a_path_that_cannot_be_written_is_refused(figure: Figure, tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
-    with pytest.raises(KoriskError) as refused:
-        save(figure, tmp_path / name)
-    assert says in str(refused.value)
-    assert "\n" not in str(refused.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
+    refused = dict.fromkeys(("figure.jpg", "figure", "figure.svg.gz"), ".png, .svg or .pdf")
+    refused |= dict.fromkeys(("none/a.png", "folder.png", "nu\0ll.png"), "cannot be written")
+    for name, says in refused.items():
+        with pytest.raises(KoriskError) as error:
+            save(figure, tmp_path / name)
+        assert says in str(error.value)
+        assert "\n" not in str(error.value)
+        assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
 
 
 def test_settings_of_the_user_neither_matter_nor_change(planned: Plan, tmp_path: Path) -> None:

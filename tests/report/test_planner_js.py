@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from browser import chromium, fresh_page
+from browser import chromium, fresh_page, shown_facts, slide
 
 import korisk as kr
 from korisk.curves.unit import UNITS
@@ -98,7 +98,9 @@ def page(browser: "Browser") -> "Iterator[Page]":
     with fresh_page(browser) as opened:
         opened.add_script_tag(content=SCRIPT.read_text("utf-8"))
         for name in CURVES:
-            script = "([name, data]) => { (window.tables ??= {})[name] = koriskTable.open(data); }"
+            script = (
+                "([name, data]) => { (window.tables ??= {})[name] = new koriskTable.Table(data); }"
+            )
             opened.evaluate(script, [name, packed(name)])
         yield opened
 
@@ -201,7 +203,7 @@ def test_the_answers_take_little_room(name: str) -> None:
 
 def test_the_first_target_is_answered_exactly_however_hard(page: "Page") -> None:
     data = planner_data(made("clean"), 1.2345678e-5)
-    script = "([data, target]) => koriskTable.open(data).plan(target)"
+    script = "([data, target]) => new koriskTable.Table(data).plan(target)"
     found = page.evaluate(script, [data, 1.2345678e-5])
     assert found["samples"] == planned("clean", 1.2345678e-5).samples
 
@@ -241,23 +243,6 @@ def test_the_script_stands_alone() -> None:
 
 
 # --- The whole page ------------------------------------------------------------------------------
-
-
-def slide(page: "Page", position: int) -> None:
-    page.evaluate(
-        """(to) => {
-          const slider = document.getElementById("slider");
-          slider.value = to;
-          slider.dispatchEvent(new Event("input", {bubbles: true}));
-        }""",
-        position,
-    )
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-
-
-def rows(page: "Page", of: str) -> list[tuple[str, str]]:
-    found = page.locator(f"#{of} > div").all()
-    return [(row.locator("dt").inner_text(), row.locator("dd").inner_text()) for row in found]
 
 
 def numbers(text: str) -> set[int]:
@@ -302,14 +287,17 @@ def test_no_number_is_shown_without_its_odds_or_condition(
             assert f"chance {words.chance(plan.chance)}" in page.inner_text(".number")
             assert page.inner_text("#words") == sentence(plan)
             if plan.safe(0.9) is None:
-                assert f"gives 90% probability: {most(plan)}" in page.inner_text("#words")
+                most = words.chance(plan.reach)
+                most = "just below 90%" if most == "90%" else f"at most {most}"
+                assert f"gives 90% probability: {most}" in page.inner_text("#words")
             told = [plan.samples, plan.lower, plan.upper, plan.next_round, plan.before_long]
             told += [plan.safe(p) for p in LEVELS]
             for p in LEVELS:
                 number = plan.if_reached(p)
                 if number is None or number in told:
                     continue
-                for name, text in (*rows(page, "facts"), *rows(page, "versus-facts")):
+                both = (shown_facts(page), shown_facts(page, "versus-facts"))
+                for name, text in (pair for facts in both for pair in facts.items()):
                     if name.startswith("Samples of " + pair[1]) or name.startswith("Ratio"):
                         continue
                     if number in numbers(text):
@@ -317,12 +305,7 @@ def test_no_number_is_shown_without_its_odds_or_condition(
                         by = plan.probability(plan.before_long)
                         assert f"N = {plan.before_long:,} (chance {words.chance(by)})" in name
                 assert number not in numbers(page.inner_text("#words"))
-            for name, text in rows(page, "versus-facts"):
+            for name, text in shown_facts(page, "versus-facts").items():
                 if name.startswith("Samples of ") and numbers(text):
                     assert "chance" in text or "no answer" in text or "answers targets" in text
     assert conditional or pair[0] in ("step", "collapse FC")
-
-
-def most(plan: Plan) -> str:
-    found = words.chance(plan.reach)
-    return "just below 90%" if found == "90%" else f"at most {found}"

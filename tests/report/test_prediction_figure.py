@@ -129,13 +129,10 @@ def problem(folder: Path) -> dict[str, Any]:
     return dict(read_contents(folder).points[0].spec["problem"])
 
 
-def test_a_study_without_a_prediction_has_no_section(folder: Path) -> None:
+def test_predictions_stand_beside_what_was_measured(folder: Path) -> None:
     (folder / NAME).unlink(missing_ok=True)
     section, notes = prediction_section(read_contents(folder))
     assert (section.html, notes) == ("", [])
-
-
-def test_predictions_stand_beside_what_was_measured(folder: Path) -> None:
     predicted(folder, content(problem(folder)))
     section, notes = prediction_section(read_contents(folder))
     assert notes == []
@@ -161,21 +158,16 @@ def test_outcomes_are_at_measured_sizes_without_the_pilots(folder: Path) -> None
     assert next(e.measured for e in found if e.model == "FC") == fc.means[0]
 
 
-def test_outcomes_lie_between_the_sizes_that_were_kept() -> None:
+def test_outcomes_lie_between_the_sizes_that_were_kept_and_are_summed_up() -> None:
     made = point_record(content() | {"models": [model("FC", 1.0, 1.0, 0.0)]})
-    measured = Curve([2, 10, 10**6], [1.0, 0.2, 0.1], model="FC")
-    (found,) = outcomes(made, [measured])  # the others lie outside
-    assert found.n == 10
+    (found,) = outcomes(made, [Curve([2, 10, 10**6], [1.0, 0.2, 0.1], model="FC")])
+    assert found.n == 10  # the others lie outside
     assert found.predicted == pytest.approx(0.1)
     assert not found.inside
-
-
-def test_sentences_tell_mean_worst_and_coverage() -> None:
     rows = [Outcome("p", "FC", n, 1.0, 0.9, 1.1, m) for n, m in ((4, 1.0), (8, 2.0), (16, 0.5))]
     (said,) = sentences(rows)
-    assert "is 1.00 in the geometric mean over 3 N" in said
-    assert "0.50 at worst, at N = 8" in said
-    assert "1 of 3" in said
+    for words in ("is 1.00 in the geometric mean over 3 N", "0.50 at worst, at N = 8", "1 of 3"):
+        assert words in said
 
 
 def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> None:
@@ -190,9 +182,6 @@ def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> N
         section, notes = prediction_section(read_contents(folder))
         assert section.html == ""
         assert said in notes[0]
-
-
-def test_a_spoilt_file_leaves_the_page(folder: Path) -> None:
     (folder / NAME).write_text("{")
     section, notes = prediction_section(read_contents(folder))
     assert section.html == ""

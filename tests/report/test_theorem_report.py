@@ -60,38 +60,27 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[PointTheorem]:
 # --- Tables --------------------------------------------------------------------------------------
 
 
-def test_the_table_holds_every_model_and_n(both: list[PointTheorem]) -> None:
-    rows = records(theorem_table(both))
-    assert len(rows) == 2 * 5 + 2 * 4
-    group = both[0].groups[1]
-    (found,) = [
-        each for each in rows if (each["point"], each["model"], each["N"]) == ("exact", "KO", 4)
-    ]
-    loose = group.looseness("composed")
-    assert loose is not None
-    assert found["error"] == group.error
-    assert [found[form] for form in BOUNDS] == [group.bound(form) for form in BOUNDS]
-    assert (found["loose by, least"], found["loose by, most"]) == (loose.least, loose.worst)
-    assert (found["seeds"], found["judged"], found["held"], found["holds"]) == (2, 2, 2, "yes")
-
-
-def test_the_parts_of_the_layers_add_up_to_the_bounds(both: list[PointTheorem]) -> None:
-    rows = records(layers_table(both))
-    assert {each["model"] for each in rows} == {"KO"}  # one layer of FC errs alone
-    for point in both:
-        for group in point.groups:
-            own = [
-                each
-                for each in rows
-                if (each["point"], each["model"], each["N"]) == (point.name, group.model, group.n)
-            ]
-            if not own:
-                continue
-            for form in BOUNDS:
-                total = sum(each[f"part of {form}"] for each in own)
-                assert total == pytest.approx(group.bound(form))
-            assert sum(each["share of composed"] for each in own) == pytest.approx(100)
-    kinds = [(each["layer"], each["kind"]) for each in rows if each["point"] == "wrong"][:3]
+def test_the_tables_hold_every_model_and_n_and_parts_add_up(both: list[PointTheorem]) -> None:
+    rows, parts = records(theorem_table(both)), records(layers_table(both))
+    groups = [(point.name, group) for point in both for group in point.groups]
+    assert len(rows) == len(groups) == 2 * 5 + 2 * 4
+    assert {each["model"] for each in parts} == {"KO"}  # in FC one layer alone has errors
+    for found, (name, group) in zip(rows, groups, strict=True):
+        about = (name, group.model, group.n)
+        assert (found["point"], found["model"], found["N"]) == about
+        assert found["error"] == group.error
+        assert [found[form] for form in BOUNDS] == [group.bound(form) for form in BOUNDS]
+        loose = group.looseness("composed")
+        assert loose is not None
+        assert (found["loose by, least"], found["loose by, most"]) == (loose.least, loose.worst)
+        assert found["seeds"] == found["judged"] == found["held"] == len(group.checks)
+        assert found["holds"] == "yes"
+        own = [each for each in parts if (each["point"], each["model"], each["N"]) == about]
+        for form in BOUNDS if own else ():
+            total = sum(each[f"part of {form}"] for each in own)
+            assert total == pytest.approx(group.bound(form))
+        assert not own or sum(each["share of composed"] for each in own) == pytest.approx(100)
+    kinds = [(each["layer"], each["kind"]) for each in parts if each["point"] == "wrong"][:3]
     assert kinds == [("W", "learned"), ("K", "known"), ("C", "learned")]
 
 

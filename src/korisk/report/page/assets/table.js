@@ -1,10 +1,10 @@
-// The planner's answers in the page: looked up in the table that planner_data.py computed for some
+// The planner's answers in the page: looked up in the table that planner.py computed for some
 // hundred targets, and interpolated between two of them. There are no statistics here.
 
 var koriskTable = (() => {
   "use strict";
 
-  // ---- Numbers in words, as korisk/curves/words.py writes them ----
+  // ---- Numbers in words, as korisk/planning/explain.py writes them ----
 
   /** A number with few digits: Python's f"{x:.{few}g}". */
   function general(x, few) {
@@ -165,7 +165,7 @@ var koriskTable = (() => {
       return this.crossing(at, part * this.blend(at).most);
     }
 
-    /** The answer in a sentence or two, by the templates of planner_data.py. */
+    /** The answer in a sentence or two, by the templates of planner.py. */
     sentence(plan, templates) {
       if (plan.doubt) return plan.doubt;
       const { samples, safe } = plan;
@@ -196,6 +196,5 @@ var koriskTable = (() => {
     }
   }
 
-  const open = (data) => new Table(data);
-  return Object.freeze({ open, LAWS, place, value, chance, most, times, count });
+  return Object.freeze({ Table, LAWS, place, value, chance, most, times, count });
 })();

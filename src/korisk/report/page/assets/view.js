@@ -3,8 +3,7 @@
   "use strict";
 
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { open, place, value, chance, most, times, count } = window.koriskTable;
-  const SERIES = 8; // colours there are
+  const { Table, place, value, chance, most, times, count } = window.koriskTable;
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"];
   const SIGNS = "●■◆▲✚✖★"; // the same, in a legend
   const CROWD = 8; // models beyond which only those that are asked about have bands
@@ -69,7 +68,7 @@
 
   function table(index) {
     const key = `${state.group}/${index}`;
-    if (!opened.has(key)) opened.set(key, open(model(index).planner));
+    if (!opened.has(key)) opened.set(key, new Table(model(index).planner));
     return opened.get(key);
   }
 
@@ -362,7 +361,7 @@
     return window.Plotly;
   }
 
-  const colour = (index) => css(`--series-${index % SERIES}`);
+  const colour = (index) => css(`--series-${index % 8}`); // as many as the style has
 
   function shownModels() {
     const all = [...group().models.keys()];
@@ -468,7 +467,7 @@
   function onCurve(plan, at) {
     const { toError } = table(at).unit;
     const [n, goal] = [plan.samples, toError(plan.target)];
-    const error = (n) => toError(expected(at, n, "middle"));
+    const error = (size) => toError(expected(at, size, "middle"));
     return inside(plan) || (error(n / NEAR) * NEAR >= goal && error(n * NEAR) / NEAR <= goal);
   }
 
