@@ -38,19 +38,16 @@ if TYPE_CHECKING:
 
 def predict(
     path: Annotated[
-        Path,
-        typer.Argument(metavar="STUDY.yaml", help="A study; its problem and points are enough."),
+        Path, typer.Argument(metavar="STUDY.yaml", help="A study; problem and points are enough.")
     ],
     images: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Your own example images instead of the study's."),
+        Path | None, typer.Option(metavar="DIR", help="Your own example images, not the study's.")
     ] = None,
     on_error: Annotated[
         str | None,
         typer.Option(
             metavar="WHAT",
-            help="skip leaves out images that cannot be read, stop raises an error. "
-            "[default: as the study says, else stop]",
+            help="stop or skip at unreadable images. [default: the study's, or stop]",
         ),
     ] = None,
     examples: Annotated[
@@ -66,11 +63,7 @@ def predict(
     ] = None,
     pilot_file: Annotated[
         Path | None,
-        typer.Option(
-            "--pilot",
-            metavar="FILE",
-            help="Measured mean squared errors: columns n, error, model, maybe seed.",
-        ),
+        typer.Option("--pilot", metavar="FILE", help="Measured errors: n, error, model, seed."),
     ] = None,
     target: Annotated[
         list[float] | None,
@@ -78,9 +71,7 @@ def predict(
     ] = None,
     at: Annotated[
         list[float] | None,
-        typer.Option(
-            metavar="N", help="Show the expected error at N. Repeatable. [default: doublings]"
-        ),
+        typer.Option(metavar="N", help="Show the error at N. Repeatable. [default: doublings]"),
     ] = None,
     device: Device = "auto",
     unit: Annotated[
@@ -90,10 +81,7 @@ def predict(
     plot: pilot.PlotOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write prediction.json there; in a study's folder its report shows it.",
-        ),
+        typer.Option(metavar="DIR", help="Write prediction.json there, for the study's report."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
