@@ -36,7 +36,7 @@ _SHOWN_FAILURES = 5
 class PilotFailure:
     """A fit that gave no error.
 
-    Attributes
+    Parameters
     ----------
     n, seed : int
         Which fit it was.
@@ -56,7 +56,7 @@ class PilotFailure:
 class PilotFit:
     """A fit that gave its metrics.
 
-    Attributes
+    Parameters
     ----------
     n, seed : int
         Which fit it was.
@@ -84,7 +84,7 @@ class Pilot:
 
     `print(pilot)` shows all of it in sentences.
 
-    Attributes
+    Parameters
     ----------
     model : str
         Name of the model.
@@ -102,6 +102,10 @@ class Pilot:
         The value to reach.
     largest : int or None
         The largest N to suggest.
+    cost : callable or None
+        ``cost(n)`` of one fit.
+    reading : Reading
+        The chosen metric and the units.
 
     Examples
     --------
@@ -327,7 +331,7 @@ class Pilot:
         >>> kr.Curve.read("pilot.csv").sizes.tolist()
         [16, 32]
         """
-        _ = self.metric  # raises if there is none
+        _ = self.metric  # raises without any fit
         rows = tuple(
             (fit.n, fit.metrics[name], fit.seed, self.model, name)
             for name in self.metrics

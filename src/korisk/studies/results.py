@@ -155,7 +155,7 @@ def curve_from(
 class Crossing:
     """Where the better of two models changes, as far as the results show."""
 
-    found: Crossover | None  # of the posterior; None if there is none
+    found: Crossover | None  # of the posterior, if there is one
     means: tuple[int, int] | None  # N between which mean errors change their order, there or last
     better: str  # the model with the lower mean error at the largest N of both
     last: int  # that N

@@ -62,7 +62,7 @@ _USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "
 class Cell:
     """A finished cell; `Store.results` returns them.
 
-    Attributes
+    Parameters
     ----------
     task : Task
         The point, the seed and the spec.
@@ -96,7 +96,7 @@ class Cell:
 class Failure:
     """A failed cell; `Store.failures` returns them.
 
-    Attributes
+    Parameters
     ----------
     task : Task
         The point, the seed and the spec.
@@ -131,7 +131,7 @@ class Failure:
 class FlatRow:
     """One row of metrics with the task of its cell; `Store.rows` returns them.
 
-    Attributes
+    Parameters
     ----------
     task : Task
         The cell that the row belongs to.
@@ -155,6 +155,15 @@ class Store:
     """The cells of one study in one file: `create_or_open` to write, `read` to read.
 
     A `with` block closes it. docs/reference/store.md describes the file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    connection : sqlite3.Connection
+        An open connection to it.
+    lock : WriteLock, optional
+        The writer's lock; None for reading.
 
     Examples
     --------
@@ -332,11 +341,33 @@ class Store:
             return str(value)
 
     def finished(self, task: Task) -> bool:
-        """Whether the results of a task are stored."""
+        """Whether the results of a task are stored.
+
+        Parameters
+        ----------
+        task : Task
+            The cell.
+
+        Returns
+        -------
+        bool
+            True if a cell of this key and spec is finished.
+        """
         return self._status(task) == "done"
 
     def failed(self, task: Task) -> bool:
-        """Whether a task, with the spec that it has now, failed."""
+        """Whether a task, with the spec that it has now, failed.
+
+        Parameters
+        ----------
+        task : Task
+            The cell.
+
+        Returns
+        -------
+        bool
+            True if a cell of this key and spec failed.
+        """
         return self._status(task) == "failed"
 
     def _status(self, task: Task) -> str | None:
@@ -348,11 +379,28 @@ class Store:
             return found[0][0] if found else None
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
-        """The tasks whose results are not stored, failed ones included."""
+        """The tasks whose results are not stored, failed ones included.
+
+        Parameters
+        ----------
+        tasks : iterable of Task
+            Cells of the study.
+
+        Returns
+        -------
+        list of Task
+            Those that are not finished, in the same order.
+        """
         return [task for task in tasks if not self.finished(task)]
 
     def results(self) -> Iterator[Cell]:
-        """The finished cells, ordered by point and seed; all of them as of one moment."""
+        """The finished cells, all as of one moment.
+
+        Yields
+        ------
+        Cell
+            Ordered by point and seed.
+        """
         with reading(self.path):
             self._connection.execute("BEGIN")  # so that both queries see one state
             try:
@@ -372,13 +420,30 @@ class Store:
         yield from found
 
     def rows(self) -> Iterator[FlatRow]:
-        """The rows of all finished cells, in the order of `results`."""
+        """The rows of all finished cells.
+
+        Yields
+        ------
+        FlatRow
+            In the order of `results`.
+        """
         for cell in self.results():
             for row in cell.rows:
                 yield FlatRow(task=cell.task, row=row)
 
     def arrays(self, key: str) -> dict[str, NDArray[np.generic]]:
-        """The arrays of the cell of this key, by name."""
+        """The arrays of a cell.
+
+        Parameters
+        ----------
+        key : str
+            The key of its task.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays by name.
+        """
         with reading(self.path):
             found = self._fetch(
                 "SELECT name, dtype, shape, content FROM arrays "
@@ -388,7 +453,13 @@ class Store:
             return {stored[0]: unpack_array(*stored) for stored in found}
 
     def failures(self) -> list[Failure]:
-        """The failed cells, ordered by point and seed."""
+        """The failed cells.
+
+        Returns
+        -------
+        list of Failure
+            Ordered by point and seed.
+        """
         with reading(self.path):
             return [
                 Failure(task=task, error=error or "", usage=usage)
@@ -429,7 +500,18 @@ class Store:
     # --- Checking --------------------------------------------------------------------------------
 
     def check_name(self, name: str) -> None:
-        """Raise `KoriskError` for a study of another name."""
+        """Refuse a study of another name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the study.
+
+        Raises
+        ------
+        KoriskError
+            If the store holds a study of another name.
+        """
         known = self.study.get("name")
         if known != name:
             raise KoriskError(
@@ -438,7 +520,18 @@ class Store:
             )
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Raise `KoriskError` for tasks that contradict each other or the stored results."""
+        """Refuse tasks that contradict each other or the stored results.
+
+        Parameters
+        ----------
+        tasks : iterable of Task
+            Cells of the study.
+
+        Raises
+        ------
+        KoriskError
+            If a task is given twice, or its spec differs from that of its point's other cells.
+        """
         with reading(self.path):
             # Failed cells do not count: their spec may be corrected.
             specs = {
@@ -494,7 +587,22 @@ class Store:
             )
 
     def record_failure(self, task: Task, error: str, usage: Usage) -> None:
-        """Store that a cell failed, in place of an earlier failure but never of results."""
+        """Store that a cell failed, in place of an earlier failure but never of results.
+
+        Parameters
+        ----------
+        task : Task
+            The cell; it must not be finished already.
+        error : str
+            What went wrong, with the traceback.
+        usage : Usage
+            What it took.
+
+        Raises
+        ------
+        KoriskError
+            If the cell is finished already.
+        """
         with sqlite_errors(self.path), self._transaction():
             self._replace(task, "failed", error, usage, "{}")
 
