@@ -170,6 +170,15 @@ class ShardedDense(nn.Module):
     ------
     KoriskError
         If a value is outside its range, or there is no GPU to offload from.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.fitting.gradient.sharded import ShardedDense, process_group
+    >>> with process_group() as device:  # a single rank, without torchrun
+    ...     image = ShardedDense((4, 6), (5, 5), device=device)(torch.ones(2, 4, 6))
+    >>> image.shape
+    torch.Size([2, 5, 5])
     """
 
     def __init__(
@@ -259,6 +268,16 @@ class ShardedTraining:
         Mean time of this run's steps, without checkpoints; None if it took none.
     peak_bytes : tuple of int
         The most memory that each rank held, above what it held before the network was made.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.fitting import Recipe
+    >>> from korisk.fitting.gradient.sharded import ShardedTraining
+    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=2, batch=8)
+    >>> costs = {"ranks": 1, "resumed_at": 0, "seconds_per_step": 0.01, "peak_bytes": (1000,)}
+    >>> ShardedTraining(recipe=recipe, losses=torch.tensor([0.2, 0.1]), **costs).ranks
+    1
     """
 
     recipe: Recipe
@@ -321,6 +340,21 @@ def train_sharded(
     KoriskError
         If shapes do not fit together, a checkpoint belongs to another training or is damaged, or
         the loss is not finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.fitting import Recipe
+    >>> from korisk.fitting.gradient.sharded import ShardedDense, process_group, train_sharded
+    >>> x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
+    >>> recipe = Recipe(optimiser="sgd", rate=0.2, iterations=300, batch=8)
+    >>> with process_group() as device:  # a single rank, without torchrun
+    ...     net = ShardedDense(3, 3, device=device, relu=False)
+    ...     draws = torch.Generator().manual_seed(1)
+    ...     done = train_sharded(net, x, 2 * x, recipe, generator=draws)
+    ...     found = net.matrix().diagonal().round(decimals=2).tolist()
+    >>> found, done.ranks
+    ([2.0, 2.0, 2.0], 1)
     """
     like = torch.empty(0, dtype=network.dtype, device=network.device)
     inputs, targets = unsharded.checked_pool(network, (inputs, targets), like=like)
