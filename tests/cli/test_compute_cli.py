@@ -134,7 +134,7 @@ def test_a_dry_run_shows_memory_and_the_job_script(
     )
     expected = 32 * (64 + 2 * rays) * 8 + max(4 * 8 * 16**2, 2 * rays**2 * 8)
     assert {cell["memory"] for cell in said["cells"]} == {expected}
-    assert said["to_do"] == {"cells": 2, "workers": 3, "seconds": None}
+    assert said["to_do"] == {"cells": 2, "without_estimate": 2, "workers": 3, "seconds": None}
     script = said["job_script"].splitlines()
     assert script[0].startswith("#!")
     assert "#SBATCH -t 01:00:00" in script
@@ -165,14 +165,16 @@ def test_a_dry_run_estimates_time_from_measured_cells(
     first, *_ = Study.read(path).tasks
     out.mkdir()
     with Store.create_or_open(out / "study.db", {"name": "heat"}) as store:
-        store.record(first, dummy_work.cell(first, lambda fraction: None), Usage(started="now", seconds=8.0))
+        store.record(
+            first, dummy_work.cell(first, lambda fraction: None), Usage(started="now", seconds=8.0)
+        )
     asked = ("run", path, "--out", out, "--device", "cpu", "--workers", "2", "--dry-run")
     assert korisk(*asked, "--json") == 0
     said = json.loads(capsys.readouterr().out)
     seconds = {(cell["point"], cell["seed"]): cell["seconds"] for cell in said["cells"]}
     assert seconds["exact", 2] == seconds["wrong", 1] == seconds["wrong", 2] == 8.0
     assert seconds["finer", 1] is None
-    assert said["to_do"]["seconds"] is None
+    assert said["to_do"] == {"cells": 5, "without_estimate": 2, "workers": 2, "seconds": 12.0}
     path.write_text(HEAT.replace(", {name: finer, points: 16}", ""))
     assert korisk(*asked) == 0
     shown = capsys.readouterr().out

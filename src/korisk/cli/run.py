@@ -159,8 +159,11 @@ def _show_cells(
     here = replace(compute, device=compute.device_kind())
     default = 1 if compute.elsewhere else max(1, *(many for _, many in groups(study.tasks, here)))
     workers = compute.workers or default
-    times = [seconds[task.key] for task in todo]
-    left = max(sum(times) / workers, max(times, default=0.0))  # not before its longest cell
+    times = [each for task in todo if not math.isnan(each := seconds[task.key])]
+    unknown = len(todo) - len(times)
+    left = math.nan if todo else 0.0
+    if times:
+        left = max(sum(times) / workers, *times)  # not before its longest cell
     script = None
     if compute.batch is not None:
         from korisk.studies.run.clusters import job_script
@@ -178,8 +181,12 @@ def _show_cells(
             }
             for task in study.tasks
         ]
-        to_do = {"cells": len(todo), "workers": workers, "seconds": left}
-        content = {"name": study.name, "cells": listed, "to_do": to_do}
+        to_do = {"cells": len(todo), "without_estimate": unknown}
+        content = {
+            "name": study.name,
+            "cells": listed,
+            "to_do": to_do | {"workers": workers, "seconds": left},
+        }
         print_json(content if script is None else content | {"job_script": script})
         return
     out = console()
@@ -199,8 +206,10 @@ def _show_cells(
     many = "1 worker" if workers == 1 else f"{workers:,} workers"
     count = "1 cell" if len(todo) == 1 else f"{len(todo):,} cells"
     time = f"about {duration(left)} on {many}, from measured cells"
-    if math.isnan(left):
+    if not times:
         time = "no measured cell yet, so the time is not known"
+    elif unknown:
+        time += f", without {unknown:,} of a size that was not measured yet"
     out.print(f"{count} to do: {time}." if todo else "Nothing is left to do.", highlight=False)
     if script is not None:
         out.print(f"\nScript of each job:\n\n{script}", highlight=False, soft_wrap=True)

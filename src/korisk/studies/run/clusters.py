@@ -252,6 +252,18 @@ def job_cluster(
     -------
     Cluster
         As the value of a `with` block.
+
+    Raises
+    ------
+    KoriskError
+        If the options are wrong, or jobs cannot be submitted here.
+
+    Examples
+    --------
+    >>> from korisk.studies.run.clusters import job_cluster
+    >>> job_cluster("cray", 4, {"cores": 8, "memory": "16 GB"}).__enter__()
+    Traceback (most recent call last):
+    korisk.errors.KoriskError: system must be one of slurm, pbs, lsf, sge, oar, moab, htcondor, ...
     """
     kind, asked = _job_class(system, options or {})
     name = f"{jobs} {system} job{'s' if jobs > 1 else ''}"
@@ -292,13 +304,21 @@ def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
 
     Parameters
     ----------
-    system, options
-        As of `job_cluster`.
+    system : str
+        The batch system, as of `job_cluster`.
+    options : mapping, optional
+        Keyword arguments of dask-jobqueue's class for it.
 
     Returns
     -------
     str
         The script.
+
+    Examples
+    --------
+    >>> from korisk.studies.run.clusters import job_script
+    >>> "#SBATCH --cpus-per-task=4" in job_script("slurm", {"cores": 4, "memory": "8 GB"})
+    True
     """
     kind, asked = _job_class(system, options or {})
     logs = Path(str(asked.get("log_directory") or "."))
@@ -511,7 +531,8 @@ def run_there(
         try:
             return perform(work, task, report)
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            if timeout is not None:
+                faulthandler.cancel_dump_traceback_later()
 
 
 def installed() -> dict[str, str]:

@@ -23,7 +23,6 @@ from korisk.studies.run.usage import Usage, cores, machine, versions
 from korisk.studies.run.worker import (
     Done,
     Failed,
-    Ready,
     Work,
     Worker,
     perform,
@@ -252,10 +251,10 @@ class LocalPool:
         exit_code = worker.process.exitcode  # looked up first: no message comes after a death
         for message in worker.messages():
             task = worker.task
-            if isinstance(message, Ready):
-                if message.problem:
+            if isinstance(message, str):  # why it cannot import the work
+                if message:
                     raise KoriskError(
-                        f"work cannot be imported by other processes: {message.problem}; "
+                        f"work cannot be imported by other processes: {message}; "
                         "define it at the top of a module, or use workers=0"
                     )
                 worker.ready = True

@@ -1,7 +1,8 @@
 """One process that computes cells: what runs in it, and how its owner controls it.
 
-Messages to a worker are tasks, then None. It answers `Ready` once, and for each task any number of
-fractions, then `Done` or `Failed`. Pickles pass between our own processes only, never from files.
+Messages to a worker are tasks, then None. It answers with a text once, why it cannot import the
+work or "" if it can; then for each task with any number of fractions, then `Done` or `Failed`.
+Pickles pass between our own processes only, never from files.
 """
 
 import ctypes
@@ -47,13 +48,6 @@ _GUARD_PAUSE = 0.5  # seconds between two checks whether a guarded worker still 
 
 
 @dataclass(frozen=True)
-class Ready:
-    """The worker has started and has imported the work, or `problem` says why it cannot."""
-
-    problem: str = ""
-
-
-@dataclass(frozen=True)
 class Done:
     """A cell's results, packed where they were made."""
 
@@ -69,7 +63,7 @@ class Failed:
     usage: Usage
 
 
-Message = Ready | float | Done | Failed
+Message = str | float | Done | Failed
 
 
 def perform(
@@ -208,9 +202,9 @@ def serve(connection: Connection, pickled_work: bytes, threads: int, own_group: 
         try:
             work = pickle.loads(pickled_work)
         except Exception as error:
-            connection.send(Ready(describe_error(error).splitlines()[0]))
+            connection.send(describe_error(error).splitlines()[0])
             return
-        connection.send(Ready())
+        connection.send("")
         while (task := connection.recv()) is not None:
             use_threads(threads)
             outcome = perform(work, task, connection.send)
