@@ -41,9 +41,9 @@ def test_counts_and_names_have_limits() -> None:
     for name, said in (("x" * 81, "at most 80 characters, got 81"), ("", "printable")):
         with pytest.raises(KoriskError, match=said):
             _checks.name("name", name, remedy="")
-    for name in ("  ", "a\nb", 3):
+    for other in ("  ", "a\nb", 3):
         with pytest.raises(KoriskError, match="printable"):
-            _checks.name("name", name, remedy="")
+            _checks.name("name", other, remedy="")
 
 
 def test_a_bracket_may_be_a_point_at_zero_and_nothing_below() -> None:

@@ -28,7 +28,7 @@ def test_values_are_frozen() -> None:
     for value in VALUES.values():
         if not inspect.isabstract(value):
             with pytest.raises(dataclasses.FrozenInstanceError):
-                object.__new__(value).anything = 1
+                object.__new__(value).anything = 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ def show(said: Answer, name: str | None, after: Answer | None) -> None:
 def _layer_table(said: Answer) -> Table:
     chosen, net = said.chosen, said.net
     at = f"bound at\nN = {_n_text(chosen.n)}" + ",\neffective" * said.effective
-    heads = ("layer", "kind", "Lipschitz", *(f"A_l,\n{form}" for form in BOUNDS))
+    heads = ("layer", "", "Lip-\nschitz", *(f"A_l,\n{form}" for form in BOUNDS))
     shown = table(net.name or "network", *heads, "param-\neters", at, "share", text=2)
     factors = {form: net.amplification(form) for form in BOUNDS}
     for index, layer in enumerate(net):
