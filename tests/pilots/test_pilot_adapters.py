@@ -84,17 +84,14 @@ def test_groups_stand_together_and_on_one_side(groups: list[int], seed: int) -> 
     assert sorted([*train, *test]) == list(range(len(names)))
 
 
-def test_each_seed_draws_its_own_order_of_the_classes() -> None:
+def test_each_seed_draws_an_order_of_its_own() -> None:
     y = np.repeat([0, 1, 2], 20)
     starts = {tuple(y[stratified_order(np.arange(60), y, seed)[:3]]) for seed in range(20)}
     assert {start[0] for start in starts} == {0, 1, 2}
     assert len(starts) > 3
-
-
-def test_seeds_draw_different_orders_and_one_seed_the_same() -> None:
-    every = np.arange(50)
-    assert (subset_order(every, None, 1) == subset_order(every, None, 1)).all()
-    assert (subset_order(every, None, 1) != subset_order(every, None, 2)).any()
+    one, same, other = (subset_order(np.arange(50), None, seed) for seed in (1, 1, 2))
+    assert (one == same).all()
+    assert (one != other).any()
 
 
 # --- scikit-learn --------------------------------------------------------------------------------
@@ -202,32 +199,23 @@ def test_another_estimator_or_other_data_in_one_store(
     tmp_path: Path, data: tuple[Array, Array]
 ) -> None:
     x, y = data
-    options: dict[str, Any] = {"sizes": [8, 16], "seeds": 1, "store": tmp_path / "p.db"}
-    first = kr.pilot_sklearn(DecisionTreeRegressor(), x, y, **options)
-    assert kr.pilot_sklearn(DecisionTreeRegressor(), x, y, **options).curve == first.curve
-    with pytest.raises(KoriskError, match=r"settings\.parameters"):
-        kr.pilot_sklearn(DecisionTreeRegressor(max_depth=2), x, y, **options)
-    with pytest.raises(KoriskError, match=r"settings\.data"):
-        kr.pilot_sklearn(DecisionTreeRegressor(), x + 1, y, **options)
-    kr.pilot_sklearn(Ridge(), x, y, **options)  # a model of its own
-    with pytest.raises(KoriskError, match=r"settings\.scoring .*'r2'.*'neg_mean_squared_error'"):
-        kr.pilot_sklearn(Ridge(), x, y, scoring="neg_mean_squared_error", **options)
-
-
-def test_another_test_set_or_other_groups_in_one_store(
-    tmp_path: Path, data: tuple[Array, Array]
-) -> None:
-    x, y = data
-    options: dict[str, Any] = {"sizes": [8, 16], "seeds": 1, "store": tmp_path / "p.db"}
-    kr.pilot_sklearn(Ridge(), x[:100], y[:100], test=(x[100:], y[100:]), **options)
-    others: list[dict[str, Any]] = [
-        {"test": (x[100:150], y[100:150])},
-        {"test": (x[100:], y[100:] + 1)},
-        {"test": (x[100:], y[100:]), "groups": np.arange(100) // 5},
+    own = x[100:], y[100:]
+    given: dict[str, Any] = {"estimator": DecisionTreeRegressor(), "X": x[:100], "y": y[:100]}
+    given |= {"test": own, "sizes": [8, 16], "seeds": 1, "store": tmp_path / "p.db"}
+    first = kr.pilot_sklearn(**given)
+    assert kr.pilot_sklearn(**given).curve == first.curve
+    kr.pilot_sklearn(**given | {"estimator": Ridge()})  # a model of its own
+    others: list[tuple[dict[str, Any], str]] = [
+        ({"estimator": DecisionTreeRegressor(max_depth=2)}, "parameters"),
+        ({"X": x[:100] + 1}, "data"),
+        ({"test": (x[100:150], y[100:150])}, "data"),
+        ({"test": (x[100:], y[100:] + 1)}, "data"),
+        ({"groups": np.arange(100) // 5}, "data"),
+        ({"scoring": "neg_mean_squared_error"}, "scoring"),
     ]
-    for other in others:
-        with pytest.raises(KoriskError, match=r"settings\.data"):
-            kr.pilot_sklearn(Ridge(), x[:100], y[:100], **options, **other)
+    for other, key in others:
+        with pytest.raises(KoriskError, match=rf"settings\.{key}"):
+            kr.pilot_sklearn(**given | other)
 
 
 def test_a_report_knows_the_unit_of_every_scorer(tmp_path: Path, data: tuple[Array, Array]) -> None:
@@ -250,8 +238,6 @@ def test_what_scikit_learn_cannot_do_is_refused_in_words(data: tuple[Array, Arra
         (Ridge(), {"target": 0.5, "largest": 500}, "largest must be at most the 150"),
         (Ridge(), {"test": 1.5}, "test must be a fraction"),
         (Ridge(), {"groups": [1, 2]}, "groups must have one label for each of the 200"),
-    ]
-    wrong += [
         (type("OnlyFits", (), {"fit": print})(), {}, "must be a scikit-learn estimator"),
         (Ridge(), {"y": None}, "one label or value for each sample, got y = None"),
         (Ridge(), {"y": scipy.sparse.csr_matrix(y)}, "got y = .*sparse matrix"),
