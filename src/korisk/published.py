@@ -1,7 +1,7 @@
 """The paper's three tables as data: A Deep Risk Estimator for Known Operator Learning (2026).
 
-Numbers stand as printed, so that tests and the reproduction can be held against them. Beside them
-stands what the authors' released results say, which on the CPU differs from the printed table.
+Numbers are as printed, for tests and for the reproduction. The authors' released results are here
+too; on the CPU they differ from the printed table.
 """
 
 from dataclasses import dataclass, fields
@@ -12,9 +12,9 @@ from korisk.theory import Footprint, RiskLine
 
 @dataclass(frozen=True, kw_only=True)
 class FootprintRow:
-    """One column of Table 1 (tab:fullscale): what each network weighs at one image scale.
+    """One column of Table 1 (tab:fullscale): the size of each network at one image scale.
 
-    Counts are printed to three digits, so they stand here as texts. Adam state counts 16 bytes a
+    Counts are printed to three digits, so they are texts here. Adam state counts 16 bytes a
     parameter: master weights, first and second moment, gradient.
     """
 
@@ -80,42 +80,32 @@ FOOTPRINT = (
     ),
 )
 
+
+def _calibration(H: int, device: Literal["CPU", "GPU"], *values: float) -> CalibrationRow:
+    """Floor and sigma of the known-operator network, then those of the dense one."""
+    return CalibrationRow(
+        H=H, device=device, known=RiskLine(*values[:2]), dense=RiskLine(*values[2:])
+    )
+
+
 CALIBRATION = (
-    CalibrationRow(
-        H=8, device="CPU", known=RiskLine(2.48e-3, 8.51e-3), dense=RiskLine(5.81e-3, 6.86e-2)
-    ),
-    CalibrationRow(
-        H=16, device="CPU", known=RiskLine(9.52e-4, 1.75e-2), dense=RiskLine(8.54e-3, 7.96e-2)
-    ),
-    CalibrationRow(
-        H=32, device="CPU", known=RiskLine(8.22e-4, 4.15e-2), dense=RiskLine(1.14e-2, 8.63e-2)
-    ),
-    CalibrationRow(
-        H=128, device="GPU", known=RiskLine(3.02e-3, 1.11e-2), dense=RiskLine(2.26e-3, 9.45e-2)
-    ),
-    CalibrationRow(
-        H=256, device="GPU", known=RiskLine(9.47e-4, 6.32e-3), dense=RiskLine(1.63e-3, 9.94e-2)
-    ),
+    _calibration(8, "CPU", 2.48e-3, 8.51e-3, 5.81e-3, 6.86e-2),
+    _calibration(16, "CPU", 9.52e-4, 1.75e-2, 8.54e-3, 7.96e-2),
+    _calibration(32, "CPU", 8.22e-4, 4.15e-2, 1.14e-2, 8.63e-2),
+    _calibration(128, "GPU", 3.02e-3, 1.11e-2, 2.26e-3, 9.45e-2),
+    _calibration(256, "GPU", 9.47e-4, 6.32e-3, 1.63e-3, 9.94e-2),
 )
 
 _EVERYWHERE = "KO dominates FC at every N"
+_MATCHED = "KO dominates at small N; FC matches by N = 2048"
+_TESTED = "KO dominates at every N tested"
 
 OUTCOMES = (
     OutcomeRow(device="CPU", size=Footprint(8, 10, 8), ratio=64, outcome=_EVERYWHERE),
     OutcomeRow(device="CPU", size=Footprint(16, 20, 16), ratio=256, outcome=_EVERYWHERE),
     OutcomeRow(device="CPU", size=Footprint(32, 40, 32), ratio=1024, outcome=_EVERYWHERE),
-    OutcomeRow(
-        device="GPU",
-        size=Footprint(128, 60, 128),
-        ratio=16384,
-        outcome="KO dominates at small N; FC matches by N = 2048",
-    ),
-    OutcomeRow(
-        device="GPU",
-        size=Footprint(256, 90, 256),
-        ratio=65536,
-        outcome="KO dominates at every N tested",
-    ),
+    OutcomeRow(device="GPU", size=Footprint(128, 60, 128), ratio=16384, outcome=_MATCHED),
+    OutcomeRow(device="GPU", size=Footprint(256, 90, 256), ratio=65536, outcome=_TESTED),
 )
 
 
@@ -130,15 +120,9 @@ class ReleasedSweep:
 
 
 RELEASED_CALIBRATION = (  # from the released summary of the CPU sweeps
-    CalibrationRow(
-        H=8, device="CPU", known=RiskLine(2.340e-3, 9.986e-3), dense=RiskLine(4.500e-3, 7.533e-2)
-    ),
-    CalibrationRow(
-        H=16, device="CPU", known=RiskLine(1.124e-3, 1.883e-2), dense=RiskLine(8.539e-3, 8.081e-2)
-    ),
-    CalibrationRow(
-        H=32, device="CPU", known=RiskLine(7.778e-4, 4.589e-2), dense=RiskLine(1.145e-2, 8.593e-2)
-    ),
+    _calibration(8, "CPU", 2.340e-3, 9.986e-3, 4.500e-3, 7.533e-2),
+    _calibration(16, "CPU", 1.124e-3, 1.883e-2, 8.539e-3, 8.081e-2),
+    _calibration(32, "CPU", 7.778e-4, 4.589e-2, 1.145e-2, 8.593e-2),
 )
 
 RELEASED_SWEEP = ReleasedSweep(
