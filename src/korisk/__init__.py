@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from korisk.networks.describe.marks import learned as learned
     from korisk.pilots.adapters import pilot_sklearn as pilot_sklearn
     from korisk.pilots.adapters import pilot_torch as pilot_torch
-    from korisk.pilots.run import Pilot as Pilot
+    from korisk.pilots.result import Pilot as Pilot
     from korisk.pilots.run import run_pilot as run_pilot
     from korisk.planning.next_size import NextSize as NextSize
     from korisk.planning.next_size import next_size as next_size
@@ -65,7 +65,7 @@ _PACKAGES = (
 )
 _NAMES = {
     "NextSize": "planning.next_size",
-    "Pilot": "pilots.run",
+    "Pilot": "pilots.result",
     "Prediction": "prediction.prediction",
     "describe": "networks.describe.describe",
     "known": "networks.describe.marks",
@@ -90,6 +90,12 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"korisk.{_NAMES[name]}"), name)
     except MissingExtraError as missing:
         message = str(missing)
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        message = (
+            f"korisk.{name} needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        )
 
     def refuse(*_: object, **__: object) -> None:
         raise MissingExtraError(message)

@@ -201,15 +201,12 @@ def test_a_mask_has_its_lines_its_centre_and_the_mirror_image_of_each(problem: M
     assert np.array_equal(mask[1:], mask[1:][::-1])  # index 0 is its own mirror
 
 
-def test_outer_lines_are_spread_evenly() -> None:
+def test_outer_lines_are_spread_evenly_and_samples_are_numpys_transform() -> None:
     taken = np.flatnonzero(MriProblem(side=32, lines=18, centre=9).mask) - 16
     outer = taken[taken > 4]
     assert len(outer) == 4
     assert set(np.diff(outer)) <= {2, 3}
     assert outer[0] > 5  # the first gap is not swallowed by the centre
-
-
-def test_samples_are_numpy_s_transform_of_the_image() -> None:
     problem = MriProblem(side=8, lines=5, centre=3)
     inputs, targets = problem.pools(seed=1, train=1, validation=0, test=0).train
     centred = np.fft.fftshift(np.fft.fft2(np.fft.ifftshift(targets[0].numpy()), norm="ortho"))
