@@ -24,7 +24,7 @@ import korisk as kr
 
 VIEWS, BINS, SIDE = 40, 48, 32
 
-learned: dict[str, Any] = {"C": 0.005, "n": 1.0, "kappa": 1e-5}
+learned: dict[str, Any] = {"C": 0.005, "width": 1.0, "kappa": 1e-5}
 net = kr.Network(
     [
         kr.Learned("W", parameters=VIEWS * BINS, lipschitz=1.0, **learned),
