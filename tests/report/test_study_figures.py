@@ -262,13 +262,11 @@ def test_planned_ratios_are_those_of_two_plans_and_hollow_where_unlikely() -> No
     assert "chance below 50%" in written(figure)
 
 
-@pytest.mark.parametrize(
-    ("errors", "words"), [((0.1, 0.1), "of KO is 0"), ((0.1,), "KO has a single size")]
-)
-def test_lines_without_a_slope_are_told_in_words(errors: tuple[float, ...], words: str) -> None:
-    found = factors(short("KO", *errors), short("FC", 0.4, 0.3))
-    assert not found.factors
-    assert words in " ".join(written(drawn(factors_figure([found]))).split())
+def test_lines_without_a_slope_are_told_in_words() -> None:
+    for errors, words in (((0.1, 0.1), "of KO is 0"), ((0.1,), "KO has a single size")):
+        found = factors(short("KO", *errors), short("FC", 0.4, 0.3))
+        assert not found.factors
+        assert words in " ".join(written(drawn(factors_figure([found]))).split())
 
 
 # --- Images --------------------------------------------------------------------------------------
@@ -343,11 +341,8 @@ def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Fig
         parts = data(line(figure, f"contribution-{form}"))[1]
         assert np.nansum(parts) == pytest.approx(bound.total)
         assert digits(bound.total, 2) in written(figure)
-
-
-def test_a_missing_constant_is_told_and_not_drawn() -> None:
     figure = drawn(layers_figure([("a", Network([Learned("W", parameters=3), Known("K")]))]))
-    assert "not known" in " ".join(written(figure).split())
+    assert "not known" in " ".join(written(figure).split())  # a constant, so that there is no bound
     assert not [each for each in figure.axes[1].lines if "contribution" in str(each.get_gid())]
 
 
@@ -359,19 +354,16 @@ def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) ->
         assert words in written(figures["architecture"])
 
 
-@pytest.mark.parametrize(
-    ("bracket", "words"),
-    [
-        (NormBracket(1.0, 1.0), f"{ELL} = 1"),
-        (NormBracket(0.14331, 0.14338), f"{ELL} in [0.143, 0.144]"),
-        (NormBracket(0.0, 85.77), f"{ELL} ≤ 85.8"),
-        (NormBracket(2.0, math.inf), f"{ELL} ≥ 2"),
-        (NormBracket(0.0, math.inf), f"{ELL} not known"),
-        (NormBracket(0.0, 0.0), f"{ELL} = 0"),
-    ],
-)
-def test_brackets_are_rounded_outwards(bracket: NormBracket, words: str) -> None:
-    assert lipschitz(bracket) == words
+def test_brackets_are_rounded_outwards() -> None:
+    for lower, upper, words in (
+        (1.0, 1.0, "= 1"),
+        (0.14331, 0.14338, "in [0.143, 0.144]"),
+        (0.0, 85.77, "≤ 85.8"),
+        (2.0, math.inf, "≥ 2"),
+        (0.0, math.inf, "not known"),
+        (0.0, 0.0, "= 0"),
+    ):
+        assert lipschitz(NormBracket(lower, upper)) == f"{ELL} {words}"
 
 
 def test_networks_are_of_the_largest_point_of_each_kind_with_its_line_as_composed_bound(
@@ -444,31 +436,18 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
     ):
         assert start in written(drawn(figure))
         check_page(drawn(figure))
-
-
-def test_twelve_layers_wrap_and_long_names_are_shortened() -> None:
-    net = Network([Learned(f"{k} {'x' * 60}", parameters=10**k) for k in range(12)])
-    figure = drawn(architecture_figure([("deep", net)]))
-    check_page(figure)
+    deep = Network([Learned(f"{k} {printable[:60]}", parameters=10**k) for k in range(12)])
+    figure = drawn(architecture_figure([("deep", deep)]))  # twelve layers wrap
     assert sum(isinstance(patch, FancyBboxPatch) for patch in figure.axes[0].patches) == 12
-    check_page(drawn(layers_figure([("deep", net)])))
+    check_page(figure)
+    check_page(drawn(layers_figure([("deep", deep)])))
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (0.0, "0"),
-        (0.00123, "0.00123"),
-        (1234567.0, "1.23×10⁶"),  # noqa: RUF001 (a multiplication sign)
-        (-3.3e-6, "−3.3×10⁻⁶"),  # noqa: RUF001
-        (1e-300, "10⁻³⁰⁰"),
-        (0.9996, "1"),
-        (math.inf, "∞"),
-        (150.0, "150"),
-    ],
-)
-def test_numbers_are_short_and_need_no_mathtext(value: float, words: str) -> None:
-    assert digits(value, 3) == words
+def test_numbers_are_short_and_need_no_mathtext() -> None:
+    plain = {0.0: "0", 0.00123: "0.00123", 0.9996: "1", 150.0: "150", math.inf: "∞"}
+    powers = {1234567.0: "1.23×10⁶", -3.3e-6: "−3.3×10⁻⁶", 1e-300: "10⁻³⁰⁰"}  # noqa: RUF001
+    for value, words in (plain | powers).items():
+        assert digits(value, 3) == words
 
 
 # --- A whole study -------------------------------------------------------------------------------
@@ -483,16 +462,11 @@ def test_every_figure_of_a_study_has_its_name(monkeypatch: pytest.MonkeyPatch) -
     assert [stem for stem, _ in study_figures(study(alone))] == ["sample_efficiency"]
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        study(),
-        study(point(curves=(), untrained={}, pictures=None, spec={})),
-        study(point(curves=(), pictures=None, spec={"problem": 3, "models": None})),
-    ],
-)
-def test_what_has_nothing_to_show_is_absent(made: Contents) -> None:
-    assert list(study_figures(made)) == []
+def test_what_has_nothing_to_show_is_absent() -> None:
+    bare: dict[str, Any] = {"curves": (), "pictures": None}
+    for spec in ({}, {"problem": 3, "models": None}):
+        assert list(study_figures(study(point(**bare, spec=spec)))) == []
+    assert list(study_figures(study())) == []
     empty = Pictures(seed=1, truth=np.zeros((0, 2, 2)), images={}, weights={})
     assert reconstruction_figure(empty) is None
     assert weights_figure(empty) is None

@@ -412,24 +412,15 @@ def test_long_tables_go_over_pages() -> None:
     assert r"\begin{tabular}{lp{0.50\textwidth}}" in latex(named("a", "a sentence " * 5))
 
 
-@pytest.mark.parametrize(
-    ("value", "others", "expected"),
-    [
-        (99_999.6, (), "100,000"),
-        (0.01, (), "0.01000"),
-        (0.009999, (), "9.999e-3"),
-        (1e5, (), "1.000e5"),
-        (0.0, (1e-9,), "0"),
-        (-3.0, (1e-9,), "-3.000"),
-        (3, (0.5,), "3.000"),
-        (3, (4,), "3"),
-        (math.nan, (1.0,), "nan"),
-    ],
-)
-def test_numbers_have_four_digits(value: float, others: tuple[float, ...], expected: str) -> None:
-    rows = tuple(("a", each) for each in (value, *others))
-    table = ReportTable(name="t", title="t", caption="c", columns="ax", rows=rows)
-    assert markdown_cells(table)[1][1] == expected
+def test_numbers_have_four_digits() -> None:
+    for value, others, expected in (
+        *((99_999.6, (), "100,000"), (0.01, (), "0.01000"), (0.009999, (), "9.999e-3")),
+        *((1e5, (), "1.000e5"), (0.0, (1e-9,), "0"), (-3.0, (1e-9,), "-3.000")),
+        *((3, (0.5,), "3.000"), (3, (4,), "3"), (math.nan, (1.0,), "nan")),
+    ):
+        rows = [("a", each) for each in (value, *others)]
+        table = ReportTable(name="t", title="t", caption="c", columns="ax", rows=rows)
+        assert markdown_cells(table)[1][1] == expected
 
 
 def test_tables_are_saved_and_what_cannot_be_is_refused(own: Contents, tmp_path: Path) -> None:
