@@ -80,10 +80,9 @@ bench-study: $(READY) ## compare the paper's study with a straightforward one (f
 	@$(BIN)/python benchmarks/study.py
 	@$(BIN)/python benchmarks/study.py --memory
 
-bench-clusters: $(READY) ## what engines, shards and predictions cost and are worth (ten minutes)
+bench-clusters: $(READY) ## what engines and shards cost (five minutes)
 	@$(BIN)/python benchmarks/engines.py
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sharded.py --side 128 --ranks 1,2 --steps 4 --device cpu
-	@$(BIN)/python benchmarks/cost.py
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/gallery

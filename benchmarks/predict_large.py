@@ -22,7 +22,7 @@ from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.noise import Gaussian
-from korisk.studies.run.usage import Account, Meter, machine, versions
+from korisk.studies.run.usage import Meter, Usage, machine, versions
 
 Made = TypeVar("Made")
 
@@ -34,7 +34,7 @@ class Steps:
     """Steps of a computation, each with its cost."""
 
     def __init__(self) -> None:
-        self.costs: dict[str, Account] = {}
+        self.costs: dict[str, Usage] = {}
 
     def take(self, name: str, work: Callable[[], Made]) -> Made:
         """What `work` gives; its cost is kept and printed."""
@@ -116,7 +116,7 @@ def measured(ran: dict[str, Any]) -> dict[str, dict[int, float]]:
     return found
 
 
-def cost_of(cost: Account) -> dict[str, float | None]:
+def cost_of(cost: Usage) -> dict[str, float | None]:
     """What a step took."""
     return {
         "seconds": cost.seconds,

@@ -17,7 +17,7 @@ from statistics import mean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from korisk.cli.studying import crossing_json
+from korisk.cli.run import crossing_json
 from korisk.curves.curve import Curve
 from korisk.studies.results import crossing
 from study_tables import header, line

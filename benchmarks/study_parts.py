@@ -118,13 +118,13 @@ def _run(study: Any, device: str) -> dict[str, Any]:
     if failures:
         raise SystemExit(f"{failures[0].task.key} failed: {failures[0].error}")
     last = max(row.n for row in cells[0].rows)
-    accounts = [cell.account for cell in cells]
+    usages = [cell.usage for cell in cells]
     return {
-        "seconds": [account.seconds for account in accounts],
+        "seconds": [usage.seconds for usage in usages],
         # The engine has Linux count the peak anew for each cell, and so ru_maxrss as well.
-        "peak_memory": max(_largest(), *(account.peak_memory or 0 for account in accounts)),
+        "peak_memory": max(_largest(), *(usage.peak_memory or 0 for usage in usages)),
         "memory_before": before,
-        "device_memory": max(account.device_memory or 0 for account in accounts),
+        "device_memory": max(usage.device_memory or 0 for usage in usages),
         "largest_n": last,
         "rmse_over_max": {
             model: fmean(
@@ -137,8 +137,8 @@ def _run(study: Any, device: str) -> dict[str, Any]:
         },
         "threads": torch.get_num_threads(),
         "where": cells[0].detail["device"],
-        "machine": accounts[0].machine,
-        "versions": accounts[0].versions,
+        "machine": usages[0].machine,
+        "versions": usages[0].versions,
     }
 
 

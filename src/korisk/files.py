@@ -213,7 +213,7 @@ _OF_TABLES = "korisk plan and korisk compare take tables of errors over N"
 _OTHER_KINDS = {
     "layers": "describes a network, which korisk bound takes",
     "points": "describes a study, which korisk run and korisk predict take",
-    "walltime": "is a profile of jobs, which --slurm takes",
+    "walltime": "has the options of a batch system, which korisk run --cluster-options takes",
 }
 
 

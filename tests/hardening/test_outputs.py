@@ -70,7 +70,7 @@ def test_names_of_files_are_safe_and_differ() -> None:
 
 @pytest.mark.parametrize("name", ["...yaml", "..yaml", ".yaml"])
 def test_the_default_folder_is_below_this_one(name: str) -> None:
-    from korisk.cli.studying import folder_of
+    from korisk.cli.run import folder_of
 
     assert folder_of(Path(name)).parts[-1] not in ("", ".", "..")
     assert folder_of(Path("../elsewhere/mine.yaml")) == Path("mine")
@@ -138,11 +138,11 @@ def test_halves_of_characters_can_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("run", "study.yaml", "--scheduler", "nonsense"),
-        ("run", "study.yaml", "--out", "results/a", "--scheduler", "nonsense:99999"),
+        ("run", "study.yaml", "--cluster", "nonsense"),
+        ("run", "study.yaml", "--out", "results/a", "--cluster", "nonsense:99999"),
         ("run", "study.yaml", "--out", "study.yaml"),
         ("run", "study.yaml", "--out", "study.yaml/x"),
-        ("run", "study.yaml", "--slurm", "study.yaml"),
+        ("run", "study.yaml", "--cluster", "slurm", "--cluster-options", "study.yaml"),
         ("run", "missing.yaml"),
         ("predict", "study.yaml", "--images", "missing", "--examples", "8"),
         ("predict", "study.yaml", "--pilot", "missing.csv", "--plot", "missing/x.png"),

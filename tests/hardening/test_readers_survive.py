@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fuzz_readers as fuzz
 
 FILES = {  # how many of each are tried; those that need PyTorch for each take longer
-    **dict.fromkeys(("csv", "json", "network", "profile", "rates", "prediction"), 40),
+    **dict.fromkeys(("csv", "json", "network", "jobs", "prediction"), 40),
     **dict.fromkeys(("npy", "npz", "png", "tiff", "dicom", "hdf5", "patients"), 40),
     **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata", "result"), 20),
     "store": 30,
