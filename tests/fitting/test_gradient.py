@@ -40,7 +40,8 @@ def net(**options: Any) -> KnownOperatorNet:
 
 
 def recipe(optimiser: OptimiserName = "adagrad", **others: Any) -> Recipe:
-    settings: dict[str, Any] = {"rate": RATES[optimiser], "iterations": 20, "batch": 3, **others}
+    settings: dict[str, Any] = {"iterations": 20, "batch": 3, **others}
+    settings.setdefault("rate", RATES.get(optimiser))
     return Recipe(optimiser=optimiser, **settings)
 
 
@@ -458,63 +459,60 @@ def test_weights_that_diverge_in_the_last_step_before_a_checkpoint_are_found(
     assert not path.exists()
 
 
-def trained(**changed: Any) -> Training:
-    x, y = data()
-    by = changed.pop("by", recipe())
-    arguments = {"network": net(), "inputs": x, "targets": y, "recipe": by, **changed}
-    if "generator" not in changed and "indices" not in changed:
-        arguments["indices"] = batches(by)
-    return train(**arguments)
+RUNS, FACTORED = net(runs=2), DenseNet.factored(draw(64, 2), draw(2, 60), (6, 10), (8, 8))
+X, Y = data()
+DRAWN, GENERATOR = batches(recipe()), torch.Generator()
 
 
-FACTORED = DenseNet.factored(draw(64, 2), draw(2, 60), (6, 10), (8, 8))
-NAN = torch.full((SAMPLES, 6, 10), math.nan, dtype=torch.float64)
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"indices": None}, "either indices= or generator="),
+        ({"generator": GENERATOR}, "either indices= or generator="),
+        ({"indices": None, "generator": GENERATOR, "network": RUNS}, "network has runs"),
+        ({"network": RUNS}, r"shape \(20, 2, 3\)"),
+        ({"indices": DRAWN[:5]}, r"shape \(20, 3\)"),
+        ({"indices": DRAWN + 10}, "from 0 to 11"),
+        ({"indices": DRAWN - 10}, "from 0 to 11"),
+        ({"indices": DRAWN.float()}, "int64"),
+        ({"network": net().requires_grad_(False)}, "no weights to train"),
+        ({"network": FACTORED}, "no weights to train"),
+        ({"network": 3}, "nn.Module"),
+        ({"inputs": X.float()}, "float64"),
+        ({"inputs": X[:5]}, "5 and 12"),
+        ({"inputs": X * math.nan}, "inputs must be finite"),
+        ({"targets": Y[:, :1]}, r"\(\.\.\., 8, 8\), got \(12, 1, 8\)"),
+        ({"targets": 3}, "targets must be a tensor"),
+        ({"validation": X}, "pair"),
+        ({"validation": (X, X)}, "validation targets"),
+        ({"every": 0}, "every"),
+    ],
+)
+def test_a_wrong_training_is_refused_in_one_line(changed: dict[str, Any], says: str) -> None:
+    usual: dict[str, Any] = {"network": net(), "inputs": X, "targets": Y, "indices": DRAWN}
+    with pytest.raises(KoriskError, match=says) as caught:
+        train(recipe=recipe(), **usual | changed)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (
-            lambda: Recipe(optimiser="adamw", rate=1, iterations=1, batch=1),  # type: ignore[arg-type]
-            "optimiser must be one of adam, adagrad, sgd, got 'adamw'",
-        ),
+        (lambda: recipe("adamw", rate=1), "one of adam, adagrad, sgd, got 'adamw'"),  # type: ignore[arg-type]
         (lambda: recipe(rate=0), "rate"),
         (lambda: recipe(iterations=0), "iterations"),
         (lambda: recipe(batch=1.5), "batch"),
         (lambda: recipe("sgd", momentum=1), "below 1"),
         (lambda: recipe("adam", momentum=0.5), "belongs to optimiser='sgd'"),
         (lambda: Recipe.released(64), r"\[128, 256, 512\], got 64"),
-        (lambda: draw_batches(0, 1, 1, torch.Generator()), "samples"),
+        (lambda: draw_batches(0, 1, 1, GENERATOR), "samples"),
         (lambda: draw_batches(1, 1, 1, 3), "torch.Generator"),  # type: ignore[arg-type]
         (lambda: released_generator(-1), "seed"),
-        (lambda: trained(indices=None), "either indices= or generator="),
-        (
-            lambda: trained(indices=batches(recipe()), generator=torch.Generator()),
-            "either indices= or generator=",
-        ),
-        (lambda: trained(indices=batches(recipe())[:5]), r"shape \(20, 3\)"),
-        (lambda: trained(indices=batches(recipe()) + 10), "from 0 to 11"),
-        (lambda: trained(indices=batches(recipe()) - 10), "from 0 to 11"),
-        (lambda: trained(indices=batches(recipe()).float()), "int64"),
-        (lambda: trained(network=net(runs=2)), r"shape \(20, 2, 3\)"),
-        (lambda: trained(network=net(runs=2), generator=torch.Generator()), "network has runs"),
-        (lambda: trained(network=net().requires_grad_(False)), "no weights to train"),
-        (lambda: trained(network=FACTORED), "no weights to train"),
-        (lambda: trained(network=3), "nn.Module"),
-        (lambda: trained(inputs=data()[0].float()), "float64"),
-        (lambda: trained(inputs=data()[0][:5]), "5 and 12"),
-        (lambda: trained(inputs=NAN), "inputs must be finite"),
-        (lambda: trained(targets=data()[1][:, :1]), r"\(\.\.\., 8, 8\), got \(12, 1, 8\)"),
-        (lambda: trained(targets=3), "targets must be a tensor"),
-        (lambda: trained(validation=data()[0]), "pair"),
-        (lambda: trained(validation=(data()[0], data()[0])), "validation targets"),
-        (lambda: trained(every=0), "every"),
     ],
 )
-def test_refused_in_one_line(make: Any, says: str) -> None:
-    with pytest.raises(KoriskError, match=says) as caught:
+def test_a_wrong_recipe_is_refused(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(KoriskError, match=says):
         make()
-    assert "\n" not in str(caught.value)
 
 
 # On a GPU

@@ -193,6 +193,9 @@ def test_a_checkpoint_whose_files_changed_is_refused(kept: Path, alone: torch.de
     file.unlink()
     with pytest.raises(KoriskError, match="not as they were written"):
         work.trained(alone, work.KEPT, kept)
+    (kept / "iteration-00000015").rename(kept / "iteration-00000030")
+    with pytest.raises(KoriskError, match="its iteration is 15 and here it is 30"):
+        work.trained(alone, work.KEPT, kept)
 
 
 class Hostile:

@@ -206,6 +206,8 @@ class ShardedDense(nn.Module):
         self.blocks = sharded_blocks(rows, self.columns, itemsize=size, asked=blocks)
         ranks = dist.get_world_size()
         self.meshes = {kind: init_device_mesh(kind, (ranks,)) for kind in {device.type, "cpu"}}
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
         self.peak_before = _peak(device)
         self.own = nn.ParameterList()  # of each block, the rows on this rank
         place = torch.device("cpu") if offload else device
@@ -382,7 +384,7 @@ def train_sharded(
         "adagrad": torch.optim.Adagrad,
         "sgd": partial(torch.optim.SGD, momentum=recipe.momentum),
     }[recipe.optimiser]
-    # A fused kernel makes no temporary tensors; on CUDA there is none for Adagrad.
+    # A fused kernel makes no temporary tensors; CUDA has no such kernel for Adagrad.
     fused = recipe.optimiser != "adagrad" or network.own[0].is_cpu
     optimisers = [optimiser_of([own], lr=recipe.rate, fused=fused) for own in network.own]
     losses = torch.zeros(recipe.iterations, dtype=torch.float64, device=network.device)
@@ -486,7 +488,7 @@ def write_checkpoint(
         dist.barrier()
         files = _digests(partial, sorted(path.name for path in partial.iterdir()))
         if dist.get_rank() == 0:
-            about = {"iteration": iteration, "identity": identity, "sha256": files}
+            about = {"identity": {**identity, "iteration": iteration}, "sha256": files}
             (partial / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
             partial.rename(target)
             outdated = list(complete_checkpoints(folder).values())[:-_KEPT]
@@ -502,6 +504,7 @@ def write_checkpoint(
 
 def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tensor]) -> None:
     """Fill tensors from a checkpoint of this training, each rank its own rows; on all ranks."""
+    identity = {**identity, "iteration": int(path.name.partition("-")[2])}
     try:
         about = json.loads(read_text(path / _ABOUT, max_bytes=10**6))
         theirs, files = about["identity"], dict(about["sha256"])

@@ -193,7 +193,7 @@ class DenseTraining:
         Returns
         -------
         list of float
-            An error for each lambda; nan where the fit interpolates and there is none.
+            An error for each lambda; nan where the fit interpolates the samples.
 
         Notes
         -----
