@@ -212,11 +212,23 @@ class Comparison:
         return odds_between(self.first.forecast, self.second.forecast, tuple(sizes.tolist())).copy()
 
     def explain(self) -> str:
-        """The comparison as a paragraph of plain words."""
+        """The comparison as a paragraph of plain words.
+
+        Returns
+        -------
+        str
+            Who needs how many samples, why, and where the curves cross.
+        """
         return explain_comparison(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain values, for JSON."""
+        """The comparison as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
         factors: dict[str, dict[str, Any]] = {}
         for fit in ("line", "paper"):
             try:

@@ -144,6 +144,8 @@ class Measured:
 class Expectation:
     """The expected error at N and its 90% band, in the user's unit; lower <= upper.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> then = kr.plan(pilot, target=0.005).at(1024)
@@ -165,6 +167,8 @@ class Forecast:
     the pilot the law of the error is that of the measured means; beyond it, that of the posterior,
     mixed with what `related` curves say.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.forecast(pilot)
@@ -258,16 +262,51 @@ class Forecast:
         return Law(under, low, np.maximum(high, start.high + fall))
 
     def quantile(self, n: ArrayLike, p: float) -> Array:
-        """(M,) the error at each N that is undercut with probability p."""
+        """The error at each N that is undercut with probability p.
+
+        Parameters
+        ----------
+        n : array of float, (M,)
+            Training samples, from 2 on.
+        p : float
+            A probability, between 0 and 1.
+
+        Returns
+        -------
+        array, (M,)
+            In the unit of errors.
+        """
         return np.asarray(np.exp(self.law(np.atleast_1d(sample_counts(n))).quantile(p)))
 
     def middle(self, n: ArrayLike) -> Array:
-        """(M,) the expected error at each of M sizes N: as likely too large as too small."""
+        """The expected error at each N: as likely too large as too small.
+
+        Parameters
+        ----------
+        n : array of float, (M,)
+            Training samples, from 2 on.
+
+        Returns
+        -------
+        array, (M,)
+            In the unit of errors.
+        """
         n = np.atleast_1d(sample_counts(n))
         return self.quantile(n, 0.5) if self.fit == DEFAULT_FIT else self.calibration.predict(n)
 
     def band(self, n: ArrayLike) -> tuple[Array, Array]:
-        """(M,) the lower and upper end of the 90% band at each of M sizes N."""
+        """The ends of the 90% band at each N.
+
+        Parameters
+        ----------
+        n : array of float, (M,)
+            Training samples, from 2 on.
+
+        Returns
+        -------
+        tuple of two arrays, (M,)
+            The lower and the upper ends, in the unit of errors.
+        """
         n = np.atleast_1d(sample_counts(n))
         if self.fit == DEFAULT_FIT:
             law = self.law(n)
@@ -275,9 +314,22 @@ class Forecast:
         return pooled_band(self.calibration, n)
 
     def at(self, n: float) -> Expectation:
-        """The expected error at N, in the user's unit.
+        """The expected error at N, in the user's unit, with its 90% band.
 
-        With its 90% band. N beyond the horizon raises `KoriskError`.
+        Parameters
+        ----------
+        n : int
+            Training samples, up to `horizon`.
+
+        Returns
+        -------
+        Expectation
+            The error and its band.
+
+        Raises
+        ------
+        KoriskError
+            If N is out of range.
         """
         count = self.sample_count(n)
         where = np.array([float(count)])
@@ -296,15 +348,27 @@ def forecast(curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] =
 
     Parameters
     ----------
-    curve
-        The pilot, of at least two or three sizes, or `KoriskError` is raised.
-    fit
+    curve : Curve
+        The pilot, of at least three sizes (two for "paper").
+    fit : str, default "posterior"
         One of `FITS`. The default is a posterior over many curves, which tells what is
         likely; other fits extrapolate one fitted curve.
-    related
+    related : iterable of Curve, default ()
         Curves of the same network on other data, such as simulated ones, whose shape the pilot's
         may have. They count by how well they explain the pilot; see `kr.plan`.
 
+    Returns
+    -------
+    Forecast
+        The pilot and its extrapolation.
+
+    Raises
+    ------
+    KoriskError
+        If the pilot is too small, or a related curve does not belong to it.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.forecast(pilot)

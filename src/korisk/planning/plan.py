@@ -112,24 +112,28 @@ def table_sizes(made: Forecast) -> Array:
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer for one pilot and target. Errors and targets are in the user's unit.
+    """The answer for one pilot and target. Made by `plan`.
+
+    Errors and targets are in the user's unit.
 
     Attributes
     ----------
-    samples
+    target : float
+        The error to reach.
+    samples : int or None
         The best single number if the target is reachable; None where the pilot speaks against it
         or cannot be extrapolated. `chance` is the probability that it is enough.
-    lower, upper
+    lower, upper : float
         Beyond the pilot, the ends of the 90% interval of N over all futures: at N = `lower` the
         target is met with at most 5%, at N = `upper` with at least 95%; `upper` is infinite where
         no N has that. Inside the pilot, the part of it that lies between the two measured sizes at
         which the means pass the target.
-    reach
+    reach : float
         The probability that the target is met at all, within the horizon; nan where the target
         lies beyond a pilot that cannot be extrapolated.
 
-    Made by `plan`.
-
+    Examples
+    --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.plan(pilot, target=0.005)
@@ -183,8 +187,23 @@ class Plan:
     def at(self, n: float) -> Expectation:
         """The expected error at N, with its 90% band.
 
-        In the user's unit. N beyond ten thousand times the pilot's largest raises `KoriskError`.
+        Parameters
+        ----------
+        n : int
+            Training samples, up to ten thousand times the pilot's largest.
 
+        Returns
+        -------
+        Expectation
+            In the user's unit.
+
+        Raises
+        ------
+        KoriskError
+            If N is out of range.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
         >>> kr.plan(pilot, target=0.005).at(1024).n
@@ -195,8 +214,18 @@ class Plan:
     def probability(self, n: float) -> float:
         """The probability that the target is met by N, over all futures.
 
-        Zero for N below the pilot's smallest, where nothing was measured.
+        Parameters
+        ----------
+        n : int
+            Training samples, up to ten thousand times the pilot's largest.
 
+        Returns
+        -------
+        float
+            Zero for N below the pilot's smallest, where nothing was measured.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
         >>> made = kr.plan(pilot, target=0.005)
@@ -210,12 +239,24 @@ class Plan:
     def safe(self, p: float = 0.9) -> int | None:
         """The smallest N with `probability(N)` of at least p, over all futures.
 
-        None where no N has it: more data than any then still leave the target in doubt. `reach` is
-        the most that any N has, `if_reached(p)` the number under the condition that the target is
-        reachable.
+        Parameters
+        ----------
+        p : float, default 0.9
+            From 0.5 to 0.99.
 
-        `p` is from 0.5 to 0.99, or `KoriskError` is raised.
+        Returns
+        -------
+        int or None
+            None where no N has it. `reach` is the most that any N has, `if_reached(p)` the number
+            under the condition that the target is reachable.
 
+        Raises
+        ------
+        KoriskError
+            If p is out of range.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
         >>> made = kr.plan(pilot, target=0.005)
@@ -228,8 +269,20 @@ class Plan:
         """The N that is enough with probability p *if* the target is met by N = `before_long`.
 
         A number under a condition, whose own probability is `probability(before_long)`; never show
-        one without the other. None without an answer.
+        one without the other.
 
+        Parameters
+        ----------
+        p : float, default 0.9
+            From 0.5 to 0.99.
+
+        Returns
+        -------
+        int or None
+            None without an answer.
+
+        Examples
+        --------
         >>> import korisk as kr
         >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.12, 0.08, 0.062, 0.054], model="KO")
         >>> made = kr.plan(pilot, target=0.047)
@@ -302,7 +355,18 @@ class Plan:
         return findings(self.curve)
 
     def require(self) -> int:
-        """`samples`, or `OutOfReachError` where the pilot speaks against the target."""
+        """`samples`, or an error where there is no answer.
+
+        Returns
+        -------
+        int
+            The number of samples.
+
+        Raises
+        ------
+        OutOfReachError
+            If the pilot speaks against the target, or cannot be extrapolated.
+        """
         if self.samples is None:
             name = self.curve.model or "the model"
             if self.doubt:
@@ -318,11 +382,23 @@ class Plan:
         return self.samples
 
     def explain(self) -> str:
-        """The plan as a paragraph of plain words."""
+        """The plan as a paragraph of plain words.
+
+        Returns
+        -------
+        str
+            The answer, how sure it is, what to do next, and what is odd about the pilot.
+        """
         return explain(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain values, for JSON."""
+        """The plan as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
         reached = None
         if self.samples is not None:
             reached = {
@@ -365,18 +441,30 @@ def plan(
 
     Parameters
     ----------
-    curve
-        The pilot. One that is too small raises `KoriskError`.
-    target
+    curve : Curve
+        The pilot.
+    target : float
         The error to reach, in the curve's unit. Where the pilot speaks against it, the plan says so
-        and has no `samples`; a target that the unit does not allow raises `KoriskError`.
-    fit
+        and has no `samples`.
+    fit : str, default "posterior"
         One of `FITS`.
-    related
+    related : iterable of Curve, default ()
         Curves of the same network on other data: simulated with the known operator, from another
         scanner, of a public data set. They give the shape, the pilot gives level and stretch; how
         far they are trusted follows from how well they explain the pilot (`trust`).
 
+    Returns
+    -------
+    Plan
+        The answer.
+
+    Raises
+    ------
+    KoriskError
+        If the pilot is too small, or its unit does not allow the target.
+
+    Examples
+    --------
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.plan(pilot, target=0.005)

@@ -309,17 +309,55 @@ class Savings:
         return before - after
 
     def estimation(self, n: float) -> float:
-        """By how much the part falls that data removes, at N samples."""
+        """By how much the part falls that data removes, at N samples.
+
+        Parameters
+        ----------
+        n : float
+            Training samples, at least 2.
+
+        Returns
+        -------
+        float
+            A squared error.
+        """
         before, after = self._at(n)
         return before.estimation - after.estimation
 
     def total(self, n: float) -> float:
-        """By how much the bound falls at N samples."""
+        """By how much the bound falls at N samples.
+
+        Parameters
+        ----------
+        n : float
+            Training samples, at least 2.
+
+        Returns
+        -------
+        float
+            A squared error.
+        """
         before, after = self._at(n)
         return before.total - after.total
 
     def samples(self, target: float) -> tuple[int, int]:
-        """The sample sizes for a target before and after; unreachable targets raise."""
+        """The sample sizes for a target before and after.
+
+        Parameters
+        ----------
+        target : float
+            The expected squared error to reach.
+
+        Returns
+        -------
+        tuple of int
+            N before and after.
+
+        Raises
+        ------
+        UnreachableError
+            If one of the two bounds does not reach it.
+        """
         before, after = (
             sample_size(net, target, bound=self.bound, effective=self.effective)
             for net in (self.before, self.after)
