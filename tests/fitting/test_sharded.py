@@ -33,11 +33,10 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 
 @pytest.fixture(scope="module", autouse=True)
 def quiet_processes() -> Iterator[None]:
-    # Ranks share two cores and talk on this machine alone, and small allocations are returned at
-    # once, so that peaks are those of tensors and not of an allocator's stock.
+    # Ranks share two cores, and small allocations are returned at once, so that peaks are those of
+    # tensors and not of an allocator's stock.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("GLOO_SOCKET_IFNAME", "lo")
         patch.setenv("MIMALLOC_ARENA_EAGER_COMMIT", "0")
         patch.setenv("MIMALLOC_PURGE_DELAY", "0")
         yield

@@ -22,6 +22,7 @@ import os
 import re
 import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,9 @@ def process_group(device: str = "cpu") -> Iterator[torch.device]:
                 f"{torch.cuda.device_count()}; start fewer ranks, or use the CPU"
             )
         torch.cuda.set_device(place)
+    local = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
+    if local and sys.platform == "linux":  # nothing needs to leave this machine
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     backend = "gloo" if place.type == "cpu" else "cpu:gloo,cuda:nccl"
     if "RANK" in os.environ:
         dist.init_process_group(backend)
