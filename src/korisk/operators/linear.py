@@ -121,12 +121,42 @@ class LinearOperator(nn.Module, ABC):
         return self._anchor
 
     def forward(self, x: Tensor) -> Tensor:
-        """A x; x has shape (..., *domain)."""
+        """A x.
+
+        Parameters
+        ----------
+        x : Tensor, shape (..., *domain)
+            In the operator's precision and on its device.
+
+        Returns
+        -------
+        Tensor, shape (..., *range)
+
+        Raises
+        ------
+        KoriskError
+            If the shape, precision or device is another.
+        """
         self._check(x, self.domain, "input")
         return _applied(self._map, x, self.domain, self.range)
 
     def adjoint(self, y: Tensor) -> Tensor:
-        """A^T y; y has shape (..., *range)."""
+        """A^T y.
+
+        Parameters
+        ----------
+        y : Tensor, shape (..., *range)
+            In the operator's precision and on its device.
+
+        Returns
+        -------
+        Tensor, shape (..., *domain)
+
+        Raises
+        ------
+        KoriskError
+            If the shape, precision or device is another.
+        """
         self._check(y, self.range, "input of the adjoint")
         return _applied(self._map_adjoint, y, self.range, self.domain)
 

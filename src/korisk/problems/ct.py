@@ -109,12 +109,32 @@ class CtScanner:
 
     @staticmethod
     def released(side: int) -> CtScanner:
-        """What the authors' code computes with: "surrogate" up to 32 pixels, then "released"."""
+        """What the authors' code computes with: "surrogate" up to 32 pixels, then "released".
+
+        Parameters
+        ----------
+        side : {8, 16, 32, 128, 256, 512}
+            Pixels along an edge.
+
+        Returns
+        -------
+        CtScanner
+        """
         return _of_the_paper(side, "released")
 
     @staticmethod
     def of_paper(side: int) -> CtScanner:
-        """The paper's scanners: the same, but with rays sampled finely from 128 pixels on."""
+        """The paper's scanners: as released, but with rays sampled finely from 128 pixels on.
+
+        Parameters
+        ----------
+        side : {8, 16, 32, 128, 256, 512}
+            Pixels along an edge.
+
+        Returns
+        -------
+        CtScanner
+        """
         return _of_the_paper(side, "fan")
 
     @property

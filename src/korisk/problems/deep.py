@@ -69,7 +69,17 @@ class DeepProblem(Problem):
         return self.scanner.reconstruction(device)
 
     def true_network(self, device: Device = None) -> RefinedNet:
-        """The network that is to be learned."""
+        """The network that is to be learned.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        RefinedNet
+        """
         return _true_network(self, str(checked_device(device) or "cpu"))
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:

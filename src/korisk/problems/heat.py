@@ -96,7 +96,19 @@ class HeatProblem(Problem):
         return np.exp(rng.uniform(-self.gain, self.gain, self.points))
 
     def flow(self, viscosity: float, device: Device = None) -> Diffusion:
-        """u(0) to u(t) with this viscosity, in float64."""
+        """u(0) to u(t), in float64.
+
+        Parameters
+        ----------
+        viscosity : float
+            nu, >= 0.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Diffusion
+        """
         place: dict[str, Any] = {"device": checked_device(device), "dtype": torch.float64}
         speed, time = self.speed, self.time
         return Diffusion(self.points, viscosity=viscosity, speed=speed, time=time, **place)

@@ -97,7 +97,17 @@ class MriProblem(Problem):
         return taken
 
     def operator(self, device: Device = None) -> Fourier:
-        """F: images (..., side, side) to samples (..., side, side, 2), zero where not measured."""
+        """F: images (..., side, side) to samples (..., side, side, 2), zero where not measured.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Fourier
+        """
         shape = (self.side, self.side)
         return Fourier(shape, self.mask, real=True, device=checked_device(device), dtype=self.dtype)
 

@@ -44,7 +44,21 @@ class Gaussian:
         object.__setattr__(self, "level", level)
 
     def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
-        """A noisy copy of one sinogram (views, bins); `width` is not needed."""
+        """A noisy copy of one sinogram.
+
+        Parameters
+        ----------
+        clean : ndarray, shape (views, bins)
+            Without noise.
+        rng : numpy.random.Generator
+            Where the noise comes from.
+        width : float
+            Not used.
+
+        Returns
+        -------
+        ndarray, shape (views, bins)
+        """
         deviation = self.level * float(np.sqrt(np.mean(clean**2)))
         return clean + deviation * rng.standard_normal(clean.shape)
 
@@ -87,7 +101,21 @@ class Poisson:
         object.__setattr__(self, "attenuation", attenuation)
 
     def sample(self, clean: FloatArray, rng: np.random.Generator, *, width: float) -> FloatArray:
-        """A noisy copy of one sinogram (views, bins) of an image that is `width` wide."""
+        """A noisy copy of one sinogram.
+
+        Parameters
+        ----------
+        clean : ndarray, shape (views, bins)
+            Without noise.
+        rng : numpy.random.Generator
+            Where the noise comes from.
+        width : float
+            Width of the image in the sinogram's unit of length.
+
+        Returns
+        -------
+        ndarray, shape (views, bins)
+        """
         scale = self.attenuation / width
         counts = rng.poisson(self.photons * np.exp(-scale * clean))
         return np.asarray(-np.log(np.maximum(counts, 1) / self.photons) / scale)

@@ -116,7 +116,17 @@ class Problem(ABC):
 
     @abstractmethod
     def reconstruction(self, device: Device = None) -> Reconstruction:
-        """W before training, and the known operators behind it."""
+        """W before training, and the known operators behind it.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Reconstruction
+        """
 
     def pools(
         self, *, seed: int, train: int, validation: int, test: int, device: Device = None
@@ -175,7 +185,18 @@ class Problem(ABC):
         )
 
     def truth(self, device: Device = None) -> Reconstruction | None:
-        """The true weights and operators; None where they are not known, as behind a scanner."""
+        """The true weights and operators.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Reconstruction or None
+            None where they are not known, as behind a scanner.
+        """
         return None
 
     def prepared(self, device: Device = None) -> object:

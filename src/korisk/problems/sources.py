@@ -56,7 +56,23 @@ class ImageSource(ABC):
 
     @abstractmethod
     def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
-        """`count` images, (count, side, side) in float64; all of them where there are fewer."""
+        """Some images that no pool has, or of all pools where the source is finite.
+
+        Parameters
+        ----------
+        side : int
+            Pixels along an edge.
+        seed : int
+            Random seed.
+        count : int
+            How many; all of them where there are fewer.
+        device : torch.device or None
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Tensor, shape (count, side, side), float64
+        """
 
 
 @dataclass(frozen=True, kw_only=True)

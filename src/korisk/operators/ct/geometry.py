@@ -218,13 +218,36 @@ class Geometry(ABC):
 
     @abstractmethod
     def rays(self, views: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
-        """A point and the unit direction (x, y) of each ray, both (views, bins, 2)."""
+        """A point and the unit direction (x, y) of each ray.
+
+        Parameters
+        ----------
+        views : slice, default: all
+            Which views.
+
+        Returns
+        -------
+        point, direction : ndarray, shape (views, bins, 2)
+        """
 
     @abstractmethod
     def detector_position(
         self, x: FloatArray, y: FloatArray, views: slice = slice(None)
     ) -> FloatArray:
-        """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
+        """Where the ray through (x, y) meets the detector.
+
+        Parameters
+        ----------
+        x, y : ndarray
+            Points in millimetres.
+        views : slice, default: all
+            Which views.
+
+        Returns
+        -------
+        ndarray, shape (views, *x.shape)
+            Millimetres along the detector.
+        """
 
     @cached_property
     def view_weights(self) -> FloatArray:
@@ -441,7 +464,20 @@ class FanBeam(Geometry):
         return source, direction
 
     def depth(self, x: FloatArray, y: FloatArray, views: slice = slice(None)) -> FloatArray:
-        """U: how far (x, y) lies from the source along the central ray, (views, *x.shape)."""
+        """U: how far (x, y) lies from the source along the central ray.
+
+        Parameters
+        ----------
+        x, y : ndarray
+            Points in millimetres.
+        views : slice, default: all
+            Which views.
+
+        Returns
+        -------
+        ndarray, shape (views, *x.shape)
+            Millimetres.
+        """
         angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
         return self.source_to_center + np.sin(angle) * x - np.cos(angle) * y
 
