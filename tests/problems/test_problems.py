@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.networks.refined import RefinedNet
+from korisk.networks import RefinedNet
 from korisk.operators import Identity
 from korisk.problems import (
     CtProblem,

@@ -1,7 +1,7 @@
 """Networks in PyTorch, and the description of any module as the theory takes it.
 
-`known_operator` has learned weights in front of known operators, `refined` learned convolutions
-behind them, `dense` one matrix without any operator. `describe` turns any module into a
+`known_operator` has learned weights in front of known operators, and learned convolutions behind
+them too; `dense` one matrix without any operator. `describe` turns any module into a
 `korisk.Network`. Start reading with `known_operator`.
 """
 
@@ -15,7 +15,6 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from korisk.networks.dense import DenseNet
-from korisk.networks.known_operator import KnownOperatorNet
-from korisk.networks.refined import RefinedNet
+from korisk.networks.known_operator import KnownOperatorNet, RefinedNet
 
 __all__ = ["DenseNet", "KnownOperatorNet", "RefinedNet"]

@@ -124,10 +124,9 @@ class DenseNet(nn.Module):
         """
         net = cls.__new__(cls)
         net._take_shape(domain, range, relu)
-        factors: dict[str, object] = {"left": left, "right": right}
-        for field, factor in factors.items():
+        for factor in (left, right):
             if not isinstance(factor, Tensor) or not factor.is_floating_point():
-                raise KoriskError(f"{field} must be a tensor of floats, got {shown(factor)}")
+                raise KoriskError(f"left and right must be tensors of floats, got {shown(factor)}")
         if len(net.range) > 1 and left.shape[1:] == net.range:
             left = left.reshape(len(left), -1).t()
         rows, columns = net._matrix_shape
@@ -197,18 +196,13 @@ class DenseNet(nn.Module):
         """
         if not isinstance(x, Tensor):
             raise KoriskError(f"the input must be a torch tensor, got {shown(x)}")
-        lead = x.shape[: max(x.ndim - len(self.domain), 0)]
-        if x.shape != (*lead, *self.domain):
-            raise KoriskError(
-                f"the input must have shape {shape_text(self.domain, batched=True)}, got "
-                f"{shape_text(tuple(x.shape))}; batch dimensions come first"
-            )
         factors = self._factors()
-        own = factors[-1]
-        if (x.dtype, x.device) != (own.dtype, own.device):
+        own, lead = factors[-1], x.shape[: max(x.ndim - len(self.domain), 0)]
+        if (x.shape, x.dtype, x.device) != ((*lead, *self.domain), own.dtype, own.device):
             raise KoriskError(
-                f"the input must be {own.dtype} on {own.device}, got {x.dtype} on {x.device}; "
-                "convert it, or the network, with .to(...)"
+                f"the input must have shape {shape_text(self.domain, batched=True)}, batch first, "
+                f"in {own.dtype} on {own.device}, got {shape_text(tuple(x.shape))} in {x.dtype} on "
+                f"{x.device}; convert it, or the network, with .to(...)"
             )
         image = x.reshape(lead.numel(), math.prod(self.domain))
         for factor in reversed(factors):

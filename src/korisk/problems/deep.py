@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from korisk import _checks
-from korisk.networks.refined import RefinedNet
+from korisk.networks import RefinedNet
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction

@@ -22,8 +22,7 @@ from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge, kernel_bytes
 from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes, gram_fits, tail_gram
 from korisk.fitting.ridge.refinement import refine
-from korisk.networks import KnownOperatorNet
-from korisk.networks.refined import RefinedNet
+from korisk.networks import KnownOperatorNet, RefinedNet
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.problems import Pairs, Pools, Problem, measure
 from korisk.problems.deep import DeepProblem

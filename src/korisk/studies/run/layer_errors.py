@@ -25,8 +25,7 @@ import torch
 from torch import Tensor
 
 from korisk.fitting.ridge.diagonal import DiagonalRidge
-from korisk.networks import KnownOperatorNet
-from korisk.networks.refined import RefinedNet
+from korisk.networks import KnownOperatorNet, RefinedNet
 from korisk.operators import Composed, LinearOperator
 from korisk.problems.problem import Pairs, Reconstruction
 from korisk.studies.result import LEFT_OUT
