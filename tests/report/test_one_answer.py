@@ -3,13 +3,13 @@
 import json
 from pathlib import Path
 
-import matplotlib.text
 import pytest
+from artists import written
 from commands import korisk
 
 import korisk as kr
 from korisk.planning.explain import chance, count
-from korisk.planning.plan import LEVELS, Plan
+from korisk.planning.plan import LEVELS
 from korisk.report.figures.pilot import plan_figure
 from korisk.report.page.page import pilot_page
 from korisk.report.page.planner import sentence
@@ -26,12 +26,6 @@ ASKED = (  # file, model, target: beyond the pilot, in doubt, inside it, out of 
 
 def one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def drawn(plan: Plan) -> str:
-    """All words of the figure."""
-    figure = plan_figure(plan)
-    return one_line(" ".join(each.get_text() for each in figure.findobj(matplotlib.text.Text)))
 
 
 @pytest.mark.parametrize(("file", "model", "target"), ASKED)
@@ -54,7 +48,7 @@ def test_every_place_says_the_same(
     assert told["explanation"] == words
     # The first sentence of the page is that of the templates, word for word.
     assert sentence(plan) in page.replace("&#x27;", "'")
-    places = (printed, words, drawn(plan), sentence(plan))
+    places = (printed, words, one_line(written(plan_figure(plan))), sentence(plan))
     if plan.samples is None:
         assert all(chance(plan.reach) in place for place in (printed, words, sentence(plan)))
         return

@@ -268,7 +268,7 @@ def test_an_axis_has_three_to_eight_ticks_all_different(
 
 
 def test_ticks_are_plain_numbers_and_powers_of_two_where_sizes_are() -> None:
-    axes = Figure(figsize=(9, 4)).add_subplot()
+    axes = Figure(figsize=(18, 4)).add_subplot()
     powers = ["4", "16", "64", "256", "1,024", "4,096"]
     for sizes, limits, expected in (
         (None, (8, 1_500), ["10", "20", "50", "100", "200", "500", "1,000"]),

@@ -3,8 +3,9 @@
 import base64
 import io
 import json
+import re
 from dataclasses import replace
-from html.parser import HTMLParser
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -28,32 +29,19 @@ from korisk.studies.result import Result, Row, Task
 from korisk.studies.store.store import Store
 
 
-class Texts(HTMLParser):
-    """What a page says, by the element that it stands in."""
+class Texts:
+    """What a page says."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
-        self.said: dict[str, list[str]] = {}
-        self._open = [""]
-        self.feed(text)
-        self.data = json.loads(self.said["data"][0])
-        (self.answer,) = self.said["answer"]
+        (self.answer,) = map(unescape, re.findall('<p class="answer">(.*?)</p>', text))
+        self.lines = [unescape(line) for line in re.findall("<li>(.*?)</li>", text)]
+        (data,) = re.findall('id="data">(.*?)</script>', text)
+        self.data = json.loads(data)
+        self.has_planner = 'id="panel"' in text
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "img", "input"):
-            self._open.append(dict(attrs).get("class") or dict(attrs).get("id") or tag)
-            self.said.setdefault(self._open[-1], []).append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open.pop()
-
-    def handle_data(self, data: str) -> None:
-        if self._open[-1]:
-            self.said[self._open[-1]][-1] += data
-
-    def notes(self, *words: str) -> bool:
-        """Whether each of these stands in a line of a list."""
-        return all(any(word in note for note in self.said["li"]) for word in words)
+    def notes(self, words: str) -> bool:
+        """Whether this stands in a line of a list."""
+        return any(words in line for line in self.lines)
 
 
 @pytest.fixture(autouse=True)
@@ -104,13 +92,9 @@ def test_the_first_target_is_nearly_the_best_of_the_first_model() -> None:
     alone = Group("alone", (known,))
     assert 0.8 * lowest <= alone.target <= 0.81 * lowest
     assert Group("asked", (known,), 0.02).target == 0.02
-
-
-def test_the_first_target_of_a_score_is_rounded_as_an_error() -> None:
-    score = exact("net", 0.0005, 0.1, unit="accuracy")
+    score = exact("net", 0.0005, 0.1, unit="accuracy")  # is rounded as an error
     group = Group("alone", (score,))
-    error = 1 - group.target
-    assert 0.8 * score.means.min() <= error <= 0.81 * score.means.min()
+    assert 0.8 * score.means.min() <= 1 - group.target <= 0.81 * score.means.min()
     assert group.plans[0].samples is None or group.plans[0].samples > 256
 
 
@@ -162,7 +146,7 @@ def test_curves_beyond_the_room_give_way_and_are_counted(monkeypatch: pytest.Mon
     ],
 )
 def test_a_study_without_results_is_refused_in_a_line(
-    state: dict[str, int] | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    state: dict[str, Any] | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path if state is None else made_study(tmp_path / "study", **state)
     assert korisk("report", folder) == 2
@@ -203,14 +187,6 @@ def test_json_tells_what_was_written_and_what_is_missing(
     assert {file.suffix for file in written} == {".html", ".md", ".tex", ".csv"}
 
 
-def test_a_report_changes_nothing_in_the_store_and_is_the_same_again(tmp_path: Path) -> None:
-    folder = made_study(tmp_path / "study")
-    before = (folder / "study.db").read_bytes()
-    first = study_page(read_contents(folder))
-    assert study_page(read_contents(folder)) == first
-    assert (folder / "study.db").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("option", "words"),
     [
@@ -240,7 +216,7 @@ def test_one_point_one_model_one_seed_and_one_size(tmp_path: Path) -> None:
     assert found.answer.endswith("with a fifth less error than the lowest of KO)")
     found = page(made_study(tmp_path / "short", content(sizes=[16])))
     assert found.answer.startswith("No curve has three sizes yet")
-    assert "panel" not in found.said
+    assert not found.has_planner
     assert found.data["pictures"][0]["sizes"] == [0, 16]
 
 
@@ -272,7 +248,11 @@ def test_twenty_models(tmp_path: Path) -> None:
 
 def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> None:
     folder = made_study(tmp_path / "study")
-    found = page(folder, target=0.004)
+    before = (folder / "study.db").read_bytes()
+    texts = [study_page(read_contents(folder), target=0.004) for _ in range(2)]
+    assert texts[0] == texts[1]  # the same to the byte, and the store is only read
+    assert (folder / "study.db").read_bytes() == before
+    found = Texts(texts[0])
     assert found.data["groups"][0]["target"] == 0.004
     assert found.answer.endswith("(mse 0.004, as asked)")
     contents = read_contents(folder)
@@ -303,7 +283,7 @@ def test_a_store_of_a_program_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_scores_of_a_program_of_ones_own_are_scores(tmp_path: Path) -> None:
-    cells = []
+    cells: list[tuple[list[Row], dict[str, Any]]] = []
     for seed in (1, 2):
         scores = {0: 5.0, 2: 20.0, 4: 22.0, 8: 24.0 + seed / 10}
         cells.append(([Row(model="net", n=n, metrics={"PSNR": s}) for n, s in scores.items()], {}))
@@ -352,7 +332,7 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path) -> None:
     pictures = pictured(tmp_path)
     (whole,), dropped = framed([("a", pictures)], most=10**6)
     assert (whole["reduced"], dropped) == (1, [])
-    size = size_of(whole)
+    size = size_of([whole])
     assert size == pytest.approx(len(json.dumps(whole)), rel=0.05)
     made, dropped = framed([("a", pictures), ("b", pictures)], most=size)
     assert [each["point"] for each in made] == ["b"]

@@ -280,7 +280,7 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
     labels = [style.digits(value, 6, powers=long) for value in found]
     size = float(matplotlib.rcParams["font.size"])
     widest = max((style.inches_of(label, size) for label in labels), default=0.1)
-    room = max(2, int(length / (widest + 0.6 * size / 72 if across else 1.75 * size / 72)))
+    room = max(2, int(length / (widest + 0.9 * size / 72 if across else 1.75 * size / 72)))
     step = math.ceil(len(found) / min(room, _MOST_TICKS))
     axis.set_major_locator(FixedLocator(found[::step].tolist()))
     axis.set_major_formatter(FixedFormatter(labels[::step]))
