@@ -1,9 +1,9 @@
-"""What the tests reach, room by room.
+"""What the tests reach, package by package.
 
     make coverage    # the whole suite, child processes included, then this
 
-reads coverage's JSON report and holds it against what the project asks for: 92% of all lines, and
-98% of the branches in theory/ and curves/. `--json FILE` keeps the figures.
+reads coverage's JSON report and holds it against what the project asks for: 96% of all lines, and
+98% of the branches in theory/, curves/ and planning/. `--json FILE` keeps the figures.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-LINES = 92.0  # percent of all lines
-BRANCHES = 98.0  # percent, in these rooms:
-THEORY = ("theory", "curves")
+LINES = 96.0  # percent of all lines
+BRANCHES = 98.0  # percent, in these packages:
+THEORY = ("theory", "curves", "planning")
 
 
 @dataclass
@@ -48,13 +48,13 @@ class Count:
         return 100 * self.branches_reached / self.branches if self.branches else 100.0
 
 
-def rooms(report: dict[str, Any]) -> dict[str, Count]:
-    """Counts by room of src/korisk, files outside of any under "(top)", and "all"."""
+def packages(report: dict[str, Any]) -> dict[str, Count]:
+    """Counts by package of src/korisk, files outside of any under "(top)", and "all"."""
     found: defaultdict[str, Count] = defaultdict(Count)
     for name, told in report["files"].items():
         inside = name.replace("\\", "/").split("korisk/", 1)[1].split("/")
-        for room in (inside[0] if len(inside) > 1 else "(top)", "all"):
-            found[room].add(told["summary"])
+        for package in (inside[0] if len(inside) > 1 else "(top)", "all"):
+            found[package].add(told["summary"])
     return dict(found)
 
 
@@ -63,10 +63,10 @@ def faults(counts: dict[str, Count]) -> list[str]:
     short = []
     if counts["all"].line_share < LINES:
         short.append(f"lines: {counts['all'].line_share:.1f}%, asked for are {LINES:g}%")
-    for room in THEORY:
-        if counts[room].branch_share < BRANCHES:
-            share = counts[room].branch_share
-            short.append(f"branches of {room}/: {share:.1f}%, asked for are {BRANCHES:g}%")
+    for package in THEORY:
+        if counts[package].branch_share < BRANCHES:
+            share = counts[package].branch_share
+            short.append(f"branches of {package}/: {share:.1f}%, asked for are {BRANCHES:g}%")
     return short
 
 
@@ -76,14 +76,14 @@ def main() -> int:
     parser.add_argument("report", type=Path, help="what `coverage json` wrote")
     parser.add_argument("--json", type=Path, help="keep the figures here")
     asked = parser.parse_args()
-    counts = rooms(json.loads(asked.report.read_text()))
-    print(f"{'room':<12}{'lines':>8}{'reached':>9}{'branches':>10}{'reached':>9}")
-    for room in sorted(counts, key=lambda name: (name == "all", name)):
-        each = counts[room]
+    counts = packages(json.loads(asked.report.read_text()))
+    print(f"{'package':<12}{'lines':>8}{'reached':>9}{'branches':>10}{'reached':>9}")
+    for package in sorted(counts, key=lambda name: (name == "all", name)):
+        each = counts[package]
         shares = f"{each.line_share:>8.1f}%{each.branches:>10,}{each.branch_share:>8.1f}%"
-        print(f"{room:<12}{each.lines:>8,}{shares}")
+        print(f"{package:<12}{each.lines:>8,}{shares}")
     if asked.json:
-        kept = {room: asdict(count) for room, count in sorted(counts.items())}
+        kept = {package: asdict(count) for package, count in sorted(counts.items())}
         asked.json.write_text(json.dumps(kept, indent=1) + "\n")
     short = faults(counts)
     for line in short:

@@ -32,13 +32,9 @@ from korisk.studies.run.usage import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
-    *("korisk.images", "korisk.report.contents", "korisk.studies.theorem.theorem"),
-    *("korisk.studies.spec.study", "korisk.fitting", "korisk.costs.rates"),
-    *(
-        "korisk.fitting.gradient.sharded_store",
-        "korisk.cli.train",
-        "korisk.studies.run.sharded_job",
-    ),
+    *("korisk.images", "korisk.report.contents", "korisk.studies.theorem.check"),
+    *("korisk.studies.spec.study", "korisk.fitting", "korisk.cli.compute"),
+    "korisk.fitting.gradient.sharded",
 )
 TURN = 5.0  # seconds of a reader before the next one has its turn
 
@@ -185,7 +181,7 @@ def _child(
     connection: Connection,
 ) -> None:
     os.chdir(folder)
-    for content in reader.seeds():  # what libraries set aside once is none of a file's
+    for content in reader.seeds():  # first, so that memory which libraries allocate once is not counted
         (folder / reader.file).write_bytes(content)
         refusal(reader, folder / reader.file)
     limit_memory()

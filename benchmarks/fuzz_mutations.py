@@ -189,7 +189,7 @@ def store_changed(rng: random.Random, content: bytes) -> bytes:
     """Cells of a store's tables changed, or its schema; what SQLite refuses is left as it was."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.deserialize(content)
-    steps = iter(range(100))  # a view that was put in may have no end
+    steps = iter(range(100))  # a view that was put in may be endless
     connection.set_progress_handler(lambda: next(steps, None) is None, 10_000)
     connection.execute("PRAGMA ignore_check_constraints = ON")
     for _ in range(rng.choice((1, 1, 2, 3))):

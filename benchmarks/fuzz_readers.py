@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -135,42 +134,24 @@ def _read_network(path: Path) -> None:
     Network.read(path).amplification()
 
 
-def _read_profile(path: Path) -> None:
-    from korisk.studies.run.job_profile import JobProfile
+def _read_job_options(path: Path) -> None:
+    from korisk.cli.compute import chosen_compute
 
-    profile = JobProfile.read(path)
-    assert profile.memory_bytes > 0
-    assert profile.walltime_seconds > 0
-
-
-@cache
-def _rates() -> list[bytes]:
-    folder = resources.files("korisk.costs") / "machines"
-    return [each.read_bytes() for each in folder.iterdir() if each.name.endswith(".json")]
-
-
-def _read_rates(path: Path) -> None:
-    from korisk.costs.counts import Operations
-    from korisk.costs.rates import read_rates
-
-    rates = read_rates(path)
-    work = [Operations(kind=kind, work=1e9, calls=3) for kind in rates.seconds]
-    assert rates.time(work) > 0
-    rates.beyond(work)
+    assert chosen_compute("slurm", path).options
 
 
 @cache
 def _predictions() -> list[bytes]:
-    from korisk.prediction.file import prediction_content
+    from korisk.prediction.study import prediction_content
     from korisk.prediction.study import predict_study
     from korisk.studies.spec.study import Study
 
-    (made,) = predict_study(Study(_STUDY), images=16)
+    (made,) = predict_study(Study(_STUDY), examples=16)
     return [json.dumps(prediction_content("tiny", [made.to_dict([1e-3], [64.0])])).encode()]
 
 
 def _read_prediction(path: Path) -> None:
-    from korisk.prediction.file import read_prediction
+    from korisk.prediction.study import read_prediction
 
     read_prediction(path)
 
@@ -196,9 +177,9 @@ def _stores() -> list[bytes]:
 def _read_store(path: Path) -> None:
     """All that `korisk report`, `check` and `export` read."""
     from korisk.report.contents import read_contents
-    from korisk.studies.export import csv_text, json_text, results_table
+    from korisk.studies.results import csv_text, json_text, results_table
     from korisk.studies.store.store import Store
-    from korisk.studies.theorem.theorem import read_theorem
+    from korisk.studies.theorem.check import read_theorem
 
     contents = read_contents(path)
     assert contents.complete in (True, False)
@@ -258,8 +239,7 @@ READERS = {
         Reader("network", "net.yaml", _examples("ct_h*_ko.yaml"), _read_network, _YAML),
         Reader("study", "study.yaml", _studies, _read_study, _YAML),
         Reader("geometry", "geometry.yaml", _studies, _read_geometry, _YAML),
-        Reader("profile", "profile.yaml", _examples("slurm_profile.yaml"), _read_profile, _YAML),
-        Reader("rates", "rates.json", _rates, _read_rates, _JSON),
+        Reader("jobs", "jobs.yaml", _examples("slurm_options.yaml"), _read_job_options, _YAML),
         Reader("prediction", "prediction.json", _predictions, _read_prediction, _JSON),
         Reader(
             "store",
@@ -287,8 +267,7 @@ READERS = {
             *("metadata", trainings.FOLDER),
             trainings.metadata,
             trainings.read_metadata,
-            (trainings.metadata_changed, *_BINARY),
+            (trainings.metadata_changed, *_ZIP),
         ),
-        Reader("result", "train.json", trainings.results, trainings.read_result, _JSON),
     )
 }

@@ -281,7 +281,7 @@ class TorchTomo(Peer):
     """torchtomo, with its faster options where they apply.
 
     approximate=True reads the card's textures, good to some 3e-4, and counts for the forward
-    projection alone: with it the adjoint is none.
+    projection alone: with it the adjoint does not match.
     """
 
     name = "torchtomo"

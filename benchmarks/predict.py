@@ -91,7 +91,7 @@ def by_size(ran: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured_curve(sizes: dict[str, list[float]], model: str) -> Curve:
-    """A measured curve; N = 0, the untrained weights, is none of it."""
+    """A measured curve; N = 0, the untrained weights, is left out."""
     rows = [
         (int(n), error, seed)
         for n, errors in sizes.items()

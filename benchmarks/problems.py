@@ -18,7 +18,7 @@ from typing import Any
 from korisk.studies.run.usage import machine
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-ROUNDING = 1e-9  # of the error of a network; what a layer errs by beyond that is none
+ROUNDING = 1e-9  # of the error of a network; smaller layer errors are rounding
 STUDIES = ("mri_h32", "mri_h32_relu", "advection_diffusion", "limited_angle", "two_learned_layers")
 
 
@@ -136,7 +136,7 @@ def crossing(found: dict[str, Any]) -> str:
     told = found["found"]
     if told is None:
         return "not up to there"
-    upper = "no end" if told["upper"] is None else f"{told['upper']:,.0f}"
+    upper = "∞" if told["upper"] is None else f"{told['upper']:,.0f}"
     return f"{told['n']:,.0f} ({told['lower']:,.0f} to {upper})"
 
 

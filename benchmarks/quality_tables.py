@@ -23,12 +23,12 @@ PAGE = ROOT / "docs" / "explanation" / "quality.md"
 
 
 def coverage(kept: dict[str, Any]) -> Iterator[str]:
-    """Lines and branches that the tests reach, room by room."""
-    yield from header("room", "lines", "reached", "branches", "reached")
-    for room in sorted(kept, key=lambda name: (name == "all", name == "(top)", name)):
-        count = Count(**kept[room])
+    """Lines and branches that the tests reach, package by package."""
+    yield from header("package", "lines", "reached", "branches", "reached")
+    for package in sorted(kept, key=lambda name: (name == "all", name == "(top)", name)):
+        count = Count(**kept[package])
         yield line(
-            {"all": "**all**", "(top)": "outside of any"}.get(room, f"`{room}/`"),
+            {"all": "**all**", "(top)": "outside of any"}.get(package, f"`{package}/`"),
             f"{count.lines:,}",
             f"{count.line_share:.1f}%",
             f"{count.branches:,}",

@@ -1,4 +1,4 @@
-"""Builds a release and tries it as strangers would: `make release-check`.
+"""Builds a release and tries it as a user would: `make release-check`.
 
     python benchmarks/release.py [--only core,io] [--out FOLDER] [--json FILE]
 

@@ -67,7 +67,7 @@ def core(version: str) -> str:
     assert str(plan.samples) in json.dumps(told)
     assert "composed" in korisk("bound", "examples/ct_h128_ko.yaml")
     assert "ratio" in korisk("compare", PILOT, "--target", "0.006")
-    assert "FC" in korisk("published")
+    assert "FC" in korisk("reproduce", "--published")
     return f"import, --version, plan (N = {plan.samples}), bound, compare, published"
 
 
@@ -123,7 +123,7 @@ def dask() -> str:
     assert pilot.curve.error.tolist() == [fit(16, 0), fit(64, 0)]
     if not Path("tiny.yaml").exists():  # made where PyTorch is
         return "a pilot on a Dask cluster"
-    korisk("run", "tiny.yaml", "--out", "dask", "--engine", "dask", "--workers", "1")
+    korisk("run", "tiny.yaml", "--out", "dask", "--cluster", "local", "--workers", "1")
     one, other = (korisk("export", folder, "--metric", "mse") for folder in ("dask", "local"))
     assert one == other, f"{one} on the cluster, {other} without"
     return "a pilot and a study on a Dask cluster, the study's figures as without one"
@@ -138,7 +138,7 @@ def no_dask() -> str:
 
 def io() -> str:
     """Parquet; and images of every format where PyTorch is there, too."""
-    from korisk.studies.export import Table, parquet_bytes
+    from korisk.studies.results import Table, parquet_bytes
 
     content = parquet_bytes(Table(columns=("n", "error"), rows=((4, 0.5),)))
     assert content.startswith(b"PAR1")
@@ -208,7 +208,7 @@ def _write_dicom(path: Path, values: Any) -> None:
 
 def no_io() -> str:
     """How Parquet is refused."""
-    from korisk.studies.export import Table, parquet_bytes
+    from korisk.studies.results import Table, parquet_bytes
 
     return refused_call("io", lambda: parquet_bytes(Table(columns=("n",), rows=((4,),))))
 

@@ -1,4 +1,4 @@
-"""Images of one's own: read a folder, split it by patients, and say what came of it.
+"""Images of one's own: read a folder, split it by patients, and print the split.
 
 Without a folder, one is made: twelve patients with three to eight slices each, as Hounsfield units
 in .npy files of different sizes.

@@ -190,8 +190,7 @@ def test_defaults_and_mismatch_are_pointed_out(
         (["bound", KO, "--taget", "1"], "--target"),
         (["bond", KO], "No such command 'bond'"),
         (["bound", KO, "--replace", ""], "there is no layer '' in this network"),
-        (["footprint", "0", "1", "1"], "H must be a whole number from 1 to 1,000,000, got 0"),
-        (["footprint", "1" + 200 * "0", "1", "1"], "H must be a whole number from 1 to"),
+        (["operators", "1" + 200 * "0", "1", "1"], "H must be a whole number from 1 to"),
     ],
 )
 def test_wrong_usage_is_one_line_and_2(
@@ -201,19 +200,13 @@ def test_wrong_usage_is_one_line_and_2(
 
 
 def test_published_answers_the_papers_question(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = succeed_json(capsys, "published")["calibration"]
+    rows = succeed_json(capsys, "reproduce", "--published")["calibration"]
     assert [row["H"] for row in rows] == [8, 8, 16, 16, 32, 32, 128, 128, 256, 256]
     for row in rows:
         assert row["samples_fc"] > row["samples_ko"] >= 2
-    out = succeed(capsys, "published")
+    out = succeed(capsys, "reproduce", "--published")
     assert "H = 256, GPU, rRMSE^2" in out
     assert "818" in out  # checked against a search in test_published.py
-
-
-def test_footprint(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "360 GiB" in succeed(capsys, "footprint", "512", "180", "512")
-    found = succeed_json(capsys, "footprint", "512", "180", "512")
-    assert found["networks"]["FC"]["parameters"] == 24_159_191_040
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,7 +239,7 @@ def test_as_a_process_no_traceback_and_quiet_pipes(tmp_path: Path) -> None:
     assert piped.stdout == "{\n"
     assert piped.stderr == ""
     gone = subprocess.run(
-        f"{sys.executable} -m korisk published | true; exit ${{PIPESTATUS[0]}}",
+        f"{sys.executable} -m korisk reproduce --published | true; exit ${{PIPESTATUS[0]}}",
         shell=True,
         executable="/bin/bash",
         capture_output=True,
@@ -255,7 +248,7 @@ def test_as_a_process_no_traceback_and_quiet_pipes(tmp_path: Path) -> None:
     assert (gone.returncode, gone.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", ["footprint 8 10 8 --json", "--help"])
+@pytest.mark.parametrize("arguments", ["operators 8 10 8 --footprint --json", "--help"])
 def test_output_that_cannot_be_written(arguments: str) -> None:
     command = f"{sys.executable} -m korisk {arguments}"
     full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True)

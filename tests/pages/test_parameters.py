@@ -19,7 +19,7 @@ RULES = {"PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "RT03", "GL06", "GL07"}
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """The dotted name of each public function, class and method, where it is defined."""
+    """Each public function, class and method that overrides none, by its dotted name."""
     seen = set()
     for package in PACKAGES:
         module = import_module(package)
@@ -35,7 +35,8 @@ def public() -> Iterator[tuple[str, Any]]:
             if inspect.isclass(value):
                 for member, method in vars(value).items():
                     plain = inspect.unwrap(getattr(method, "__func__", method))
-                    if not member.startswith("_") and inspect.isfunction(plain):
+                    inherited = any(hasattr(base, member) for base in value.__mro__[1:])
+                    if member[0] != "_" and inspect.isfunction(plain) and not inherited:
                         yield f"{home}.{member}", plain
 
 
