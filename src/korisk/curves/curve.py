@@ -221,7 +221,13 @@ class Curve:
 
         Parameters
         ----------
-        path, metric, unit, columns
+        path : str or path
+            As in `read`.
+        metric : str, optional
+            As in `read`.
+        unit : str or Unit, default "error"
+            As in `read`.
+        columns : dict, optional
             As in `read`.
 
         Returns
@@ -256,7 +262,11 @@ class Curve:
         ----------
         records : iterable of mappings
             One for each measurement.
-        model, metric, unit, columns
+        model, metric : str, optional
+            As in `read`.
+        unit : str or Unit, default "error"
+            As in `read`.
+        columns : dict, optional
             As in `read`.
 
         Returns
@@ -289,7 +299,11 @@ class Curve:
         ----------
         records : iterable of mappings
             One for each measurement.
-        metric, unit, columns
+        metric : str, optional
+            As in `read`.
+        unit : str or Unit, default "error"
+            As in `read`.
+        columns : dict, optional
             As in `read`.
 
         Returns
@@ -323,7 +337,11 @@ class Curve:
         ----------
         frame : data frame
             Anything with `columns` that gives each of them by name.
-        model, metric, unit, columns
+        model, metric : str, optional
+            As in `read`.
+        unit : str or Unit, default "error"
+            As in `read`.
+        columns : dict, optional
             As in `read`.
 
         Returns

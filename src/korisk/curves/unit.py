@@ -163,7 +163,18 @@ class Unit:
             return np.asarray(_LAWS[self.law].from_error(np.asarray(e, np.float64)))
 
     def refusal(self, value: float) -> str:
-        """Why a value whose error cannot be used is refused, in the words of this unit."""
+        """Why a value whose error cannot be used is refused, in the words of this unit.
+
+        Parameters
+        ----------
+        value : float
+            The value.
+
+        Returns
+        -------
+        str
+            The rule, the value and the remedy.
+        """
         law = _LAWS[self.law]
         return f"{self.noun} must be {law.rule}, got {value!r}; {law.remedy}"
 

@@ -29,9 +29,17 @@ _SHARES = np.arange(0.005, 1.0, 0.01)  # quantiles that stand for a distribution
 class Crossover:
     """Where the curve that is better at first comes to be the worse one.
 
-    `lower` and `upper` are where the odds of the other pass 5% and 95%; `upper` is infinite where
-    they never do. Both are nan for fits that give no odds. `measured` is whether it lies within
-    both pilots.
+    Parameters
+    ----------
+    n : int
+        About where.
+    lower, upper : float
+        Where the odds of the other pass 5% and 95%; `upper` is infinite where they never do. Both
+        are nan for fits that give no odds.
+    better_after : str
+        The model that is better from there on.
+    measured : bool
+        Whether it lies within both pilots.
 
     Examples
     --------
@@ -55,7 +63,12 @@ class Crossover:
 class Comparison:
     """The known-operator network's pilot against the dense one's, or any two, at one target.
 
-    Made by `compare`. `first` and `second` are the plans of the two curves.
+    Made by `compare`.
+
+    Parameters
+    ----------
+    first, second : Plan
+        The plans of the two curves.
 
     Examples
     --------

@@ -307,7 +307,7 @@ def fitted_line(curve: Curve, fit: str = "line") -> RiskLine:
 class Calibration:
     """A curve through a pilot, in the unit of errors. Made by `calibrate`.
 
-    Attributes
+    Parameters
     ----------
     fit : str
         One of `FITS`.
@@ -319,6 +319,8 @@ class Calibration:
         The error that no data removes.
     parameters : dict[str, float]
         The letters of `formula` and their values, N counted in samples.
+    _predict : callable
+        The curve itself, from an array of N to one of errors.
 
     Examples
     --------

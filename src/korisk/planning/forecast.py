@@ -142,7 +142,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected error at N and its 90% band, in the user's unit; lower <= upper.
+    """The expected error at N and its 90% band, in the user's unit.
+
+    Parameters
+    ----------
+    n : int
+        Training samples.
+    error : float
+        The expected error.
+    lower, upper : float
+        The ends of its 90% band, lower <= upper.
 
     Examples
     --------
@@ -166,6 +175,15 @@ class Forecast:
     Made by `forecast`. N may run up to `horizon`, ten thousand times the pilot's largest. Inside
     the pilot the law of the error is that of the measured means; beyond it, that of the posterior,
     mixed with what `related` curves say.
+
+    Parameters
+    ----------
+    curve : Curve
+        The pilot.
+    fit : str
+        One of `FITS`.
+    related : tuple of Curve, default ()
+        Curves of the same network on other data.
 
     Examples
     --------
@@ -221,13 +239,36 @@ class Forecast:
         return min(int(HORIZON * self.last), LARGEST_N)
 
     def law(self, n: Array) -> Law:
-        """The law of the log error at each N up to the horizon."""
+        """The law of the log error at each N.
+
+        Parameters
+        ----------
+        n : array of float, (M,)
+            Training samples, up to the horizon.
+
+        Returns
+        -------
+        Law
+            M laws.
+        """
         return self._joined(n, self.measured.law)
 
     def probability(self, n: Array, goal: float) -> Array:
-        """(M,) the probability that the error is at most the goal at each N and stays so.
+        """The probability that the error is at most the goal at each N and stays so.
 
         Inside the pilot "stays so" is what was measured at larger N.
+
+        Parameters
+        ----------
+        n : array of float, (M,)
+            Training samples, up to the horizon.
+        goal : float
+            An error.
+
+        Returns
+        -------
+        array, (M,)
+            Probabilities.
         """
         return self._joined(n, self.measured.lasting).under(np.full(len(n), math.log(goal)))
 
@@ -338,7 +379,23 @@ class Forecast:
         return Expectation(count, error, min(band), max(band))
 
     def sample_count(self, n: object) -> int:
-        """N, if it is a number of samples of which the forecast speaks."""
+        """N as a whole number, if the forecast reaches that far.
+
+        Parameters
+        ----------
+        n : object
+            What a user gave.
+
+        Returns
+        -------
+        int
+            The number of samples.
+
+        Raises
+        ------
+        KoriskError
+            If it is no whole number from 2 to the horizon.
+        """
         remedy = self.doubt or "a pilot says nothing of N beyond 10,000 times its largest"
         return count("n", n, at_least=2, at_most=self.horizon, remedy=remedy)
 

@@ -53,7 +53,7 @@ class Candidate:
 class NextSize:
     """The size to measure next. Made by `next_size`; printed, it is a sentence.
 
-    Attributes
+    Parameters
     ----------
     n, seeds : int
         The size, and how many seeds it would get.

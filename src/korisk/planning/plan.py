@@ -116,10 +116,14 @@ class Plan:
 
     Errors and targets are in the user's unit.
 
-    Attributes
+    Parameters
     ----------
+    forecast : Forecast
+        The pilot and its extrapolation.
     target : float
         The error to reach.
+    goal : float
+        The same in the unit of errors.
     samples : int or None
         The best single number if the target is reachable; None where the pilot speaks against it
         or cannot be extrapolated. `chance` is the probability that it is enough.
@@ -131,6 +135,8 @@ class Plan:
     reach : float
         The probability that the target is met at all, within the horizon; nan where the target
         lies beyond a pilot that cannot be extrapolated.
+    chances : Chances
+        The probability that the target is met by N, as a table.
 
     Examples
     --------

@@ -146,7 +146,7 @@ class Posterior:
     """A mixture of curves, each with its weight; errors are log-normal around each.
 
     It is made for N from the pilot's last on. `roughness` and `misfit` tell whether it fits;
-    `korisk.planning.findings.doubt` says in words where it does not.
+    `korisk.planning.explain.doubt` says in words where it does not.
     """
 
     last: float

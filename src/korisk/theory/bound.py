@@ -21,7 +21,7 @@ class Bound:
     (sum_l t_l)^2 with t_l = P_l sqrt(r_l), and a layer's contribution is t_l sum_k t_k,
     Eq. (eq:shares): its own square and half of every cross term.
 
-    Attributes
+    Parameters
     ----------
     form : {"composed", "minkowski", "paper"}
         The form of the bound.
@@ -65,7 +65,7 @@ class BarronBound:
 
     Made by `barron_bound`.
 
-    Attributes
+    Parameters
     ----------
     n : float
         N, the training samples.

@@ -92,6 +92,11 @@ class HasNorm(Protocol):
     An object with a method `norm()` that returns a `NormBracket` may stand wherever a Lipschitz
     constant is asked for. It is asked once, when the constant is first needed.
 
+    Parameters
+    ----------
+    *args, **kwargs
+        A protocol takes none.
+
     Examples
     --------
     >>> import korisk as kr

@@ -280,7 +280,16 @@ class Savings:
 
     In the paper's form the savings are the replaced layer's own terms, A_m C_m^2/n_m and
     A_m kappa_m p_m log N / N, Eq. (eq:saving). In the Minkowski forms its cross terms with other
-    layers go too. With `effective` both are the estimates with effective dimensions.
+    layers go too.
+
+    Parameters
+    ----------
+    before, after : Network
+        The network as it was, and with the layer known.
+    bound : {"composed", "minkowski", "paper"}
+        The form of the bound.
+    effective : bool, default False
+        Whether both are the estimates with effective dimensions.
 
     Examples
     --------
@@ -411,6 +420,15 @@ class TwoFactors:
 
     `structural * approximation_budget` is the ratio of N / log N, (eq:prop2-twofactor); `ratio` is
     the ratio of the sample sizes themselves. Made by `two_factors`.
+
+    Parameters
+    ----------
+    target : float
+        The squared error to reach.
+    structural, approximation_budget : float
+        The two factors.
+    samples_known, samples_dense : int
+        The sample sizes of both networks.
 
     Examples
     --------

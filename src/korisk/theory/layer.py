@@ -77,7 +77,9 @@ class Known(Layer):
 
     Parameters
     ----------
-    name, lipschitz
+    name : str
+        As for every `Layer`.
+    lipschitz : float, NormBracket, HasNorm or None, default None
         As for every `Layer`.
     mismatch : float, default 0
         korisk's extension for operators known only approximately (a discretised projector, a wrong
@@ -110,7 +112,9 @@ class Learned(Layer):
 
     Parameters
     ----------
-    name, lipschitz
+    name : str
+        As for every `Layer`.
+    lipschitz : float, NormBracket, HasNorm or None, default None
         As for every `Layer`.
     parameters : int, optional
         The paper's p_l, the number of trainable weights, at least 1.
