@@ -161,13 +161,6 @@ class Crossing:
     last: int  # that N
     sizes: int  # how many N both were measured at
 
-    @property
-    def measured(self) -> bool:
-        """Whether the crossover is where the mean errors change their order."""
-        if self.found is None or self.means is None:
-            return False
-        return self.means[0] <= self.found.n <= self.means[1]
-
 
 def crossing(first: Curve, second: Curve) -> Crossing | None:
     """Where the better of two curves changes; None if they have no N in common."""
