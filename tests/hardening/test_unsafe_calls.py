@@ -16,11 +16,8 @@ IMPORTS = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
 ALLOWED = {
     # Functions and answers between a study's own processes, never a file of a user's.
     *(("studies/run/worker.py", each) for each in ("pickle", "pickle.loads")),
-    *(("studies/run/dask.py", each) for each in ("pickle", "pickle.loads")),
-    *(("studies/run/dask_worker.py", each) for each in ("pickle", "pickle.loads")),
+    *(("studies/run/clusters.py", each) for each in ("pickle", "pickle.loads")),
     *(("pilots/fit.py", each) for each in ("pickle", "pickle.loads")),
-    # PyTorch's own metadata of a checkpoint, by an unpickler that knows five harmless classes.
-    ("fitting/gradient/sharded_store.py", "pickle"),
     # That operators survive being pickled: what is loaded was made a line before.
     *(("operators/testing.py", each) for each in ("pickle", "pickle.loads")),
     ("operators/testing.py", "torch.load without weights_only=True"),
