@@ -145,7 +145,7 @@ def test_plot_draws_the_scanner(capsys: pytest.CaptureFixture[str], tmp_path: Pa
         (("0", "20", "24"), "H must be a whole number from 1 to 1,000,000, got 0"),
         (("16", "20", "0"), "B must be a whole number from 1 to 1,000,000, got 0"),
         (("16", "20"), "Missing argument 'B'"),
-        ((*SMALL, "--pixel", "-1"), "pixel_spacing must be a finite number > 0, got -1.0"),
+        ((*SMALL, "--pixel", "-1"), "pixel_spacing must be a finite number >= 1e-09"),
         ((*SMALL, "--arc", "0"), "--arc must be a finite number > 0, got 0.0; give degrees"),
         ((*SMALL, "--arc", "400"), "--arc must be at most 360, got 400"),
         ((*SMALL, "--window", "han"), "did you mean 'hann'?"),
