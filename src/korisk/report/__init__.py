@@ -1,1 +1,5 @@
-"""Figures and reports, drawn from computed results; each module says which library it needs."""
+"""Reports of studies and pilots, from results that are already computed.
+
+`contents` reads a store once; `figures` draws, `tables` lists, `page` writes one HTML file.
+Start with `contents.read_contents`. Figures need Matplotlib, the page Plotly as well.
+"""

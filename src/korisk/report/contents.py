@@ -220,12 +220,12 @@ def _point(
     """
     tasks = [*(cell.task for cell in cells), *(failure.task for failure in failures), *missing]
     spec = tasks[0].spec
-    looked_at = chosen(spec, (row for cell in cells for row in cell.rows))
+    choice = chosen(spec, (row for cell in cells for row in cell.rows))
     trained: dict[str, list[tuple[int, float, int]]] = {}
     before: dict[str, list[float]] = {}
     for cell in cells:
         for row in cell.rows:
-            error = looked_at.error(row)
+            error = choice.error(row)
             if row.n >= LEAST_N:
                 trained.setdefault(row.model, []).append((row.n, error, cell.task.seed))
             elif row.n == 0 and error > 0:
@@ -237,16 +237,16 @@ def _point(
         if len(kept) < len(values):
             left_out.append(
                 f"{model}: {len(values) - len(kept)} of {len(values)} values of "
-                f"{looked_at.metric} are missing, not finite or no error above 0, and are left "
+                f"{choice.metric} are missing, not finite or not above 0, and are left "
                 "out of the curve"
             )
-        curve, words = curve_from(kept, model, looked_at)
+        curve, words = curve_from(kept, model, choice)
         left_out += [f"{model}: {sentence}" for sentence in words]
         curves += [curve] if curve is not None else []
     return Point(
         name=name,
         spec=spec,
-        metric=looked_at.metric,
+        metric=choice.metric,
         curves=tuple(curves),
         untrained={model: sum(errors) / len(errors) for model, errors in before.items()},
         cells=tuple(cells),

@@ -140,7 +140,7 @@ def head(
 ) -> None:
     """A title in bold over a note in grey above a panel, both `lift` points higher.
 
-    They may be `room` inches longer than the panel is wide.
+    They may be `room` inches wider than the panel.
     """
     width = inches(axes)[0] + room
     pad = 4 + lift + (1.4 * (FINE if size == SMALL else SMALL) if note else 0)
@@ -250,7 +250,7 @@ def gridded(axes: Axes) -> None:
 
 
 def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
-    """At most eight round ticks on an axis, as many as their labels have room for."""
+    """At most eight round ticks on an axis, as many as their labels leave space for."""
     low, high = sorted(axis.get_view_interval())
     across = axis is axis.axes.xaxis
     length = inches(axis.axes)[0 if across else 1]

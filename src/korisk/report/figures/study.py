@@ -99,7 +99,7 @@ def save_figures(
     *,
     watch: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
-    """Write figures into a folder, which is made if there is none.
+    """Write figures into a folder, which is created if it is missing.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def save_figures(
     Raises
     ------
     KoriskError
-        If a kind is none of the three, or a file cannot be written.
+        If a kind is not one of the three, or a file cannot be written.
     """
     for kind in kinds:
         one_of("kinds", kind, FIGURE_KINDS)

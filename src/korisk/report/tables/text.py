@@ -36,7 +36,7 @@ _TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of the writ
 def save_tables(
     contents: Contents, folder: str | PathLike[str], kinds: Sequence[str] = ("md", "tex", "csv")
 ) -> list[Path]:
-    """Write every table of a study into a folder, which is made if there is none.
+    """Write every table of a study into a folder, which is created if it is missing.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def save_tables(
     Raises
     ------
     KoriskError
-        If a kind is none of the four, or a file cannot be written.
+        If a kind is not one of the four, or a file cannot be written.
     """
     for kind in kinds:
         one_of("kinds", kind, tuple(FORMATS))

@@ -525,7 +525,7 @@
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: css("--text"), family: css("--font"), size: 13 },
       margin: { l: 56, r: 12, t: 40, b: 48 },
-      showlegend: false, // a list below the plot has room for any number of names
+      showlegend: false, // a list below the plot takes any number of names
       dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
       ...marks(),
       hovermode: "closest",
