@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.networks import DenseNet, KnownOperatorNet
-from korisk.networks.describe import constants
+from korisk.networks.describe import rules
 from korisk.operators import Diagonal, Matrix, ParallelBeam, Projector, fbp
 
 ROOT = Path(__file__).parents[2]
@@ -537,6 +537,6 @@ def test_a_rearrangement_and_a_diagonal_are_one_layer() -> None:
 
 def test_the_constants_of_the_page_are_those_of_the_code() -> None:
     page = (ROOT / "docs" / "reference" / "describe.md").read_text()
-    for constant in (constants.GELU, constants.GELU_TANH, constants.SILU, constants.MISH):
+    for constant in (rules.GELU, rules.GELU_TANH, rules.SILU, rules.MISH):
         assert f"{constant:.5f}" in page
-    assert f"{constants.SELU:.4f}" in page
+    assert f"{rules.SELU:.4f}" in page

@@ -124,7 +124,8 @@ class DenseNet(nn.Module):
         """
         net = cls.__new__(cls)
         net._take_shape(domain, range, relu)
-        for factor in (left, right):
+        factors: tuple[object, ...] = (left, right)
+        for factor in factors:
             if not isinstance(factor, Tensor) or not factor.is_floating_point():
                 raise KoriskError(f"left and right must be tensors of floats, got {shown(factor)}")
         if len(net.range) > 1 and left.shape[1:] == net.range:

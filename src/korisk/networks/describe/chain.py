@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from korisk.networks.describe import rules
-from korisk.networks.describe.constants import ROUNDING
-from korisk.networks.describe.linear import function_norm, plain_operator
-from korisk.networks.describe.steps import Frame, Recording, Step, in_double
-from korisk.networks.describe.verify import largest_slope
+from korisk.networks.describe.linear import function_norm, largest_slope, plain_operator
+from korisk.networks.describe.recording import Frame, Recording, Step, replayed
+from korisk.networks.describe.rules import ROUNDING
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
@@ -60,13 +59,7 @@ class Link:
 
     def apply(self, x: Tensor, *, double: bool = False) -> Tensor:
         """The map itself, by running the steps again."""
-        values = {self.start.index: x.clone()}  # which a module may write into
-        for step in self.steps:
-            if double and rules.cast(step):
-                values[step.index] = in_double(values[step.parents[0]])
-            else:
-                values[step.index] = step.replay(values, double=double)
-        return values[self.steps[-1].index]
+        return replayed(self.steps, {self.start.index: x}, double=double)
 
     @cached_property
     def bracket(self) -> NormBracket:
@@ -78,9 +71,10 @@ class Link:
             how = SAMPLED if gain is None else gain.bracket.how
             return NormBracket(self._slope(), math.inf, how=how)
         upper = self._upper()
-        whole = self._whole_norm() if upper < math.inf and self.linear else None
-        if whole is not None:
-            return NormBracket(whole.lower, min(whole.upper, upper), how=whole.how)
+        if upper < math.inf and self.linear:
+            whole = function_norm(partial(self.apply, double=True), self.start.value)
+            if whole is not None:
+                return NormBracket(whole.lower, min(whole.upper, upper), how=whole.how)
         if upper == math.inf:
             return NormBracket(self._slope(), upper, how=SAMPLED)
         return NormBracket(min(self._slope(), upper), upper, how="constants multiplied and added")
@@ -109,15 +103,6 @@ class Link:
             found = rules.gain(step, x) if whole is None else rules.Gain(whole)
             self._gains[step.index] = found
         return self._gains[step.index]
-
-    def _whole_norm(self) -> NormBracket | None:
-        x, y = self.start.value, self.steps[-1].value
-        if not (x.is_floating_point() and y.is_floating_point()):
-            return None
-        try:
-            return function_norm(lambda value: self.apply(value, double=True), x)
-        except RuntimeError:
-            return None
 
     def _slope(self) -> float:
         def function(x: Tensor) -> Tensor:

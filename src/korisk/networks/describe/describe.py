@@ -12,13 +12,21 @@ from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.dense import DenseNet
 from korisk.networks.describe import rules
 from korisk.networks.describe.chain import Inside, Link, links
-from korisk.networks.describe.constants import one
 from korisk.networks.describe.layers import layers_of, own_bracket
 from korisk.networks.describe.linear import is_plain
 from korisk.networks.describe.marks import mark_of
-from korisk.networks.describe.recording import CannotFollow, record, uncompiled, untouched
-from korisk.networks.describe.steps import Frame, Recording, Ref, Step
-from korisk.networks.describe.verify import check_reproduces, check_steady
+from korisk.networks.describe.recording import (
+    CannotFollow,
+    Frame,
+    Recording,
+    Ref,
+    Step,
+    check_recording,
+    record,
+    uncompiled,
+    untouched,
+)
+from korisk.networks.describe.rules import one
 from korisk.networks.known_operator import KnownOperatorNet
 from korisk.operators.linear import LinearOperator
 from korisk.theory import Known, Network, NormBracket
@@ -166,8 +174,7 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
         try:
             found = recorded(example)
             if id(module) not in opaque:
-                check_steady(found, recorded(example))
-                check_reproduces(module, found, example, recorded)
+                check_recording(module, found, example, recorded)
             return found, notes
         except CannotFollow as lost:
             frame, why = lost.frame, lost.why

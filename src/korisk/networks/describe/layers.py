@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -19,8 +20,8 @@ from korisk.networks.describe.linear import (
     matrix_norm,
     plain_operator,
 )
-from korisk.networks.describe.marks import Mark, mark_of
-from korisk.networks.describe.steps import Frame, Recording, Step
+from korisk.networks.describe.marks import UNNAMED, Mark, mark_of
+from korisk.networks.describe.recording import Frame, Recording, Step
 from korisk.networks.known_operator import KnownOperatorNet, free_name
 from korisk.operators.linear import LinearOperator, parts_of
 from korisk.theory import Composition, Known, Layer, Learned, NormBracket
@@ -121,7 +122,7 @@ def _layers(link: Link, draft: _Draft) -> list[tuple[Layer, Weights]]:
         if isinstance(module, LinearOperator):
             found: list[tuple[Layer, Weights]] = []
             for operator in parts_of(module):
-                name, weights = operator.name, _sizes(_trained_in(operator))
+                name, weights = operator.name, _trained_in(operator)
                 if weights:
                     bracket, p = _present(operator.norm()), sum(weights.values())
                     found.append((Learned(name, parameters=p, lipschitz=bracket), weights))
@@ -135,7 +136,7 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
     """The layers that the network describes itself, with a constant for the first of them too."""
     first, *others = module.describe().layers
     assert isinstance(first, Learned)
-    weights = _sizes(_trained_in(module))
+    weights = _trained_in(module)
     if isinstance(module, KnownOperatorNet):
         largest = float(module.weights.detach().abs().max())
         bracket = NormBracket(largest, largest, how="largest |weight|")
@@ -156,7 +157,7 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
 def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     marks = [mark for step in link.core if (mark := _step_mark(step)) is not None]
     alone = marks[0] if len(link.core) == 1 and link.is_chain and marks else None
-    name = (alone.name if alone else None) or _link_label(link, draft.paths)
+    name = _link_label(link, draft.paths)
     trained = _link_trained(link)
     _check_mismatch(link, name, alone, trained)
     stated: Lipschitz = None  # by a mark, or the marked operator
@@ -174,24 +175,24 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     if stated is None and link.bracket.upper == math.inf:
         draft.sampled.append(name)
     for step in link.core:
-        mark = _step_mark(step)
-        if mark is not None and not mark.learned and _own_trained(step):
+        if isinstance(_step_mark(step), Known) and _own_trained(step):
             draft.thawed.append(name)
-    learned = bool(trained) or any(mark.learned for mark in marks)
+    learned = bool(trained) or any(isinstance(mark, Learned) for mark in marks)
     if stated is None or (learned and isinstance(stated, LinearOperator)):
         bracket = link.bracket
         if branched:
             bracket = _how(bracket, f"{bracket.how}; not a chain: {', '.join(parts)}")
         stated = _present(bracket) if learned else bracket
     if not learned:
-        return Known(name, lipschitz=stated, mismatch=alone.mismatch if alone else 0.0), {}
+        mismatch = alone.mismatch if isinstance(alone, Known) else 0.0
+        return Known(name, lipschitz=stated, mismatch=mismatch), {}
     weights = _link_weights(link, name, trained)
-    effective = alone.effective if alone else None
+    effective = alone.effective if isinstance(alone, Learned) else None
     layer = Learned(name, parameters=sum(weights.values()), effective=effective, lipschitz=stated)
     return layer, weights
 
 
-def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: tuple[Tensor, ...]) -> None:
+def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights) -> None:
     """An error that is stated must have a layer of its own, or it would be lost."""
     inside = (
         mark_of(part)
@@ -200,13 +201,13 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: tuple[Te
         for part in step.module.modules()
         if part is not step.module or alone is None
     )
-    if any(mark.mismatch for mark in inside if mark is not None):
+    if any(mark.mismatch for mark in inside if isinstance(mark, Known)):
         raise KoriskError(
             f"layer {name!r}: a module marked with mismatch= is where the network is not a "
             "chain, or inside another that is marked, so its error has no layer of its own; mark "
             "the whole block instead"
         )
-    if alone is not None and alone.mismatch and trained:
+    if isinstance(alone, Known) and alone.mismatch and trained:
         raise KoriskError(
             f"layer {name!r} is marked as known with mismatch=, but a trained tensor is passed to "
             "it; freeze the tensor, or mark the module with kr.learned"
@@ -263,7 +264,7 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
 def _step_label(step: Step) -> str:
     """A step by its mark, its operator, the layer of torch that it is in, or its function."""
     mark = _step_mark(step)
-    if mark is not None and mark.name:
+    if mark is not None and mark.name != UNNAMED:
         return mark.name
     if isinstance(step.module, LinearOperator):
         return step.module.name
@@ -290,42 +291,39 @@ def _step_mark(step: Step) -> Mark | None:
 # Parameters
 
 
-def _trained_in(module: nn.Module) -> tuple[Tensor, ...]:
-    return tuple(one for one in module.parameters() if one.requires_grad)
-
-
-def _sizes(tensors: tuple[Tensor, ...]) -> Weights:
+def _sizes(tensors: Iterable[Tensor]) -> Weights:
     return {id(tensor): tensor.numel() for tensor in tensors}
 
 
-def _own_trained(step: Step) -> set[int]:
+def _trained_in(module: nn.Module) -> Weights:
+    return _sizes(one for one in module.parameters() if one.requires_grad)
+
+
+def _own_trained(step: Step) -> Weights:
     """The trained tensors of a step that belong to the module it takes whole."""
-    return set() if step.module is None else set(map(id, _trained_in(step.module)))
+    return {} if step.module is None else _trained_in(step.module)
 
 
-def _link_trained(link: Link) -> tuple[Tensor, ...]:
+def _link_trained(link: Link) -> Weights:
     """The trained tensors of a link, without those of modules that are marked as known."""
-    found: dict[int, Tensor] = {}
+    found: Weights = {}
     for step in link.steps:
-        mark = _step_mark(step)
-        left_out = _own_trained(step) if mark is not None and not mark.learned else set()
-        found.update((id(one), one) for one in step.trained if id(one) not in left_out)
-    return tuple(found.values())
+        left_out = _own_trained(step) if isinstance(_step_mark(step), Known) else {}
+        found |= _sizes(one for one in step.trained if id(one) not in left_out)
+    return found
 
 
-def _link_weights(link: Link, name: str, trained: tuple[Tensor, ...]) -> Weights:
+def _link_weights(link: Link, name: str, trained: Weights) -> Weights:
     """p by its parts: trained tensors, each once, or what a mark states instead for its module."""
-    stated: Weights = {}
-    theirs: set[int] = set()
-    for step in link.core:
-        mark = _step_mark(step)
-        if mark is not None and mark.parameters is not None:
-            stated[id(step.module)] = mark.parameters
-            theirs |= _own_trained(step)
-    weights = stated | _sizes(tuple(one for one in trained if id(one) not in theirs))
+    weights = dict(trained)
+    modules = [(step.module, _step_mark(step)) for step in link.core if step.module is not None]
+    for module, mark in modules:
+        if isinstance(mark, Learned) and mark.parameters is not None:
+            for theirs in _trained_in(module):
+                weights.pop(theirs, None)
+            weights[id(module)] = mark.parameters
     if not weights:  # marked as learned, with frozen parameters
-        modules = (step.module for step in link.core if step.module is not None)
-        weights = _sizes(tuple(tensor for module in modules for tensor in module.parameters()))
+        weights = _sizes(tensor for module, _ in modules for tensor in module.parameters())
     if not weights:
         raise KoriskError(
             f"layer {name!r} is marked as learned and has no parameters; give "

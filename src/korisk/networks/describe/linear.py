@@ -1,4 +1,4 @@
-"""Norms of linear maps given as functions or matrices, and which modules run their own code."""
+"""Norms of linear maps, sampled slopes of others, and which modules run their own code."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ _MOST_BYTES = 2**28  # of the vectors that Lanczos keeps
 _WIDTHS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # of a bracket, relative: the first that fits is taken
 _OWN = ("torch.", "korisk.")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_DIRECTIONS = 8
+_SCALES = (1e-2, 0.3, 1.0)
+_POWER_STEPS = 12
+_SLACK = {torch.float64: 1e-9, torch.float32: 1e-3}  # what rounding may add to a quotient
+
+Function = Callable[[Tensor], Tensor]
 
 
 class LinearPart(LinearOperator):
     """x -> f(x) - f(0) for an affine f, in float64; the adjoint is f's vector-Jacobian product."""
 
-    def __init__(
-        self, function: Callable[[Tensor], Tensor], example: Tensor, *, nonnegative: bool = False
-    ) -> None:
+    def __init__(self, function: Function, example: Tensor, *, nonnegative: bool = False) -> None:
         self._origin = torch.zeros_like(example, dtype=torch.float64).requires_grad_()
         with torch.enable_grad():
             value = function(self._origin)
@@ -35,6 +39,7 @@ class LinearPart(LinearOperator):
         )
         self._function = function
         self._value, self._at_zero = value, value.detach()
+        self.is_real = value.is_floating_point()
         self.nonnegative = nonnegative
 
     def _map(self, x: Tensor) -> Tensor:
@@ -90,11 +95,16 @@ def pulled_back(value: Tensor, at: Tensor, y: Tensor) -> Tensor:
 
 
 def function_norm(
-    function: Callable[[Tensor], Tensor], example: Tensor, *, nonnegative: bool = False
+    function: Function, example: Tensor, *, nonnegative: bool = False
 ) -> NormBracket | None:
-    """The norm of an affine function's linear part; None where it is not affine after all."""
-    part = LinearPart(function, example, nonnegative=nonnegative)
-    return part.bracket() if part.is_linear() else None
+    """The norm of a real affine function's linear part; None where it is not one after all."""
+    if not example.is_floating_point():
+        return None
+    try:
+        part = LinearPart(function, example, nonnegative=nonnegative)
+        return part.bracket() if part.is_real and part.is_linear() else None
+    except RuntimeError:  # a function that does not take doubles, or has no derivative
+        return None
 
 
 def matrix_norm(matrix: Tensor) -> NormBracket:
@@ -131,3 +141,65 @@ def is_plain(module: nn.Module) -> bool:
 def plain_operator(module: nn.Module | None) -> LinearOperator | None:
     """The module, if it is a korisk operator and its norm is therefore that of its calls."""
     return module if isinstance(module, LinearOperator) and is_plain(module) else None
+
+
+def largest_slope(function: Function, point: Tensor) -> float:
+    """The largest slope found near a point, less what rounding may have added.
+
+    Pairs of points at several distances, and small steps along the direction in which the
+    Jacobian stretches most, at the point and beside it, where torch can form the Jacobian.
+    """
+    point = point.detach()
+    if not point.is_floating_point():
+        return 0.0
+    generator = torch.Generator().manual_seed(0)
+    scale = float(point.norm()) / max(point.numel(), 1) ** 0.5 or 1.0
+
+    def draw() -> Tensor:
+        return torch.randn(point.shape, generator=generator, dtype=torch.float64).to(point)
+
+    found = [0.0]
+    for _ in range(_DIRECTIONS):
+        for size in _SCALES:
+            start = point + scale * size * draw()
+            found.append(_quotient(function, point, start))
+            found.append(_quotient(function, start, start + 0.1 * scale * draw()))
+    for start in (point, point + scale * draw()):
+        length = 0.01 * scale * point.numel() ** 0.5
+        steepest = _steepest(function, start, draw(), length)
+        step = length * steepest / steepest.norm()
+        found += [_quotient(function, start, start + sign * step) for sign in (-1, 1)]
+    slack = _SLACK.get(point.dtype, 0.05)
+    return max(value for value in found if value < float("inf")) * (1 - slack)
+
+
+@torch.no_grad()
+def _quotient(function: Function, one: Tensor, two: Tensor) -> float:
+    apart = float((one - two).norm())
+    ends = [function(one), function(two)]
+    if not (ends[0].is_floating_point() or ends[0].is_complex()):
+        ends = [end.to(torch.float64) for end in ends]
+    return float((ends[0] - ends[1]).norm()) / apart if apart > 0 else 0.0
+
+
+def _steepest(function: Function, point: Tensor, direction: Tensor, length: float) -> Tensor:
+    """The direction in which the Jacobian stretches most, by power iteration.
+
+    Forward by a step of some length, back by a vector-Jacobian product. Only the direction is used:
+    a function may state a derivative that is not its own.
+    """
+    try:
+        point = point.clone().requires_grad_()
+        with torch.enable_grad():
+            at = function(point)
+        for _ in range(_POWER_STEPS):
+            step = length * direction / direction.norm()
+            with torch.no_grad():
+                image = function(point + step) - at
+            back = pulled_back(at, point, image)
+            if not 0 < float(back.norm()) < float("inf"):
+                break
+            direction = back
+    except Exception:  # whatever torch or the user's code cannot do under autograd
+        return direction
+    return direction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeVar
 
 from torch import nn
@@ -13,19 +12,9 @@ from korisk.theory.bracket import Lipschitz
 
 Module = TypeVar("Module", bound=nn.Module)
 
+Mark = Known | Learned  # the layer that a module is stated to be
+UNNAMED = "marked module"  # the name of a mark that states none
 _FIELD = "_korisk_mark"  # a plain attribute: copied and pickled, and in no state_dict
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """Known or learned, and what is known about the module."""
-
-    learned: bool
-    lipschitz: Lipschitz = None
-    mismatch: float = 0.0
-    parameters: int | None = None
-    effective: float | None = None
-    name: str | None = None
 
 
 def known(
@@ -65,7 +54,7 @@ def known(
     >>> kr.describe(net, ones(1, 4))["K"]
     Known('K', lipschitz=2.0)
     """
-    mark = Mark(learned=False, lipschitz=lipschitz, mismatch=mismatch, name=name)
+    mark = Known(UNNAMED if name is None else name, lipschitz=lipschitz, mismatch=mismatch)
     return _marked(module, mark).requires_grad_(False)
 
 
@@ -111,16 +100,15 @@ def learned(
     >>> kr.describe(kr.learned(body, lipschitz=1.0, name="body"), ones(1, 4))
     Network([Learned('body', lipschitz=1.0, parameters=76)])
     """
-    mark = Mark(
-        learned=True, lipschitz=lipschitz, parameters=parameters, effective=effective, name=name
-    )
+    title = UNNAMED if name is None else name
+    mark = Learned(title, lipschitz=lipschitz, parameters=parameters, effective=effective)
     return _marked(module, mark)
 
 
 def mark_of(module: nn.Module) -> Mark | None:
     """The module's mark, if it has one."""
     found = module.__dict__.get(_FIELD)
-    return found if isinstance(found, Mark) else None
+    return found if isinstance(found, Known | Learned) else None
 
 
 def _marked(module: Module, mark: Mark) -> Module:
@@ -129,11 +117,5 @@ def _marked(module: Module, mark: Mark) -> Module:
             f"only an nn.Module can be marked, got {shown(module)}; put a function into a module's "
             "forward"
         )
-    name = "module" if mark.name is None else mark.name  # the layers' own checks, made early
-    if mark.learned:
-        p, effective = mark.parameters, mark.effective
-        Learned(name, lipschitz=mark.lipschitz, parameters=p, effective=effective)
-    else:
-        Known(name, lipschitz=mark.lipschitz, mismatch=mark.mismatch)
     setattr(module, _FIELD, mark)
     return module

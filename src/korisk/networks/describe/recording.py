@@ -2,22 +2,23 @@
 
 The run is a real one, in evaluation mode, so loops are unrolled and shapes are those of the
 example. What the module does in Python is not seen; only torch's functions on tensors are, and
-calls of modules, of which some are taken whole. Afterwards the module is as it was.
+calls of modules, of which some are taken whole. Afterwards the module is as it was, and the
+recorded steps are checked against it by running both.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from korisk.networks.describe.steps import Frame, Ref, Step, mapped, tensors_in
 from korisk.operators.linear import LinearOperator
 
 RANDOM = "it is random, or changes with every call"
@@ -35,10 +36,139 @@ _SHAPED = {
 # What asks a question about values, whose answer may decide what runs next.
 _ASKING = {"__bool__", "is_nonzero", "equal", "allclose", "__contains__"}
 _INPUT_IS_NOT_FIRST = {"where", "searchsorted", "polygamma"}
+_CASTS = {"to", "type", "float", "double", "half", "bfloat16", "type_as"}
 _OF_TWO = {
     *("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide"),
     *("maximum", "minimum", "max", "min", "fmax", "fmin", "matmul"),
 }
+_COARSE = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The place of an earlier step's value among a call's arguments."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One call of a module that is under way: which module, its path, and which call."""
+
+    module: nn.Module
+    path: str
+    call: int
+    inference: bool = False  # whether inference mode was on before it
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One operation of the run: `function(*args, **kwargs)`, its result, and where it happened."""
+
+    index: int
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    parents: tuple[int, ...]  # in the order of the arguments, repeated where used twice
+    value: Tensor
+    frames: tuple[Frame, ...]
+    part: int | None = None  # of a result that is a tuple
+    in_place: bool = False
+    trained: tuple[Tensor, ...] = ()
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The module that is taken whole, where the step is a call of one."""
+        return self.function if isinstance(self.function, nn.Module) else None
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The steps that it takes: of a module each once, which makes a chain of f(x, x) too."""
+        return self.parents if self.module is None else tuple(dict.fromkeys(self.parents))
+
+    def replay(self, values: dict[int, Tensor], *, double: bool = False) -> Tensor:
+        """The result for other values of earlier steps, in double precision if asked."""
+        if double and self.name in _CASTS:
+            return cast(Tensor, in_double(values[self.parents[0]]))
+
+        def filled(leaf: Any) -> Any:
+            value = values[leaf.step] if isinstance(leaf, Ref) else leaf
+            return value.clone() if self.in_place and isinstance(value, Tensor) else value
+
+        function, args, kwargs = self._in_double if double else self._as_recorded
+        result = function(*mapped(args, filled), **mapped(kwargs, filled))
+        return cast(Tensor, result if self.part is None else tensors_in(result)[self.part])
+
+    @cached_property
+    def _as_recorded(self) -> tuple[Callable[..., Any], Any, Any]:
+        def detached(leaf: Any) -> Any:
+            return leaf.detach() if isinstance(leaf, Tensor) else leaf
+
+        return self.function, *mapped((self.args, self.kwargs), detached)
+
+    @cached_property
+    def _in_double(self) -> tuple[Callable[..., Any], Any, Any]:
+        function, args, kwargs = self._as_recorded
+        if isinstance(function, LinearOperator):
+            function = function.in_double()
+        return function, *mapped((args, kwargs), in_double)
+
+
+@dataclass
+class Recording:
+    """The steps of a run, the input first, and what was noticed on the way."""
+
+    steps: list[Step]
+    output: int
+    branches: list[str]  # modules that chose their way by values of tensors
+    root: Frame
+
+    def leading_to(self, last: int, *, after: int = 0) -> list[Step]:
+        """The steps behind `after` that step `last` depends on, and itself, in order."""
+        needed, found = {last}, []
+        for step in reversed(self.steps[after + 1 : last + 1]):
+            if step.index in needed:
+                needed.update(step.parents)
+                found.append(step)
+        return found[::-1]
+
+
+def replayed(steps: Sequence[Step], values: dict[int, Tensor], *, double: bool = False) -> Tensor:
+    """The value of the last of some steps for other values of earlier ones."""
+    values = {index: value.clone() for index, value in values.items()}  # a module may write into it
+    for step in steps:
+        values[step.index] = step.replay(values, double=double)
+    return values[steps[-1].index]
+
+
+def in_double(value: Any) -> Any:
+    """A tensor of floats in double precision; whatever else as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    if value.is_complex():
+        return value.to(torch.complex128)
+    return value.to(torch.float64) if value.is_floating_point() else value
+
+
+def tensors_in(structure: Any) -> list[Tensor]:
+    """Every tensor in lists, tuples and dictionaries, in order."""
+    found: list[Tensor] = []
+    mapped(structure, lambda leaf: found.append(leaf) if isinstance(leaf, Tensor) else None)
+    return found
+
+
+def mapped(structure: Any, change: Callable[[Any], Any]) -> Any:
+    """The same lists, tuples and dictionaries with every leaf changed."""
+    if isinstance(structure, dict):
+        return {key: mapped(value, change) for key, value in structure.items()}
+    if isinstance(structure, list | tuple):
+        several = [mapped(value, change) for value in structure]
+        return several if isinstance(structure, list) else tuple(several)
+    if isinstance(structure, slice):
+        ends = (structure.start, structure.stop, structure.step)
+        return slice(*(mapped(end, change) for end in ends))
+    return change(structure)
 
 
 class CannotFollow(BaseException):
@@ -199,12 +329,8 @@ class Recorder(TorchFunctionMode):
         """The step of a call, before its result is known."""
         args, kwargs = self._stored(arguments)
         once = {id(tensor): tensor for tensor in (*trained, *self._trained_among(arguments))}
-        parents, frames, weights = (
-            self._parents(arguments),
-            tuple(self.frames),
-            tuple(once.values()),
-        )
-        nothing = torch.empty(0)
+        parents, weights, nothing = self._parents(arguments), tuple(once.values()), torch.empty(0)
+        frames = tuple(self.frames)
         return Step(-1, name, function, args, kwargs, parents, nothing, frames, trained=weights)
 
     def _note(self, step: Step, result: Any, arguments: Any) -> None:
@@ -326,8 +452,18 @@ def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
             yield
         finally:
             for (part, before, training), kept in zip(parts, tables, strict=True):
-                _put_back(part, before, kept)
-                part.training = training
+                now, part.training = part.__dict__, training
+                for key, table in kept.items():
+                    if dict(now[key]) != table:
+                        now[key].clear()
+                        now[key].update(table)
+                # What an operator caches about itself stays true.
+                for key in [] if isinstance(part, LinearOperator) else list(now):
+                    plain = isinstance(now[key], _PLAIN) and isinstance(before.get(key), _PLAIN)
+                    if plain and key not in before:
+                        del now[key]
+                    elif plain and now[key] is not before[key]:
+                        now[key] = before[key]
             for tensor, numbers, trained in values:
                 with torch.no_grad():
                     if tensor.layout != torch.strided or not torch.equal(tensor, numbers):
@@ -336,18 +472,92 @@ def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
                     tensor.requires_grad_(trained)
 
 
-def _put_back(part: nn.Module, before: dict[str, Any], tables: dict[str, dict[Any, Any]]) -> None:
-    """Hooks and tables of a module, and the numbers and tensors that it holds."""
-    now = part.__dict__
-    for key, table in tables.items():
-        if dict(now[key]) != table:
-            now[key].clear()
-            now[key].update(table)
-    if isinstance(part, LinearOperator):  # what it caches about itself stays true
+# --- Whether the recorded steps are the module ---------------------------------------------------
+
+
+def check_recording(
+    module: nn.Module,
+    recording: Recording,
+    example: Tensor,
+    recorded: Callable[[Tensor], Recording],
+) -> None:
+    """Give up on what two runs do differently, and where the steps are not the module.
+
+    Modules that are taken whole may differ from call to call, as their constant is stated or
+    sampled; then there is nothing to compare the whole with. Where values decide the way, another
+    input may go another one: then a nearer input is used, and it proves nothing if it does.
+    """
+    steps, again = recording.steps, recorded(example).steps
+    if _names(recording) != [step.name for step in again]:
+        raise CannotFollow(recording.root, RANDOM)
+    values = {step.index: step.value for step in steps}
+    for step, second in zip(steps, again, strict=True):
+        if step.module is not None:
+            continue
+        ours, theirs = _leaves(step), _leaves(second)
+        same = len(ours) == len(theirs) and all(map(_same, ours, theirs))
+        if not (same and _repeats(step, values)):
+            raise CannotFollow(step.frames[-1] if step.frames else recording.root, RANDOM)
+    if not all(_repeats(step, values) for step in steps if step.module is not None):
         return
-    for key in list(now):
-        plain = isinstance(now[key], _PLAIN) and isinstance(before.get(key), _PLAIN)
-        if plain and key not in before:
-            del now[key]
-        elif plain and now[key] is not before[key]:
-            now[key] = before[key]
+    value, needed = values[recording.output], recording.leading_to(recording.output)
+    with torch.no_grad():
+        found = replayed(needed, {0: example})
+    if not _close(found, value, slack=_slack(value - value.mean(), value)):
+        raise CannotFollow(recording.root, "its steps do not give its output again")
+    near = recording.branches and example.dtype not in _COARSE
+    drawn = torch.randn(example.shape, generator=torch.Generator().manual_seed(2))
+    size = (1e-3 if near else 0.1) * float(example.abs().max() or 1)
+    other = example + size * drawn.to(example)
+    try:
+        if recording.branches and _names(recorded(other)) != _names(recording):
+            return
+        with torch.no_grad():
+            expected = module(other.clone())
+    except Exception:  # it does not take such inputs, so they prove nothing
+        return
+    # What changes with the input, so that a large offset hides nothing.
+    with torch.no_grad():
+        moved, ours_moved = expected - value, replayed(needed, {0: other}) - value
+    if not _close(ours_moved, moved, slack=_slack(moved, expected)):
+        raise CannotFollow(recording.root, "its steps do not give its output for other inputs")
+
+
+def _names(recording: Recording) -> list[str]:
+    return [step.name for step in recording.steps]
+
+
+def _leaves(step: Step) -> list[Any]:
+    found: list[Any] = []
+    mapped((step.args, step.kwargs), found.append)
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two arguments are the same constants."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.layout != torch.strided:  # torch compares no sparse ones; the next check does
+            return one.layout == other.layout
+        return one.shape == other.shape and _close(one, other, slack=0.0)
+    if isinstance(one, int | float | str) and isinstance(other, int | float | str):
+        return one == other
+    return True
+
+
+def _repeats(step: Step, values: dict[int, Tensor]) -> bool:
+    """Whether the step alone gives the same twice: bernoulli or dropout that stays on do not."""
+    if not step.parents:
+        return True
+    with torch.no_grad():
+        return _close(step.replay(values), step.replay(values), slack=0.0)
+
+
+def _slack(moved: Tensor, whole: Tensor) -> float:
+    """What rounding may change: a part of the movement, and the last digits of the whole."""
+    part = 0.05 if whole.dtype in _COARSE else 1e-3
+    digits = 4 * torch.finfo(whole.dtype).eps
+    return part * float(moved.abs().max()) + digits * float(whole.abs().max())
+
+
+def _close(one: Tensor, other: Tensor, *, slack: float) -> bool:
+    return torch.allclose(one, other, rtol=1e-6, atol=slack, equal_nan=True)

@@ -1,20 +1,298 @@
-"""What one operation does to distances: its Lipschitz bracket, or how its inputs join."""
+"""What one operation does to distances: its Lipschitz bracket, or how its inputs join.
+
+The first half has the constants that are known in closed form, each with its reason. A rule takes
+a call and gives a bracket, or None where its options leave nothing known.
+docs/reference/describe.md has the table with the derivations.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
-from korisk.networks.describe.constants import CONSTANTS, exactly, one, option
 from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm
-from korisk.networks.describe.steps import Ref, Step
+from korisk.networks.describe.recording import Ref, Step
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
+
+Rule = Callable[[Step, Tensor], NormBracket | None]
+
+ROUNDING = 1e-11  # relative: beyond the last digit of the constants that are written out
+_NO_EPS = "normalisation without eps has no Lipschitz constant"
+
+# The largest |f'|: GELU at sqrt 2 in closed form, the others by maximisation to all digits shown.
+GELU = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))
+GELU_TANH = 1.128993068659
+SILU = 1.099839320129
+MISH = 1.088498161252
+SELU = 1.0507009873554805 * 1.6732632423543772
+_SLOPES = {
+    1.0: "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip "
+    "clamp_min clamp_max abs absolute sin cos arctan atan asinh arcsinh "
+    "logsumexp amax amin sort topk median max min maximum minimum fmax fmin",
+    0.25: "sigmoid expit",
+    1 / 6: "hardsigmoid",
+    1.5: "hardswish",
+    2 / math.sqrt(math.pi): "erf",
+    SELU: "selu",
+    SILU: "silu",
+    MISH: "mish",
+}
+_POOLS = [
+    f"{kind}max_pool{d}d{end}"
+    for kind in ("", "adaptive_")
+    for d in (1, 2, 3)
+    for end in ("", "_with_indices")
+]
+_TRANSFORMS = [f"{i}{r}fft{k}" for i in ("", "i") for r in ("", "r") for k in ("", "2", "n")]
+
+
+def option(step: Step, place: int, key: str, default: Any) -> Any:
+    """An argument of a call, by its place or by its name."""
+    return step.args[place] if len(step.args) > place else step.kwargs.get(key, default)
+
+
+def exactly(value: float, how: str) -> NormBracket:
+    """A constant that is attained, or approached as near as one likes."""
+    return NormBracket(value * (1 - ROUNDING), value * (1 + ROUNDING), how=how)
+
+
+def one(how: str) -> NormBracket:
+    """The constant 1, without any rounding."""
+    return NormBracket(1.0, 1.0, how=how)
+
+
+def _slope(value: float) -> Rule:
+    def rule(step: Step, x: Tensor) -> NormBracket | None:
+        if step.value.numel() > x.numel():  # spread against a larger constant
+            return None
+        how = f"largest slope of {step.name}"
+        return one(how) if value == 1 else exactly(value, how)
+
+    return rule
+
+
+CONSTANTS: dict[str, Rule] = {
+    name: _slope(value) for value, names in _SLOPES.items() for name in names.split()
+}
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    """Add a rule to the constants, under the names of the functions that it is about."""
+
+    def add(rule: Rule) -> Rule:
+        CONSTANTS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return add
+
+
+@_rule("gelu")
+def gelu(step: Step, x: Tensor) -> NormBracket:
+    """The largest slope, of the function or its approximation by tanh."""
+    tanh = option(step, 1, "approximate", "none") == "tanh"
+    return exactly(GELU_TANH if tanh else GELU, "largest slope of GELU")
+
+
+@_rule("leaky_relu", "prelu", "elu")
+def rectifier(step: Step, x: Tensor) -> NormBracket | None:
+    """The larger of the slopes on both sides of 0."""
+    own = step.function is F.elu or not (len(step.args) > 2 or step.kwargs.keys() - {"alpha"})
+    if step.name == "elu" and not own:
+        return None  # torch's inner one has more scales
+    keys = {"leaky_relu": ("negative_slope", 0.01), "prelu": ("weight", None), "elu": ("alpha", 1)}
+    below = option(step, 1, *keys[step.name])
+    if below is None or isinstance(below, Ref):  # it comes from the input itself
+        return None
+    size = float(below.detach().abs().max()) if isinstance(below, Tensor) else abs(float(below))
+    return exactly(max(1.0, size), f"largest slope, max(1, |{keys[step.name][0]}|)")
+
+
+@_rule("celu", "softplus")
+def smooth_rectifier(step: Step, x: Tensor) -> NormBracket | None:
+    """The largest slope is 1, for a positive alpha and a large threshold.
+
+    Beyond its threshold torch takes the identity, which jumps unless the threshold is large.
+    """
+    positive = step.name != "celu" or float(option(step, 1, "alpha", 1.0)) > 0
+    large = step.name != "softplus" or float(option(step, 2, "threshold", 20.0)) >= 15
+    return _slope(1.0)(step, x) if positive and large else None
+
+
+@_rule("rrelu")
+def rrelu(step: Step, x: Tensor) -> NormBracket:
+    """As leaky_relu; the slope is drawn in training, and its mean afterwards."""
+    ends = option(step, 1, "lower", 1 / 8), option(step, 2, "upper", 1 / 3)
+    random = bool(option(step, 3, "training", False))
+    below = max(map(abs, ends)) if random else abs(sum(ends) / 2)
+    return NormBracket(1.0, max(1.0, below), how="largest slope, max(1, |negative_slope|)")
+
+
+@_rule("norm", "vector_norm")
+def norm(step: Step, x: Tensor) -> NormBracket | None:
+    """The Euclidean norm alone."""
+    kind = option(step, 1, "p", step.kwargs.get("ord"))  # torch.norm has p, torch.linalg ord
+    return one("Euclidean norm") if kind in (None, 2, "fro") else None
+
+
+@_rule("threshold", "hardshrink")
+def threshold(step: Step, x: Tensor) -> NormBracket:
+    """1 without a jump."""
+    if step.name == "hardshrink":
+        at, below = option(step, 1, "lambd", 0.5), 0
+    else:
+        at, below = option(step, 1, "threshold", 0.0), option(step, 2, "value", 0.0)
+    if at == below:
+        return one(f"largest slope of a {step.name} that does not jump")
+    return NormBracket(1.0, math.inf, how=f"a {step.name} that jumps has no Lipschitz constant")
+
+
+@_rule("softmax", "softmin", "log_softmax")
+def softmax(step: Step, x: Tensor) -> NormBracket:
+    """See docs/reference/describe.md for the derivations."""
+    dim = option(step, 1, "dim", None)
+    if dim is None:
+        dim = 0 if x.ndim in (0, 1, 3) else 1  # as torch chooses, with a warning
+    length = x.shape[dim] if x.ndim else 1
+    if length == 1:
+        return NormBracket(0.0, 0.0, how=f"{step.name} of one entry is constant")
+    if step.name == "log_softmax":
+        return exactly(math.sqrt(length), "log-softmax: |I - 1 p^T| < sqrt(entries)")
+    return exactly(0.5, "softmax: |diag(p) - p p^T| <= 1/2")
+
+
+@_rule("dropout", "dropout1d", "dropout2d", "dropout3d")
+def dropout(step: Step, x: Tensor) -> NormBracket:
+    """Only p = 0 and p = 1 get here: after training it is no layer, and a draw is not followed."""
+    kept = 1 - float(option(step, 1, "p", 0.5))
+    upper = 1 / kept if kept > 0 else 0.0
+    return NormBracket(0.0, upper, how="dropout that stays on: 1 / (1 - p) where kept")
+
+
+@_rule("batch_norm", "instance_norm")
+def batch_or_instance_norm(step: Step, x: Tensor) -> NormBracket | None:
+    """A diagonal matrix by running statistics; by those of the input as the other norms."""
+    instance = step.name == "instance_norm"
+    if step.function is not (F.instance_norm if instance else F.batch_norm):
+        return None  # torch.batch_norm has another order of arguments
+    keys = ("running_mean", "running_var", "weight")
+    mean, variance, gamma = (option(step, 1 + n, key, None) for n, key in enumerate(keys))
+    eps = float(option(step, 7, "eps", 1e-5))
+    if any(isinstance(given, Ref) for given in (mean, variance, gamma)):
+        return None
+    of_input = option(step, 5, "use_input_stats" if instance else "training", instance)
+    if variance is None or bool(of_input):
+        entries = math.prod(x.shape[2:]) if instance else x.numel() // x.shape[1]
+        return _normalised(gamma, entries, eps)
+    factor = torch.rsqrt(variance.detach().double() + eps)
+    if gamma is not None:
+        factor = factor * gamma.detach().double()
+    return exactly(float(factor.abs().max()), "max |gamma| / sqrt(var + eps)")
+
+
+@_rule("layer_norm", "group_norm")
+def layer_or_group_norm(step: Step, x: Tensor) -> NormBracket | None:
+    """The last axes together, or groups of channels."""
+    gamma, eps = option(step, 2, "weight", None), float(option(step, 4, "eps", 1e-5))
+    if isinstance(gamma, Ref):
+        return None
+    if step.name == "layer_norm":
+        return _normalised(gamma, math.prod(option(step, 1, "normalized_shape", ())), eps)
+    return _normalised(gamma, x[0].numel() // int(option(step, 1, "num_groups", 1)), eps)
+
+
+def _normalised(gamma: Tensor | None, entries: int, eps: float) -> NormBracket:
+    """(x - mean) / sqrt(var + eps) gamma: steepest where all entries are alike."""
+    if eps <= 0:
+        return NormBracket(0.0, math.inf, how=_NO_EPS)
+    if entries == 1:
+        return NormBracket(0.0, 0.0, how="one entry normalised is constant")
+    upper = (1.0 if gamma is None else float(gamma.detach().abs().max())) / math.sqrt(eps)
+    lower = upper * math.sqrt(1 - 1 / entries) * (1 - ROUNDING)
+    how = "max |gamma| / sqrt(eps), without variance: true, but large"
+    return NormBracket(lower, upper * (1 + ROUNDING), how=how)
+
+
+@_rule("rms_norm")
+def rms_norm(step: Step, x: Tensor) -> NormBracket | None:
+    """x / sqrt(mean x^2 + eps) gamma: steepest at 0."""
+    gamma, eps = option(step, 2, "weight", None), option(step, 3, "eps", None)
+    if isinstance(gamma, Ref):
+        return None
+    scale = 1.0 if gamma is None else float(gamma.detach().abs().max())
+    # Without eps torch takes that of the type; in 16 bits maybe that of single precision.
+    ends = [torch.finfo(x.dtype).eps, min(torch.finfo(d).eps for d in (x.dtype, torch.float32))]
+    if eps is not None:
+        ends = [float(eps), float(eps)]
+    if ends[0] <= 0:
+        return NormBracket(0.0, math.inf, how=_NO_EPS)
+    lower, upper = (scale / math.sqrt(end) for end in ends)
+    how = "max |gamma| / sqrt(eps), at 0: true, but large"
+    return NormBracket(lower * (1 - ROUNDING), upper * (1 + ROUNDING), how=how)
+
+
+@_rule(*_POOLS)
+def max_pool(step: Step, x: Tensor) -> NormBracket:
+    """Maxima of windows: an entry that is the largest of all shows in each window it is in."""
+    dims = int(step.name.split("pool")[1][0])
+
+    def each(given: Any) -> tuple[int, ...]:
+        several = tuple(given) if isinstance(given, list | tuple) else (given,)
+        return several * dims if len(several) == 1 else several
+
+    most = 1
+    for axis, (length, count) in enumerate(
+        zip(x.shape[-dims:], step.value.shape[-dims:], strict=True)
+    ):
+        if step.name.startswith("adaptive"):
+            windows = [
+                range(w * length // count, -(-(w + 1) * length // count)) for w in range(count)
+            ]
+        else:
+            kernel = each(option(step, 1, "kernel_size", None))
+            given = option(step, 2, "stride", None)
+            stride = kernel if given is None or given in ([], ()) else each(given)
+            first = each(option(step, 3, "padding", 0))[axis]
+            dilation = each(option(step, 4, "dilation", 1))[axis]
+            starts = (w * stride[axis] - first for w in range(count))
+            reach = kernel[axis] * dilation
+            windows = [range(start, start + reach, dilation) for start in starts]
+        counts = Counter(place for window in windows for place in window if 0 <= place < length)
+        most *= max(counts.values(), default=1)
+    if most == 1:
+        return one("maxima of windows that do not overlap")
+    return exactly(most**0.5, "maxima: root of the most windows that an entry is in")
+
+
+@_rule(*_TRANSFORMS)
+def fourier(step: Step, x: Tensor) -> NormBracket | None:
+    """Discrete Fourier transforms are unitary times a power of their length."""
+    if any(option(step, 1, key, None) is not None for key in ("n", "s")):
+        return None  # padded or cut
+    inverse, halved = step.name.startswith("i"), "rfft" in step.name
+    larger = step.value if inverse and halved else x  # the side that is not halved
+    dims = option(step, 2, "dim", None)
+    if dims is None:
+        dims = {"2": (-2, -1), "n": tuple(range(x.ndim))}.get(step.name[-1], -1)
+    lengths = [larger.shape[dim] for dim in (dims if isinstance(dims, list | tuple) else [dims])]
+    norm = option(step, 3, "norm", None) or "backward"
+    power = 0.0 if norm == "ortho" else 0.5 if inverse is (norm == "forward") else -0.5
+    upper = math.prod(lengths) ** power
+    if halved:  # half of the spectrum counts twice in the inverse, once in the transform
+        upper *= math.sqrt(2) if inverse else 1.0
+        return NormBracket(0.0, upper * (1 + ROUNDING), how="Fourier transform, half spectrum")
+    return exactly(upper, "Fourier transform: unitary times its scale")
+
+
+# --- Every operation -----------------------------------------------------------------------------
 
 
 def _words(text: str) -> frozenset[str]:
@@ -30,7 +308,6 @@ _FOLDED = _words(
     "split_with_sizes hsplit vsplit diagonal real imag conj resolve_conj view_as_real "
     "view_as_complex fftshift ifftshift type_as unsafe_chunk unsafe_split"
 )
-_CASTS = _words("to type float double half bfloat16 type_as")
 _DROPOUTS = _words("dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout")
 _SIGN = _words("neg negative")
 
@@ -114,11 +391,6 @@ def folded(step: Step) -> bool:
     if step.name == "view" and any(isinstance(each, torch.dtype) for each in given):
         return False  # the same memory as numbers of another kind
     return step.name in _FOLDED
-
-
-def cast(step: Step) -> bool:
-    """Whether a step converts its input to another precision."""
-    return step.name in _CASTS
 
 
 def gain(step: Step, x: Tensor) -> Gain | None:
@@ -215,8 +487,6 @@ def _linear(step: Step, x: Tensor) -> NormBracket | None:
 
 def _by_function(step: Step, x: Tensor) -> NormBracket | None:
     (parent,) = step.parents
-    if not (x.is_floating_point() and step.value.is_floating_point()):
-        return None
 
     def function(value: Tensor) -> Tensor:
         return step.replay({parent: value}, double=True)
@@ -224,10 +494,7 @@ def _by_function(step: Step, x: Tensor) -> NormBracket | None:
     positive = step.name in _NONNEGATIVE or (
         step.name == "interpolate" and option(step, 3, "mode", "nearest") != "bicubic"
     )
-    try:
-        return function_norm(function, x, nonnegative=positive)
-    except RuntimeError:  # a function that does not take doubles, or has no derivative
-        return None
+    return function_norm(function, x, nonnegative=positive)
 
 
 def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
