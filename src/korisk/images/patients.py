@@ -178,7 +178,22 @@ def image_pools(
             f"images must be an ImageSet, got {type(images).__name__}; read_images returns one"
         )
     counts = {"train": train, "validation": validation, "test": test}
-    parts = None if split is None else _user_parts(images, split)
+    parts: list[object] | None = None
+    if callable(split):
+        parts = [split(name) for name in images.files]
+    elif split is not None:
+        pairs: list[tuple[object, object]] = list(split.items())
+        if all(isinstance(each, list | tuple) for each in split.values()):  # lists of files
+            pairs = [(name, part) for part, names in pairs for name in names]  # type: ignore[attr-defined]
+        words: dict[object, object] = {}
+        read = {key for name in images.files for key in (name, _file_of(name))}
+        for file, word in pairs:
+            if file not in read or words.setdefault(file, word) != word:
+                raise KoriskError(
+                    f"split must name files that were read, each in one part, got {file} for "
+                    f"{word}; name files as in ImageSet.files"
+                )
+        parts = [words.get(name, words.get(_file_of(name))) for name in images.files]
     return split_patients(images.patients, **counts, seed=seed, order=order, parts=parts)
 
 
@@ -242,21 +257,10 @@ def split_patients(
             remedy = "count the pool's images"
             _checks.count(part, wanted, at_least=0, at_most=2**31, remedy=remedy)
     labels = np.asarray([str(each) for each in patients], dtype=str)
-    names = sorted(set(labels.tolist()))
-    if not names:
+    if not len(labels):
         raise KoriskError("patients must name the patient of each image, got none; read images")
-    if len(names) == 1 and parts is None and (counts["test"] or counts["validation"]):
-        raise KoriskError(
-            f"all {len(labels):,} images are of one patient, {shown(names[0])}, and cannot be "
-            "split; read them with patients='file' if every file is a patient of its own, "
-            "'image' if every image is, or say whose they are (a mapping, a .csv)"
-        )
-    if parts is not None and len(parts) != len(labels):
-        raise KoriskError(
-            f"parts must have {len(labels):,} entries, one an image, got {len(parts):,}"
-        )
     first: dict[str, object] = {}
-    for label, word in zip(labels.tolist(), () if parts is None else parts, strict=False):
+    for label, word in zip(labels.tolist(), parts or [None] * len(labels), strict=True):
         if word not in (None, *counts):
             raise KoriskError(
                 f"split must be train, validation, test or None for a file, got {shown(word)}"
@@ -266,59 +270,33 @@ def split_patients(
                 f"patient {shown(label)} is in two parts of the split, {first[label]} and {word}; "
                 "put all images of a patient into one part"
             )
+    names, whose = np.unique(labels, return_inverse=True)
     free = np.ones(len(labels), dtype=bool)
     pools = {}
     for part, wanted in counts.items():
+        # A part takes images of `mixed` patients mixed, then those of each other patient. Sorted by
+        # keys, not shuffled: those who are left keep their order when others go.
         mixed = len(names) if parts is not None else -(-len(names) // _SHARE)
         if part == "train":
             mixed = len(names) if order == "mixed" else 1
         inside = np.flatnonzero(free if parts is None else np.asarray(parts) == part)
-        pools[part] = _queue(part, inside, labels, seed=seed, mixed=mixed)[:wanted]
-        if wanted is not None and len(inside) < wanted:
+        keys = []
+        for what, count in (("patients", len(names)), ("images", len(labels))):
+            key = stream_key(TEST_SEED if part == "test" else seed, f"order of {part} {what}")
+            keys.append(np.random.Generator(np.random.Philox(key=key)).random(count))
+        present = np.unique(whose[inside])
+        wait = np.empty(len(names), dtype=np.int64)
+        wait[present[np.argsort(keys[0][present])]] = np.maximum(
+            np.arange(len(present)) - mixed + 1, 0
+        )
+        pools[part] = inside[np.lexsort((keys[1][inside], wait[whose[inside]]))][:wanted]
+        if len(inside) < (least := 1 if wanted is None else wanted):
             asked = ", ".join(f"{each} {number}" for each, number in counts.items() if number)
             raise KoriskError(
-                f"{part} must be at most {len(inside):,}, got {wanted:,}: no patient may be in two "
+                f"{part} must be at most {len(inside):,}, got {least:,}: no patient may be in two "
                 f"pools, and there are {len(labels):,} images of {len(names):,} patients for "
-                f"{asked}, with seed {seed}; ask for fewer, or add patients"
+                f"{asked}, with seed {seed}; ask for fewer, add patients, or read images with "
+                "patients='file' or 'image' if every file or image is a patient of its own"
             )
         free &= ~np.isin(labels, labels[pools[part]])
     return ImagePools(**pools)
-
-
-def _queue(
-    part: str, inside: Indices, labels: NDArray[np.str_], *, seed: int, mixed: int
-) -> Indices:
-    """Images in the order in which a part takes them: of `mixed` patients, then of each."""
-
-    def keys(what: str, count: int) -> NDArray[np.float64]:
-        # Sorted by keys, not shuffled: those who are left keep their order when others go.
-        key = stream_key(TEST_SEED if part == "test" else seed, f"order of {part} {what}")
-        return np.random.Generator(np.random.Philox(key=key)).random(count)
-
-    names, whose = np.unique(labels, return_inverse=True)
-    wait = np.empty(len(names), dtype=np.int64)
-    present = np.unique(whose[inside])
-    order = np.argsort(keys("patients", len(names))[present])
-    wait[present[order]] = np.maximum(np.arange(len(present)) - mixed + 1, 0)
-    return inside[np.lexsort((keys("images", len(labels))[inside], wait[whose[inside]]))]
-
-
-def _user_parts(images: ImageSet, split: Parts) -> list[object]:
-    """The part of each image in a user's split."""
-    if callable(split):
-        return [split(name) for name in images.files]
-    pairs: list[tuple[str, object]] = list(split.items())
-    if set(split) <= set(ImagePools._fields):  # lists of files
-        for part, names in split.items():
-            if isinstance(names, str) or not isinstance(names, Sequence):
-                raise KoriskError(f"split[{part!r}] must be a list of files, got {shown(names)}")
-        pairs = [(str(name), part) for part, names in pairs for name in names]  # type: ignore[attr-defined]
-    parts: dict[str, object] = {}
-    read = {key for name in images.files for key in (name, _file_of(name))}
-    for file, word in pairs:
-        if file not in read or parts.setdefault(file, word) != word:
-            raise KoriskError(
-                f"split must name files that were read, each in one part, got {file} for "
-                f"{word}; name files as in ImageSet.files"
-            )
-    return [parts.get(name, parts.get(_file_of(name))) for name in images.files]

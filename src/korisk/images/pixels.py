@@ -72,11 +72,6 @@ class Conversion:
         if self.scale is not None:
             remedy = "give the value that becomes 1"
             self.scale = _checks.real("scale", self.scale, above=0, remedy=remedy)
-            if self.unit not in (None, "plain"):
-                raise KoriskError(
-                    f"scale= is for plain values, got {self.scale:g} with unit={self.unit!r}; "
-                    "leave one of them out"
-                )
 
     def key(self) -> str:
         """The options as a fingerprint has them."""

@@ -21,7 +21,7 @@ from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
 from korisk.images.formats.arrays import read_npy, read_npz
 from korisk.images.formats.dicom import is_dicom, read_dicom
 from korisk.images.formats.hdf5 import read_hdf5
-from korisk.images.formats.page import NotAnImageError, Page, memory_without
+from korisk.images.formats.page import NotAnImageError, Page, check_fits
 from korisk.images.formats.pictures import read_png, read_tiff
 from korisk.images.image_set import ImageSet, Skipped, counted, in_words
 from korisk.images.patients import Patients, checked_rule, name_patients
@@ -119,10 +119,8 @@ def read_images(
     rule = checked_rule(patients)
     if limit is not None:
         limit = _checks.count("limit", limit, at_least=1, remedy="count the images to read")
-    files, closed = find_images(source, pattern)
-    reading = _Reading(convert, on_error, limit)
-    for name, reason in closed:
-        reading.fail(name, reason)
+    reading = Reading(convert, on_error, limit)
+    files = find_images(source, pattern, reading.fail)
     for done, file in enumerate(files, start=1):
         reading.take(file)
         if progress is not None:
@@ -131,9 +129,9 @@ def read_images(
             break
     images, skipped = reading.images, (*reading.failed, *reading.skipped)
     if not images:
-        raise KoriskError(
-            f"no image is left of {len(files):,} files; left out: {in_words(skipped)}"
-        )
+        matching = f" that match {pattern!r}" if pattern is not None else ""
+        left_out = f"; left out: {in_words(skipped)}" if skipped else ""
+        raise KoriskError(f"no images{matching} were found, in {KINDS}{left_out}; check source=")
     kinds: dict[tuple[str, ...], list[str]] = {}
     for image in images:
         rows, columns = image.values.shape
@@ -150,7 +148,29 @@ def read_images(
         )
     names = [image.name for image in images]
     labels = name_patients(rule, names, [image.stated for image in images])
-    for text in _warnings(reading, labels):
+    noted = [image for image in images if image.note is not None]
+    seen: dict[str, tuple[str, str]] = {}
+    twins = [
+        (image.name, seen[image.digest][0])
+        for image, label in zip(images, labels, strict=True)
+        if seen.setdefault(image.digest, (image.name, label))[1] != label
+    ]
+    told = []
+    if reading.failed:
+        told.append(f"left out what cannot be read: {in_words(tuple(reading.failed))}")
+    if noted and unit is None:
+        notes = ", ".join(sorted({str(image.note) for image in noted}))
+        told.append(
+            f"DICOM without Hounsfield units ({notes}) in {counted(len(noted), 'image')}, the "
+            f"first is {noted[0].name}; their values are not attenuation and are read as plain "
+            "values; confirm this with unit='plain'"
+        )
+    if twins:
+        told.append(
+            f"{' and '.join(twins[0])} are the same image, under two patients; one may be tested "
+            "on what was learned from the other: remove one, or name one patient"
+        )
+    for text in told:
         warnings.warn(text, KoriskWarning, stacklevel=2)
     return ImageSet(
         images=np.stack([image.values for image in images]),
@@ -177,32 +197,42 @@ class ImageFile(NamedTuple):
 
 
 def find_images(
-    source: Source | Sequence[Source], pattern: str | None
-) -> tuple[list[ImageFile], list[tuple[str, str]]]:
-    """Image files in one order on every machine, and folders that cannot be opened, with reasons.
+    source: Source | Sequence[Source], pattern: str | None, fail: Callable[[str, str], None]
+) -> list[ImageFile]:
+    """Image files in one order on every machine.
 
     All files in folders are found that are not hidden, in linked folders too; each file once.
+    `fail` gets the name of a folder that cannot be opened, and the reason.
     """
-    sources = [source] if isinstance(source, str | PathLike) else list(source)
-    if not sources:
+    places: list[tuple[Path, str | None]] = []
+    for each in [source] if isinstance(source, str | PathLike) else list(source):
+        given: object = each
+        if not isinstance(given, str | PathLike) or not os.fspath(each):
+            raise KoriskError(f"source must be a path or a list of paths, got {shown(each)}")
+        text, member = os.fspath(each), None
+        path = Path(os.path.abspath(text))  # noqa: PTH100 (links keep their names)
+        try:
+            if not path.exists() and ":" in text:  # "file.h5:/path"
+                before, _, member = text.rpartition(":")
+                path = Path(os.path.abspath(before))  # noqa: PTH100
+            exists = path.is_dir() or path.is_file()
+        except (OSError, ValueError):  # too long a name, a null byte
+            exists = False
+        if not exists:
+            raise KoriskError(f"{shown(text, limit=200)}: does not exist; check the path")
+        places.append((path, member))
+    if not places:
         raise KoriskError("source must name a folder or files, got an empty list; name one")
-    places = [_place(each) for each in sources]
     folders = [path if path.is_dir() else path.parent for path, _ in places]
     root = Path(os.path.commonpath(folders))  # names relative to it stay when all is moved
-    files: list[ImageFile] = []
-    closed: list[tuple[str, str]] = []
-    seen: set[str] = set()
+    files: dict[str, ImageFile] = {}
     for start, member in places:
-        for path in _below(start, root, closed) if start.is_dir() else [start]:
+        for path in _below(start, root, fail) if start.is_dir() else [start]:
             by_name = path == start
             if not by_name and pattern is not None:
                 relative = path.relative_to(start).as_posix() if "/" in pattern else path.name
                 if not fnmatchcase(relative, pattern):
                     continue
-            key = f"{path.resolve()}:{member}"
-            if key in seen:
-                continue
-            seen.add(key)
             name = _name(path, root)
             reader = READERS.get(path.suffix.lower())
             listed = by_name or path.name != _DIRECTORY
@@ -214,39 +244,17 @@ def find_images(
                 raise KoriskError(f"{name}: has no members such as {member!r}; name the file alone")
             if reader is not None:
                 read = partial(reader, path, *([] if member is None else [member]))
-                files.append(ImageFile(path, name, read, by_name))
-    if not files and not closed:
-        matching = f" that match {pattern!r}" if pattern is not None else ""
-        raise KoriskError(f"no images{matching} were found; supported formats: {KINDS}")
-    return files, closed
+                key = f"{path.resolve()}:{member}"
+                files.setdefault(key, ImageFile(path, name, read, by_name))
+    return list(files.values())
 
 
-def _place(source: Source) -> tuple[Path, str | None]:
-    """A path that exists, and the member behind its colon: "file.h5:/path"."""
-    given: object = source
-    if not isinstance(given, str | PathLike) or not os.fspath(source):
-        raise KoriskError(f"source must be a path or a list of paths, got {shown(source)}")
-    text = os.fspath(source)
-    path = Path(os.path.abspath(text))  # noqa: PTH100 (links keep their names)
-    member = None
-    try:
-        if not path.exists() and ":" in text:
-            before, _, member = text.rpartition(":")
-            path = Path(os.path.abspath(before))  # noqa: PTH100
-        exists = path.is_dir() or path.is_file()
-    except (OSError, ValueError):  # too long a name, a null byte
-        exists = False
-    if not exists:
-        raise KoriskError(f"{shown(text, limit=200)}: does not exist; check the path")
-    return path, member
-
-
-def _below(folder: Path, root: Path, closed: list[tuple[str, str]]) -> list[Path]:
+def _below(folder: Path, root: Path, fail: Callable[[str, str], None]) -> list[Path]:
     """All files that are not hidden; linked folders too, each once, so that loops end."""
 
     def cannot_open(error: OSError) -> None:
         name = _name(Path(error.filename or folder), root)
-        closed.append((name, f"cannot be opened: {(error.strerror or 'error').lower()}"))
+        fail(name, f"cannot be opened: {(error.strerror or 'error').lower()}")
 
     found = []
     visited: set[tuple[int, int]] = set()
@@ -268,16 +276,12 @@ def _name(path: Path, root: Path) -> str:
     return clean if clean.isprintable() else clean.encode("unicode_escape").decode()
 
 
-class TooLargeError(KoriskError):
-    """All images together do not fit into memory; no single file is to blame."""
-
-
-class UnreadableError(KoriskError):
-    """A file that cannot be used ended the reading; the message names it."""
+class ReadingStoppedError(KoriskError):
+    """The end of all reading: a file that cannot be used, or too many images for the memory."""
 
 
 @dataclass
-class _Reading:
+class Reading:
     """What was read so far."""
 
     convert: Conversion
@@ -296,22 +300,51 @@ class _Reading:
         """Stop at what cannot be used, or leave it out."""
         reason = " ".join(reason.split())  # another package's message may take several lines
         if self.on_error == "stop":
-            raise UnreadableError(
+            raise ReadingStoppedError(
                 f"{name}: {reason} (or leave out such files with on_error='skip')"
             )
         self.failed.append(Skipped(name, reason))
 
     def take(self, file: ImageFile) -> None:
         """Read a file whole or not at all; pages that show nothing are left out alone."""
-        before = len(self.images)
+        before, unusable = len(self.images), 0
         tifffile = logging.getLogger("tifffile")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other packages, about odd headers
             logged, tifffile.disabled = tifffile.disabled, True
             try:
-                self._read(file)
+                if not file.path.is_file() or file.path.stat().st_size == 0:
+                    raise KoriskError("is empty, a broken link, or not a regular file; remove it")
+                for number, page in enumerate(file.read()):
+                    if self.full:
+                        return
+                    name = file.name if page.count == 1 else f"{file.name}#{number}"
+                    try:
+                        image = self.convert(page, name)
+                    except KoriskError as error:
+                        self.fail(name, str(error))
+                        unusable += 1
+                        if unusable > _MOST_UNUSABLE:
+                            del self.failed[-unusable:]
+                            raise KoriskError(
+                                f"holds more than {_MOST_UNUSABLE:,} images that cannot be used "
+                                f"({error}); remove it"
+                            ) from None
+                        continue
+                    coming = page.count if number == 0 else 1
+                    if self.limit is not None:
+                        coming = min(coming, self.limit - len(self.images))
+                    # What was read is copied once, into one array; so it must fit again.
+                    needed = (len(self.images) + 2 * coming) * image.values.nbytes
+                    what = f"{name}: with it, a set of {len(self.images) + coming:,} images"
+                    remedy = "give side= for smaller ones, or limit= for fewer"
+                    try:
+                        check_fits(needed, what, remedy, share=0.9)
+                    except KoriskError as error:
+                        raise ReadingStoppedError(str(error)) from None
+                    self.images.append(image)
                 return
-            except (MissingExtraError, TooLargeError, UnreadableError):
+            except (MissingExtraError, ReadingStoppedError):
                 raise
             except KoriskError as error:
                 reason = str(error)
@@ -325,59 +358,3 @@ class _Reading:
                 tifffile.disabled = logged
         del self.images[before:]
         self.fail(file.name, reason)
-
-    def _read(self, file: ImageFile) -> None:
-        if not file.path.is_file() or file.path.stat().st_size == 0:
-            raise KoriskError("is empty, a broken link, or not a regular file; remove it")
-        unusable = 0
-        for number, page in enumerate(file.read()):
-            if self.full:
-                return
-            name = file.name if page.count == 1 else f"{file.name}#{number}"
-            try:
-                image = self.convert(page, name)
-            except KoriskError as error:
-                self.fail(name, str(error))
-                unusable += 1
-                if unusable > _MOST_UNUSABLE:
-                    del self.failed[-unusable:]
-                    raise KoriskError(
-                        f"holds more than {_MOST_UNUSABLE:,} images of which none can be used "
-                        f"({error}); remove it"
-                    ) from None
-                continue
-            coming = page.count if number == 0 else 1
-            if self.limit is not None:
-                coming = min(coming, self.limit - len(self.images))
-            # What was read is copied once, into one array; so it must fit again.
-            needed = (len(self.images) + 2 * coming) * image.values.nbytes
-            if (free := memory_without(needed, 0.9)) is not None:
-                raise TooLargeError(
-                    f"{name}: with it, {len(self.images) + coming:,} images take "
-                    f"{needed / 2**30:.3g} GiB, of {free / 2**30:.3g} GiB free; give side= for "
-                    "smaller ones, or limit= for fewer"
-                )
-            self.images.append(image)
-
-
-def _warnings(reading: _Reading, labels: Sequence[str]) -> Iterator[str]:
-    """What a user should know about the images."""
-    if reading.failed:
-        yield f"left out what cannot be read: {in_words(tuple(reading.failed))}"
-    noted = [image for image in reading.images if image.note is not None]
-    if noted and reading.convert.unit is None:
-        kinds = ", ".join(sorted({str(image.note) for image in noted}))
-        yield (
-            f"DICOM without Hounsfield units ({kinds}) in {counted(len(noted), 'image')}, the "
-            f"first is {noted[0].name}; their values are not attenuation and are read as plain "
-            "values; confirm this with unit='plain'"
-        )
-    seen: dict[str, tuple[str, str]] = {}
-    for image, label in zip(reading.images, labels, strict=True):
-        name, other = seen.setdefault(image.digest, (image.name, label))
-        if other != label:
-            yield (
-                f"{image.name} and {name} are the same image, under two patients; one may be "
-                "tested on what was learned from the other: remove one, or name one patient"
-            )
-            return

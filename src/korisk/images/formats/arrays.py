@@ -7,13 +7,11 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, did_you_mean
-from korisk.images.formats.page import Page, full_scale, refuse_large, stack_of
+from korisk.images.formats.page import Page, pages_of, refuse_large, stack_of
 
 # NumPy's own messages speak of its arguments.
 _BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)
@@ -29,7 +27,7 @@ def read_npy(path: Path) -> Iterator[Page]:
             "is not a complete .npy file of numbers: its header is damaged, it ends too soon, or "
             "it holds objects; save it again with numpy.save"
         ) from None
-    yield from _slices(array)
+    yield from pages_of(array, "the array")
 
 
 def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
@@ -54,12 +52,4 @@ def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
     count, rows, columns = stack_of(shape, f"the array {chosen!r}")
     refuse_large(rows, columns, dtype.itemsize, at_once=count)
     with np.load(path, allow_pickle=False) as arrays:
-        yield from _slices(arrays[chosen])
-
-
-def _slices(array: NDArray[Any]) -> Iterator[Page]:
-    count, rows, columns = stack_of(array.shape, "the array")
-    full = full_scale(array.dtype, "the array")
-    refuse_large(rows, columns, array.dtype.itemsize)
-    for values in array.reshape(count, rows, columns):
-        yield Page(np.asarray(values), count=count, full=full)
+        yield from pages_of(arrays[chosen], "the array")

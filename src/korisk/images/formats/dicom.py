@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from korisk.errors import KoriskError
 from korisk.images.formats.page import (
-    FITS,
     NotAnImageError,
     Page,
+    check_fits,
     full_scale,
-    memory_without,
     package,
     refuse_large,
 )
@@ -46,12 +45,7 @@ def read_dicom(path: Path) -> Iterator[Page]:
     pydicom = package("pydicom", "reading DICOM")
     if not is_dicom(path):
         raise KoriskError("has no DICOM header; rename it, or replace it with a complete copy")
-    size = path.stat().st_size
-    if (free := memory_without(size, FITS)) is not None:
-        raise KoriskError(
-            f"is a file of {size / 2**30:.3g} GiB, which is read whole, of {free / 2**30:.3g} GiB "
-            "free; split it"
-        )
+    check_fits(path.stat().st_size, "reading the whole file", "split it")
     content = path.read_bytes()  # whole, so that no length in it can ask for more than there is
     with contextlib.suppress(AttributeError, NotImplementedError):  # no transfer syntax
         header = io.BytesIO(content)
@@ -76,23 +70,20 @@ def read_dicom(path: Path) -> Iterator[Page]:
         int(dataset.get(name) or 1) for name in ("NumberOfFrames", "Rows", "Columns")
     )
     refuse_large(rows, columns, 4, at_once=frames)
-    for number, values in enumerate(_decoded(dataset).reshape(frames, rows, columns)):
-        yield _page(dataset, modality, values, number, frames)
-
-
-def _decoded(dataset: Any) -> NDArray[Any]:
-    """The stored pixels, or the remedy where no installed decoder reads them."""
-    syntax = dataset.file_meta.TransferSyntaxUID
+    syntax, decoded = dataset.file_meta.TransferSyntaxUID, None
     try:
         if package("pydicom.pixels", "reading DICOM").get_decoder(syntax).is_available:
-            return np.asarray(dataset.pixel_array)
+            decoded = np.asarray(dataset.pixel_array).reshape(frames, rows, columns)
     except (NotImplementedError, RuntimeError):
         if not syntax.is_compressed:
             raise
-    raise KoriskError(
-        f"is compressed as {syntax.name} ({syntax}), which no installed decoder reads; if it is "
-        f"not damaged, {_INSTALL}, or {_RAW}"
-    )
+    if decoded is None:
+        raise KoriskError(
+            f"is compressed as {syntax.name} ({syntax}), which no installed decoder reads; if it "
+            f"is not damaged, {_INSTALL}, or {_RAW}"
+        )
+    for number, stored in enumerate(decoded):
+        yield _page(dataset, modality, stored, number, frames)
 
 
 def _page(dataset: Any, modality: str, stored: NDArray[Any], number: int, count: int) -> Page:

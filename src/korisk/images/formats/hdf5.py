@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,7 @@ import numpy as np
 
 from korisk.errors import KoriskError, did_you_mean
 from korisk.files import read_text
-from korisk.images.formats.page import (
-    NotAnImageError,
-    Page,
-    full_scale,
-    package,
-    refuse_large,
-    stack_of,
-)
+from korisk.images.formats.page import NotAnImageError, Page, package, pages_of
 
 LODOPAB_MU_MAX = 81.35858  # 1/m: what its images are divided by
 LODOPAB_WIDTH = 260.0  # mm along an edge
@@ -27,7 +19,6 @@ _LODOPAB = re.compile(r"(ground_truth|observation)_(train|validation|test)_(\d{3
 _LODOPAB_SLICES = 128  # of a file
 _LARGEST_LIST = 10_000_000  # bytes
 _WHOLE = re.compile(r"[0-9]{1,18}")  # a patient of its list
-_BLOCK = 2**21  # pixels read at once: few enough to be small, many enough to be fast
 
 
 def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
@@ -44,10 +35,20 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
                 f"has the values of {dataset.name} in other files; copy them into one, e.g. with "
                 "h5repack"
             )
-        if lodopab and dataset.name == "/data":
-            yield from _lodopab_slices(h5py, path, lodopab, dataset)
-        else:
-            yield from _slices(dataset, full_scale(dataset.dtype, dataset.name))
+        if not lodopab or dataset.name != "/data":
+            yield from pages_of(dataset, dataset.name)
+            return
+        slices, width = dataset.shape[0], LODOPAB_WIDTH / dataset.shape[-1]
+        patients = _lodopab_patients(h5py, path, lodopab, slices) or [None] * slices
+        # The last file is filled up with slices of no patient, which are left out.
+        for patient, page in zip(patients, pages_of(dataset, dataset.name), strict=False):
+            yield Page(
+                page.values.astype(np.float64) * (LODOPAB_MU_MAX / 1000),
+                count=len(patients),
+                unit="1/mm",
+                spacing=(width, width),
+                patient=patient,
+            )
 
 
 def _chosen(h5py: Any, file: Any, member: str | None) -> Any:
@@ -79,48 +80,28 @@ def _chosen(h5py: Any, file: Any, member: str | None) -> Any:
     return next(iter(found.values()))
 
 
-def _slices(dataset: Any, full: float | None) -> Iterator[Page]:
-    count, rows, columns = stack_of(dataset.shape, dataset.name)
-    refuse_large(rows, columns, dataset.dtype.itemsize)
-    if dataset.ndim == 2:
-        yield Page(np.asarray(dataset[()]), full=full)
-        return
-    step = max(1, _BLOCK // (rows * columns))
-    for first in range(0, count, step):
-        for values in np.asarray(dataset[first : first + step]):
-            yield Page(values, count=count, full=full)
-
-
-def _lodopab_slices(h5py: Any, path: Path, name: re.Match[str], dataset: Any) -> Iterator[Page]:
-    """Slices in 1/mm, with their patients if the list of the part is beside the file or above."""
-    part, number, slices = name[2], name[3], dataset.shape[0]
-    patients: list[str | None] = [None] * slices
+def _lodopab_patients(
+    h5py: Any, path: Path, name: re.Match[str], slices: int
+) -> Sequence[str | None]:
+    """The patients of the slices, if the list of the part is beside the file or above."""
+    part, number = name[2], name[3]
     listed = f"patient_ids_rand_{part}.csv"
     tables = [folder / listed for folder in (path.parent, path.parent.parent)]
-    if table := next((each for each in tables if each.exists()), None):
-        # The list counts on from file to file; all have as many slices as the first.
-        each_has = _LODOPAB_SLICES
-        first_file = path.with_name(f"ground_truth_{part}_{'0' * len(number)}.hdf5")
-        if first_file.exists():
-            with h5py.File(first_file, "r") as file:
-                each_has = int(file["data"].shape[0])
-        lines = read_text(table, max_bytes=_LARGEST_LIST).split()
-        first = int(number) * each_has
-        own = lines[first : first + slices]
-        if not own or not all(_WHOLE.fullmatch(each) for each in own):
-            raise KoriskError(
-                f"{listed} must have one whole number a slice, from line {first + 1} on for this "
-                f"file, got {len(lines)} lines; use the list that belongs to the data"
-            )
-        patients = [str(int(each)) for each in own]
-    width = LODOPAB_WIDTH / dataset.shape[-1]
-    # The last file is filled up with slices of no patient, which are left out.
-    for patient, page in zip(patients, _slices(dataset, 1.0), strict=False):
-        yield replace(
-            page,
-            values=page.values.astype(np.float64) * (LODOPAB_MU_MAX / 1000),
-            count=len(patients),
-            unit="1/mm",
-            spacing=(width, width),
-            patient=patient,
+    table = next((each for each in tables if each.exists()), None)
+    if table is None:
+        return ()
+    # The list counts on from file to file; all have as many slices as the first.
+    each_has = _LODOPAB_SLICES
+    first_file = path.with_name(f"ground_truth_{part}_{'0' * len(number)}.hdf5")
+    if first_file.exists():
+        with h5py.File(first_file, "r") as file:
+            each_has = int(file["data"].shape[0])
+    lines = read_text(table, max_bytes=_LARGEST_LIST).split()
+    first = int(number) * each_has
+    own = lines[first : first + slices]
+    if not own or not all(_WHOLE.fullmatch(each) for each in own):
+        raise KoriskError(
+            f"{listed} must have one whole number a slice, from line {first + 1} on for this "
+            f"file, got {len(lines)} lines; use the list that belongs to the data"
         )
+    return [str(int(each)) for each in own]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -10,12 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from korisk._memory import free_memory
+from korisk._memory import check_memory
 from korisk.errors import KoriskError, MissingExtraError
 
 FITS = 0.5  # share of the free memory that one image and its temporaries may take
 SMALL = 2**24  # bytes below which the free memory is not asked for, which takes a while
 _TEMPORARIES = 24  # bytes a pixel: in float64, converted, cropped
+_BLOCK = 2**21  # pixels of a stack read at once: few enough to be small, many enough to be fast
 _WIDEST_COLOUR = 4  # channels: a last axis as short as that is colour, not a row of pixels
 
 
@@ -71,20 +73,28 @@ def full_scale(dtype: np.dtype[Any], what: str, *, bits: int | None = None) -> f
     return float(2 ** (width - (dtype.kind == "i")) - 1) if width <= 16 else None
 
 
-def memory_without(needed: int, share: float) -> int | None:
-    """The free memory in bytes if `needed` exceeds this share of it, else None."""
-    if needed < SMALL:
-        return None
-    free = free_memory(torch.device("cpu"))
-    return free if needed > share * free else None
+def check_fits(needed: int, what: str, remedy: str, *, share: float = FITS) -> None:
+    """Raise if reading `what` would take more bytes than this share of the free memory."""
+    if needed >= SMALL:
+        check_memory(needed, torch.device("cpu"), what, remedy, share=share)
 
 
 def refuse_large(rows: int, columns: int, itemsize: int, *, at_once: int = 1) -> None:
     """Raise if `at_once` images of this size would not fit into memory."""
     needed = rows * columns * (itemsize * at_once + _TEMPORARIES)
-    if (free := memory_without(needed, FITS)) is not None:
-        several = f"{at_once:,} images" if at_once > 1 else "one image"
-        raise KoriskError(
-            f"{several} of {rows:,} x {columns:,} pixels would take {needed / 2**30:.3g} GiB to "
-            f"read, of {free / 2**30:.3g} GiB free; cut it into smaller ones"
-        )
+    what = f"reading {at_once:,} x {rows:,} x {columns:,} pixels"
+    check_fits(needed, what, "cut it into smaller ones")
+
+
+def pages_of(array: Any, what: str) -> Iterator[Page]:
+    """The images of an array or a dataset, of which a few are read at once."""
+    count, rows, columns = stack_of(array.shape, what)
+    full = full_scale(array.dtype, what)
+    refuse_large(rows, columns, array.dtype.itemsize)
+    if len(array.shape) == 2:
+        yield Page(np.asarray(array[()]), full=full)
+        return
+    step = max(1, _BLOCK // (rows * columns))
+    for first in range(0, count, step):
+        for values in np.asarray(array[first : first + step]):
+            yield Page(values, count=count, full=full)
