@@ -30,8 +30,19 @@ class KoriskWarning(UserWarning):
 class UnreachableError(KoriskError):
     """The question was sound, and the answer is that no amount of data reaches the target.
 
-    `target` and `floor` are its numbers.
+    Parameters
+    ----------
+    target : float
+        The error that was asked for.
+    floor : float
+        What more data cannot lower.
+    what : str, default "the bound"
+        What levels off there.
+    remedy : str
+        What may help, for the message.
 
+    Examples
+    --------
     >>> import korisk as kr
     >>> kr.RiskLine(floor=0.01, slope=1.0).samples(0.005)
     Traceback (most recent call last):
@@ -54,7 +65,7 @@ class UnreachableError(KoriskError):
         excess = f"{gap:.3g} above the target" if gap > 0 else "which is the target itself"
         super().__init__(
             f"target {target:.6g} cannot be reached: {what} levels off at {floor:.6g} however many "
-            f"samples there are, {excess}; ask for more than {floor:.6g}, or {remedy}"
+            f"samples there are, {excess}; ask for an error above {floor:.6g}, or {remedy}"
         )
 
 

@@ -333,7 +333,13 @@ class LinearOperator(nn.Module, ABC):
         return scaled_bracket(search(gram, start, width=width), size)
 
     def in_double(self) -> LinearOperator:
-        """This operator in float64: itself if it is, a copy if not."""
+        """This operator in float64.
+
+        Returns
+        -------
+        LinearOperator
+            Itself if it is in float64, a copy if not.
+        """
         return self if self.dtype == torch.float64 else deepcopy(self).to(torch.float64)
 
     def extra_repr(self) -> str:

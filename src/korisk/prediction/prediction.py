@@ -505,7 +505,18 @@ class Prediction:
         return Curve(self.pilot.n[kept], self.pilot.error[kept], seeds)
 
     def misfit(self, least_noise: float = _LEAST_NOISE) -> Misfit:
-        """How far the theory is off, from the rehearsal and from the pilot."""
+        """How far the theory is off, from the rehearsal and from the pilot.
+
+        Parameters
+        ----------
+        least_noise : float, optional
+            Standard deviation of a log error that is assumed at least.
+
+        Returns
+        -------
+        Misfit
+            Of log errors over N.
+        """
         rehearsal = measured = NOTHING_MEASURED
         if self.rehearsal is not None:
             rehearsal = self._over_computed(self.rehearsal, self.valid_from)

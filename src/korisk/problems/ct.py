@@ -181,7 +181,9 @@ class CtScanner:
 
         Parameters
         ----------
-        device, dtype
+        device : str or torch.device, optional
+            As for `projector`.
+        dtype : torch.dtype, optional
             As for `projector`.
 
         Returns

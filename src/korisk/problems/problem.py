@@ -200,5 +200,16 @@ class Problem(ABC):
         return None
 
     def prepared(self, device: Device = None) -> object:
-        """What all pools share; a caller keeps it so that it is not built again."""
+        """What all pools share; a caller keeps it so that it is not built again.
+
+        Parameters
+        ----------
+        device : str or torch.device, optional
+            Where it is built.
+
+        Returns
+        -------
+        object
+            Opaque; None where nothing is shared.
+        """
         return None

@@ -95,7 +95,20 @@ class EllipseSource(ImageSource):
     most: int = 4
 
     def phantoms(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
-        """The phantoms of each pool, by the pool's name; the test set is the same for all seeds."""
+        """The phantoms of each pool; the test set is the same for all seeds.
+
+        Parameters
+        ----------
+        seed : int
+            Of the training and validation phantoms.
+        counts : mapping of str to int
+            Pool sizes by name: "train", "validation", "test".
+
+        Returns
+        -------
+        dict of str to Ellipses
+            By the pool's name.
+        """
         limits = {"fewest": self.fewest, "most": self.most}
         return {
             name: random_ellipses(
@@ -132,8 +145,22 @@ class FileSource(ImageSource):
         A folder or a file.
     fingerprint : str, optional
         Of the images when the study was made; other images are refused.
-    pattern, patients, on_error, crop, resample, unit, mu_water, scale
-        How images are read, see docs/reference/images.md.
+    pattern : str, optional
+        Of file names, such as "*.dcm".
+    patients : str, default "auto"
+        Whose image it is; see docs/reference/images.md.
+    on_error : {"stop", "skip"}, default "stop"
+        Refuse a file that cannot be read, or leave it out.
+    crop : {"square", "pad"}, default "square"
+        Keep the middle, or add zeros.
+    resample : {"area", "spline"}, default "area"
+        How images are brought to one size.
+    unit : {"HU", "1/mm", "1/cm", "1/m", "plain"}, optional
+        Of files that do not state theirs.
+    mu_water : float, optional
+        Attenuation of water in 1/mm.
+    scale : float, optional
+        The plain value that becomes 1.
 
     Raises
     ------
@@ -163,7 +190,18 @@ class FileSource(ImageSource):
     scale: float | None = None
 
     def read(self, side: int) -> ImageSet:
-        """The images at this size; the two last read are kept."""
+        """The images at this size; the two last read are kept.
+
+        Parameters
+        ----------
+        side : int
+            Pixels.
+
+        Returns
+        -------
+        ImageSet
+            All images of the path.
+        """
         return _read(self, side)
 
     def draw(

@@ -112,7 +112,13 @@ class RampFilter(LinearOperator):
         self.bins = bins
 
     def response(self) -> FloatArray:
-        """The frequency response, scaled, for the real FFT of the padded length."""
+        """The frequency response.
+
+        Returns
+        -------
+        ndarray of float64
+            Scaled, for the real FFT of the padded length.
+        """
         return self.scale * filter_response(self.bins, self.window)
 
     def _matrix(self) -> FloatArray:

@@ -352,10 +352,22 @@ class ParallelBeam(Geometry):
 
     Parameters
     ----------
-    shape, bins, views, angles, start, pixel_spacing, bin_spacing, detector_offset
-        As for `Geometry`.
+    shape : int or (int, int)
+        Rows and columns of pixels; one number for a square.
+    bins : int
+        Detector bins.
+    views : int, optional
+        Number of equally spaced views.
+    angles : sequence of float, optional
+        Angles of the views in radians, instead of `views`, `start` and `arc`.
+    start : float, default 0
+        First angle in radians.
     arc : float, default pi
         Arc of the views in radians.
+    pixel_spacing, bin_spacing : float, default 1
+        Millimetres.
+    detector_offset : float, default 0
+        Shift of the detector's centre in millimetres.
 
     Examples
     --------
@@ -393,10 +405,22 @@ class FanBeam(Geometry):
 
     Parameters
     ----------
-    shape, bins, views, angles, start, pixel_spacing, bin_spacing, detector_offset
-        As for `Geometry`.
+    shape : int or (int, int)
+        Rows and columns of pixels; one number for a square.
+    bins : int
+        Detector bins.
+    views : int, optional
+        Number of equally spaced views.
+    angles : sequence of float, optional
+        Angles of the views in radians, instead of `views`, `start` and `arc`.
+    start : float, default 0
+        First angle in radians.
     arc : float, default 2 pi
         Arc of the views in radians; `short_scan` is the least that sees every ray.
+    pixel_spacing, bin_spacing : float, default 1
+        Millimetres.
+    detector_offset : float, default 0
+        Shift of the detector's centre in millimetres.
     source_to_center, source_to_detector : float
         Millimetres.
 
