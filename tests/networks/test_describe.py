@@ -221,7 +221,7 @@ def test_shared_weights_err_at_every_use_and_are_named() -> None:
     assert net.names == ("0 Linear", "1 PReLU", "0 Linear (2)", "1 PReLU (2)")
     # The theorem adds the error of each use, so each needs the p of what it uses.
     assert parameters(net) == [20, 1, 20, 1]
-    assert "20 by 0 Linear and 0 Linear (2); 1 by 1 PReLU and 1 PReLU (2)" in words
+    assert "20 by 0 Linear and 0 Linear (2), 1 by 1 PReLU and 1 PReLU (2)" in words
     assert "21 different parameters are trained" in words
     assert [layer.shared for layer in net.learned] == [0, 0, 20, 1]
     assert net.parameters == 21 == sum(part.numel() for part in module.parameters())

@@ -244,7 +244,7 @@ W, TAIL = torch.ones(6, 10), fbp(GEOMETRY).layers[1:]
         (lambda: KnownOperatorNet(torch.ones(1, 1, 6, 10), TAIL), "runs"),
         (lambda: KnownOperatorNet(W, fbp(GEOMETRY, trainable=True)), "be trained"),
         (lambda: KnownOperatorNet(W, []), "at least one operator"),
-        (lambda: KnownOperatorNet(W, [torch.relu]), "LinearOperators"),  # type: ignore[list-item]
+        (lambda: KnownOperatorNet(W, [torch.relu]), "LinearOperator"),  # type: ignore[list-item]
         (lambda: KnownOperatorNet(W, 3), "LinearOperator"),  # type: ignore[arg-type]
         (lambda: KnownOperatorNet("w", fbp(GEOMETRY)), "array of numbers"),
         (lambda: KnownOperatorNet(torch.full((6, 10), math.nan), fbp(GEOMETRY)), "finite"),

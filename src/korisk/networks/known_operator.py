@@ -61,13 +61,14 @@ class KnownOperatorNet(nn.Module):
         self, weights: Any, tail: LinearOperator | Sequence[LinearOperator], *, relu: bool = True
     ) -> None:
         super().__init__()
-        listed: Any = [tail] if isinstance(tail, LinearOperator) else tail
-        if not isinstance(listed, Iterable):
-            raise KoriskError(f"tail must be a LinearOperator or several, got {shown(tail)}")
+        single = isinstance(tail, LinearOperator) or not isinstance(tail, Iterable)
+        listed: Any = [tail] if single else tail
         parts: list[LinearOperator] = []
         for operator in listed:
             if not isinstance(operator, LinearOperator):
-                raise KoriskError(f"tail must hold LinearOperators, got {shown(operator)}")
+                raise KoriskError(
+                    f"tail must be a LinearOperator or several, got {shown(operator)}"
+                )
             if any(True for _ in operator.parameters()):
                 raise KoriskError(
                     f"tail must be known, but {operator.name} has weights that can be trained; "
@@ -119,22 +120,18 @@ class KnownOperatorNet(nn.Module):
         KoriskError
             If `composed` is not such a composition.
         """
-        if not isinstance(composed, Composed) or len(composed) < 2:
+        layers = composed.layers if isinstance(composed, Composed) else (composed,)
+        if len(layers) < 2 or not isinstance(layers[0], Diagonal):
             raise KoriskError(
-                f"from_fbp takes a composition such as fbp(geometry), got {shown(composed)}"
+                "from_fbp takes a composition such as fbp(geometry), whose first layer is a "
+                f"Diagonal, got {shown(composed)}; use KnownOperatorNet(weights, tail)"
             )
-        first = composed.layers[0]
-        if not isinstance(first, Diagonal):
-            raise KoriskError(
-                f"the first layer of {composed.name} must be a Diagonal, got {first.name}; use "
-                "KnownOperatorNet(weights, tail)"
-            )
-        weights = first.weights.detach()
+        weights = layers[0].weights.detach()
         if runs is not None:
             remedy = "count the trainings, or leave it out for a single one"
             number = _checks.count("runs", runs, at_least=1, remedy=remedy)
             weights = weights.expand(number, *weights.shape)
-        return cls(weights, composed.layers[1:], relu=relu)
+        return cls(weights, layers[1:], relu=relu)
 
     @property
     def domain(self) -> Shape:

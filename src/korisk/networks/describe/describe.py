@@ -111,15 +111,14 @@ def _check(module: object, example: object) -> None:
             f"example must be one torch tensor, an input of the module, got {shown(example)}; if "
             f"the module takes several, {_WRAP} and holds the others"
         )
-    if not example.is_floating_point() or example.layout != torch.strided:
+    dense = example.is_floating_point() and example.layout == torch.strided
+    if not dense or example.ndim == 0 or example.numel() == 0:
         raise KoriskError(
-            "example must be a dense tensor of real floating-point numbers, got "
-            f"{example.dtype}, {example.layout}; give complex numbers as an axis of real and "
-            "imaginary parts (torch.view_as_real), and embedded values in place of whole numbers"
-        )
-    if example.ndim == 0 or example.numel() == 0:
-        raise KoriskError(
-            f"example must have a batch axis and at least one sample, got {tuple(example.shape)}"
+            "example must be a dense tensor with a batch axis and at least one sample of real "
+            f"floating-point numbers, got {example.dtype}, {example.layout}, "
+            f"{tuple(example.shape)}; "
+            "give complex numbers as an axis of real and imaginary parts (torch.view_as_real), and "
+            "embedded values in place of whole numbers"
         )
     tensors = (example, *module.parameters(), *module.buffers())
     if any(part.is_meta or isinstance(part, nn.UninitializedParameter) for part in tensors):

@@ -32,6 +32,16 @@ from korisk.theory.network import Network
 Weights = dict[int, int]  # how many numbers, by the id of their tensor, or module if it states them
 _LONGEST_HOW = 80
 _SHOWN = 6  # names in one warning
+_BRANCHED = "the network is not a chain of its modules everywhere; combined into one layer: {}"
+_SAMPLED = (
+    "no upper Lipschitz constant is known of {}; slopes were sampled, a lower estimate; state one "
+    "with kr.known or kr.learned(lipschitz=...)"
+)
+_THAWED = (
+    "{}: marked as known, but with parameters that require gradients again; freeze them with "
+    "requires_grad_(False)"
+)
+_NOTES = (_BRANCHED, _SAMPLED, _THAWED)
 _NAMES = {name.lower(): name for name in ("ReLU", "GELU", "SiLU", "ELU", "SELU")}
 _NAMES |= {"leaky_relu": "LeakyReLU", "__getitem__": "index"}
 
@@ -44,9 +54,7 @@ class _Draft:
     layers: list[Layer] = field(default_factory=list)
     users: dict[int, list[str]] = field(default_factory=dict)  # layers that use some weights
     sizes: Weights = field(default_factory=dict)
-    branched: list[str] = field(default_factory=list)
-    sampled: list[str] = field(default_factory=list)
-    thawed: list[str] = field(default_factory=list)
+    notes: dict[str, list[str]] = field(default_factory=lambda: {text: [] for text in _NOTES})
 
     def add(self, layer: Layer, weights: Weights) -> None:
         """Add a layer under a free name, with the weights that it uses."""
@@ -61,22 +69,7 @@ class _Draft:
 
     def warnings(self) -> list[str]:
         """One sentence for each kind of thing to know."""
-        found = []
-        if self.branched:
-            found.append(
-                f"the network is not a chain of its modules everywhere; combined into one layer: "
-                f"{_listed(self.branched, '; ')}"
-            )
-        if self.sampled:
-            found.append(
-                f"no upper Lipschitz constant is known of {_listed(self.sampled)}; slopes were "
-                "sampled, a lower estimate; state one with kr.known or kr.learned(lipschitz=...)"
-            )
-        if self.thawed:
-            found.append(
-                f"{_listed(self.thawed)}: marked as known, but with parameters that require "
-                "gradients again; freeze them with requires_grad_(False)"
-            )
+        found = [text.format(_listed(names)) for text, names in self.notes.items() if names]
         # Weights in several layers: the theorem counts the error of each use, a sum would not.
         shared: dict[tuple[str, ...], int] = {}
         for key, names in self.users.items():
@@ -85,7 +78,7 @@ class _Draft:
         if shared:
             uses = [f"{size:,} by {' and '.join(names)}" for names, size in shared.items()]
             found.append(
-                f"parameters are shared: {_listed(uses, '; ')}; each of these layers errs by them, "
+                f"parameters are shared: {_listed(uses)}; each of these layers errs by them, "
                 "so its p has them all, and the network counts them once: "
                 f"{sum(self.sizes.values()):,} different parameters are trained"
             )
@@ -171,12 +164,12 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     branched = not link.is_chain and len(link.core) > 1
     parts = list(dict.fromkeys(_step_label(step) for step in link.core))
     if branched:
-        draft.branched.append(f"{name} ({_listed(parts)})")
+        draft.notes[_BRANCHED].append(f"{name} ({_listed(parts)})")
     if stated is None and link.bracket.upper == math.inf:
-        draft.sampled.append(name)
+        draft.notes[_SAMPLED].append(name)
     for step in link.core:
         if isinstance(_step_mark(step), Known) and _own_trained(step):
-            draft.thawed.append(name)
+            draft.notes[_THAWED].append(name)
     learned = bool(trained) or any(isinstance(mark, Learned) for mark in marks)
     if stated is None or (learned and isinstance(stated, LinearOperator)):
         bracket = link.bracket
@@ -335,9 +328,9 @@ def _link_weights(link: Link, name: str, trained: Weights) -> Weights:
 # Words
 
 
-def _listed(names: list[str], between: str = ", ") -> str:
-    more = f"{between}and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return between.join(names[:_SHOWN]) + more
+def _listed(names: list[str]) -> str:
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _present(bracket: NormBracket) -> NormBracket:
