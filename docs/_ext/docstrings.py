@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from api import names_on
@@ -60,13 +61,12 @@ def to_rst(lines: Iterable[str]) -> list[str]:
 def _definitions(text: str) -> list[str]:
     """Entries `name : type` with indented words below, as a definition list."""
     made: list[str] = []
-    for line in text.splitlines():
-        if line and not line.startswith(" "):
-            name, mark, kind = line.partition(" : ")
-            term = f"``{name}``" if mark or re.fullmatch(r"[\w*, .]+", name) else _prose(name)
-            made += ["", term + (f" : {_prose(kind)}" if mark else "")]
-        else:
-            made.append("    " + _prose(line.strip()) if line.strip() else "")
+    for entry in re.split(r"\n(?=\S)", text):
+        line, _, words = entry.partition("\n")
+        name, mark, kind = line.partition(" : ")
+        term = f"``{name}``" if mark or re.fullmatch(r"[\w*, .]+", name) else _prose(name)
+        made += ["", term + (f" : {_prose(kind)}" if mark else "")]
+        made += [f"    {each}".rstrip() for each in _prose(dedent(words)).splitlines()]
     return made
 
 
