@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.studies.result import Row, Task
 from korisk.studies.spec.study import asked_for
 from korisk.studies.store.store import Cell, Failure, Store, store_path
-from korisk.studies.theorem.order import Order, mean_curves, orders
+from korisk.studies.theorem.order import Order, mean_curves, order_of
 from korisk.theory import BOUNDS, Bound, BoundForm, Known, Network, deep_risk
 
 # Errors are measured in single precision, as differences of numbers that may be a thousand times
@@ -202,8 +202,9 @@ class PointTheorem:
                 for name, error in check.layers.items():
                     if error > 0 and isinstance(check.network[name], Known):
                         erring[check.model, name] = None
-        errors = [(group.model, group.n, group.error) for group in self.groups]
-        return orders(networks, mean_curves(errors), erring)
+        curves = mean_curves((group.model, group.n, group.error) for group in self.groups)
+        pairs = combinations([model for model in curves if model in networks], 2)
+        return tuple(order_of(pair, networks, curves, erring) for pair in pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,10 +306,10 @@ def point_theorem(
     checks = tuple(check for cell in cells for check in checks_of(cell))
     if not checks:
         return None
-    pixels = [cell.detail.get("pixels") for cell in cells]
-    same = type(pixels[0]) is int and pixels[0] > 0 and pixels.count(pixels[0]) == len(pixels)
+    first, *others = (cell.detail.get("pixels") for cell in cells)
+    same = type(first) is int and first > 0 and all(other == first for other in others)
     notes = tuple(_notes(cells, failures, asked))
-    return PointTheorem(name=name, checks=checks, pixels=pixels[0] if same else None, notes=notes)
+    return PointTheorem(name=name, checks=checks, pixels=first if same else None, notes=notes)
 
 
 def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
@@ -321,9 +322,7 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
         layers: dict[str, float] = {}
         bounds: dict[BoundForm, Bound] = {}
         try:
-            stored = row.detail[DETAIL]
-            if not isinstance(stored, Mapping):
-                raise KoriskError(f"{DETAIL} must be a mapping, got {shown(stored)}; {_REMEDY}")
+            stored = _mapping(DETAIL, row.detail[DETAIL])
             # An infinite error counts: it exceeds every finite bound.
             error = _checks.real(
                 "error", stored.get("error"), at_least=0, finite=False, remedy=_REMEDY
@@ -331,8 +330,28 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
             if not isinstance(networks, Mapping) or row.model not in networks:
                 raise KoriskError(f"the cell stores no network of {row.model!r}; {_REMEDY}")
             net = Network.from_dict(networks[row.model], source=f"network of {row.model!r}")
-            layers = _layer_errors(stored.get("layers"), net)
-            bounds, reason = _bounds(net, layers)
+            layers = {
+                net.names[net.index(name)]: _checks.real(
+                    f"error of layer {name!r}", value, at_least=0, remedy=_REMEDY
+                )
+                for name, value in _mapping("layers", stored.get("layers")).items()
+            }
+            measured = net
+            for layer in net:
+                if isinstance(layer, Known) and layer.name in layers:
+                    known = replace(layer, mismatch=layers[layer.name])
+                    measured = measured.replace(layer.name, known)
+                elif isinstance(layer, Known) and layer.mismatch:
+                    # The stated mismatch may be of other inputs; the bound would prove nothing.
+                    raise KoriskError(
+                        f"layers has no entry for {layer.name!r}, a known layer with a mismatch; "
+                        f"{_REMEDY}"
+                    )
+            for form in BOUNDS:
+                try:
+                    bounds[form] = deep_risk(measured, layers, bound=form)
+                except KoriskError as problem:
+                    reason = str(problem)
         except KoriskError as problem:
             reason = str(problem)
         yield NetworkCheck(
@@ -348,38 +367,10 @@ def checks_of(cell: Cell) -> Iterator[NetworkCheck]:
         )
 
 
-def _layer_errors(stored: Any, net: Network) -> dict[str, float]:
+def _mapping(name: str, stored: Any) -> Mapping[str, Any]:
     if not isinstance(stored, Mapping):
-        raise KoriskError(f"layers must be a mapping, got {shown(stored)}; {_REMEDY}")
-    for layer in net:
-        if isinstance(layer, Known) and layer.mismatch and layer.name not in stored:
-            # The stated mismatch may be of other inputs; with it the bound would prove nothing.
-            raise KoriskError(
-                f"layers has no entry for {layer.name!r}, a known layer with a mismatch; {_REMEDY}"
-            )
-    return {
-        net.names[net.index(name)]: _checks.real(
-            f"error of layer {name!r}", value, at_least=0, remedy=_REMEDY
-        )
-        for name, value in stored.items()
-    }
-
-
-def _bounds(net: Network, layers: Mapping[str, float]) -> tuple[dict[BoundForm, Bound], str]:
-    """The bounds that are known, and why others are not."""
-    measured = net
-    for layer in net:
-        if isinstance(layer, Known) and layer.name in layers:
-            known = Known(layer.name, lipschitz=layer.lipschitz, mismatch=layers[layer.name])
-            measured = measured.replace(layer.name, known)
-    found: dict[BoundForm, Bound] = {}
-    reason = ""
-    for form in BOUNDS:
-        try:
-            found[form] = deep_risk(measured, layers, bound=form)
-        except KoriskError as problem:
-            reason = str(problem)
-    return found, reason
+        raise KoriskError(f"{name} must be a mapping, got {shown(stored)}; {_REMEDY}")
+    return stored
 
 
 def _notes(

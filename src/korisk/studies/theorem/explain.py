@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 from korisk.studies.theorem.check import Group, NetworkCheck, PointTheorem, spread
@@ -21,30 +21,28 @@ def number(value: float) -> str:
 def answer(checks: Sequence[NetworkCheck]) -> str:
     """Whether the theorem holds in these networks, in one or two sentences."""
     judged = [check for check in checks if check.judged]
-    broken = [check for check in judged if not check.holds]
     if not judged:
-        of = "the one network" if len(checks) == 1 else f"any of {len(checks):,} networks"
-        return f"Not known: there is no bound for {of}."
+        return f"Not known: there is no bound for any of {_networks(len(checks))}."
     untrained = sum(check.n == 0 for check in checks)
     before = f" ({untrained:,} of them before training)" if untrained else ""
     open_ones = len(checks) - len(judged)
     rest = f" There is no bound for {_networks(open_ones)}." if open_ones else ""
-    if broken:
+    if broken := sum(not check.holds for check in judged):
         return (
-            f"VIOLATED: in {len(broken)} of {_networks(len(judged))}{before} the error is above a "
+            f"VIOLATED: in {broken:,} of {_networks(len(judged))}{before} the error is above a "
             f"bound, or the bounds are out of order.{rest}"
         )
-    which = f"{len(judged):,} of {_networks(len(checks))}"
-    if not open_ones:
-        which = "the one network" if len(judged) == 1 else f"all {_networks(len(judged))}{before}"
+    which = f"{len(judged):,} of" if open_ones else "all" if len(judged) > 1 else "the"
     every = all(len(check.bounds) == len(BOUNDS) for check in judged)
     bounds = "all three bounds" if every else "every bound that is known"
-    tested = [check for check in judged if not check.only_the_last]
+    tested = [check.looseness("composed") for check in judged if not check.only_the_last]
     loose = ""
-    if (found := spread(check.looseness("composed") for check in tested)) is not None:
+    if (found := spread(tested)) is not None:
         ends = dict.fromkeys((number(found.least), number(found.worst)))
         loose = f"; the tightest is loose by {' to '.join(ends)} times"
-    return f"In {which} the error stays within {bounds}{loose}.{rest}"
+    return (
+        f"In {which} {_networks(len(checks))}{before} the error stays within {bounds}{loose}.{rest}"
+    )
 
 
 def _networks(count: int) -> str:
@@ -53,46 +51,36 @@ def _networks(count: int) -> str:
 
 def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
     """What else a reader of the answer should know: violations, unknown bounds, empty tests."""
-    return [*_violations(checks), *_unknown_bounds(checks), *_empty_tests(checks)]
-
-
-def _violations(checks: Sequence[NetworkCheck]) -> Iterator[str]:
+    said = []
     broken = [check for check in checks if check.holds is False]
     for check in broken[:_MOST]:
         above = ", ".join(f"{form} {number(check.bounds[form].total)}" for form in check.exceeded)
-        said = f"error {number(check.error)} above {above}" if above else "bounds are out of order"
-        yield f"{check.where}: {said}."
+        why = f"error {number(check.error)} above {above}" if above else "bounds are out of order"
+        said.append(f"{check.where}: {why}.")
     if len(broken) > _MOST:
-        yield f"It is violated in {len(broken) - _MOST:,} more."
+        said.append(f"It is violated in {len(broken) - _MOST:,} more.")
     if broken:
-        yield (
+        said.append(
             "Possible causes: a constant below the true one, a layer's error that is missing or "
             "measured at other inputs, or a chain that is not the true map; the theorem itself is "
             "proved."
         )
-
-
-def _unknown_bounds(checks: Sequence[NetworkCheck]) -> Iterator[str]:
-    """Why bounds are not known: each reason once, with the number of networks."""
-    found: dict[tuple[str, str], list[NetworkCheck]] = {}
+    unknown: dict[tuple[str, str], list[NetworkCheck]] = {}  # by the missing forms and the reason
     for check in checks:
         if check.reason:
-            unknown = [form for form in BOUNDS if form not in check.bounds]
-            forms = "" if len(unknown) == len(BOUNDS) else f"{' or '.join(unknown)} "
-            found.setdefault((forms, check.reason), []).append(check)
-    for (forms, reason), own in found.items():
+            forms = " or ".join(form for form in BOUNDS if form not in check.bounds)
+            unknown.setdefault((forms, check.reason), []).append(check)
+    for (forms, reason), own in unknown.items():
         more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
-        yield f"No {forms}bound for {own[0].where}{more}: {reason}."
-
-
-def _empty_tests(checks: Sequence[NetworkCheck]) -> Iterator[str]:
+        said.append(f"No {forms} bound for {own[0].where}{more}: {reason}.")
     if last := sum(check.only_the_last for check in checks if check.holds):
-        yield (
+        said.append(
             f"In {_networks(last)} the last layer alone errs: the composed bound is then the error "
             "itself, which tests nothing."
         )
     if exact := sum(check.error == 0 for check in checks if check.judged):
-        yield f"The error of {_networks(exact)} is 0, so looseness is not defined there."
+        said.append(f"The error of {_networks(exact)} is 0, so looseness is not defined there.")
+    return said
 
 
 def point_sentences(point: PointTheorem) -> list[str]:
@@ -116,39 +104,31 @@ def shares(point: PointTheorem) -> list[str]:
     return said
 
 
-# --- The order of sample sizes -------------------------------------------------------------------
-
-
 def order_sentences(order: Order) -> list[str]:
     """What was predicted, what was measured, and what the prediction leaves out."""
-    by_model: dict[str | None, list[BoundForm]] = {}  # the forms that predict the same model
+    predicted: dict[str, list[str]] = {}  # the forms of the bound that predict the same
     for form in BOUNDS:
-        if form in order.strengths:
-            by_model.setdefault(order.predicted(form), []).append(form)
-    said = []
-    for model, forms in by_model.items():
-        if model is None:
-            said.append(f"By {_listed(forms)} neither should need fewer samples: same A p.")
+        predicted.setdefault(_prediction(order, form), []).append(form)
+    said = [f"By {', '.join(forms)}: {what}." for what, forms in predicted.items()]
+    spans = []
+    for at, group in groupby(order.rungs, key=lambda rung: rung.smaller):
+        rungs = list(group)
+        ends = dict.fromkeys(number(rung.target) for rung in (rungs[0], rungs[-1]))
+        where = f"for errors {' to '.join(ends)}"
+        if at is None:
+            spans.append(f"{where} it is open")
             continue
-        by = "" if len(by_model) == 1 else f"By {_listed(forms)} "
-        factors = _listed(
-            f"{factor} times ({', '.join(own)})"
-            for factor, own in groupby(forms, key=lambda form: _factor(order, model, form))
-        )
-        said.append(f"{by}{model} should need fewer samples: its A p is smaller by {factors}.")
-    for reason in dict.fromkeys(order.reasons.values()):
-        forms = [form for form in BOUNDS if order.reasons.get(form) == reason]
-        said.append(f"By {_listed(forms)} nothing is predicted: {reason}.")
-    said.append(_measured(order))
-    decided = len(order.rungs) - len(order.targets(None))
-    for model, forms in by_model.items():
-        if model is None or not decided:
-            continue
-        right = len(order.targets(model))
-        outcome = f"confirmed at {right} of {decided}"
-        if right in (0, decided):
-            outcome = f"{'confirmed' if right else 'reversed'} at all {decided}"
-        said.append(f"The order predicted by {_listed(forms)} was {outcome} targets.")
+        alone = [number(rung.target) for rung in rungs if not rung.needed[1 - at].reached]
+        other = f" ({order.models[1 - at]} did not reach {alone[0]})" if alone else ""
+        spans.append(f"{where} {order.models[at]} needed fewer samples{other}")
+    said.append(f"Measured: {'; '.join(spans) or 'neither errs at all'}.")
+    said += [
+        f"The order changes near {number(each.target)}: {each.model} needs about N = "
+        f"{each.n:,.0f} there."
+        for each in order.changes
+    ]
+    if order.lowest > 0:
+        said.append(f"Neither got below {number(order.lowest)}.")
     if order.erring:
         layers = ", ".join(f"{layer!r} of {model}" for model, layer in order.erring)
         said.append(
@@ -158,39 +138,16 @@ def order_sentences(order: Order) -> list[str]:
     return said
 
 
-def _factor(order: Order, model: str | None, form: BoundForm) -> str:
-    ratio = order.ratio(form) or 0.0
-    return number(ratio if model == order.models[0] else (1 / ratio if ratio else math.inf))
-
-
-def _measured(order: Order) -> str:
-    if not order.rungs:
-        return "Measured: neither errs at all."
-    spans = []
-    for at, group in groupby(order.rungs, key=lambda rung: rung.smaller):
-        rungs = list(group)
-        ends = list(dict.fromkeys(number(rung.target) for rung in (rungs[0], rungs[-1])))
-        where = f"error {ends[0]}" if len(ends) == 1 else f"errors {ends[0]} to {ends[1]}"
-        if at is None:
-            spans.append(f"for {where} it is open")
-            continue
-        model, other = order.models[at], order.models[1 - at]
-        alone = [rung for rung in rungs if not rung.needed[1 - at].reached]
-        also = ""
-        if alone:
-            also = f", of which {other} did not reach {number(alone[0].target)} and below"
-        if len(alone) == len(rungs):
-            also = f", which {other} did not reach"
-        spans.append(f"for {where} {model} needed fewer samples{also}")
-    changes = "".join(
-        f" The order changes near {number(each.target)}: {each.model} needs about N = "
-        f"{f'{each.n:,.0f}' if each.n >= 10 else f'{each.n:.2g}'} there."
-        for each in order.changes
-    )
-    below = f" Neither got below {number(order.lowest)}." if order.lowest > 0 else ""
-    return f"Measured: {'; '.join(spans)}.{changes}{below}"
-
-
-def _listed(words: Iterable[str]) -> str:
-    listed = list(words)
-    return listed[0] if len(listed) == 1 else f"{', '.join(listed[:-1])} and {listed[-1]}"
+def _prediction(order: Order, form: BoundForm) -> str:
+    """What one form of the bound predicts, and at how many targets that was confirmed."""
+    ratio, model = order.ratio(form), order.predicted(form)
+    if ratio is None:
+        return f"nothing is predicted: {order.reasons[form]}"
+    if model is None:
+        return "neither should need fewer samples: same A p"
+    factor = ratio if ratio > 1 else 1 / ratio if ratio else math.inf
+    said = f"{model} should need fewer samples: its A p is smaller by {number(factor)} times"
+    decided = len(order.rungs) - len(order.targets(None))
+    if not decided:
+        return said
+    return f"{said}, confirmed at {len(order.targets(model))} of {decided} targets"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,9 +46,8 @@ class Needed:
 
     def before(self, other: Needed) -> bool:
         """Whether this N is certainly the smaller one."""
-        if not other.reached:  # then the other N is above its lower end
-            return self.upper <= other.lower
-        return self.upper < other.lower
+        # A target that the other did not reach needs an N above its lower end.
+        return self.upper < other.lower or (self.upper == other.lower and not other.reached)
 
 
 @dataclass(frozen=True)
@@ -129,9 +128,7 @@ class Order:
         if form not in self.strengths:
             return None
         first, second = self.strengths[form]
-        if first == 0:
-            return math.inf if second > 0 else 1.0
-        return second / first
+        return second / first if first else math.inf if second else 1.0
 
     def predicted(self, form: BoundForm) -> str | None:
         """The model that should need fewer samples; None if no order is predicted."""
@@ -147,28 +144,12 @@ class Order:
 
     def confirmed(self, form: BoundForm) -> bool | None:
         """Whether the predicted order is that of every decided target; None if none is decided."""
-        model = self.predicted(form)
-        if model is None or len(self.targets(None)) == len(self.rungs):
-            return None
-        return not self.targets(self.other(model))
+        model, decided = self.predicted(form), len(self.rungs) - len(self.targets(None))
+        return None if model is None or not decided else len(self.targets(model)) == decided
 
     def other(self, model: str) -> str:
         """The other one of the two models."""
         return self.models[1 - self.models.index(model)]
-
-
-def orders(
-    networks: Mapping[str, Network],
-    curves: Mapping[str, MeanCurve],
-    erring: Iterable[tuple[str, str]] = (),
-) -> tuple[Order, ...]:
-    """Every pair of models that have both a network and errors.
-
-    `erring` are pairs of a model and a known layer of it that errs.
-    """
-    left_out = list(erring)
-    models = [model for model in curves if model in networks]
-    return tuple(_order(pair, networks, curves, left_out) for pair in combinations(models, 2))
 
 
 def strength(net: Network, form: BoundForm) -> float:
@@ -187,19 +168,23 @@ def strength(net: Network, form: BoundForm) -> float:
     return evaluate(net, np.array(counts), form).total
 
 
-def _order(
+def order_of(
     models: tuple[str, str],
     networks: Mapping[str, Network],
     curves: Mapping[str, MeanCurve],
-    erring: list[tuple[str, str]],
+    erring: Iterable[tuple[str, str]] = (),
 ) -> Order:
+    """The order of two models that have both a network and errors.
+
+    `erring` are pairs of a model and a known layer of it that errs.
+    """
     first, second = (curves[model] for model in models)
     strengths: dict[BoundForm, tuple[float, float]] = {}
     reasons: dict[BoundForm, str] = {}
     for form in BOUNDS:
         try:
-            ours, theirs = (strength(networks[model], form) for model in models)
-            strengths[form] = ours, theirs
+            own, other = (strength(networks[model], form) for model in models)
+            strengths[form] = own, other
         except KoriskError as problem:
             reasons[form] = str(problem)
 
@@ -209,23 +194,20 @@ def _order(
     # Targets from below the largest error down to the lowest that a model stays below.
     lowest = min(first.errors[-1], second.errors[-1])
     positive = [error for error in first.errors + second.errors if error > 0]
-    targets: list[float] = []
-    if positive:
-        top, bottom = max(positive), lowest if lowest > 0 else min(positive)
-        targets = [bottom]
-        if top > bottom:
-            targets = [float(target) for target in np.geomspace(top, bottom, RUNGS + 1)[1:]]
+    top, bottom = max(positive, default=0.0), lowest or min(positive, default=0.0)
+    targets = [bottom] if positive else []
+    if top > bottom:
+        targets = np.geomspace(top, bottom, RUNGS + 1)[1:].tolist()
     rungs = tuple(rung_at(target) for target in targets)
 
     changes = []
     for easy, hard in pairwise(rung for rung in rungs if rung.smaller is not None):
-        if easy.smaller == hard.smaller or hard.smaller is None:
+        winner = hard.smaller
+        if winner is None or winner == easy.smaller:
             continue
         for _ in range(_STEPS):  # to the easiest target at which the winner of the hard one wins
             middle = rung_at(math.sqrt(easy.target) * math.sqrt(hard.target))
-            easy, hard = (easy, middle) if middle.smaller == hard.smaller else (middle, hard)
-        winner = hard.smaller
-        assert winner is not None
+            easy, hard = (easy, middle) if middle.smaller == winner else (middle, hard)
         changes.append(OrderChange(hard.target, hard.needed[winner].upper, models[winner]))
     return Order(
         models=models,
