@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,12 @@ def read_png(path: Path) -> Iterator[Page]:
         )
     if depth == 16 and colour != _GREY:
         raise KoriskError(f"holds colours or transparency of 16 bits; {_REMEDY}")
-    with image.open(path, formats=("PNG",)) as picture:
+    # By a map of the file: of a length that is claimed, an open file would allocate all at once.
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+        image.open(content, formats=("PNG",)) as picture,
+    ):
         if picture.mode in ("1", "L", "I", "I;16", "I;16B"):
             values = np.asarray(picture)
         else:
