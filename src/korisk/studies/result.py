@@ -52,7 +52,7 @@ class Task:
         Seed of samples, noise and weights.
     spec : mapping
         Everything else that the cell's numbers depend on, as plain JSON values. Under the key
-        ``"found_at"`` stand paths of files whose contents the rest identifies; they may change.
+        `"found_at"` stand paths of files whose contents the rest identifies; they may change.
 
     Examples
     --------

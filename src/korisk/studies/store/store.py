@@ -201,7 +201,7 @@ class Store:
         path : str or path
             The file; its folder must exist.
         study : mapping
-            Plain JSON with a ``"name"``. A store holds studies of one name, and keeps the latest
+            Plain JSON with a `"name"`. A store holds studies of one name, and keeps the latest
             description.
         tasks : iterable of Task, default ()
             Checked against the stored cells before anything changes.
