@@ -54,8 +54,8 @@ class HeatProblem(Problem):
     -----
     Sensors show x = g (u(0) + noise). u(0) is a random series of all waves that the points resolve,
     wave j with a standard deviation proportional to j^(-1/2), scaled so that the squares of all of
-    them add up to the square of `amplitude`, and a mean of a quarter of the amplitude. The gains are learned;
-    the flow behind them, `Diffusion`, is known.
+    them add up to the square of `amplitude`, and a mean of a quarter of the amplitude. The gains
+    are learned; the flow behind them, `Diffusion`, is known.
 
     Examples
     --------
