@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from korisk.errors import KoriskError
 from korisk.fitting import DenseRidge
@@ -16,7 +15,6 @@ from korisk.operators import Diagonal, Matrix
 from korisk.prediction.dense import from_examples as module
 from korisk.prediction.dense.from_examples import (
     Products,
-    brightness,
     dense_spectrum,
     large_spectrum,
     leading_vectors,
@@ -87,18 +85,6 @@ def test_the_curve_is_that_of_training() -> None:
         assert made.errors(n)[0] == pytest.approx(np.mean(found, axis=0).min(), rel=0.06)
 
 
-def test_brightness_is_that_of_the_clean_input_and_examples_are_not_changed() -> None:
-    examples = drawn(20, wanted=True)
-    kept: list[Tensor] = [examples.noise.clone(), examples.inputs.clone()]
-    clean = examples.latents @ examples.forward.as_matrix().T
-    expected = clean.square().mean(1).numpy()
-    assert brightness(examples) == pytest.approx(expected)
-    made = dense_spectrum(examples, moment_of(examples), relu=True)
-    assert made.scales == pytest.approx(expected / expected.mean())
-    assert torch.equal(examples.noise, kept[0])
-    assert torch.equal(examples.inputs, kept[1])
-
-
 def test_a_relu_lowers_errors_of_positive_targets_alone() -> None:
     scanner = CtScanner(side=8, views=10, bins=8, beam="surrogate")
     examples = CtProblem(scanner=scanner, noise=Gaussian(0.1)).examples(seed=0, count=64)
@@ -113,13 +99,6 @@ def test_a_relu_lowers_errors_of_positive_targets_alone() -> None:
     harmed = dense_spectrum(below, moment_of(below), relu=True)
     energy = float(below.targets.double().square().mean())
     assert harmed.errors(4096)[0] == pytest.approx(energy, rel=0.15)
-
-
-def test_fields_on_a_line() -> None:
-    examples = HeatProblem(points=16, noise=0.2).examples(seed=0, count=2000)
-    made = dense_spectrum(examples, moment_of(examples), relu=False)
-    assert made.floor == pytest.approx(least_squares(examples), rel=0.1)
-    assert made.rank == 16
 
 
 # --- Without the matrix --------------------------------------------------------------------------
@@ -181,11 +160,10 @@ def test_directions_trace_and_energy_are_those_of_the_matrix() -> None:
 def test_without_noise_the_curve_is_known_until_directions_run_out_and_a_note_says_where() -> None:
     found, exact = both(0.0)
     np.testing.assert_allclose(found.errors(N[:6]), exact.errors(N[:6]), rtol=0.02)
-    assert resolution_note(found, N[:6]) is None
-    assert "From N = 256 on" in str(resolution_note(found, N))
+    assert resolution_note(found, N[:6]) == []
+    assert "From N = 256 on" in resolution_note(found, N)[0]
     assert (found.errors(N[6:]) >= exact.errors(N[6:])).all()
-    assert resolution_note(exact, N) is None
-    assert resolution_note(both(0.02)[0], N) is None
+    assert resolution_note(exact, N) == resolution_note(both(0.02)[0], N) == []
     # No more is explained than there is.
     assert found.rest >= 0
     assert found.energy == pytest.approx(exact.energy, rel=1e-5)
@@ -268,21 +246,7 @@ def test_lanczos_integrates_polynomials_and_solves_beside_the_directions_taken_o
         found = (seen.weights * seen.nodes**power).sum(1)
         np.testing.assert_allclose(found, inside.square() @ values**power, rtol=1e-9)
     np.testing.assert_allclose(seen.solved(0.3), inside / (values + 0.3), atol=1e-8)
-
-
-def test_lanczos_sums_are_those_of_the_matrix() -> None:
-    generator = torch.Generator().manual_seed(0)
-    root = torch.randn(3, 8, 8, generator=generator, dtype=torch.float64)
-    matrices, start = root @ root.mT, torch.randn(3, 8, generator=generator, dtype=torch.float64)
-    start[2] = 0
-    space = lanczos(lambda rows: torch.einsum("bij,bj->bi", matrices, rows), start, steps=20)
-    values, weights = space.nodes, space.weights
-    solved = torch.linalg.solve(matrices, start)
-    np.testing.assert_allclose(space.solved_above(1e-14)[:2], solved[:2], rtol=1e-6)
-    assert not space.solved_above(1e-14)[2].any()
-    squares = torch.einsum("bi,bij,bj->b", start, matrices @ matrices, start)
-    np.testing.assert_allclose((weights * values**2).sum(1), squares, rtol=1e-9)
-    np.testing.assert_allclose((weights[:2] / values[:2]).sum(1), (start * solved).sum(1)[:2])
+    np.testing.assert_allclose(seen.solved_above(1e-14), inside / values, atol=1e-8)
 
 
 def test_layers_beyond_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,11 +255,8 @@ def test_layers_beyond_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
         large_spectrum(*ct(0.02), relu=False)
 
 
-@pytest.mark.parametrize("lines", [3, 5, 8])
-def test_inputs_that_are_never_measured_explain_nothing(
-    lines: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    examples = MriProblem(side=16, lines=lines, noise=Gaussian(0.05)).examples(seed=3, count=64)
+def test_inputs_that_are_never_measured_explain_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = MriProblem(side=16, lines=5, noise=Gaussian(0.05)).examples(seed=3, count=64)
     moment = moment_of(examples)
     exact = dense_spectrum(examples, moment, relu=False)
     monkeypatch.setattr(module, "LARGEST_INPUTS", 100)

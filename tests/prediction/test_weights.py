@@ -15,6 +15,7 @@ from korisk.operators import Matrix
 from korisk.prediction.weights import from_examples as module
 from korisk.prediction.weights.from_examples import structured_from_pairs
 from korisk.prediction.weights.structured import Measure, Structured
+from korisk.problems.problem import Reconstruction
 
 Array = NDArray[np.float64]
 SIZES = np.array([1, 2, 4, 8, 16, 64, 256, 1024, 2.0**20])
@@ -209,7 +210,8 @@ def population() -> tuple[Tensor, Tensor]:
 def curve_of(
     pairs: tuple[Tensor, Tensor], weights: Tensor = FAR, *, tail: Matrix = TAIL, **settings: Any
 ) -> Structured:
-    return structured_from_pairs(tail, weights, *pairs, **{"relu": False, **settings})
+    found = Reconstruction(weights, (tail,))
+    return structured_from_pairs(found, *pairs, **{"relu": False, **settings})
 
 
 def close(

@@ -18,7 +18,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.operators import Composed, LinearOperator
+from korisk.operators import LinearOperator
 from korisk.prediction import user_inputs
 from korisk.prediction.dense.from_examples import Progress, dense_spectrum, resolution_note
 from korisk.prediction.dense.moments import image_moment
@@ -180,15 +180,10 @@ def dense_prediction(
         notes.append(
             f"There is no noise: inputs have rank {rank:,} of {inputs_:,} inputs, and the dense "
             f"layer interpolates from about N = {rank:,} on. Beyond N = {valid_to:,.0f} the "
-            "computed fall assumes images without rare features; it is the best case."
+            "computed fall assumes images without rare features; it is the best case, and levels "
+            f"off at {theory.floor:.3g}, what the operator does not see of the images."
         )
-        if theory.rest > 1e-9 * theory.energy:
-            notes.append(
-                "The operator does not see all of the image: without noise the error still levels "
-                f"off at {theory.floor:.3g}."
-            )
-    unsure = resolution_note(theory, 2.0 ** np.arange(2, 15))
-    notes += [] if unsure is None else [unsure]
+    notes += resolution_note(theory, 2.0 ** np.arange(2, 15))
     if checks is not None and len(checks):
         spread = np.sqrt(checks.variance)
         if (spread > _UNEVEN).any():
@@ -207,16 +202,16 @@ def dense_prediction(
                 f"layer's error is {1 / ratios[where[-1]]:.2g} times the computed one: the theory "
                 "does not fit these images well, and the band is wider for it."
             )
-    made = Prediction(
+    return Prediction(
         theory,
         "FC",
         len(examples),
         level=moment.uncertainty,
         rehearsal=checks,
+        pilot=pilot,
         notes=tuple(notes),
         valid_to=valid_to,
     )
-    return made if pilot is None else made.with_pilot(pilot)
 
 
 def known_prediction(
@@ -230,26 +225,20 @@ def known_prediction(
 ) -> Prediction:
     """The curve of learned weights in front of known operators, from examples."""
     _check(examples)
-    tail = Composed(reconstruction.tail)
+    pairs = examples.inputs, examples.targets
     theory = structured_from_pairs(
-        tail,
-        reconstruction.weights,
-        examples.inputs,
-        examples.targets,
-        toward=toward,
-        relu=relu,
-        progress=progress,
+        reconstruction, *pairs, toward=toward, relu=relu, progress=progress
     )
-    made = Prediction(
+    return Prediction(
         theory,
         "KO",
         len(examples),
         level=theory.spread,
+        pilot=pilot,
         notes=tuple(_few_images(len(examples), theory.spread)),
         valid_from=theory.holds_from,
         belief=KNOWN_BELIEF,
     )
-    return made if pilot is None else made.with_pilot(pilot)
 
 
 def _check(examples: Examples) -> None:
@@ -261,16 +250,13 @@ def _check(examples: Examples) -> None:
         )
     for name, values in (("inputs", examples.inputs), ("targets", examples.targets)):
         largest = float(values.abs().max())
-        if not (largest <= user_inputs.LARGEST_VALUE and bool(values.square().sum().isfinite())):
+        squared = float(values.square().sum())
+        if not (0 < largest <= user_inputs.LARGEST_VALUE and math.isfinite(squared)):
             raise KoriskError(
                 f"{name} of this problem must be finite numbers that {values.dtype} can square, "
-                f"got values up to {largest:.3g}; bring images, operator and noise to a reasonable "
-                "size"
+                f"not all zero, got values up to {largest:.3g}; bring images, operator and noise "
+                "to a reasonable size"
             )
-    if not bool(examples.inputs.any()):
-        raise KoriskError(
-            "all inputs are zero, got an operator that maps every image to zero; correct it"
-        )
 
 
 def _few_images(number: int, level: float) -> list[str]:

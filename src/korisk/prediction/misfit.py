@@ -11,7 +11,6 @@ deviations and l are weighed on a small grid by how well they explain what was m
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -91,6 +90,9 @@ def rehearse(inputs: Array, targets: Array, *, relu: bool) -> LogErrors:
     return LogErrors(np.array(sizes, dtype=float), logs.mean(axis=0), spread + _NOISE**2)
 
 
+Grid = tuple[tuple[float, float], ...]  # values, each with its probability
+
+
 @dataclass(frozen=True, kw_only=True)
 class Belief:
     """Prior of the misfit, before anything is measured; chosen on curves of other scanners.
@@ -98,87 +100,63 @@ class Belief:
     See benchmarks/predict.py, which reports on curves that had no part in the choice.
     """
 
-    shapes: tuple[float, ...] = (0.1, 0.25, 0.6)  # a
-    shape_weights: tuple[float, ...] = (0.4, 0.4, 0.2)
-    lengths: tuple[float, ...] = (1.5, 5.0)  # l, in doublings of N
-    length_weights: tuple[float, ...] = (0.5, 0.5)
-    offsets: tuple[float, ...] = (0.02, 0.15, 0.6)  # of reality from its simulation
-    offset_weights: tuple[float, ...] = (0.7, 0.2, 0.1)
+    shapes: Grid = ((0.1, 0.4), (0.25, 0.4), (0.6, 0.2))  # a
+    lengths: Grid = ((1.5, 0.5), (5.0, 0.5))  # l, in doublings of N
+    offsets: Grid = ((0.02, 0.7), (0.15, 0.2), (0.6, 0.1))  # of reality from its simulation
 
 
 BELIEF = Belief()
 # Learned weights before known operators have flat curves, and the theory is closer to their shape.
 KNOWN_BELIEF = Belief(
-    shapes=(0.005, 0.02, 0.08, 0.3),
-    shape_weights=(0.35, 0.35, 0.2, 0.1),
-    lengths=(2.0, 8.0),
-    offsets=(0.02, 0.06, 0.2),
-    offset_weights=(0.4, 0.4, 0.2),
+    shapes=((0.005, 0.35), (0.02, 0.35), (0.08, 0.2), (0.3, 0.1)),
+    lengths=((2.0, 0.5), (8.0, 0.5)),
+    offsets=((0.02, 0.4), (0.06, 0.4), (0.2, 0.2)),
 )
 
 
-@dataclass(frozen=True, eq=False)
 class Misfit:
-    """The misfit's law after `simulated` and `real` errors; logarithms over the computed curve."""
+    """The misfit's law after `simulated` and `real` errors; logarithms over the computed curve.
 
-    simulated: LogErrors
-    real: LogErrors
-    level: float  # deviation of the examples' energy from the population's, relative
-    belief: Belief = BELIEF
+    `level` is the relative deviation of the examples' energy from the population's. `evidence` is
+    the log density of the real errors, conditional on the simulated ones.
+    """
 
-    @cached_property
-    def _where(self) -> Array:
-        return np.asarray(np.log2(np.concatenate([self.simulated.n, self.real.n])))
-
-    @cached_property
-    def _is_real(self) -> Array:
-        return np.concatenate([np.zeros(len(self.simulated)), np.ones(len(self.real))])
-
-    @cached_property
-    def _weighed(self) -> tuple[Array, list[tuple[float, float, float, Array, Array]], float]:
-        """Weights of the cases, the cases, and the log evidence of the real errors.
-
-        A case has a deviation, a length, the variance of the shared offset, the inverse covariance
-        of all that was measured, and that times the measured values.
-        """
-        grid = product(
-            zip(self.belief.shapes, self.belief.shape_weights, strict=True),
-            zip(self.belief.lengths, self.belief.length_weights, strict=True),
-            zip(self.belief.offsets, self.belief.offset_weights, strict=True),
-        )
-        data = np.concatenate([self.simulated.log_error, self.real.log_error])
-        variance = np.concatenate([self.simulated.variance, self.real.variance])
+    def __init__(
+        self, simulated: LogErrors, real: LogErrors, level: float, belief: Belief = BELIEF
+    ) -> None:
+        self.simulated, self.real = simulated, real
+        self._where = np.log2(np.concatenate([simulated.n, real.n]))
+        self._is_real = np.concatenate([np.zeros(len(simulated)), np.ones(len(real))])
+        data = np.concatenate([simulated.log_error, real.log_error])
+        noise = np.diag(np.concatenate([simulated.variance, real.variance]))
         both_real = np.outer(self._is_real, self._is_real)
-        first = slice(len(self.simulated))
-        cases, logs, before = [], [], []
-        for (a, p), (length, q), (offset, r) in grid:
-            shared = offset**2 + self.level**2
+        first = slice(len(simulated))
+        self._cases, logs, before = [], [], []
+        for (a, p), (length, q), (offset, r) in product(
+            belief.shapes, belief.lengths, belief.offsets
+        ):
+            shared = offset**2 + level**2  # the variance of the offset that real errors share
             covariance = _covariance(a, length, self._where, self._where)
-            covariance = covariance + shared * both_real + np.diag(variance)
+            covariance = covariance + shared * both_real + noise
             inverse, solved, density = _gaussian(covariance, data)
-            cases.append((a, length, shared, inverse, solved))
+            self._cases.append((a, length, shared, inverse, solved))
             prior = float(np.log(p * q * r))
             logs.append(prior + density)
             before.append(prior + _gaussian(covariance[first, first], data[first])[2])
         total = float(logsumexp(logs))
-        return np.exp(np.array(logs) - total), cases, total - float(logsumexp(before))
-
-    @property
-    def evidence(self) -> float:
-        """The log density of the real errors, conditional on the simulated ones."""
-        return self._weighed[2]
+        self._weights = np.exp(np.array(logs) - total)
+        self.evidence = total - float(logsumexp(before))
 
     def moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the misfit of a real error at N."""
-        weights, cases, _ = self._weighed
         u = np.log2(n)
-        means, deviations = np.empty((2, len(cases), len(u)))
-        for at, (shape, length, shared, inverse, solved) in enumerate(cases):
+        means, deviations = np.empty((2, len(self._cases), len(u)))
+        for at, (shape, length, shared, inverse, solved) in enumerate(self._cases):
             across = _covariance(shape, length, self._where, u) + shared * self._is_real[:, None]
             means[at] = across.T @ solved
             variance = shape**2 + shared - np.einsum("km,kl,lm->m", across, inverse, across)
             deviations[at] = np.sqrt(np.maximum(variance, 1e-8))
-        return weights, means, deviations
+        return self._weights, means, deviations
 
     def law(self, n: Array) -> Law:
         """The law of the logarithm of true over computed error at each N."""

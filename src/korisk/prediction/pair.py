@@ -181,12 +181,10 @@ class PredictedPair:
                 f"{self.ahead} is better at N = {last:,}, and the curves do not clearly cross "
                 "before or after."
             )
+        reason = "the curves are too close"
         if self.limit < last:
-            return (
-                f"Beyond N = {self.limit:,.0f} a computed curve is only the best case: which one "
-                f"is better at N = {last:,} is not known."
-            )
-        return f"The curves are too close to tell which one is better at N = {last:,}."
+            reason = f"beyond N = {self.limit:,.0f} a computed curve is only the best case"
+        return f"Which one is better at N = {last:,} is not known: {reason}."
 
 
 def _limit(made: Prediction) -> float:
@@ -203,9 +201,8 @@ def _held(made: Prediction, n: Array, odds: Array) -> Array:
 
 
 def _line(made: Prediction) -> RiskLine:
-    shown = track(made)
-    kept = (shown.n <= last_shown(made)) & (shown.n == np.round(shown.n))
-    errors = shown.expected[kept]
-    fitted = fitted_line(Curve(shown.n[kept], errors, model=made.model))
-    flat = np.ptp(errors) <= _FLAT * float(errors.max())  # rounding of a flat curve is no slope
+    rows = error_rows(made)
+    errors = [row["expected"] for row in rows]
+    fitted = fitted_line(Curve([row["n"] for row in rows], errors, model=made.model))
+    flat = np.ptp(errors) <= _FLAT * max(errors)  # rounding of a flat curve is no slope
     return RiskLine(fitted.floor, 0.0 if flat else fitted.slope)

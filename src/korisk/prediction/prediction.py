@@ -35,7 +35,6 @@ _ONE_SEED = 0.05  # relative deviation of a mean of one seed
 _RIVAL = replace(PRIOR, least_noise=_TELLING, noises=(_ONE_SEED,))
 _RARE = 0.005  # chance of an error so far off, from which on a pilot of few sizes speaks against it
 _DOUBTED = 0.5  # trust below which the words say so
-_AGREES = 1.15  # factor between computed and measured errors up to which they are said to agree
 _FAR = 3.0  # times the computed curve: further than the theory is ever off everywhere
 _ONE_SCALE = 1.5  # between the ratios of a pilot that is off by one factor
 
@@ -181,6 +180,17 @@ class Prediction:
     valid_from: float = 1.0
     valid_to: float = math.inf
     belief: Belief = BELIEF
+
+    def __post_init__(self) -> None:
+        if not (self.pilot is None or isinstance(self.pilot, Curve)):
+            raise KoriskError(
+                f"pilot must be a korisk Curve, got {shown(self.pilot)}; use kr.Curve.read(...)"
+            )
+        if self.pilot is not None and self.pilot.unit.name != "error":
+            raise KoriskError(
+                "a prediction is of mean squared errors, and the pilot is in "
+                f"{self.pilot.unit.name}; give the pilot's mean squared errors"
+            )
 
     # --- The answers -----------------------------------------------------------------------------
 
@@ -441,15 +451,6 @@ class Prediction:
         >>> [round(check.ratio, 6) for check in made.with_pilot(pilot).checks]
         [1.0, 1.0, 1.0, 1.0]
         """
-        if not isinstance(pilot, Curve):
-            raise KoriskError(
-                f"pilot must be a korisk Curve, got {shown(pilot)}; use kr.Curve.read(...)"
-            )
-        if pilot.unit.name != "error":
-            raise KoriskError(
-                f"a prediction is of mean squared errors, and the pilot is in {pilot.unit.name}; "
-                "give the pilot's mean squared errors"
-            )
         return replace(self, pilot=pilot)
 
     @property
@@ -639,16 +640,13 @@ def size_words(made: Prediction, target: float) -> str:
             f"{made.model} does not reach {goal} by N = {FARTHEST_N:,}, according to this "
             f"prediction: the chance is {chance(found.reach)}{levels}."
         )
-    if found.upper <= _START:
-        return f"{made.model} meets {goal} from the first samples on."
-    needs = (
-        f"{made.model} needs about {count(found.samples)} samples for {goal} "
-        f"(chance {chance(found.chance)}; "
+    share, reach = "90%", ""
+    if math.isinf(found.upper):
+        share, reach = "95%", f", if it reaches it at all (chance {chance(found.reach)})"
+    return (
+        f"{made.model} needs about {count(found.samples)} samples for {goal} (chance "
+        f"{chance(found.chance)}; {share}: {span(found.lower, found.upper)}){reach}."
     )
-    if math.isfinite(found.upper):
-        return f"{needs}90%: {span(found.lower, found.upper)})."
-    reach = f"if it reaches it at all (chance {chance(found.reach)})"
-    return f"{needs}95%: {span(found.lower, found.upper)}), {reach}."
 
 
 def trust_words(made: Prediction) -> list[str]:
@@ -664,30 +662,18 @@ def trust_words(made: Prediction) -> list[str]:
             "cannot be compared with another model."
         ]
     off = max(made.checks, key=lambda check: abs(math.log(check.ratio)))
-    where = (
-        f"at N = {off.n:,} the pilot measured {value(off.measured)} where {value(off.computed)} "
-        "was computed"
-    )
-    factor = max(off.ratio, 1 / off.ratio)
-    weight = chance(made.trust)
-    if made.doubted and not made.tested:
-        return [
-            f"The pilot speaks against the theory of {made.model} ({where}), and has too few sizes "
-            "for curves to be fitted in its place: measure more before you rely on this."
-        ]
-    if made.doubted:
-        return [
-            f"The pilot speaks against the theory of {made.model}, which keeps a weight of "
-            f"{weight}: {where}. The prediction rests on curves fitted to the pilot instead."
-        ]
-    if not made.tested:
-        return [
-            f"{where[0].upper()}{where[1:]}. With fewer than {FIT_SIZES} sizes a pilot moves the "
-            "level of the curve, and cannot tell whether its shape is right."
-        ]
-    if factor <= _AGREES:
-        sizes = f"N = {made.checks[0].n:,} to {made.checks[-1].n:,}"
-        words = f"The pilot agrees with the theory of {made.model} at {sizes}"
+    factor = times(max(off.ratio, 1 / off.ratio))
+    stands = "speaks against" if made.doubted else f"is within a factor of {factor} of"
+    if made.tested:
+        then = f"The theory has a weight of {chance(made.trust)} against curves fitted to the pilot"
+    elif made.doubted:
+        then = f"Measure more than {len(ratios)} sizes before you rely on this"
     else:
-        words = f"The pilot is off the theory of {made.model} by up to {times(factor)} times"
-    return [f"{words} ({where}); the theory has a weight of {weight} against fitted curves."]
+        then = (
+            f"With fewer than {FIT_SIZES} sizes a pilot moves the level of the curve, and cannot "
+            "tell whether its shape is right"
+        )
+    return [
+        f"The pilot {stands} the theory of {made.model}: at N = {off.n:,} it measured "
+        f"{value(off.measured)} where {value(off.computed)} was computed. {then}."
+    ]

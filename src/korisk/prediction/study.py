@@ -50,8 +50,8 @@ def study_to_predict(path: str | PathLike[str]) -> Study:
         raise KoriskError(
             f"{path} must contain keys such as name and points; see docs/reference/study.md"
         )
-    named = {"name": Path(path).stem, **content}
-    return Study(named, source=path, ran=True, folder=Path(path).parent)
+    content.setdefault("name", Path(path).stem)
+    return Study(content, source=path, ran=True, folder=Path(path).parent)
 
 
 def predict_study(

@@ -25,7 +25,6 @@ Operator = LinearOperator | Tensor | NDArray[Any] | Callable[[Tensor], Tensor]
 LARGEST_VALUE = 1e60  # of images and inputs: fourth powers are summed up
 _LARGEST_CALLED = 4096  # pixels up to which the matrix of a function is computed
 _LINEAR = 1e-3  # relative, as float32 leaves it
-_BATCHES = "write it for batches (images, height, width)"
 
 
 def examples_of(
@@ -70,17 +69,13 @@ def checked_images(images: ArrayLike) -> Array:
     """Example images (n, h, w) or (n, h) as an array of float64."""
     try:
         values = np.asarray(images)
-        if np.iscomplexobj(values):
-            raise TypeError("complex")
-        values = np.asarray(values, dtype=float)
+        values = np.zeros(0) if np.iscomplexobj(values) else np.asarray(values, dtype=float)
     except (TypeError, ValueError):
-        raise KoriskError(
-            "images must be real numbers in an array (images, height, width), all of one size; "
-            "convert them first"
-        ) from None
+        values = np.zeros(0)
     if values.ndim not in (2, 3):
         raise KoriskError(
-            f"images must have the shape (images, height, width), got {values.shape}; stack them"
+            "images must be real numbers in an array (images, height, width), all of one size, got "
+            f"{shown(getattr(images, 'shape', images))}; convert and stack them"
         )
     finite = np.isfinite(values.reshape(len(values), math.prod(values.shape[1:]))).all(axis=1)
     if not finite.all():
@@ -158,22 +153,13 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
     place = next(weights, torch.zeros(0, dtype=torch.float64))
 
     def call(batch: Tensor) -> Tensor:
-        try:
-            found = function(batch)
-        except KoriskError:
-            raise
-        except Exception as error:  # anything may go wrong in a function of the user's own
-            said = " ".join(str(error).split())
-            raise KoriskError(
-                f"operator fails on a batch of shape {tuple(batch.shape)}: "
-                f"{type(error).__name__}: {said[:200]}; {_BATCHES}"
-            ) from error
+        found = function(batch)
         tensor = isinstance(found, Tensor) and not found.is_complex()
         if not tensor or found.ndim < 2 or len(found) != len(batch):
             raise KoriskError(
                 "operator must give a real tensor with one output for each image of a batch, got "
-                f"{shown(getattr(found, 'shape', found))} for {len(batch)}; {_BATCHES}, and stack "
-                "real and imaginary parts"
+                f"{shown(getattr(found, 'shape', found))} for {len(batch)}; write it for batches "
+                "(images, height, width), and stack real and imaginary parts"
             )
         return torch.as_tensor(found)
 

@@ -128,7 +128,8 @@ def large_spectrum(
     check_memory(needed, products.device, what, remedy, share=_FITS)
     starts = _COUNTING + probes + clipped
     planned = 2 * width * blocks + starts * _STEPS + probes + len(CLIPPED_AT) * clipped
-    products.report(progress, planned=planned)
+    if progress is not None:
+        products.report = lambda done: progress(min(done / planned, 1.0))
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         start = torch.randn(width, inputs, generator=generator, dtype=torch.float64)
@@ -144,24 +145,23 @@ def large_spectrum(
     return made
 
 
-def resolution_note(made: Spectrum, n: NDArray[Any]) -> str | None:
-    """From which of the sizes n on a large layer's error is unsure, in words; None if all are sure.
+def resolution_note(made: Spectrum, n: NDArray[Any]) -> list[str]:
+    """From which of the sizes n on a large layer's error is unsure; nothing if all are sure.
 
     With little or no noise a threshold may fall below the eigenvalues that Lanczos resolves.
     """
     if made.counts is None:
-        return None
-    beyond = made.counts != 1.0
-    depth = _RESOLVED * float(made.values[beyond].max(initial=0.0))
-    least = float(made.values[beyond].min(initial=np.inf))
-    for size in n:
-        if made.filter(float(size))[0] + least < depth:
-            return (
-                f"From N = {size:,.0f} on the computed error is too large: it depends on "
-                f"eigenvalues of the inputs below {depth / made.values.max():.1g} of the largest, "
-                "which are not resolved; give the noise of the measurement, which covers them."
-            )
-    return None
+        return []
+    rest = made.values[made.counts != 1.0]
+    depth = _RESOLVED * float(rest.max(initial=0.0))
+    least = float(rest.min(initial=np.inf))
+    unsure = [size for size in n if made.filter(float(size))[0] + least < depth]
+    return [
+        f"From N = {size:,.0f} on the computed error is too large: it depends on eigenvalues of "
+        f"the inputs below {depth / made.values.max():.1g} of the largest, which are not resolved; "
+        "give the noise of the measurement, which covers them."
+        for size in unsure[:1]
+    ]
 
 
 def _along(products: Products, vectors: Tensor, entries: int) -> Leading:
@@ -327,11 +327,8 @@ class Products:
         # About what images in work take: padded, transformed and back, and the examples.
         stored = 0 if self._sample is None else self._sample.numel()
         self.working_bytes = self.forward.dtype.itemsize * (4 * self._rows * padded + stored)
-        self.report(None, planned=1)
-
-    def report(self, progress: Progress | None, *, planned: int) -> None:
-        """Tell `progress` from now on which share of the planned products is done."""
-        self._progress, self._planned, self._done = progress, planned, 0
+        self._done = 0
+        self.report: Callable[[int], None] = lambda done: None  # of the rows that are done
 
     def split(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Rows in pieces that are multiplied at once."""
@@ -339,17 +336,19 @@ class Products:
 
     def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """C x, (k, inputs), and P x, (k, targets), of one piece."""
-        images = self._explained(rows)
-        return self._measured(images) + self.noise * rows, self._wanted_of(images)
+        seen = self.forward.adjoint(self._placed(rows).reshape(-1, *self.forward.range))
+        images = targets = self._moment(seen.flatten(1))
+        if self.wanted is not None:
+            targets = self.wanted(images.reshape(-1, *self.shape)).flatten(1)
+        return self._measured(images) + self.noise * rows, targets
 
     def apply(self, rows: Tensor) -> Tensor:
         """C x, (k, inputs)."""
-        parts = self.split(rows)
-        return torch.cat([self._measured(self._explained(x)) + self.noise * x for x in parts])
+        return torch.cat([self.both(part)[0] for part in self.split(rows)])
 
     def cross(self, rows: Tensor) -> Tensor:
         """P x, (k, targets), in the operator's precision."""
-        return torch.cat([self._wanted_of(self._explained(part)) for part in self.split(rows)])
+        return torch.cat([self.both(part)[1] for part in self.split(rows)])
 
     def cross_back(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """P^T g, (k, inputs), and g^T W S W^T g, (k,), for rows g of targets."""
@@ -366,11 +365,6 @@ class Products:
     def _placed(self, values: Tensor) -> Tensor:
         return values.to(self.forward.device, self.forward.dtype)
 
-    def _explained(self, rows: Tensor) -> Tensor:
-        """S A^T x, (k, pixels)."""
-        seen = self.forward.adjoint(self._placed(rows).reshape(-1, *self.forward.range))
-        return self._moment(seen.flatten(1))
-
     def _moment(self, images: Tensor) -> Tensor:
         """(k, pixels) times S."""
         found = torch.zeros_like(images)
@@ -385,16 +379,9 @@ class Products:
             inside = back[(slice(None), *(slice(length) for length in self.shape))]
             found += inside.reshape(len(images), -1) * self._spread
         self._done += len(images)
-        if self._progress is not None:
-            self._progress(min(self._done / self._planned, 1.0))
+        self.report(self._done)
         return found
 
     def _measured(self, images: Tensor) -> Tensor:
         found: Tensor = self.forward(images.reshape(-1, *self.shape))
         return found.flatten(1).to(torch.float64)
-
-    def _wanted_of(self, images: Tensor) -> Tensor:
-        if self.wanted is None:
-            return images
-        found: Tensor = self.wanted(images.reshape(-1, *self.shape))
-        return found.flatten(1)

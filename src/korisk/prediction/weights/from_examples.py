@@ -7,7 +7,6 @@ of inputs and targets, their normal matrix, its inverse, and the correction of t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,13 +14,14 @@ import torch
 from torch import Tensor
 
 from korisk.fitting.ridge.diagonal import gram_fits, parts, tail_gram
-from korisk.operators import LinearOperator
+from korisk.operators import Composed, LinearOperator
+from korisk.prediction.dense.from_examples import Progress
 from korisk.prediction.dense.spectral import ROUNDING
 from korisk.prediction.lanczos import Spaces, lanczos
 from korisk.prediction.weights.structured import Measure, Structured
+from korisk.problems.problem import Reconstruction
 
 Toward = Literal["analytic", "zero"]
-Progress = Callable[[float], None]  # of the share that is done
 
 LARGEST_WHOLE = 3072  # weights up to which all eigenvectors are quicker than Lanczos
 LARGEST_STORED = 8192  # weights up to which B^T B is worth its time
@@ -38,8 +38,7 @@ _MOST_HELD = 4.0  # factor by which halves may correct a slope; beyond that they
 
 
 def structured_from_pairs(
-    tail: LinearOperator,
-    weights: Tensor,
+    reconstruction: Reconstruction,
     inputs: Tensor,
     targets: Tensor,
     *,
@@ -49,9 +48,9 @@ def structured_from_pairs(
 ) -> Structured:
     """The learning curve of w in `tail(w * x)` from n examples: see `Structured`.
 
-    `weights` are the analytic ones, of the tail's domain, `inputs` (n, *domain) with their noise
-    and `targets` (n, *range). Up to 8,192 weights the normal matrix is stored, beyond that products
-    with it go through the operators.
+    `reconstruction` has the tail and the analytic weights, of the tail's domain; `inputs` are
+    (n, *domain) with their noise, `targets` (n, *range). Up to 8,192 weights the normal matrix is
+    stored, beyond that products with it go through the operators.
 
     Notes
     -----
@@ -62,9 +61,10 @@ def structured_from_pairs(
     does not know it, so it passes a share of each change: that of its active set. Where no normal
     matrix is stored, both corrections come from fits to halves of the examples instead.
     """
-    report = progress or (lambda share: None)
+    report, tail = progress or (lambda share: None), Composed(reconstruction.tail)
     with torch.no_grad():
-        analytic, x, y = (each.to(tail.device, tail.dtype) for each in (weights, inputs, targets))
+        tensors = reconstruction.weights, inputs, targets
+        analytic, x, y = (each.to(tail.device, tail.dtype) for each in tensors)
         start = analytic if toward == "analytic" else torch.zeros_like(analytic)
         count = math.prod(tail.domain)
         stored = count <= LARGEST_STORED and gram_fits(tail)
@@ -367,9 +367,7 @@ def _by_halves(examples: Pairs, residuals: Tensor, start: Tensor, slope: float) 
     loss = factor * slope / n
     excess = outside - whole - loss
     crowded = n / 2 * (1 - 2 * loss / excess) if excess > 2 * loss else 0.0
-    rows = (
-        Measure(np.array([crowded]), np.array([len(examples.active) / crowded]))
-        if crowded
-        else None
-    )
+    if not crowded:
+        return HeldBack(factor, loss, None)
+    rows = Measure(np.array([crowded]), np.array([len(examples.active) / crowded]))
     return HeldBack(factor, loss, rows)
