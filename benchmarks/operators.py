@@ -455,7 +455,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Run what was asked for and print it."""
     options = _options(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("--device cuda needs a card that PyTorch sees; there is none here")
+        raise SystemExit("--device cuda needs a CUDA device, and PyTorch sees no such device here")
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")  # peers warn of their own defaults and of beta features
     names = [name.strip() for name in options.peers.split(",") if name.strip()]

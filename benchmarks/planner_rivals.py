@@ -197,7 +197,7 @@ def _solved(right: Array, alpha: float) -> Array:
 
 
 def _fitted(law: Law, starts: list[Array], n: Array, means: Array) -> Predict | None:
-    """The best fit of all starts, None where there is none or too few sizes for it."""
+    """The best fit of all starts, None where no start fits, or where it has too few sizes."""
     x, y = np.log(n / n[-1]), np.log(means)
     if len(x) < len(starts[0]):
         return None

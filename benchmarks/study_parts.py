@@ -107,7 +107,7 @@ def _run(study: Any, device: str) -> dict[str, Any]:
     from korisk.studies.store.store import Store
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit("--device cuda needs a card that PyTorch sees; there is none here")
+        raise SystemExit("--device cuda needs a CUDA device, and PyTorch sees no such device here")
     before = _largest()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "study.db"

@@ -89,12 +89,8 @@ def test_the_citation_is_whole() -> None:
 def test_the_paper_is_cited() -> None:
     paper = citation()["preferred-citation"]
     assert paper["title"] == "A Deep Risk Estimator for Known Operator Learning"
-    assert [each["family-names"] for each in paper["authors"]] == [
-        "Maier",
-        "Hasan",
-        "Conrad",
-        "Pérez Toro",
-    ]
+    names = [each["family-names"] for each in paper["authors"]]
+    assert names == ["Maier", "Hasan", "Conrad", "Pérez Toro"]
     assert all(each["given-names"] for each in paper["authors"])
     assert (paper["type"], paper["year"]) == ("article", 2026)
     assert paper in citation()["references"]
@@ -163,6 +159,7 @@ def test_every_data_file_is_one_that_the_wheel_must_hold() -> None:
     assert tuple(data_files()) == CONTENTS["NEEDED"]
     config = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert config == {"packages": ["src/korisk"]}  # nothing in there is left out
+    assert [name for name in CONTENTS["SOURCES"] if not (ROOT / name).is_file()] == []
 
 
 def test_no_data_file_is_ignored_by_git_which_would_keep_it_from_the_wheel() -> None:
@@ -170,10 +167,6 @@ def test_no_data_file_is_ignored_by_git_which_would_keep_it_from_the_wheel() -> 
         pytest.skip("not a clone")
     asked = ["git", "check-ignore", "--no-index", *(f"src/{name}" for name in data_files())]
     assert subprocess.run(asked, cwd=ROOT, capture_output=True, check=False).stdout == b""
-
-
-def test_what_the_source_archive_must_hold_is_there() -> None:
-    assert [name for name in CONTENTS["SOURCES"] if not (ROOT / name).is_file()] == []
 
 
 def made_wheel(folder: Path, **files: str) -> tuple[Path, Path]:
@@ -208,13 +201,9 @@ def test_a_wheel_with_too_little_or_too_much_is_refused(
 ) -> None:
     wheel, root = made_wheel(tmp_path)
     assert CONTENTS["check_wheel"](wheel, root) == 0
-    wheel, root = made_wheel(
-        tmp_path,
-        **{
-            name: text.replace("ROOT", str(root)).replace("HOME", "home")
-            for name, text in files.items()
-        },
-    )
+    for name, text in files.items():
+        files = files | {name: text.replace("ROOT", str(root)).replace("HOME", "home")}
+    wheel, root = made_wheel(tmp_path, **files)
     with pytest.raises(CONTENTS["WrongContents"], match=re.escape(says)):
         CONTENTS["check_wheel"](wheel, root)
 

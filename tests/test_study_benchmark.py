@@ -1,8 +1,5 @@
 """The benchmark of studies: what korisk is compared with is right, and so is the comparison."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 import study as benchmark
@@ -58,16 +55,6 @@ def test_differences_are_told() -> None:
     assert not agreement["lambdas_agree"]
     with pytest.raises(SystemExit, match="same networks"):
         benchmark.agreement_of(one, [])
-
-
-def test_kept_figures_make_room_for_their_own_kind_alone(tmp_path: Path) -> None:
-    path = tmp_path / "figures.json"
-    first = {"side": 128, "protocol": "rigorous", "where": "cpu", "seconds": 2}
-    benchmark._keep(path, {"memory": {"side": 256}, "sweeps": [first]})
-    benchmark._keep(path, {"sweeps": [first | {"seconds": 1}, first | {"side": 256}]})
-    kept = json.loads(path.read_text())
-    assert kept["memory"] == {"side": 256}
-    assert [(each["side"], each["seconds"]) for each in kept["sweeps"]] == [(128, 1), (256, 2)]
 
 
 def test_ratios_are_of_medians() -> None:

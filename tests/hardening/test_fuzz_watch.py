@@ -2,15 +2,12 @@
 
 import random
 import resource
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
 import pytest
 
 import fuzz_images
@@ -71,9 +68,7 @@ def breaks(path: Path) -> None:
     ],
 )
 def test_an_end_counts_as_what_it_is(
-    tmp_path: Path,
-    read: Callable[[Path], object],
-    outcome: str,
+    tmp_path: Path, read: Callable[[Path], object], outcome: str
 ) -> None:
     reader = fuzz_readers.Reader("fake", "a.txt", list, read, ())
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -84,19 +79,6 @@ def test_an_end_counts_as_what_it_is(
         resource.setrlimit(resource.RLIMIT_DATA, before)
     assert trial.outcome == outcome, trial.fault
     assert bool(trial.fault) == (outcome in ("hang", "memory", "crash"))
-
-
-def test_changed_pictures_add_up() -> None:
-    sound = fuzz_images.png()
-    for seed in range(100):
-        made = fuzz_packed.png_mended(random.Random(seed), sound[seed % len(sound)])
-        at = 8
-        while at < len(made):
-            (size,) = struct.unpack_from(">I", made, at)
-            whole, total = made[at + 4 : at + 8 + size], made[at + 8 + size : at + 12 + size]
-            assert struct.pack(">I", zlib.crc32(whole)) == total
-            at += 12 + size
-        assert at == len(made)
 
 
 @pytest.mark.parametrize("way", ["zip_packed_again", "zip_mended"])
@@ -110,17 +92,3 @@ def test_changed_archives_add_up(way: str) -> None:
             assert archive.testzip() is None  # names the first member with a wrong sum
         others += made != stored
     assert others > 25
-
-
-def test_changes_reach_the_pixels(tmp_path: Path) -> None:
-    readers = fuzz_readers.READERS
-    sound = np.load(BytesIO(readers["npz"].seeds()[0]))["arr_0"]
-    found = set()
-    for seed in range(200):
-        made = fuzz_packed.zip_mended(random.Random(seed), readers["npz"].seeds()[0])
-        try:
-            values = np.asarray(np.load(BytesIO(made), allow_pickle=False)["arr_0"])
-        except Exception:  # of a header that was hit NumPy says anything
-            continue
-        found.add(values.shape == sound.shape and not np.array_equal(values, sound))
-    assert True in found

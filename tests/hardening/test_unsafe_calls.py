@@ -4,7 +4,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+import yaml
+
+from korisk import files
 
 SOURCE = Path(__file__).parents[2] / "src" / "korisk"
 FORBIDDEN = {
@@ -16,18 +18,12 @@ IMPORTS = {"pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
 ALLOWED = {
     # Functions and answers between a study's own processes, never a file of a user's.
     *(("studies/run/worker.py", each) for each in ("pickle", "pickle.loads")),
-    *(("studies/run/clusters.py", each) for each in ("pickle", "pickle.loads")),
+    ("studies/run/clusters.py", "pickle"),
     *(("pilots/fit.py", each) for each in ("pickle", "pickle.loads")),
     # That operators survive being pickled: what is loaded was made a line before.
     *(("operators/testing.py", each) for each in ("pickle", "pickle.loads")),
     ("operators/testing.py", "torch.load without weights_only=True"),
 }
-
-
-def dotted(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    return node.id if isinstance(node, ast.Name) else "?"
 
 
 def keyword(call: ast.Call, name: str) -> str | None:
@@ -43,7 +39,7 @@ def unsafe(tree: ast.AST) -> Iterator[str]:
             yield from (name for name in names if name.split(".")[0] in IMPORTS)
         if not isinstance(node, ast.Call):
             continue
-        name = dotted(node.func)
+        name = ast.unparse(node.func)
         if name in FORBIDDEN:
             yield name
         if keyword(node, "shell") not in (None, "False"):
@@ -65,24 +61,4 @@ def test_nothing_runs_what_a_file_says() -> None:
         for each in unsafe(ast.parse(path.read_text(encoding="utf-8")))
     }
     assert found == ALLOWED
-
-
-def test_the_strict_loader_is_a_safe_one() -> None:
-    import yaml
-
-    from korisk import files
-
     assert issubclass(files.StrictLoader, yaml.SafeLoader)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        *("eval(x)", "import pickle", "from pickle import loads", "yaml.load(x)", "os.system(x)"),
-        *("subprocess.run(x, shell=True)", "np.load(x)", "np.load(x, allow_pickle=True)"),
-        *("torch.load(x)", "torch.load(x, weights_only=False)", "tempfile.mktemp()"),
-        *("yaml.load(x, Loader=yaml.Loader)", "import cloudpickle.cloudpickle"),
-    ],
-)
-def test_the_search_finds_what_is_forbidden(code: str) -> None:
-    assert list(unsafe(ast.parse(code)))

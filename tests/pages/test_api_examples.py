@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -17,21 +17,15 @@ import korisk
 SOURCE = Path(korisk.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
-ADAPTERS = "korisk.pilots.adapters"  # to PyTorch and scikit-learn, which they need
+NEED_TORCH = re.compile(r"korisk\.(networks|prediction|pilots\.adapters)")
 TORCH = re.compile(r"(torch|korisk\.(fitting|networks|operators|problems))(\.|$)")
-HOMES = ("korisk", "korisk.operators.testing", *(f"korisk.{room}" for room in korisk._ROOMS))
+PACKAGES = [f"korisk.{name}" for name in dir(korisk) if name not in korisk.__all__]
 
 
 def _with_examples() -> list[str]:
     files = (file for file in SOURCE.rglob("*.py") if PROMPT.search(file.read_text("utf-8")))
     parts = (file.relative_to(SOURCE.parent).with_suffix("").parts for file in files)
     return sorted(".".join(part).removesuffix(".__init__") for part in parts)
-
-
-def _core() -> set[str]:
-    """Where names live that promise to work without PyTorch."""
-    values = (getattr(korisk, name) for name in korisk.__all__)
-    return {getattr(value, "__module__", "") for value in values} - {ADAPTERS}
 
 
 class _NoTorch(MetaPathFinder):
@@ -42,19 +36,16 @@ class _NoTorch(MetaPathFinder):
             raise ModuleNotFoundError("an example of the core asks for PyTorch", name=fullname)
 
 
-def _hide_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in filter(TORCH.match, list(sys.modules)):
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(sys, "meta_path", [_NoTorch(), *sys.meta_path])
-
-
 @pytest.mark.parametrize("name", _with_examples())
 def test_examples_print_what_they_say(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = import_module(name)
-    if name in _core():
-        _hide_torch(monkeypatch)
+    homes = {getattr(getattr(korisk, each), "__module__", "") for each in korisk.__all__}
+    if name in homes and not NEED_TORCH.match(name):
+        for each in filter(TORCH.match, list(sys.modules)):  # the core works without PyTorch
+            monkeypatch.delitem(sys.modules, each)
+        monkeypatch.setattr(sys, "meta_path", [_NoTorch(), *sys.meta_path])
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     # Without the module's own names: what an example uses, it imports.
@@ -68,24 +59,15 @@ def test_examples_print_what_they_say(
     assert runner.tries == len(PROMPT.findall(inspect.getsource(module))), "some were not found"
 
 
-@pytest.mark.parametrize("home", HOMES)
+@pytest.mark.parametrize("home", ["korisk", *PACKAGES])
 def test_every_public_name_has_an_example(home: str) -> None:
     module = import_module(home)
-    names = {*_public(module), *(korisk._NAMES if module is korisk else ())}
-    values = {name: getattr(module, name) for name in names}
+    values = {name: getattr(module, name) for name in module.__all__}
     # Constants have no docstring, and types such as Literal not one of their own.
-    kinds = (type, type(_public))
-    named = {name: value.__doc__ for name, value in values.items() if isinstance(value, kinds)}
+    named = {
+        name: value.__doc__
+        for name, value in values.items()
+        if isinstance(value, type | FunctionType)
+    }
     assert named
     assert sorted(name for name, doc in named.items() if not PROMPT.search(doc or "")) == []
-
-
-def _public(module: ModuleType) -> list[str]:
-    if hasattr(module, "__all__"):
-        return list(module.__all__)
-    own = (name for name, value in vars(module).items() if _home(value) == module.__name__)
-    return [name for name in own if not name.startswith("_")]
-
-
-def _home(value: object) -> str:
-    return getattr(value, "__module__", "")

@@ -1,0 +1,117 @@
+"""Whatever a file holds, its reader reads it or refuses it: in one line, soon, in little memory.
+
+Files are valid ones with something changed; benchmarks/fuzz.py tries many more of them. Whatever in
+the package reads a file is fuzzed, or it is said why no user's file comes there.
+"""
+
+import ast
+import random
+import re
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+from types import FrameType
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import fuzz_readers as fuzz
+
+SOURCE = Path(__file__).parents[2] / "src" / "korisk"
+READS = re.compile(
+    r"(.*\.)?(read_text|read_bytes|read_yaml)|json\.loads?|torch\.load|(np|numpy)\.load|yaml\.load"
+    r"|sqlite3\.connect|csv\.(reader|DictReader)|zipfile\.ZipFile|h5py\.File|[Ii]mage\.open"
+    r"|tifffile\.TiffFile|pydicom\.dcmread|_?Unpickler|(.*\.)?(loadtxt|genfromtxt|fromfile)"
+)
+FUZZED = {  # module: the readers that come there
+    "curves/read.py": ("csv", "json"),
+    "files.py": ("csv", "json", "network", "study", "jobs", "prediction"),
+    "fitting/gradient/sharded.py": ("shards", "metadata"),
+    "fitting/gradient/train.py": ("checkpoint",),
+    "images/formats/arrays.py": ("npy", "npz"),
+    "images/formats/dicom.py": ("dicom",),
+    "images/formats/hdf5.py": ("hdf5", "lodopab"),
+    "images/patients.py": ("patients",),
+    "images/formats/pictures.py": ("png", "tiff"),
+    "cli/compute.py": ("jobs",),
+    "studies/result.py": ("store",),
+    "prediction/study.py": ("geometry", "prediction"),
+    "studies/store/file.py": ("store",),
+    "studies/spec/study.py": ("study",),
+    "theory/network.py": ("network",),
+}
+NO_FILE = {  # module: why
+    "operators/testing.py": "what it saved a line before",
+    "report/page/page.py": "a part of the package",
+    "report/page/pictures.py": "a picture that it drew",
+    "studies/run/usage.py": "the kernel's account of this machine",
+    "pilots/fit.py": "the kernel's account of its own children",
+    "pilots/request.py": "a copy of what it was given",
+    "studies/store/store.py": "a copy of what it was given",
+}
+# How many files of a reader are tried; those that need PyTorch for each take longer.
+FEWER = {
+    **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata"), 20),
+    **{"store": 30, "study": 12, "geometry": 12},
+}
+SECONDS, MEMORY = 5.0, 2**28
+
+
+def reads(path: Path) -> bool:
+    calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return any(READS.fullmatch(ast.unparse(call.func)) for call in calls)
+
+
+def test_every_module_that_reads_is_listed() -> None:
+    found = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if reads(path)}
+    assert found == {*FUZZED, *NO_FILE}
+    assert not FUZZED.keys() & NO_FILE.keys()
+    assert {name for names in FUZZED.values() for name in names} == set(fuzz.READERS)
+
+
+@pytest.mark.parametrize("name", fuzz.READERS)
+def test_valid_files_are_read_where_the_list_says(name: str, tmp_path: Path) -> None:
+    reader, path = fuzz.READERS[name], tmp_path / fuzz.READERS[name].file
+    entered: set[str] = set()
+
+    def note(frame: FrameType, event: str, value: object) -> None:
+        if event == "call":
+            entered.add(frame.f_code.co_filename)
+
+    before = sys.getprofile()
+    for content in reader.seeds():
+        path.write_bytes(content)
+        sys.setprofile(note)
+        try:
+            assert fuzz.refusal(reader, path) is None
+        finally:
+            sys.setprofile(before)
+    assert {str(SOURCE / place) for place, names in FUZZED.items() if name in names} <= entered
+
+
+@pytest.mark.parametrize("name", fuzz.READERS)
+def test_changed_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    reader = fuzz.READERS[name]
+    folder = tmp_path / "a" / "b"  # so that ".." in a file stays inside
+    folder.mkdir(parents=True)
+    path = folder / reader.file
+
+    @settings(
+        max_examples=FEWER.get(name, 40), database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(st.integers(0, 2**32))
+    def law(seed: int) -> None:
+        path.write_bytes(reader.make(random.Random(seed)))
+        begun = time.process_time()
+        tracemalloc.start()
+        try:
+            fuzz.refusal(reader, path)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert time.process_time() - begun < SECONDS
+        assert peak < MEMORY
+
+    law()
