@@ -92,9 +92,9 @@ def fleet(folder: Path, *options: str) -> Iterator[Fleet]:
     "address", ["tcp://", "nonsense", "host", "tcp://host", "host:0", "tcp://host:99999", "x://h:1"]
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(KoriskError, match=r"must be like tcp://host:8786, got '") as caught:
-        joined_cluster(address).__enter__()
-    assert repr(address) in str(caught.value)
+    with pytest.raises(KoriskError, match=r"must be like tcp://host:8786") as caught:
+        joined_cluster(address, timeout=1.0).__enter__()
+    assert address in str(caught.value)
 
 
 def test_an_address_without_a_scheduler_is_told_in_one_line(
@@ -185,14 +185,14 @@ def test_a_cluster_without_workers_is_not_waited_for_without_end(
 
 OTHER_NUMPY = """
 from korisk.studies.run import clusters
-found = clusters.installed()
-clusters.installed = lambda: {**found, "numpy": "1.0.0", "torch": "0.0.0"}
+found = clusters.versions()
+clusters.versions = lambda: {**found, "numpy": "1.0.0", "torch": "0.0.0"}
 """
 OTHER_BUILD = """
 from korisk.studies.run import clusters
-found = clusters.installed()
+found = clusters.versions()
 patched = {"python": found["python"] + "1", "torch": found["torch"].partition("+")[0] + "+other"}
-clusters.installed = lambda: {**found, **patched}
+clusters.versions = lambda: {**found, **patched}
 """
 NO_KORISK = """
 import sys
@@ -397,7 +397,7 @@ def test_jobs_that_cannot_be_submitted_are_told_in_one_line(
     assert "\n" not in str(caught.value)
     assert threading.active_count() == before  # and nothing goes on in the background
     monkeypatch.setenv("PATH", str(slurm))
-    with pytest.raises(KoriskError, match="slurm needs the command sbatch"):
+    with pytest.raises(KoriskError, match="sbatch.*where the commands of slurm are"):
         job_cluster("slurm", 2, options()).__enter__()
     assert capfd.readouterr() == ("", "")
 

@@ -237,7 +237,7 @@ def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
 
 def test_a_cell_meant_for_another_process_is_not_run(cluster: Cluster, tmp_path: Path) -> None:
     [task] = tasks(1, 1, folder=str(tmp_path), pause=0.0)
-    about = (clusters.installed(), "topic", "key", pickle.dumps(cell), task, None)
+    about = (clusters.installed(), "topic", "key", pickle.dumps(cell), task, 9.0)
     call = Call(run_there, "its predecessor's folder", *about)
     assert cluster.client.submit(pickle.loads, pickle.dumps(call)).result(timeout=120) is None
 

@@ -74,7 +74,7 @@ def run(made: Study, point: int = 0) -> Result:
         ("heat", {"problem": {"kind": "heat", "speed": 1e308}}, "is not finite"),
         ("mri", {"problem": {"kind": "mri", "noise": {"gaussian": 1e308}}}, "is not finite"),
         ("deep", {"models": {"KO": {"rate": -1.0}}}, "rate must be"),
-        ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be at most"),
+        ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be less"),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
         ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc must be"),
         ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),
@@ -203,8 +203,7 @@ def test_a_common_factor_of_two_layers_is_no_error_of_either() -> None:
         same.refinement[0].weight.div_(2.0)  # type: ignore[operator]
     found = refined_errors(truth, same, test)
     size = float(test.targets.square().flatten(1).sum(1).mean())
-    assert found["error"] < 1e-9 * size
-    assert max(found["layers"].values()) < 1e-9 * size
+    assert max(found.values()) < 1e-9 * size
 
 
 def test_what_is_left_out_is_measured_behind_the_relu() -> None:
@@ -214,10 +213,10 @@ def test_what_is_left_out_is_measured_behind_the_relu() -> None:
     test = Pairs(inputs, (inputs @ matrix.T).relu() + 0.1)
     tail = Composed([Matrix(matrix)])
     ones = torch.ones(4, dtype=torch.float64)
-    layers = KnownLayers.of(tail, None, test, toward=ones, relu=True, gram=None)
+    layers = KnownLayers(tail, None, test, toward=ones, relu=True, gram=None)
     by_hand = test.targets - ((inputs * layers.weights) @ matrix.T).relu()
     assert layers.left_out == pytest.approx(float(by_hand.square().sum(1).mean()))
-    linear = KnownLayers.of(tail, None, test, toward=ones, relu=False, gram=None)
+    linear = KnownLayers(tail, None, test, toward=ones, relu=False, gram=None)
     without = test.targets - (inputs * linear.weights) @ matrix.T
     assert linear.left_out == pytest.approx(float(without.square().sum(1).mean()))
     assert linear.left_out != pytest.approx(layers.left_out, rel=0.01)
@@ -232,10 +231,10 @@ def test_a_second_operator_errs_at_what_the_first_one_hands_it() -> None:
     test = Pairs(inputs, inputs @ first.T @ second.T)
     truth = Reconstruction(torch.ones(3, dtype=torch.float64), (Matrix(first), Matrix(second)))
     used = Composed([Matrix(wrong_first), Matrix(wrong_second)])
-    layers = KnownLayers.of(used, truth, test, toward=truth.weights, relu=False, gram=None)
+    layers = KnownLayers(used, truth, test, toward=truth.weights, relu=False, gram=None)
     weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     z = inputs * weights
-    found = layers.measure(weights, z @ wrong_first.T @ wrong_second.T)["layers"]
+    found = layers.measure(weights)
     at_second = z @ wrong_first.T
     expected = {
         "W": inputs - z,

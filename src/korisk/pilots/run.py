@@ -75,7 +75,7 @@ def run_pilot(
     Parameters
     ----------
     fit : callable
-        ``fit(n, seed)`` trains with n samples and returns its error on a test set, or a dict of
+        `fit(n, seed)` trains with n samples and returns its error on a test set, or a dict of
         metrics.
     sizes : iterable of int
         Numbers of training samples, ascending, from 2 on.
@@ -106,7 +106,7 @@ def run_pilot(
     most_fits : int, optional
         Largest number of fits in all.
     cost : callable, optional
-        ``cost(n)`` of one fit; then sizes are chosen by what they narrow per cost.
+        `cost(n)` of one fit; then sizes are chosen by what they narrow per cost.
     workers : int, optional
         Processes that fit; 0, the default, is this process (1 with a `timeout`).
     threads : int, optional
@@ -182,7 +182,6 @@ def run_pilot(
             "threads": threads,
             "cluster": cluster,
             "timeout": timeout,
-            "with_children": True,
             "attempts": _ATTEMPTS,
             "retry_failed": retry_failed,
             "watch": shown_progress,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import Module
 
 from korisk._memory import free_memory
 from korisk.errors import KoriskError
@@ -24,7 +25,7 @@ from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes, gram_fits, 
 from korisk.fitting.ridge.refinement import refine
 from korisk.networks import KnownOperatorNet, RefinedNet
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
-from korisk.problems import Pairs, Pools, Problem, measure
+from korisk.problems import Pools, Problem, measure
 from korisk.problems.deep import DeepProblem
 from korisk.studies.result import Result, Row, Task
 from korisk.studies.run import layer_errors
@@ -34,7 +35,6 @@ from korisk.studies.spec.study import problem_of
 from korisk.theory import Network
 
 Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
-KnownErrors = Callable[[Tensor, Tensor], dict[str, Any]]
 
 _LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix
 _STARTS = (10.0, 1.0, 0.1)  # lambdas over the mean of the diagonal, for fits with the ReLU alone
@@ -57,6 +57,7 @@ class Bench:
 class Job:
     """One model of a cell, to be fitted at every size."""
 
+    model: str
     sizes: list[int]
     settings: Mapping[str, Any]
     seed: int
@@ -71,9 +72,42 @@ class Job:
             yield n
             self.report(sum(self.sizes[: at + 1]) / sum(self.sizes))
 
+    @property
     def recipe(self) -> Recipe:
         """How networks are trained by gradients."""
         return Recipe(**{name: self.settings[name] for name in OF_GRADIENT})
+
+    def trained(self, network: Module, n: int, indices: Tensor, at: int, shares: int) -> Training:
+        """Train a network on the first n samples, as one of several equal shares of the work."""
+
+        def progress(done: int, _: Tensor) -> None:
+            self.report((at + done / self.recipe.iterations) / shares)
+
+        inputs, targets = (pool[:n] for pool in self.pools.train)
+        return train(network, inputs, targets, self.recipe, indices=indices, progress=progress)
+
+    def row(
+        self,
+        n: int,
+        predictions: Tensor,
+        detail: dict[str, Any],
+        weights: Tensor | None = None,
+        errors: dict[str, float] | None = None,
+    ) -> Fitted:
+        """A row of the results, with arrays; `errors` are those of the layers."""
+        targets = self.pools.test.targets
+        kept: dict[str, NDArray[np.generic]] = {"images": _picture(predictions)}
+        if weights is not None:
+            kept["weights"] = weights.detach().cpu().numpy().astype(np.float32)
+        if errors is not None:
+            error = layer_errors.sum_of_squares(targets - predictions)
+            detail = detail | {"theorem": {"error": error, "layers": errors}}
+        if targets.ndim > 2:
+            metrics = measure(predictions, targets)
+        else:  # fields on a line: those metrics that need neither a maximum nor a window
+            found = measure(predictions.unsqueeze(1), targets.unsqueeze(1))
+            metrics = {name: found[name] for name in ("mse", "relative")}
+        return Row(model=self.model, n=n, metrics=metrics, detail=detail), kept
 
 
 @torch.no_grad()
@@ -102,16 +136,20 @@ def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
         fits = _FITS[model, settings.get("fit", "ridge")]
         if model == "KO" and isinstance(bench.problem, DeepProblem):
             fits = _refined_gradient
-        share = partial(_report_share, report, at, len(spec["models"]))
+
+        def share(fraction: float, at: int = at) -> None:
+            report((at + fraction) / len(spec["models"]))
+
         checked = networks if spec.get("theorem") else None
-        job = Job(spec["sizes"], settings, task.seed, bench, pools, share, checked)
+        job = Job(model, spec["sizes"], settings, task.seed, bench, pools, share, checked)
         for row, kept in fits(job):
             rows.append(row)
             arrays |= {f"{model}/{row.n}/{name}": array for name, array in kept.items()}
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
-    detail = {"device": name, "precision": str(bench.tail.dtype).split(".")[-1]}
+    detail: dict[str, Any] = {"device": name, "precision": str(bench.tail.dtype).split(".")[-1]}
     if networks:
-        detail |= layer_errors.networks_detail(networks, pools.test)
+        detail["networks"] = {model: network.to_dict() for model, network in networks.items()}
+        detail["pixels"] = math.prod(pools.test.targets.shape[1:])
     return Result(rows=tuple(rows), arrays=arrays, detail=detail)
 
 
@@ -136,11 +174,6 @@ def memory_needed(spec: Mapping[str, Any]) -> int:
 def _samples(spec: Mapping[str, Any]) -> int:
     """The samples of all pools."""
     return int(spec["sizes"][-1] + sum(spec["pools"].values()))
-
-
-def _report_share(report: Report, at: int, shares: int, fraction: float) -> None:
-    """Progress of one of several equal shares as progress of the whole."""
-    report((at + fraction) / shares)
 
 
 @lru_cache(maxsize=1)
@@ -171,22 +204,22 @@ def _known_ridge(job: Job) -> Iterator[Fitted]:
         gram=job.bench.gram,
     )
     test, analytic = job.pools.test, job.bench.weights
-    errors = _known_layers(job)
-    yield _row("KO", 0, ridge.predict(analytic, test.inputs), test, {}, analytic, errors)
+    errors = _known_errors(job)
+    yield job.row(0, ridge.predict(analytic, test.inputs), {}, analytic, errors(analytic))
     scorer = Scorer(*(test if job.settings["select"] == "test" else job.pools.validation))
     for n in job.each_size():
         start = time.perf_counter()
         weights, detail = _known_fit(ridge, n, scorer, job.settings)
         detail["seconds"] = _seconds(start, weights)
-        yield _row("KO", n, ridge.predict(weights, test.inputs), test, detail, weights, errors)
+        yield job.row(n, ridge.predict(weights, test.inputs), detail, weights, errors(weights))
 
 
-def _known_layers(job: Job) -> KnownErrors | None:
+def _known_errors(job: Job) -> Callable[[Tensor], dict[str, float] | None]:
     """What measures the layers of this network; None where the study does not ask for it."""
     if job.networks is None:
-        return None
+        return lambda weights: None
     bench, test = job.bench, job.pools.test
-    layers = layer_errors.KnownLayers.of(
+    layers = layer_errors.KnownLayers(
         bench.tail,
         bench.problem.truth(test.inputs.device),
         test,
@@ -219,11 +252,11 @@ def _known_fit(
 
 def _known_gradient(job: Job) -> Iterator[Fitted]:
     """All sizes side by side: the smaller training sets are the beginnings of the largest."""
-    recipe = job.recipe()
+    recipe = job.recipe
     test, analytic = job.pools.test, job.bench.weights
     make = partial(KnownOperatorNet, tail=job.bench.tail, relu=job.settings["relu"])
-    errors = _known_layers(job)
-    yield _row("KO", 0, make(analytic)(test.inputs), test, {}, analytic, errors)
+    errors = _known_errors(job)
+    yield job.row(0, make(analytic)(test.inputs), {}, analytic, errors(analytic))
     # Batches of one group have one length; below `batch` samples each size has its own.
     groups = [[n] for n in job.sizes if n < recipe.batch]
     if large := [n for n in job.sizes if n >= recipe.batch]:
@@ -235,29 +268,21 @@ def _known_gradient(job: Job) -> Iterator[Fitted]:
             for n in sizes
         ]
         network = make(analytic.expand(len(sizes), *analytic.shape))
-        share = partial(_report_share, job.report, group, len(groups))
-        made = train(
-            network,
-            *job.pools.train,
-            recipe,
-            indices=torch.stack(drawn, 1),
-            progress=lambda done, _, share=share: share(done / recipe.iterations),  # type: ignore[misc]
-        )
+        made = job.trained(network, job.sizes[-1], torch.stack(drawn, 1), group, len(groups))
         seconds = _seconds(start, network.weights)
         for at, n in enumerate(sizes):
             weights = network.weights.detach()[at]
             detail = _convergence(made, at) | {"seconds": seconds / len(sizes)}
-            yield _row("KO", n, make(weights)(test.inputs), test, detail, weights, errors)
+            yield job.row(n, make(weights)(test.inputs), detail, weights, errors(weights))
 
 
-def _convergence(made: Training, run: int | None) -> dict[str, Any]:
+def _convergence(made: Training, run: int = 0) -> dict[str, Any]:
     """How a training ended; `run` is its index where several ran side by side."""
-    at = ... if run is None else run
     return {
-        "converged": bool(made.converged[at]),
-        "loss": float(made.end.loss[at]),
-        "improvement_in_last_tenth": float(made.improvement[at]),
-        "gradient_left": float(made.gradient_left[at]),
+        "converged": bool(made.converged.reshape(-1)[run]),
+        "loss": float(made.end.loss.reshape(-1)[run]),
+        "improvement_in_last_tenth": float(made.improvement.reshape(-1)[run]),
+        "gradient_left": float(made.gradient_left.reshape(-1)[run]),
     }
 
 
@@ -272,13 +297,11 @@ def _dense_ridge(job: Job) -> Iterator[Fitted]:
         start = time.perf_counter()
         fit = ridge.training(n).fit(scorer=scorer, grid=job.settings.get("grid"))
         detail = fit.detail() | {"seconds": _seconds(start, ridge.targets)}
-        predictions = fit.predict(test.inputs)
+        errors = None
         if job.networks is not None:
             job.networks["FC"] = layer_errors.dense_network(*test, relu=relu)
-            detail["theorem"] = layer_errors.dense_errors(
-                fit.product(test.inputs), predictions, test
-            )
-        yield _row("FC", n, predictions, test, detail, None)
+            errors = {"M": layer_errors.sum_of_squares(test.targets - fit.product(test.inputs))}
+        yield job.row(n, fit.predict(test.inputs), detail, errors=errors)
 
 
 def _refined_gradient(job: Job) -> Iterator[Fitted]:
@@ -288,7 +311,7 @@ def _refined_gradient(job: Job) -> Iterator[Fitted]:
     truth = problem.true_network(test.inputs.device)
     if job.networks is not None:
         job.networks["KO"] = layer_errors.refined_network(truth)
-    recipe = job.recipe()
+    recipe = job.recipe
     for at, n in enumerate([0, *job.sizes]):
         start = time.perf_counter()
         generator = torch.Generator().manual_seed(job.seed)
@@ -297,20 +320,12 @@ def _refined_gradient(job: Job) -> Iterator[Fitted]:
         )
         detail: dict[str, Any] = {}
         if n:
-            share = partial(_report_share, job.report, at - 1, len(job.sizes))
-            inputs, targets = job.pools.train
-            made = train(
-                network,
-                inputs[:n],
-                targets[:n],
-                recipe,
-                indices=draw_batches(n, recipe.batch, recipe.iterations, generator),
-                progress=lambda done, _, share=share: share(done / recipe.iterations),  # type: ignore[misc]
-            )
-            detail = _convergence(made, None) | {"seconds": _seconds(start, network.weights)}
-        if job.networks is not None:
-            detail["theorem"] = layer_errors.refined_errors(truth, network, test)
-        yield _row("KO", n, network(test.inputs), test, detail, network.weights)
+            indices = draw_batches(n, recipe.batch, recipe.iterations, generator)
+            made = job.trained(network, n, indices, at - 1, len(job.sizes))
+            detail = _convergence(made) | {"seconds": _seconds(start, network.weights)}
+        checked = job.networks is not None
+        errors = layer_errors.refined_errors(truth, network, test) if checked else None
+        yield job.row(n, network(test.inputs), detail, network.weights, errors)
 
 
 _FITS: dict[tuple[str, str], Callable[[Job], Iterator[Fitted]]] = {
@@ -318,28 +333,6 @@ _FITS: dict[tuple[str, str], Callable[[Job], Iterator[Fitted]]] = {
     ("KO", "gradient"): _known_gradient,
     ("FC", "ridge"): _dense_ridge,
 }
-
-
-def _row(
-    model: str,
-    n: int,
-    predictions: Tensor,
-    test: Pairs,
-    detail: dict[str, Any],
-    weights: Tensor | None,
-    errors: KnownErrors | None = None,
-) -> Fitted:
-    kept: dict[str, NDArray[np.generic]] = {"images": _picture(predictions)}
-    if weights is not None:
-        kept["weights"] = weights.detach().cpu().numpy().astype(np.float32)
-        if errors is not None:
-            detail = detail | {"theorem": errors(weights.detach(), predictions)}
-    if test.targets.ndim > 2:
-        metrics = measure(predictions, test.targets)
-    else:  # fields on a line: those metrics that need neither a maximum nor a window
-        found = measure(predictions.unsqueeze(1), test.targets.unsqueeze(1))
-        metrics = {name: found[name] for name in ("mse", "relative")}
-    return Row(model=model, n=n, metrics=metrics, detail=detail), kept
 
 
 def _picture(images: Tensor) -> NDArray[np.generic]:

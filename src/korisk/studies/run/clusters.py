@@ -18,16 +18,13 @@ import math
 import os
 import pickle
 import queue
-import re
-import shutil
 import signal
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, metadata
@@ -64,7 +61,7 @@ _SILENCE = 15.0  # seconds in which a scheduler answers, if it is there
 _FETCH = 60.0  # seconds after which to check whether a result's worker is still there
 _QUIET_WAIT = 2.0  # seconds without a worker before that is reported
 _RENEWAL = 30.0  # seconds between two requests for lost jobs
-_ADDRESS = re.compile(r"(?:(tcp|tls|ws|wss|ucx)://)?(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})")
+_YEAR = 3.2e7  # seconds
 _LOGGERS = ("distributed", "dask_jobqueue", "tornado", "asyncio")
 _CANCELLED = (CancelledError, asyncio.CancelledError)  # distributed's has been either
 
@@ -131,33 +128,26 @@ def local_cluster(
     korisk.errors.KoriskError: workers must be a whole number >= 1, got 0; count processes
     """
     workers = count("workers", workers, at_least=1, remedy="count processes")
-    distributed = _extra("distributed")
     share = threads or max(1, cores() // workers)
-    guard = "start the cluster from a file, under if __name__ == '__main__':"
-
-    async def without_interrupts() -> None:  # in the thread that starts workers, which inherit it
-        block_interrupts()
-
-    with ExitStack() as stack:
-        stack.enter_context(thread_environment(share))
-        folder = stack.enter_context(_silent_dask())
-        with _as_one_line("workers do not start", guard):
-            made = distributed.LocalCluster(
-                n_workers=0,
-                processes=True,
-                threads_per_worker=share,
-                memory_limit=0,  # a cell may use what the machine has, as in the local pool
-                dashboard_address=None,
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # else it takes port 8787
-                silence_logs=logging.CRITICAL,
-                local_directory=folder,
-                resources={"GPU": 1} if gpu else None,
-            )
-            stack.callback(_close, made)
-            made.sync(without_interrupts)
-            made.sync(_scaled, made, workers)
-        client = stack.enter_context(_connected(made, "the local Dask cluster"))
-        yield Cluster(client=client, name="the local Dask cluster", gpu=gpu)
+    name = "the local Dask cluster"
+    with (
+        thread_environment(share),
+        _silent_dask() as folder,
+        _started(
+            _extra("distributed").LocalCluster,
+            *(workers, f"{name}: workers do not start"),
+            "start the cluster from a file, under if __name__ == '__main__':",
+            n_workers=0,
+            processes=True,
+            threads_per_worker=share,
+            memory_limit=0,  # a cell may use what the machine has, as in the local pool
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # else it takes port 8787
+            local_directory=folder,
+            resources={"GPU": 1} if gpu else None,
+        ) as client,
+    ):
+        yield Cluster(client=client, name=name, gpu=gpu)
 
 
 @contextmanager
@@ -191,42 +181,31 @@ def joined_cluster(
     >>> from korisk.studies.run.clusters import joined_cluster
     >>> joined_cluster("host").__enter__()
     Traceback (most recent call last):
-    korisk.errors.KoriskError: the scheduler's address must be like tcp://host:8786, got 'host'
+    korisk.errors.KoriskError: tcp://host: no Dask scheduler found there: ...
     """
-    found = _ADDRESS.fullmatch(address)
-    if found is None or not 1 <= int(found[3]) <= 65535:
-        raise KoriskError(
-            f"the scheduler's address must be like tcp://host:8786, got {shown(address)}"
-        )
-    where = f"{found[1] or 'tcp'}://{found[2]}:{found[3]}"
+    distributed = _extra("distributed")
+    where = address if "://" in address else f"tcp://{address}"
     command = f"dask worker {where} --nthreads CORES" + (" --resources GPU=1" if gpu else "")
     remedy = f"start one ({command}) and run again"
-    distributed = _extra("distributed")
 
-    async def identity() -> str:
-        """What answers at the address; a client would wait for ever for what is no scheduler."""
+    async def identity() -> None:
+        """Ask who answers; a client would wait for ever for what is no scheduler."""
         arguments = distributed.Security().get_connection_args("client")
         rpc = distributed.rpc(where, timeout=timeout, connection_args=arguments)
-        try:
-            async with asyncio.timeout(timeout), rpc as there:
-                return str((await there.identity()).get("type", "nothing known"))
-        except (OSError, TimeoutError):
-            return f"no answer within {timeout:g} s"
-        except Exception as error:
-            return type(error).__name__
-
-    with _silent_dask():
-        with ThreadPoolExecutor(1) as other:  # this thread may have a running loop, as in notebooks
-            kind = other.submit(asyncio.run, identity()).result()
+        async with asyncio.timeout(timeout), rpc as there:
+            kind = str((await there.identity()).get("type"))
         if "Scheduler" not in kind:
-            raise KoriskError(
-                f"{where}: no Dask scheduler found there ({kind}); "
-                "check the address, and that the scheduler runs"
-            )
-        with _connected(where, where) as client:
+            raise ValueError(f"a {kind} answers")
+
+    lack = f"{where}: no Dask scheduler found there"
+    advice = "start it, or check the address, which must be like tcp://host:8786"
+    with _silent_dask():
+        # This thread may have a running loop, as in notebooks.
+        with _as_one_line(lack, advice), ThreadPoolExecutor(1) as other:
+            other.submit(asyncio.run, identity()).result()
+        with _connected(where) as client:
             if gpu is None:
-                workers = client.scheduler_info(n_workers=-1)["workers"].values()
-                gpu = any(map(_has_gpu, workers))
+                gpu = any(map(_has_gpu, client.scheduler_info(n_workers=-1)["workers"].values()))
             yield Cluster(client=client, name=where, gpu=gpu, patience=patience, remedy=remedy)
 
 
@@ -267,28 +246,21 @@ def job_cluster(
     """
     kind, asked = _job_class(system, options or {})
     name = f"{jobs} {system} job{'s' if jobs > 1 else ''}"
-    command = kind.job_cls.submit_command.split()[0]
-    if shutil.which(command) is None:
-        raise KoriskError(
-            f"{system} needs the command {command}, which is not on this machine; "
-            "run on a machine that can submit jobs, or choose another system"
-        )
 
     def renew() -> None:
         with suppress(Exception):  # refused for now; the next time may do
-            made.sync(_scaled, made, jobs)
+            client.cluster.sync(_scaled, client.cluster, jobs)
 
-    with ExitStack() as stack:
-        stack.enter_context(_silent_dask())
-        with _as_one_line(f"{name}: cannot be submitted", "see the batch system's message"):
-            made = kind(
-                scheduler_options={"dashboard": False, "dashboard_address": ":0"},
-                silence_logs=logging.CRITICAL,
-                **asked,
-            )
-            stack.callback(_close, made)
-            made.sync(_scaled, made, jobs)
-        client = stack.enter_context(_connected(made, name))
+    with (
+        _silent_dask(),
+        _started(
+            kind,
+            *(jobs, f"{name}: cannot be submitted"),
+            f"correct the options, and run where the commands of {system} are installed",
+            scheduler_options={"dashboard": False, "dashboard_address": ":0"},
+            **asked,
+        ) as client,
+    ):
         gpu, patience = uses_gpu(system, options), math.inf  # queues take hours
         yield Cluster(client=client, name=name, gpu=gpu, patience=patience, renew=renew)
 
@@ -338,34 +310,52 @@ def _job_class(system: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, 
     its numeric libraries, and korisk as the job's name.
     """
     one_of("system", system, SYSTEMS)
-    _extra("distributed")
-    module, config = _extra("dask_jobqueue"), _extra("dask").config
+    name = {"htcondor": "HTCondor", "moab": "Moab"}.get(system, system.upper())
     asked = {"job_name": "korisk"} | {key.replace("-", "_"): options[key] for key in options}
-
-    def setting(name: str) -> Any:
-        default = config.get(f"jobqueue.{system}.{name.replace('_', '-')}", None)
-        return asked.get(name, default)
-
     with _as_one_line(f"the options of {system}", "correct them"):
+        kind = getattr(_extra("dask_jobqueue"), f"{name}Cluster")
+        configured = _extra("dask").config.get(f"jobqueue.{system}", {})
+        for key in ("job_script_prologue", "worker_extra_args", "processes", "cores"):
+            asked.setdefault(key, configured.get(key.replace("_", "-")))
         for key in ("job_script_prologue", "worker_extra_args"):
-            asked[key] = setting(key) or []
+            asked[key] = asked[key] or []
             if not isinstance(asked[key], list):
                 raise TypeError(f"{key} must be a list, got {asked[key]!r}")
-        asked["processes"] = setting("processes") or 1
-        share = max(1, int(setting("cores") or 1) // int(asked["processes"]))
+        asked["processes"] = asked["processes"] or 1
+        share = max(1, int(asked["cores"] or 1) // int(asked["processes"]))
     exports = [f"export {name}={share}" for name in THREAD_VARIABLES]
     asked["job_script_prologue"] = [*exports, *asked["job_script_prologue"]]
-    name = "HTCondor" if system == "htcondor" else "Moab" if system == "moab" else system.upper()
-    return getattr(module, f"{name}Cluster"), asked
+    return kind, asked
 
 
 # --- Connections ---------------------------------------------------------------------------------
 
 
 @contextmanager
-def _connected(target: Any, name: str) -> Iterator[Any]:
+def _started(kind: Any, workers: int, what: str, remedy: str, **options: Any) -> Iterator[Any]:
+    """A client of a new cluster with this many workers, which is closed at the end."""
+
+    async def without_interrupts() -> None:  # in the thread that starts processes, which inherit it
+        block_interrupts()
+
+    with _as_one_line(what, remedy):
+        cluster = kind(silence_logs=logging.CRITICAL, **options)
+    try:
+        with _as_one_line(what, remedy):
+            cluster.sync(without_interrupts)
+            cluster.sync(_scaled, cluster, workers)
+        with _connected(cluster) as client:
+            yield client
+    finally:
+        with suppress(Exception, asyncio.CancelledError):
+            cluster.close(timeout=_CLOSING)
+
+
+@contextmanager
+def _connected(target: Any) -> Iterator[Any]:
+    """A client of a cluster, or of the scheduler at an address."""
     distributed = _extra("distributed")
-    with warnings.catch_warnings(), _as_one_line(f"{name}: no connection", "run again"):
+    with warnings.catch_warnings(), _as_one_line("no connection to Dask", "run again"):
         # Versions are compared, and named, when a worker answers for the first time.
         warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)
         client = distributed.Client(
@@ -396,16 +386,13 @@ async def _scaled(cluster: Any, workers: int) -> None:
         raise
 
 
-def _close(cluster: Any) -> None:
-    with suppress(Exception, asyncio.CancelledError):
-        cluster.close(timeout=_CLOSING)
-
-
 @contextmanager
 def _as_one_line(what: str, remedy: str) -> Iterator[None]:
     """Turn an exception into one line."""
     try:
         yield
+    except KoriskError:
+        raise
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         wrong_value = isinstance(error, TypeError | ValueError)  # a command's last line says why
@@ -416,26 +403,22 @@ def _as_one_line(what: str, remedy: str) -> Iterator[None]:
 @contextmanager
 def _silent_dask() -> Iterator[str]:
     """A folder for Dask's files, no output of its loggers, and SIGTERM as Ctrl-C."""
-    known = [
-        logging.getLogger(name)
-        for name in (*_LOGGERS, *logging.Logger.manager.loggerDict)
-        if name.split(".")[0] in _LOGGERS
-    ]
-    levels = [(logger, logger.level) for logger in known]
-    made = tempfile.TemporaryDirectory(prefix="korisk-", ignore_cleanup_errors=True)
+    names = [*_LOGGERS, *logging.Logger.manager.loggerDict]
+    loggers = [logging.getLogger(name) for name in names if name.split(".")[0] in _LOGGERS]
+    levels = [logger.level for logger in loggers]
     with (
         sigterm_as_interrupt(),
         warnings.catch_warnings(),
-        made as folder,
+        tempfile.TemporaryDirectory(prefix="korisk-", ignore_cleanup_errors=True) as folder,
         _extra("dask").config.set({"temporary-directory": folder}),
     ):
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        for logger in known:
+        for logger in loggers:
             logger.setLevel(logging.CRITICAL)
         try:
             yield folder
         finally:
-            for logger, level in levels:
+            for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
 
 
@@ -444,19 +427,13 @@ def _extra(name: str) -> Any:
     before = signal.getsignal(signal.SIGINT)
     try:
         return import_module(name)
-    except ValueError as error:  # it sets a handler of signals, which the main thread alone may
-        raise KoriskError(
-            f"{name} cannot be loaded here: {error}; start from the main thread"
-        ) from None
     except ImportError as missing:
-        package = name.replace("_", "-")
         raise MissingExtraError(
-            f"running on a Dask cluster needs {package}, which is not installed; "
+            f"running on a Dask cluster needs {name.replace('_', '-')}, which is not installed; "
             "pip install 'korisk[dask]'"
         ) from missing
     finally:
-        changed = before is not None and signal.getsignal(signal.SIGINT) is not before
-        if changed and threading.current_thread() is threading.main_thread():
+        if signal.getsignal(signal.SIGINT) is not before:
             signal.signal(signal.SIGINT, before)
 
 
@@ -483,7 +460,7 @@ def run_there(
     key: str,
     pickled_work: bytes,
     task: Task,
-    timeout: float | None,
+    timeout: float,
 ) -> Done | Failed | str | None:
     """Run one cell on a Dask worker and report its progress on `topic`.
 
@@ -497,10 +474,7 @@ def run_there(
     if folder != worker.local_directory:
         return None
     for name, there in installed().items():
-        here = wanted.get(name, "missing")
-        # Patches of Python and builds of a package for another device give the same numbers.
-        python = name == "python" and here.split(".")[:2] == there.split(".")[:2]
-        if not python and here.partition("+")[0] != there.partition("+")[0]:
+        if (here := wanted.get(name, "missing")) != there:
             return (
                 f"{name} is {here} here and {there} there, and results depend on it; install the "
                 "same version in both places"
@@ -515,8 +489,7 @@ def run_there(
         )
     # A paused worker would take no cell until its memory shrinks, which it need not do.
     for name in ("memory_target_fraction", "memory_spill_fraction", "memory_pause_fraction"):
-        with suppress(AttributeError):
-            setattr(worker.memory_manager, name, False)
+        setattr(worker.memory_manager, name, False)
 
     def report(fraction: float) -> None:
         entry = worker.state.tasks.get(key)
@@ -526,28 +499,27 @@ def run_there(
 
     use_threads(worker.state.nthreads)
     with open(os.devnull, "w") as nowhere:  # noqa: PTH123 (no user's file)
-        if timeout is not None:
-            faulthandler.dump_traceback_later(timeout, exit=True, file=nowhere)
+        faulthandler.dump_traceback_later(min(timeout, _YEAR), exit=True, file=nowhere)
         try:
             return perform(work, task, report)
         finally:
-            if timeout is not None:
-                faulthandler.cancel_dump_traceback_later()
+            faulthandler.cancel_dump_traceback_later()
 
 
 def installed() -> dict[str, str]:
-    """Versions of everything that a cell's numbers, and its way here, depend on."""
+    """Versions of everything that a cell's numbers, and its way here, depend on.
+
+    Patches of Python and builds of a package for another device give the same numbers.
+    """
     found = dict(versions())
     for name in ("dask", "distributed"):
         with suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-    return found
+    found["python"] = ".".join(found["python"].split(".")[:2])
+    return {name: version.partition("+")[0] for name, version in found.items()}
 
 
-@lru_cache(maxsize=4)
-def _unpickled(pickled_work: bytes) -> Work:
-    work: Work = pickle.loads(pickled_work)
-    return work
+_unpickled: Callable[[bytes], Work] = lru_cache(maxsize=4)(pickle.loads)
 
 
 # --- In the driver -------------------------------------------------------------------------------
@@ -570,30 +542,22 @@ class WorkerState:
 class DaskPool:
     """The workers of a cluster, and the loop that feeds them."""
 
-    def __init__(
-        self, log: EventLog, work: Work, cluster: Cluster, *, timeout: float | None = None
-    ) -> None:
+    def __init__(self, log: EventLog, work: Work, cluster: Cluster) -> None:
         self._log = log
         self._work = pickled(work)
         self._cluster = cluster
         self._client = cluster.client
-        self._timeout = timeout
         self._versions = installed()
         self._workers: dict[str, WorkerState] = {}  # by address
-        self._name = f"korisk-{uuid4().hex[:12]}"  # of keys, and of the topic of progress
-        self._submitted = 0
+        self._topic = f"korisk-{uuid4().hex}"  # of progress
         self._notices: queue.SimpleQueue[tuple[str, float | None]] = queue.SimpleQueue()
-        self._surveyed = float("-inf")
-        self._renewed = time.monotonic()
-        self._lack, self._lack_since, self._warned = "", 0.0, False
+        self._surveyed = -math.inf
+        self._renewed = self._staffed = time.monotonic()  # when a usable worker was last seen
+        self._warned = False
 
     def run(self) -> None:
         """Run every task of the queue."""
-
-        def hear(event: tuple[float, tuple[str, float]]) -> None:  # in the client's thread
-            self._notices.put((event[1][0], float(event[1][1])))
-
-        self._client.subscribe_topic(self._name, hear)
+        self._client.subscribe_topic(self._topic, lambda event: self._notices.put(event[1]))
         try:
             while self._log.queue or any(worker.task for worker in self._workers.values()):
                 self._survey()
@@ -605,7 +569,7 @@ class DaskPool:
             for worker in list(self._workers.values()):
                 self._drop(worker)
             if self._client.status == "running":
-                self._client.unsubscribe_topic(self._name)
+                self._client.unsubscribe_topic(self._topic)
 
     def _survey(self) -> None:
         """Find out which workers have come and gone."""
@@ -618,27 +582,22 @@ class DaskPool:
             if present.get(worker.address, {}).get("local_directory") != worker.folder:
                 self._lose(worker)
         for address in sorted(present.keys() - self._workers.keys()):
-            about = present[address]
-            usable = not self._cluster.gpu or _has_gpu(about)
-            self._workers[address] = WorkerState(address, about["local_directory"], usable)
+            usable = not self._cluster.gpu or _has_gpu(present[address])
+            folder = present[address]["local_directory"]
+            self._workers[address] = WorkerState(address, folder, usable)
         if clock - self._renewed >= _RENEWAL:
             self._renewed = clock
             self._cluster.renew()
         if any(worker.usable for worker in self._workers.values()):
-            self._lack = ""
+            self._staffed, self._warned = clock, False
             return
-        lack = "no worker with a GPU" if self._workers else "no worker"
-        if lack != self._lack:
-            self._lack, self._lack_since, self._warned = lack, clock, False
-        alone = clock - self._lack_since
+        alone = clock - self._staffed
+        lack = f"{self._cluster.name}: no worker{' with a GPU' if self._workers else ''}"
         if alone >= self._cluster.patience:
-            raise KoriskError(
-                f"{self._cluster.name}: {lack} for {alone:.0f} s; {self._cluster.remedy}"
-            )
+            raise KoriskError(f"{lack} for {alone:.0f} s; {self._cluster.remedy}")
         if alone >= _QUIET_WAIT and not self._warned:
             self._warned = True
-            words = f"{self._cluster.name}: {lack} yet"
-            self._log.tell("waiting", self._log.queue.first(), words=words)
+            self._log.tell("waiting", self._log.queue.first(), words=f"{lack} yet")
 
     def _present(self) -> dict[str, Any]:
         """The connected workers by address; raises where the scheduler is gone."""
@@ -647,8 +606,7 @@ class DaskPool:
             if client.status != "running":
                 raise OSError
             asked = client.scheduler.identity
-            found = client.sync(asked, n_workers=-1, callback_timeout=_SILENCE)
-            return dict(found["workers"])
+            return dict(client.sync(asked, n_workers=-1, callback_timeout=_SILENCE)["workers"])
         except (OSError, TimeoutError, *_CANCELLED):
             raise KoriskError(
                 f"{self._cluster.name}: the scheduler is gone; finished cells are kept: run again"
@@ -662,16 +620,20 @@ class DaskPool:
         task = worker.task = self._log.queue.take(worker.point, busy)
         worker.point = task.point
         worker.started, worker.clock = now(), time.monotonic()
-        self._submitted += 1
-        key = f"{self._name}-{self._submitted}"
-        about = (worker.folder, self._versions, self._name, key, self._work, task, self._timeout)
+        key = f"korisk-{uuid4().hex}"
+        about = (
+            worker.folder,
+            self._versions,
+            self._topic,
+            key,
+            self._work,
+            task,
+            self._log.timeout,
+        )
         worker.future = self._client.submit(
             *(pickle.loads, pickle.dumps(Call(run_there, *about))),
             key=key,
             workers=[worker.address],
-            allow_other_workers=False,
-            pure=False,
-            retries=0,
             resources={"GPU": 1} if self._cluster.gpu else None,
         )
         worker.future.add_done_callback(lambda future: self._notices.put((key, None)))
@@ -679,12 +641,15 @@ class DaskPool:
 
     def _attend(self, key: str, fraction: float | None) -> None:
         """Hear of a cell's progress, or of its end if `fraction` is None."""
-        busy = (each for each in self._workers.values() if each.future is not None)
-        worker = next((each for each in busy if each.future.key == key), None)
-        if worker is None or worker.task is None:  # the cell has ended, or was given up
+        for worker in self._workers.values():
+            if worker.future is not None and worker.future.key == key:
+                break
+        else:  # the cell has ended, or was given up
             return
+        task, finished = worker.task, worker.future
+        assert task is not None
         if fraction is not None:
-            self._log.tell("progress", worker.task, fraction=fraction)
+            self._log.tell("progress", task, fraction=fraction)
             return
         answer = self._answer(worker)
         if answer is None:  # the worker's death, or its successor at the same address
@@ -693,7 +658,6 @@ class DaskPool:
             raise KoriskError(f"worker {worker.address}: {answer}")
         else:
             # The worker continues first, so that it does not wait for the disk.
-            task, finished = worker.task, worker.future
             worker.future = worker.task = None
             self._feed(worker)
             self._log.outcome(task, answer)
@@ -716,26 +680,19 @@ class DaskPool:
                 if of_dask or isinstance(error, (OSError, *_CANCELLED)):
                     return None  # the cluster failed, not the cell
                 said = describe_error(error.__cause__ or error).splitlines()[0]
-                return (
-                    f"cannot use korisk as it is here: {said}; install the same version of "
-                    "korisk there"
-                )
+                return f"cannot use korisk as it is here: {said}; install the same version there"
 
     def _lose(self, worker: WorkerState) -> None:
         """Forget a dead worker; retry its cell, or record the failure."""
-        task, seconds = worker.task, time.monotonic() - worker.clock
         self._drop(worker)
-        if task is None:
-            return
-        usage = Usage(started=worker.started, seconds=seconds, versions=self._versions)
-        if self._timeout is not None and seconds >= self._timeout:
-            self._log.outcome(task, Failed(f"took longer than {self._timeout:g} s", usage))
-        else:
-            self._log.lost(task, f"at {worker.address}", usage)
+        if worker.task is not None:
+            seconds = time.monotonic() - worker.clock
+            usage = Usage(started=worker.started, seconds=seconds, versions=versions())
+            self._log.lost(worker.task, f"at {worker.address}", usage)
 
     def _drop(self, worker: WorkerState) -> None:
         """Forget a worker; a cell that still runs there stops when it next reports."""
-        self._workers.pop(worker.address, None)
+        del self._workers[worker.address]
         if worker.future is not None:
             worker.future.release()
 

@@ -6,6 +6,7 @@ and loky, which survive that, neither report progress from within a task, nor ke
 point, nor end the children of a cell with its worker, nor end workers when their owner is killed.
 """
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,12 +18,10 @@ from korisk._checks import count, real
 from korisk.errors import KoriskError, shown
 from korisk.studies.result import Task
 from korisk.studies.run.events import Event as Event
-from korisk.studies.run.events import EventLog, Queue
+from korisk.studies.run.events import EventLog
 from korisk.studies.run.events import Watch as Watch
 from korisk.studies.run.usage import Usage, cores, machine, versions
 from korisk.studies.run.worker import (
-    Done,
-    Failed,
     Work,
     Worker,
     perform,
@@ -81,7 +80,6 @@ def run_study(
     watch: Watch | None = None,
     cluster: "Cluster | None" = None,
     timeout: float | None = None,
-    with_children: bool = False,
 ) -> Summary:
     """Run the tasks that the store lacks.
 
@@ -111,10 +109,8 @@ def run_study(
     cluster : Cluster, optional
         A Dask cluster, made by `korisk.studies.run.clusters`, to run cells on.
     timeout : float, optional
-        Seconds after which a cell has failed; it is not tried again, and its worker is ended.
-    with_children : bool, default False
-        End processes that a cell has left behind together with their worker. With a `timeout`
-        they always are.
+        Seconds after which a cell has failed; it is not tried again, and its worker is ended, with
+        all processes that the cell has started.
 
     Returns
     -------
@@ -155,7 +151,12 @@ def run_study(
     missing = store.missing(asked)
     todo = [task for task in missing if retry_failed or not store.failed(task)]
     log = EventLog(
-        store, Queue(todo), skipped=len(asked) - len(missing), attempts=attempts, watch=watch
+        store,
+        todo,
+        skipped=len(asked) - len(missing),
+        attempts=attempts,
+        watch=watch,
+        timeout=math.inf if timeout is None else timeout,
     )
     with sigterm_as_interrupt():
         if workers == 0 and cluster is None:
@@ -164,49 +165,25 @@ def run_study(
                 if threads is not None:
                     use_threads(threads)
                 log.tell("started", task)
-
-                def report(fraction: float, task: Task = task) -> None:
-                    log.tell("progress", task, fraction=fraction)
-
+                report = partial(log.tell, "progress", task)
                 log.outcome(task, perform(work, task, report, interruptible=True))
         elif todo and cluster is not None:
             from korisk.studies.run.clusters import DaskPool
 
-            DaskPool(log, work, cluster, timeout=timeout).run()
+            DaskPool(log, work, cluster).run()
         elif todo:
-            share = threads or max(1, cores() // workers)
-            own_groups = with_children or timeout is not None
-            LocalPool(log, work, workers, share, timeout=timeout, own_groups=own_groups).run()
-    return Summary(
-        done=log.done,
-        failed=log.failed,
-        skipped=log.skipped,
-        failed_before=len(missing) - len(todo),
-        seconds=time.monotonic() - begun,
-    )
+            LocalPool(log, work, workers, threads or max(1, cores() // workers)).run()
+    seconds = time.monotonic() - begun
+    return Summary(**log.counts, failed_before=len(missing) - len(todo), seconds=seconds)
 
 
 class LocalPool:
-    """Worker processes on this machine, and the loop that feeds them.
+    """Worker processes on this machine, and the loop that feeds them."""
 
-    A cell that takes longer than `timeout` seconds has failed, and its worker is replaced. With
-    `own_groups`, processes that a cell has left behind end with its worker.
-    """
-
-    def __init__(
-        self,
-        log: EventLog,
-        work: Work,
-        size: int,
-        threads: int,
-        *,
-        timeout: float | None,
-        own_groups: bool,
-    ) -> None:
+    def __init__(self, log: EventLog, work: Work, size: int, threads: int) -> None:
         self._log = log
         self._size = size
-        self._start = partial(Worker, pickled(work), threads, own_group=own_groups)
-        self._timeout = timeout
+        self._start = partial(Worker, pickled(work), threads)
         self._false_starts = 0
         self._workers: list[Worker] = []
 
@@ -217,7 +194,8 @@ class LocalPool:
             while self._log.queue or any(worker.task for worker in self._workers):
                 self._employ()
                 signs = [sign for w in self._workers for sign in (w.connection, w.process.sentinel)]
-                wait(signs, timeout=min([_WAKE, *map(self._seconds_left, self._workers)]))
+                left = [self._log.timeout - worker.seconds for worker in self._workers]
+                wait(signs, timeout=max(0.0, min([_WAKE, *left])))
                 for worker in list(self._workers):
                     self._attend(worker)
             finished = True
@@ -240,17 +218,10 @@ class LocalPool:
         for _ in range(min(self._size - len(self._workers), len(queue) - starting)):
             self._workers.append(self._start())
 
-    def _seconds_left(self, worker: Worker) -> float:
-        """Seconds that a worker still has for its cell."""
-        if self._timeout is None or worker.task is None:
-            return _WAKE
-        return max(0.0, self._timeout - worker.seconds)
-
     def _attend(self, worker: Worker) -> None:
         """Read a worker's messages; replace it if it has died or takes too long."""
         exit_code = worker.process.exitcode  # looked up first: no message comes after a death
         for message in worker.messages():
-            task = worker.task
             if isinstance(message, str):  # why it cannot import the work
                 if message:
                     raise KoriskError(
@@ -259,13 +230,14 @@ class LocalPool:
                     )
                 worker.ready = True
                 self._false_starts = 0
-            elif task is not None and isinstance(message, float):
-                self._log.tell("progress", task, fraction=message)
-            elif task is not None and isinstance(message, Done | Failed):
-                worker.task = None
+                continue
+            assert worker.task is not None
+            if isinstance(message, float):
+                self._log.tell("progress", worker.task, fraction=message)
+            else:
+                task, worker.task = worker.task, None
                 self._log.outcome(task, message)
-        late = worker.task is not None and self._seconds_left(worker) <= 0
-        if exit_code is None and not late:
+        if exit_code is None and worker.seconds < self._log.timeout:
             return
         usage = Usage(
             started=worker.started, seconds=worker.seconds, machine=machine(), versions=versions()
@@ -280,8 +252,5 @@ class LocalPool:
                     f"workers do not start (exit code {exit_code}); call run_study from a file, "
                     "under if __name__ == '__main__':, or use workers=0"
                 )
-        if worker.task is not None and exit_code is not None:
+        if worker.task is not None:
             self._log.lost(worker.task, f"exit code {exit_code}", usage)
-        elif worker.task is not None:  # it would take as long again, so it is not retried
-            failed = Failed(f"took longer than {self._timeout:g} s", usage)
-            self._log.outcome(worker.task, failed)

@@ -96,16 +96,24 @@ class Queue:
 class EventLog:
     """Counts what happens to the cells of a run, stores outcomes, and calls `watch`.
 
-    `queue` holds the tasks to do. A cell whose worker dies is tried `attempts` times in all.
+    `queue` holds the tasks to do. A cell whose worker dies is tried `attempts` times in all; one
+    that took longer than `timeout` seconds is not tried again.
     """
 
     def __init__(
-        self, store: Store, queue: Queue, *, skipped: int, attempts: int, watch: Watch | None
+        self,
+        store: Store,
+        tasks: list[Task],
+        *,
+        skipped: int,
+        attempts: int,
+        watch: Watch | None,
+        timeout: float,
     ) -> None:
-        self.queue = queue
-        self.done = self.failed = 0
-        self.total = len(queue)
-        self.skipped = skipped
+        self.queue = Queue(tasks)
+        self.counts = {"done": 0, "failed": 0, "skipped": skipped}
+        self.timeout = timeout
+        self._total = len(tasks)
         self._attempts = attempts
         self._deaths: dict[str, int] = {}  # of workers, by the key of the cell they had
         self._store = store
@@ -116,35 +124,28 @@ class EventLog:
         usage = replace(outcome.usage, attempts=self._deaths.get(task.key, 0) + 1)
         if isinstance(outcome, Done):
             self._store.record(task, outcome.packed, usage)
-            self.done += 1
+            self.counts["done"] += 1
             self.tell("done", task, fraction=1.0)
         else:
             self._store.record_failure(task, outcome.error, usage)
-            self.failed += 1
+            self.counts["failed"] += 1
             self.tell("failed", task, words=outcome.error)
 
     def lost(self, task: Task, how: str, usage: Usage) -> None:
-        """A worker died with this cell: put the cell back, or record the failure."""
-        before = self._deaths.get(task.key, 0)
-        if before + 1 < self._attempts:
-            self._deaths[task.key] = before + 1
+        """A worker died or was ended with this cell: put it back, or record the failure."""
+        deaths = self._deaths.get(task.key, 0) + 1
+        if usage.seconds >= self.timeout:  # it would take as long again
+            self.outcome(task, Failed(f"took longer than {self.timeout:g} s", usage))
+        elif deaths < self._attempts:
+            self._deaths[task.key] = deaths
             self.queue.put_back(task)
             self.tell("retried", task, words=f"its worker died ({how})")
         else:
-            times = f"{before + 1} times" if before else "once"
+            times = f"{deaths} times" if deaths > 1 else "once"
             self.outcome(task, Failed(f"its worker died {times} ({how})", usage))
 
-    def tell(self, kind: Kind, task: Task, *, fraction: float = 0.0, words: str = "") -> None:
+    def tell(self, kind: Kind, task: Task, fraction: float = 0.0, words: str = "") -> None:
         """Report an event to `watch`."""
         if self._watch is not None:
-            counts = {"done": self.done, "failed": self.failed, "total": self.total}
-            self._watch(
-                Event(
-                    kind=kind,
-                    task=task,
-                    **counts,
-                    skipped=self.skipped,
-                    fraction=fraction,
-                    words=words,
-                )
-            )
+            counts = self.counts | {"total": self._total}
+            self._watch(Event(kind=kind, task=task, fraction=fraction, words=words, **counts))

@@ -16,17 +16,14 @@ the network has made of the input by then. For ReLU(B W x), or without the ReLU,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from korisk.fitting.ridge.diagonal import DiagonalRidge
 from korisk.networks import KnownOperatorNet, RefinedNet
-from korisk.operators import Composed, LinearOperator
+from korisk.operators import Composed
 from korisk.problems.problem import Pairs, Reconstruction
 from korisk.studies.result import LEFT_OUT
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
@@ -39,21 +36,14 @@ def sum_of_squares(errors: Tensor) -> float:
     return float(errors.double().square().flatten(1).sum(1).mean())
 
 
-@dataclass(frozen=True)
 class KnownLayers:
-    """The layers of ReLU(B W x), to measure networks of this kind by."""
+    """The layers of ReLU(B W x), to measure networks of this kind by.
 
-    weights: Tensor  # W*
-    true_tail: tuple[LinearOperator, ...]
-    tail: tuple[LinearOperator, ...]
-    relu: bool
-    left_out: float
-    names: tuple[str, ...]  # of the known operators, as the network has them
-    test: Pairs
+    With the true layers, or with the weights that fit the test set best.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         tail: Composed,
         truth: Reconstruction | None,
         test: Pairs,
@@ -61,39 +51,35 @@ class KnownLayers:
         toward: Tensor,
         relu: bool,
         gram: Tensor | None,
-    ) -> KnownLayers:
-        """With the true layers, or with the weights that fit the test set best."""
+    ) -> None:
         if truth is None:
             ridge = DiagonalRidge(tail, *test, toward=toward, relu=relu, gram=gram)
             training = ridge.training(len(test.inputs))
             weights = training.fit(penalty=_SLIGHT * training.scale).weights
-            true_tail = tail.layers
-        else:
-            weights, true_tail = truth
-        output = Composed(true_tail)(weights * test.inputs)
-        missing = test.targets - (output.relu() if relu else output)
-        names = KnownOperatorNet(weights, true_tail, relu=False).describe().names[1:]
-        left_out = sum_of_squares(missing)
-        return cls(weights, true_tail, tail.layers, relu, left_out, tuple(names), test)
+            truth = Reconstruction(weights, tail.layers)
+        self.weights, self.true_tail = truth  # W*, and the true operators
+        described = KnownOperatorNet(self.weights, self.true_tail, relu=False).describe()
+        self._names = described.names[1:]
+        output = Composed(self.true_tail)(self.weights * test.inputs)
+        self.left_out = sum_of_squares(test.targets - (output.relu() if relu else output))
+        self._tail, self._relu, self._inputs = tail.layers, relu, test.inputs
 
     def network(self) -> Network:
         """The true network as the theory takes it, every norm a bracket."""
-        front = KnownOperatorNet(self.weights, self.true_tail, relu=self.relu)
+        front = KnownOperatorNet(self.weights, self.true_tail, relu=self._relu)
         last = Known(LEFT_OUT, lipschitz=NormBracket(1, 1, how="adds to its input"))
         return _network(front, last)
 
-    def measure(self, weights: Tensor, predictions: Tensor) -> dict[str, Any]:
-        """The errors of a network with these weights, by layer, and of the whole."""
-        inputs, targets = self.test
-        errors = {"W": sum_of_squares((self.weights - weights) * inputs)}
-        z = weights * inputs
-        for name, true, used in zip(self.names, self.true_tail, self.tail, strict=True):
+    def measure(self, weights: Tensor) -> dict[str, float]:
+        """The errors of a network with these weights, by layer."""
+        errors = {"W": sum_of_squares((self.weights - weights) * self._inputs)}
+        z = weights * self._inputs
+        for name, true, used in zip(self._names, self.true_tail, self._tail, strict=True):
             made = used(z)
             if true is not used and (missed := sum_of_squares(true(z) - made)):
                 errors[name] = missed
             z = made
-        errors[LEFT_OUT] = self.left_out
-        return {"error": sum_of_squares(targets - predictions), "layers": errors}
+        return errors | {LEFT_OUT: self.left_out}
 
 
 def dense_network(inputs: Tensor, targets: Tensor, *, relu: bool) -> Network:
@@ -103,14 +89,6 @@ def dense_network(inputs: Tensor, targets: Tensor, *, relu: bool) -> Network:
     if relu:
         layers.append(Known("ReLU", lipschitz=NormBracket(1, 1, how="a ReLU's")))
     return Network(layers, name="FC")
-
-
-def dense_errors(linear: Tensor, predictions: Tensor, test: Pairs) -> dict[str, Any]:
-    """The dense network's error before its ReLU, and behind it."""
-    return {
-        "error": sum_of_squares(test.targets - predictions),
-        "layers": {"M": sum_of_squares(test.targets - linear)},
-    }
 
 
 def refined_network(truth: RefinedNet) -> Network:
@@ -126,8 +104,8 @@ def refined_network(truth: RefinedNet) -> Network:
     return _network(truth.front, Learned("S", parameters=count, lipschitz=bracket))
 
 
-def refined_errors(truth: RefinedNet, network: RefinedNet, test: Pairs) -> dict[str, Any]:
-    """Errors of both learned parts, and of the whole.
+def refined_errors(truth: RefinedNet, network: RefinedNet, test: Pairs) -> dict[str, float]:
+    """Errors of both learned parts.
 
     W / c and z -> S(c z) are the same network as W and S. Training fixes no c, and the theorem
     holds for any: the layers are taken with the c that brings W nearest to the true weights.
@@ -135,21 +113,9 @@ def refined_errors(truth: RefinedNet, network: RefinedNet, test: Pairs) -> dict[
     true, made = truth.weights * test.inputs, network.weights * test.inputs
     scale = float((made * made).double().sum() / (true * made).double().sum())
     images = network.front(test.inputs)
-    refined = network.refine(images)
     return {
-        "error": sum_of_squares(test.targets - refined),
-        "layers": {
-            "W": sum_of_squares(true - made / scale),
-            "S": sum_of_squares(truth.refine(images / scale) - refined),
-        },
-    }
-
-
-def networks_detail(networks: Mapping[str, Network], test: Pairs) -> dict[str, Any]:
-    """What a cell keeps of its networks."""
-    return {
-        "networks": {model: network.to_dict() for model, network in networks.items()},
-        "pixels": math.prod(test.targets.shape[1:]),
+        "W": sum_of_squares(true - made / scale),
+        "S": sum_of_squares(truth.refine(images / scale) - network.refine(images)),
     }
 
 

@@ -14,7 +14,7 @@ import math
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,17 @@ import torch
 import torch.distributed as dist
 
 from korisk import _checks
-from korisk._memory import free_memory
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk._memory import check_memory
+from korisk.errors import KoriskError
 from korisk.files import make_folder, write_text
 from korisk.fitting.gradient import sharded
-from korisk.fitting.gradient.recipe import OPTIMISERS, Recipe, draw_batches, released_generator
+from korisk.fitting.gradient.recipe import OPTIMISERS, Recipe, released_generator
 from korisk.problems import measure
 from korisk.studies.result import Task
 from korisk.studies.run.usage import versions
 from korisk.studies.spec.kinds import scanner_of
 from korisk.studies.spec.study import Study, problem_of
 from korisk.studies.store.file import WriteLock
-from korisk.theory.footprint import format_bytes
 
 _PIECE = 64  # test samples that are reconstructed at once
 _OPTIONS: dict[str, tuple[Any, Any, str]] = {  # type, default and help
@@ -47,7 +46,6 @@ _OPTIONS: dict[str, tuple[Any, Any, str]] = {  # type, default and help
     "batch": (int, 4, "samples of a mini-batch, over all ranks"),
     "momentum": (float, 0.0, "momentum of sgd"),
     "every": (int, 100, "iterations between checkpoints"),
-    "blocks": (int, None, "blocks of rows [default: by size]"),
     "device": (str, "cuda" if torch.cuda.is_available() else "cpu", "cpu or cuda"),
 }
 
@@ -61,7 +59,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("study", type=Path, help="the study with the point, a YAML file")
     for name, (kind, default, text) in _OPTIONS.items():
         parser.add_argument(f"--{name}", type=kind, default=default, help=text)
-    parser.add_argument("--offload", action="store_true", help="keep weights on the host; slow")
     try:
         train_point(parser.parse_args(arguments))
     except KoriskError as error:
@@ -74,11 +71,7 @@ def train_point(options: argparse.Namespace) -> None:
     """Train, measure the errors on the test samples, and write `train.json`; on all ranks."""
     points = {task.point: dict(task.spec) for task in Study.read(options.study).tasks}
     point = next(iter(points)) if len(points) == 1 and not options.point else options.point
-    if point not in points:
-        raise KoriskError(
-            f"point must be one of the {len(points)} of {options.study}, got {shown(point)}"
-            f"{did_you_mean(point, points)}"
-        )
+    _checks.one_of("point", point, tuple(points))
     spec = points[point]
     if spec["problem"]["kind"] != "ct":
         raise KoriskError(
@@ -88,21 +81,24 @@ def train_point(options: argparse.Namespace) -> None:
     samples = spec["sizes"][-1] if options.samples is None else options.samples
     most = 128 if spec["problem"]["population"] == "released-surrogate" else 10**7
     _checks.count("samples", samples, at_least=1, at_most=most, remedy="count phantoms")
-    names = ("optimiser", "rate", "iterations", "batch", "momentum")
-    recipe = Recipe(**{name: getattr(options, name) for name in names})
+    recipe = Recipe(**{field.name: getattr(options, field.name) for field in fields(Recipe)})
     out = options.out or Path(f"{options.study.stem}-train")
     result, checkpoints = out / "train.json", out / "checkpoints"
     scanner, tests = scanner_of(spec), int(spec["pools"]["test"])
     shapes = (scanner.views, scanner.bins), (scanner.side, scanner.side)
     columns, rows = (math.prod(shape) for shape in shapes)
     size = scanner.dtype.itemsize
-    blocks = sharded.sharded_blocks(rows, columns, itemsize=size, asked=options.blocks)
+    blocks = len(sharded.sharded_blocks(rows, columns, itemsize=size))
     _checks.one_of("device", options.device, ("cpu", "cuda"))
     with sharded.process_group(options.device) as device, ExitStack() as stack:
         ranks, first = dist.get_world_size(), dist.get_rank() == 0
         data = (samples + tests) * (rows + columns) * size
-        whole, flight = sharded.sharded_bytes(rows * columns, recipe, len(blocks), itemsize=size)
-        require_memory(whole, flight, data, device, offload=options.offload)
+        kept, in_flight = sharded.sharded_bytes(rows * columns, recipe, blocks, itemsize=size)
+        predicted = math.ceil(kept / ranks) + in_flight
+        # Ranks of one machine share its memory, and each has its own GPU.
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if device.type == "cpu" else 1
+        remedy = "use more GPUs or machines, or fit in dual form with korisk run"
+        check_memory(local * (predicted + data), device, "sharded training", remedy)
         if first:
             make_folder(out)
             stack.callback(WriteLock(result).release)
@@ -112,8 +108,8 @@ def train_point(options: argparse.Namespace) -> None:
         place: dict[str, Any] = {"device": device, "dtype": scanner.dtype}
         pool = [torch.empty(n, *shape, **place) for n in (samples, tests) for shape in shapes]
         if first:
-            counts = {"train": samples, "validation": 0, "test": tests}
-            drawn = problem_of(spec).pools(seed=seed, device=device, **counts)
+            sizes = {"train": samples, "validation": 0, "test": tests}
+            drawn = problem_of(spec).pools(seed=seed, device=device, **sizes)
             pool = [*drawn.train, *drawn.test]
         for values in pool:
             dist.broadcast(values, 0)
@@ -122,9 +118,7 @@ def train_point(options: argparse.Namespace) -> None:
             *shapes,
             device=device,
             relu=bool(spec["models"].get("FC", {}).get("relu", True)),
-            blocks=len(blocks),
             seed=seed,
-            offload=options.offload,
             dtype=scanner.dtype,
         )
 
@@ -139,9 +133,7 @@ def train_point(options: argparse.Namespace) -> None:
             inputs,
             targets,
             recipe,
-            indices=draw_batches(
-                samples, recipe.batch, recipe.iterations, released_generator(seed)
-            ),
+            generator=released_generator(seed),
             folder=checkpoints,
             every=options.every,
             progress=progress,
@@ -157,10 +149,9 @@ def train_point(options: argparse.Namespace) -> None:
                 "seed": seed,
                 "samples": samples,
                 "weights": rows * columns,
-                "blocks": len(blocks),
-                "offload": options.offload,
+                "blocks": blocks,
                 "device": device.type,
-                "predicted_bytes": flight + (0 if options.offload else math.ceil(whole / ranks)),
+                "predicted_bytes": predicted,
                 **asdict(made),
                 "losses": made.losses.tolist(),
                 "metrics": {n: v if math.isfinite(v) else None for n, v in metrics.items()},
@@ -170,27 +161,6 @@ def train_point(options: argparse.Namespace) -> None:
         errors = ", ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         print(f"{point}, seed {seed}, {samples:,} samples: {errors} on the test set")
         print(f"Results are in {result}.")
-
-
-def require_memory(
-    whole: int, flight: int, data: int, device: torch.device, *, offload: bool
-) -> None:
-    """Raise if a rank's part of `whole`, a block in flight and the data do not fit into memory."""
-    ranks = dist.get_world_size()
-    host = free_memory(torch.device("cpu")) // int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
-    free = host if device.type == "cpu" else free_memory(device)
-    share, left = math.ceil(whole / ranks), free - data - flight
-    if left >= 0 and share <= (host if offload else left):
-        return
-    enough = "no number of ranks is enough"
-    if left > 0:
-        fewest = math.ceil(whole / (host if offload else left))
-        enough = f"{fewest:,} ranks with as much memory each are enough"
-    raise KoriskError(
-        f"each of {ranks} ranks takes {format_bytes(share)} for its weights and "
-        f"{format_bytes(data + flight)} for the data and a block, of {format_bytes(free)} free for "
-        f"it; {enough}; on a GPU use offload, or fit in dual form with korisk run"
-    )
 
 
 if __name__ == "__main__":

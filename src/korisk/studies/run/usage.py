@@ -61,10 +61,8 @@ class Meter:
 
     def __init__(self) -> None:
         self.started = now()
-        self._own_peak = False
         with suppress(OSError):  # Linux counts the peak anew, so that it is the cell's own
             Path("/proc/self/clear_refs").write_text("5")
-            self._own_peak = True
         cuda = _cuda()
         if cuda is not None:
             for device in range(cuda.device_count()):
@@ -92,8 +90,7 @@ class Meter:
 
     def _peak(self) -> int | None:
         """Peak memory of the cell, or else of the process since it began."""
-        peak = _line_of("/proc/self/status", "VmHWM:") if self._own_peak else None
-        if peak is not None:
+        if peak := _line_of("/proc/self/status", "VmHWM:"):
             return int(peak.split()[0]) * 1024
         if sys.platform == "win32":
             return None

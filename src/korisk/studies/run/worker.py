@@ -5,7 +5,6 @@ work or "" if it can; then for each task with any number of fractions, then `Don
 Pickles pass between our own processes only, never from files.
 """
 
-import ctypes
 import os
 import pickle
 import select
@@ -21,7 +20,6 @@ from dataclasses import dataclass
 from multiprocessing import current_process, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import FrameType
 
 from korisk.errors import KoriskError, shown
 from korisk.studies.result import Packed, Result, Task, pack
@@ -42,7 +40,6 @@ _REPORT_PAUSE = 0.1  # seconds between two fractions that are passed on
 _TRACEBACK_CALLS = 4
 _ERROR_LENGTH = 4000
 _NOTES_LENGTH = 4200  # the output of a pilot's fit, shortened already, fits in
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _MOST_FILES = 65_536
 _GUARD_PAUSE = 0.5  # seconds between two checks whether a guarded worker still lives
 
@@ -165,10 +162,7 @@ def sigterm_as_interrupt() -> Iterator[None]:
         yield
         return
 
-    def end(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -178,26 +172,18 @@ def sigterm_as_interrupt() -> Iterator[None]:
 # --- In the worker -------------------------------------------------------------------------------
 
 
-def serve(connection: Connection, pickled_work: bytes, threads: int, own_group: bool) -> None:
+def serve(connection: Connection, pickled_work: bytes, threads: int) -> None:
     """The life of a worker: tasks one at a time until None, or until its owner ends."""
     owner = parent_process()
     assert owner is not None
-    if own_group:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner stops its workers
+    if hasattr(os, "killpg"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `block_interrupts`
         os.setpgid(0, 0)
         current_process().daemon = False  # what it starts ends with its group
         _guard_group(owner.sentinel)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner stops its workers
-    if hasattr(signal, "pthread_sigmask"):  # blocked by `block_interrupts`
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if sys.platform == "linux":  # at once, even while a cell holds Python's lock
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-
-    def end_with_owner() -> None:
-        wait([owner.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=end_with_owner, daemon=True).start()
+    else:
+        threading.Thread(target=_end_with, args=(owner.sentinel,), daemon=True).start()
     with suppress(EOFError, OSError):  # the owner has ended
         try:
             work = pickle.loads(pickled_work)
@@ -207,8 +193,12 @@ def serve(connection: Connection, pickled_work: bytes, threads: int, own_group: 
         connection.send("")
         while (task := connection.recv()) is not None:
             use_threads(threads)
-            outcome = perform(work, task, connection.send)
-            connection.send(outcome)
+            connection.send(perform(work, task, connection.send))
+
+
+def _end_with(owner: int) -> None:
+    wait([owner])
+    os._exit(1)
 
 
 def _guard_group(owner: int) -> None:
@@ -243,22 +233,20 @@ def _guard_group(owner: int) -> None:
 class Worker:
     """A worker as its owner sees it.
 
-    With `own_group` it and all that it starts are one process group, which ends with it, and
-    with its owner. A process that starts a session or a group of its own has left it.
+    It and all that it starts are one process group, which ends with it, and with its owner. A
+    process that starts a session or a group of its own has left it.
     """
 
-    def __init__(self, pickled_work: bytes, threads: int, *, own_group: bool = False) -> None:
+    def __init__(self, pickled_work: bytes, threads: int) -> None:
         self.ready = False
         self.task: Task | None = None
         self.point: str | None = None  # of its last task, for which it may keep things
         self.started = ""
         self._clock = 0.0
-        self._own_group = own_group and hasattr(os, "killpg")
         context = get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(
-            target=serve, args=(theirs, pickled_work, threads, self._own_group), daemon=True
-        )
+        arguments = theirs, pickled_work, threads
+        self.process = context.Process(target=serve, args=arguments, daemon=True)
         mask = block_interrupts()
         try:
             with thread_environment(threads):
@@ -273,8 +261,8 @@ class Worker:
 
     @property
     def seconds(self) -> float:
-        """How long it has had its task."""
-        return time.monotonic() - self._clock
+        """How long it has had its task; 0 without one."""
+        return time.monotonic() - self._clock if self.task is not None else 0.0
 
     def give(self, task: Task) -> None:
         """Hand over a task; a worker that is dead already is noticed later, by `messages`."""
@@ -301,20 +289,16 @@ class Worker:
 
     def join(self, *, patience: float) -> None:
         """Wait for its end, and kill it after `patience` seconds."""
-        if self._own_group:  # its children may hold what `Process.join` would wait for
-            end = time.monotonic() + patience
-            while self.process.exitcode is None and time.monotonic() < end:
-                time.sleep(_POLL)
-            self._end_group()
-        else:
-            self.process.join(patience)
+        end = time.monotonic() + patience
+        while self.process.exitcode is None and time.monotonic() < end:
+            time.sleep(_POLL)  # `Process.join` would also wait for children of the process
+        self._end_group()
         if self.process.exitcode is None:
             self.process.kill()
             self.process.join()
         self.process.close()
 
     def _end_group(self) -> None:
-        pid = self.process.pid
-        if self._own_group and pid is not None:
+        if hasattr(os, "killpg") and self.process.pid is not None:
             with suppress(ProcessLookupError, PermissionError):  # empty, or never made
-                os.killpg(pid, signal.SIGKILL)
+                os.killpg(self.process.pid, signal.SIGKILL)
