@@ -193,7 +193,7 @@ WRONG = [
     (["--points", "eight"], "--points must be whole numbers"),
     (["--protocol", "sloppy"], "--protocol must be"),
     (["--seeds", "1,1"], "seeds must differ"),
-    (["--seeds", "-1"], "seeds must be"),
+    (["--seeds", "-1"], "must be greater than or equal to 0, got -1"),
     (["--device", "tpu"], "--device must be"),
     (["--device", "cuda:99"], "was not found"),
     (["--device", "cpu:99"], "--device must be"),

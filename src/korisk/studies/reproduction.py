@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from korisk import published
 from korisk.curves.curve import Curve
+from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
-from korisk.studies.results import Crossing, by_point, crossing, mean_at
+from korisk.studies.results import Chosen, Crossing, by_point, crossing, curve_from, mean_at
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
 from korisk.studies.store.store import FlatRow
 from korisk.theory import RiskLine
@@ -38,12 +39,11 @@ def studies(
     Without `points`: on a CPU the paper's three small scales under both protocols and H = 128 under
     the rigorous one with a reduced grid; on a GPU, or with `full`, all five operating points.
     """
-    if points is not None and len(set(points)) < len(points):
-        raise KoriskError(f"points must differ, got {list(points)}; name each once")
-    for side in points or ():
-        if side not in SIDES:
-            known = ", ".join(map(str, SIDES))
-            raise KoriskError(f"points must be among {known}, got {side}; see korisk run for more")
+    if points is not None and (set(points) - set(SIDES) or len(set(points)) < len(points)):
+        known = ", ".join(map(str, SIDES))
+        raise KoriskError(
+            f"points must be among {known}, each once, got {list(points)}; see korisk run for more"
+        )
     whole = full or on_gpu
     made: dict[tuple[Protocol, tuple[int, ...]], list[dict[str, Any]]] = {}
     for protocol in protocols:
@@ -89,13 +89,9 @@ class Sweep:
         """Whether it is one of the CPU surrogate's scales."""
         return self.side in _SMALL
 
-    def curve(self, model: str) -> Curve:
-        """The curve of KO or FC."""
-        return self.known if model == "KO" else self.dense
-
     def within_paper(self, model: str) -> Curve:
         """The curve of KO or FC up to the largest N of the paper's sweep."""
-        return self.curve(model).up_to(_PAPER_LAST[self.small])
+        return (self.known if model == "KO" else self.dense).up_to(_PAPER_LAST[self.small])
 
     def line(self, model: str) -> RiskLine:
         """The paper's calibration over the paper's N, on squared errors at the large scales."""
@@ -115,22 +111,20 @@ def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
         spec = part[0].task.spec
         side = spec["problem"]["side"]
         metric = "mse" if side in _SMALL else "rmse_over_max"
-        trained = {
-            model: [each for each in part if each.row.model == model and each.row.n > 0]
-            for model in MODELS
-        }
-        if not all(trained.values()):
-            continue
         known, dense = (
-            Curve(
-                [each.row.n for each in own],
-                [each.row.metrics[metric] for each in own],
-                [each.task.seed for each in own],
-                model=model,
-                metric=metric,
-            )
-            for model, own in trained.items()
+            curve_from(
+                (
+                    (each.row.n, each.row.metrics[metric], each.task.seed)
+                    for each in part
+                    if each.row.model == model and each.row.n > 0
+                ),
+                model,
+                Chosen(metric, UNITS["error"]),
+            )[0]
+            for model in MODELS
         )
+        if known is None or dense is None:
+            continue
         start = [each.row.metrics[metric] for each in part if each.row.n == 0]
         untrained = sum(start) / len(start) if start else None
         reduced = part[0].task.point.endswith("-reduced")
@@ -211,28 +205,27 @@ def verdicts(found: Sequence[Sweep]) -> list[Verdict]:
             known, dense = (sweep.within_paper(model) for model in MODELS)
             sizes = sorted(set(known.sizes.tolist()) & set(dense.sizes.tolist()))
             ratio = {n: mean_at(dense, n) / mean_at(known, n) for n in sizes}
-            holds, evidence = _judged(ratio, claims[side], _PAPER_LAST[sweep.small])
+            first, last, paper_last = sizes[0], sizes[-1], _PAPER_LAST[sweep.small]
+            if "matches" in claims[side]:  # FC begins above KO, and is close to it at the end
+                holds = ratio[first] > 1 and ratio[last] <= _MATCHES
+                too_short = last < paper_last
+                evidence = (
+                    f"FC has {ratio[first]:.2f} times the error of KO at N = {first} and "
+                    f"{ratio[last]:.3f} times at N = {last}"
+                )
+            else:  # KO is below FC at every N
+                worst = min(sizes, key=ratio.__getitem__)
+                holds = ratio[worst] > 1
+                too_short = holds and last < paper_last
+                evidence = f"FC has {ratio[worst]:.3f} times the error of KO or more"
+                evidence += f" (least at N = {worst})"
+            if too_short:
+                evidence += f"; N = {paper_last} was not measured"
             seeds = min(int(curve.counts.min()) for curve in (known, dense))
             evidence += f"; {seeds} seed{'s' if seeds > 1 else ''}"
-            made.append(Verdict(side, sweep.protocol, claims[side], holds, evidence))
+            judged = None if too_short else holds
+            made.append(Verdict(side, sweep.protocol, claims[side], judged, evidence))
     return made
-
-
-def _judged(ratio: dict[int, float], claim: str, paper_last: int) -> tuple[bool | None, str]:
-    """Whether a claim holds for the errors of FC over those of KO by N, and the evidence."""
-    first, last = min(ratio), max(ratio)
-    if "matches" in claim:  # FC begins above KO and is within `_MATCHES` of it at the end
-        evidence = f"FC has {ratio[first]:.2f} times the error of KO at N = {first} and "
-        evidence += f"{ratio[last]:.3f} times at N = {last}"
-        holds, too_short = ratio[first] > 1 and ratio[last] <= _MATCHES, last < paper_last
-    else:  # KO is below FC at every N
-        worst = min(ratio, key=lambda n: ratio[n])
-        evidence = f"FC has {ratio[worst]:.3f} times the error of KO or more (least at N = {worst})"
-        holds = ratio[worst] > 1
-        too_short = holds and last < paper_last
-    if too_short:
-        return None, f"{evidence}; N = {paper_last} was not measured"
-    return holds, evidence
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.result import FOUND_AT
@@ -20,7 +19,16 @@ Protocol = Literal["rigorous", "released"]
 PROTOCOLS: tuple[Protocol, ...] = ("rigorous", "released")
 Metric = Literal["mse", "relative", "rmse_over_max"]
 
-LARGEST_SIZE = 10**7
+Sizes = Annotated[list[Annotated[int, Field(ge=2, le=10**7)]], Field(min_length=1)]  # N, ascending
+Seeds = Annotated[
+    list[Annotated[int, Field(ge=0, le=2**31)]], Field(min_length=1, max_length=10_000)
+]
+Lambdas = Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Iterations = Annotated[int, Field(le=10**7)]
+Batch = Annotated[int, Field(le=10**5)]
+Samples = Annotated[int, Field(ge=0, le=10**6)]
+
 OF_GRADIENT = ("optimiser", "rate", "iterations", "batch")
 _OF_RIDGE = ("toward", "refine", "grid", "select")
 
@@ -28,8 +36,8 @@ _OF_RIDGE = ("toward", "refine", "grid", "select")
 class NoiseEntry(Spec):
     """Noise on the inputs, of one kind."""
 
-    gaussian: float | None = None  # standard deviation over the input's root mean square
-    poisson: float | None = None  # photons per ray without an object
+    gaussian: Positive | None = None  # standard deviation over the input's root mean square
+    poisson: Positive | None = None  # photons per ray without an object
 
 
 class ImagesEntry(Spec):
@@ -59,21 +67,23 @@ class KnownEntry(Spec):
     relu: bool = True
     # ridge
     toward: Literal["analytic", "zero"] = "analytic"
-    refine: int = 10  # steps with the ReLU in the loss, after the closed form
-    grid: list[float] | None = None
+    refine: Annotated[int, Field(ge=0)] = (
+        10  # steps with the ReLU in the loss, after the closed form
+    )
+    grid: Lambdas | None = None
     select: Literal["validation", "test"] = "validation"
     # gradient
     optimiser: Literal["sgd", "adagrad", "adam"] = "adagrad"
     rate: float = 2e-2
-    iterations: int = 5000
-    batch: int = 4
+    iterations: Iterations = 5000
+    batch: Batch = 4
 
 
 class DenseEntry(Spec):
     """How the dense network is fitted: ridge in dual form."""
 
     relu: bool = True
-    grid: list[float] | None = None
+    grid: Lambdas | None = None
     select: Literal["validation", "leave-one-out", "test"] = "validation"
     by: Literal["mse", "rmse_over_max"] = "mse"
 
@@ -91,15 +101,15 @@ BOTH_MODELS = ModelsEntry(KO=KnownEntry(), FC=DenseEntry())
 class PoolsEntry(Spec):
     """Samples by which lambda is chosen, and samples on which errors are measured."""
 
-    validation: int = 64
-    test: int = 256
+    validation: Samples = 64
+    test: Annotated[Samples, Field(ge=1)] = 256
 
 
 class PointEntry(Spec):
     """Keys of an operating point of any kind."""
 
     name: str | None = None
-    sizes: list[int] | None = None
+    sizes: Sizes | None = None
 
 
 class StudyEntry(Spec):
@@ -107,9 +117,11 @@ class StudyEntry(Spec):
 
     name: str
     protocol: Protocol = "rigorous"
-    sizes: list[int] | None = None
-    seeds: list[int] = Field(default_factory=lambda: [1, 2, 3])
+    sizes: Sizes | None = None
+    seeds: Seeds = Field(default_factory=lambda: [1, 2, 3])
     pools: PoolsEntry | None = None
+    models: ModelsEntry | None = None
+    metric: Metric | None = None
     theorem: bool = False  # whether errors are measured layer by layer
 
 
@@ -128,10 +140,7 @@ def is_table(patients: str) -> bool:
 
 def checked_sizes(sizes: list[int]) -> list[int]:
     """Training set sizes in ascending order."""
-    for size in sizes:
-        remedy = "count training samples; a curve over N begins at 2"
-        _checks.count("sizes", size, at_least=2, at_most=LARGEST_SIZE, remedy=remedy)
-    if not sizes or sorted(set(sizes)) != sizes:
+    if sorted(set(sizes)) != sizes:
         raise KoriskError(f"sizes must be ascending, each once, got {sizes}; sort them")
     return sizes
 
@@ -153,32 +162,11 @@ def population(
                 f"noise must have exactly one of the keys 'gaussian' and 'poisson', got "
                 f"{len(kinds)}; write noise: {{gaussian: 0.02}}"
             )
-        for kind, level in kinds.items():
-            _checks.real(f"noise.{kind}", level, above=0, remedy="leave it out")
         made["noise"] = kinds
     if images is not None:
         settings = images.model_dump(exclude_unset=True, exclude=set(images.found_at))
         made |= {"population": "images", "images": settings}
     return made
-
-
-def _without_relu(models: Any, kind: str) -> Any:
-    """Models of a problem whose outputs have both signs: no ReLU, and no steps that fit one."""
-    changed = {}
-    for name in ("KO", "FC"):
-        model = getattr(models, name)
-        if model is None:
-            continue
-        off = {"relu": False, "refine": 0}
-        own = {key: value for key, value in off.items() if key in type(model).model_fields}
-        for key, value in own.items():
-            if key in model.model_fields_set and getattr(model, key) != value:
-                raise KoriskError(
-                    f"models.{name}.{key} must be {str(value).lower()} for kind {kind}; leave it "
-                    "out"
-                )
-        changed[name] = model.model_copy(update=own)
-    return models.model_copy(update=changed)
 
 
 def point_spec(
@@ -206,8 +194,6 @@ def point_spec(
                 raise KoriskError(
                     f"models.KO.{name} does not belong to fit: {models.KO.fit}; leave it out"
                 )
-    if not relu:
-        models = _without_relu(models, problem["kind"])
     spec: dict[str, Any] = {
         "protocol": "rigorous",
         "problem": problem,
@@ -218,16 +204,16 @@ def point_spec(
     }
     if not spec["models"]:
         raise KoriskError("models must name KO, FC or both, got none; leave models out for both")
-    for key, least in (("validation", 0), ("test", 1)):
-        count = spec["pools"][key]
-        _checks.count(f"pools.{key}", count, at_least=least, at_most=10**6, remedy="count images")
     for model, settings in spec["models"].items():
-        if settings.get("grid") == []:
-            raise KoriskError(f"models.{model}.grid must list lambdas, got none; or leave it out")
-        for value in settings.get("grid") or []:
-            _checks.real(f"models.{model}.grid", value, at_least=0, remedy="list lambdas")
-        if settings.get("refine", 0) < 0:
-            raise KoriskError(f"models.{model}.refine must be >= 0, got {settings['refine']}")
+        # Outputs of both signs need a network without a ReLU, and without steps that fit one.
+        for key, value in () if relu else (("relu", False), ("refine", 0)):
+            if key in getattr(models, model).model_fields_set and settings[key] != value:
+                raise KoriskError(
+                    f"models.{model}.{key} must be {str(value).lower()} for kind "
+                    f"{problem['kind']}; leave it out"
+                )
+            if key in settings:
+                settings[key] = value
         if settings.get("select") == "validation" and not spec["pools"]["validation"]:
             raise KoriskError(
                 f"models.{model}.select is 'validation', but pools.validation is 0; give it images"

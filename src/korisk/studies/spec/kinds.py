@@ -6,18 +6,18 @@ diffusion. PyTorch is imported when a problem is built.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from korisk import _checks, published
+from korisk import published
 from korisk.errors import KoriskError
 from korisk.files import Spec
 from korisk.studies.spec.entries import (
+    Batch,
     DenseEntry,
     ImagesEntry,
-    Metric,
-    ModelsEntry,
+    Iterations,
     NoiseEntry,
     PointEntry,
     StudyEntry,
@@ -57,7 +57,7 @@ class CtProblemEntry(Spec):
 class CtPointEntry(PointEntry):
     """One operating point: the scanner's size, and where it differs from the study."""
 
-    side: int
+    side: Annotated[int, Field(ge=2, le=4096)]
     views: int | None = None
     bins: int | None = None
     beam: Beam | None = None
@@ -70,14 +70,12 @@ class CtStudyEntry(StudyEntry):
     """The file of a CT study."""
 
     problem: CtProblemEntry = Field(default_factory=CtProblemEntry)
-    points: list[CtPointEntry]
-    models: ModelsEntry | None = None
-    metric: Metric | None = None
+    points: Annotated[list[CtPointEntry], Field(min_length=1)]
 
 
 def ct_point(entry: CtStudyEntry, part: CtPointEntry) -> tuple[str, dict[str, Any]]:
     """The default name of a point, and its spec."""
-    side = _checks.count("side", part.side, at_least=2, at_most=4096, remedy="count pixels")
+    side = part.side
     of_paper = _SCANS.get(side, (None, None))
     views, bins = first_given(part.views, of_paper[0]), first_given(part.bins, of_paper[1])
     if views is None or bins is None:
@@ -186,8 +184,8 @@ class DeepEntry(Spec):
 
     optimiser: Literal["sgd", "adagrad", "adam"] = "adam"
     rate: float = 1e-2
-    iterations: int = 2000
-    batch: int = 16
+    iterations: Iterations = 2000
+    batch: Batch = 16
 
 
 class DeepModelsEntry(Spec):
@@ -219,8 +217,8 @@ class DeepStudyEntry(StudyEntry):
     """The file of a study of the deeper network."""
 
     problem: DeepProblemEntry
-    points: list[DeepPointEntry]
-    models: DeepModelsEntry | None = None
+    points: Annotated[list[DeepPointEntry], Field(min_length=1)]
+    models: DeepModelsEntry | None = None  # type: ignore[assignment]
     metric: Literal["mse", "relative"] | None = None
 
 
@@ -237,14 +235,10 @@ def deep_problem(spec: Mapping[str, Any]) -> DeepProblem:
     """The problem of a point of the deeper network."""
     from korisk.problems import DeepProblem, EllipseSource
 
-    problem = spec["problem"]
-    fewest, most = problem["ellipses"]
-    return DeepProblem(
-        scanner=scanner_of(spec),
-        source=EllipseSource(fewest=fewest, most=most),
-        channels=problem["channels"],
-        gain=problem["gain"],
-    )
+    source = source_of(spec)
+    assert isinstance(source, EllipseSource)
+    own = {name: spec["problem"][name] for name in ("channels", "gain")}
+    return DeepProblem(scanner=scanner_of(spec), source=source, **own)
 
 
 # --- MRI -----------------------------------------------------------------------------------------
@@ -272,9 +266,7 @@ class MriStudyEntry(StudyEntry):
     """The file of an MRI study."""
 
     problem: MriProblemEntry
-    points: list[MriPointEntry]
-    models: ModelsEntry | None = None
-    metric: Metric | None = None
+    points: Annotated[list[MriPointEntry], Field(min_length=1)]
 
 
 def mri_point(entry: MriStudyEntry, part: MriPointEntry) -> tuple[str, dict[str, Any]]:
@@ -334,8 +326,7 @@ class HeatStudyEntry(StudyEntry):
     """The file of a study of advection and diffusion."""
 
     problem: HeatProblemEntry
-    points: list[HeatPointEntry]
-    models: ModelsEntry | None = None
+    points: Annotated[list[HeatPointEntry], Field(min_length=1)]
     metric: Literal["mse", "relative"] | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
@@ -13,7 +12,7 @@ from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
 from korisk.studies.result import Task
 from korisk.studies.spec import kinds
-from korisk.studies.spec.entries import LARGEST_SIZE, OF_GRADIENT, is_table, source_of
+from korisk.studies.spec.entries import OF_GRADIENT, source_of
 from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
 from korisk.studies.spec.entries import Protocol as Protocol
 
@@ -27,8 +26,6 @@ KINDS: dict[str, tuple[Any, Any, Any]] = {
     "heat": (kinds.HeatStudyEntry, kinds.heat_point, kinds.heat_problem),
     "deep": (kinds.DeepStudyEntry, kinds.deep_point, kinds.deep_problem),
 }
-_MOST = {"iterations": 10**7, "batch": 10**5}
-_MOST_SEEDS = 10_000
 
 
 class Study:
@@ -84,40 +81,33 @@ class Study:
             hint = did_you_mean(str(kind), KINDS)
             raise KoriskError(f"{source}: there is no problem of kind {shown(kind)}{hint}")
         model, point_of, _ = KINDS[kind]
-        images = problem.get("images") if isinstance(problem, Mapping) else None
-        if folder is not None and isinstance(problem, Mapping) and isinstance(images, Mapping):
-            paths = {
-                key: str((folder / value).resolve())
-                for key, value in images.items()
-                if isinstance(value, str)
-                and value
-                and (key == "path" or (key == "patients" and is_table(value)))
-            }
-            content = {**content, "problem": {**problem, "images": {**images, **paths}}}
         entry = parse(model, content, source=source)
+        images = getattr(entry.problem, "images", None)
+        if folder is not None and images is not None:
+            paths = {key: str((folder / path).resolve()) for key, path in images.found_at.items()}
+            found = entry.problem.model_copy(update={"images": images.model_copy(update=paths)})
+            entry = entry.model_copy(update={"problem": found})
         try:
             self.name = _checks.name("name", entry.name, remedy="give the study a short name")
-            _check_seeds(entry.seeds)
-            points = []
+            if len(set(entry.seeds)) < len(entry.seeds):
+                raise KoriskError(f"seeds must differ, got {entry.seeds}; name each once")
+            points: dict[str, dict[str, Any]] = {}
             for part in entry.points:
                 name, spec = point_of(entry, part)
                 remedy = "give the point a short name"
                 name = name if part.name is None else part.name
-                points.append((_checks.name("point", name, remedy=remedy), spec))
-            if not points:
-                raise KoriskError("points must name at least one operating point, got none")
-            for name, times in Counter(name for name, _ in points).items():
-                if times > 1:
+                if points.setdefault(_checks.name("point", name, remedy=remedy), spec) is not spec:
                     raise KoriskError(
                         f"points must differ in name, got {name!r} twice; give name: to one"
                     )
-            if not ran:
-                for _, spec in points:
-                    _check_values(spec, entry.seeds)
+            for spec in () if ran else points.values():
+                _check_values(spec, entry.seeds)
         except KoriskError as error:
             raise KoriskError(f"{source}: {error}") from None
         self.tasks = tuple(
-            Task(point=name, seed=seed, spec=spec) for name, spec in points for seed in entry.seeds
+            Task(point=name, seed=seed, spec=spec)
+            for name, spec in points.items()
+            for seed in entry.seeds
         )
         # Without defaults: a study that names one would be another study.
         self.content = entry.model_dump(mode="json", exclude_unset=True)
@@ -173,15 +163,6 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
     return problem
 
 
-def _check_seeds(seeds: list[int]) -> None:
-    if not seeds or len(seeds) > _MOST_SEEDS:
-        raise KoriskError(f"seeds must be from 1 to {_MOST_SEEDS:,} numbers, got {len(seeds)}")
-    for seed in seeds:
-        _checks.count("seeds", seed, at_least=0, at_most=2**31, remedy="give whole numbers")
-    if len(set(seeds)) < len(seeds):
-        raise KoriskError(f"seeds must differ, got {seeds}; name each once")
-
-
 def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
     """Build what the cells will build, so that wrong values are reported before anything runs."""
     try:
@@ -202,14 +183,10 @@ def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
             raise KoriskError("a sample of this problem is not finite; use smaller numbers")
     known = spec["models"].get("KO")
     if known is not None and known.get("fit", "gradient") == "gradient":
-        recipe = Recipe(**{name: known[name] for name in OF_GRADIENT})
-        for name, most in _MOST.items():
-            if getattr(recipe, name) > most:
-                raise KoriskError(f"models.KO.{name} must be at most {most:,}, got {known[name]}")
-    most = 128 if problem.get("population") == "released-surrogate" else LARGEST_SIZE
-    if spec["sizes"][-1] > most:
+        Recipe(**{name: known[name] for name in OF_GRADIENT})  # raises for wrong values
+    if problem.get("population") == "released-surrogate" and spec["sizes"][-1] > 128:
         raise KoriskError(
-            f"sizes must be at most {most} under the released protocol, got {spec['sizes'][-1]}"
+            f"sizes must be at most 128 under the released protocol, got {spec['sizes'][-1]}"
         )
     if "images" in problem:
         source = source_of(spec)

@@ -312,13 +312,11 @@ def sqlite_errors(path: Path) -> Iterator[None]:
             yield
     except sqlite3.ProgrammingError:  # a mistake in this package
         raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         said = _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)
         said = said or f"is damaged: {shown(str(error))}; {_DAMAGED}"
         raise KoriskError(f"{path}: {said}") from None
-    except UnicodeDecodeError:
-        raise KoriskError(f"{path}: is damaged: it contains invalid UTF-8; {_DAMAGED}") from None
 
 
 @contextlib.contextmanager
@@ -329,9 +327,7 @@ def reading(path: Path) -> Iterator[None]:
             yield
     except KoriskError:
         raise
-    except RecursionError:
-        raise KoriskError(f"{path}: is damaged: a value is nested too deeply; {_DAMAGED}") from None
-    except (ValueError, LookupError, TypeError, OverflowError, zlib.error) as error:
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError, zlib.error) as error:
         raise KoriskError(f"{path}: is damaged: {shown(str(error))}; {_DAMAGED}") from None
 
 
@@ -342,7 +338,6 @@ _PROBLEMS = {  # by SQLite's result code, extended or primary
     sqlite3.SQLITE_IOERR: "cannot be read or written, the disk may be full; finished cells are "
     "kept: check the disk, run it again",
     sqlite3.SQLITE_CORRUPT: f"is damaged or truncated; {_DAMAGED}",
-    sqlite3.SQLITE_NOTADB: f"is damaged; {_DAMAGED}",
     sqlite3.SQLITE_BUSY: _BUSY,
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_READONLY: "cannot be written: it is read-only; choose another path",

@@ -485,11 +485,9 @@ class Store:
             task = Task(point=point, seed=seed, spec=from_json(spec))
             cells.append((number, task, usage, from_json(detail), error))
 
-        def place(task: Task) -> tuple[list[tuple[int, int, str]], int]:  # 8 before 16
-            parts = re.split(r"(\d+)", task.point)
-            return [
-                (1, int(part), "") if part.isdecimal() else (0, 0, part) for part in parts
-            ], task.seed
+        def place(task: Task) -> tuple[list[str | int], int]:  # 8 before 16
+            parts = re.split(r"(\d+)", task.point)  # every other one is a number
+            return [int(part) if part.isdecimal() else part for part in parts], task.seed
 
         return sorted(cells, key=lambda cell: place(cell[1]))
 
@@ -647,13 +645,10 @@ _ABSENT = object()
 def difference(old: Any, new: Any, name: str = "") -> tuple[str, str, str]:
     """The first key in which two JSON values differ, and both values in words."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in [*old, *(key for key in new if key not in old)]:
+        for key in dict.fromkeys([*old, *new]):
             left, right = old.get(key, _ABSENT), new.get(key, _ABSENT)
-            if (
-                left is _ABSENT
-                or right is _ABSENT
-                or json.dumps(left, sort_keys=True) != json.dumps(right, sort_keys=True)
-            ):
+            texts = {json.dumps(each, sort_keys=True, default=repr) for each in (left, right)}
+            if len(texts) > 1:
                 return difference(left, right, f"{name}.{key}".removeprefix("."))
     said = ["missing" if value is _ABSENT else shown(value) for value in (old, new)]
     return name or "spec", said[0], said[1]
