@@ -332,7 +332,7 @@ def _number(
 
 
 def _parsed(text: str) -> float | str:
-    """The number in a cell of text, or the text if it is none."""
+    """The number in a cell of text, or the text if it has no number."""
     text = text.strip()
     if len(text) > MAX_LABEL or "_" in text or not text.isascii():
         return text  # float() takes 1_000 and digits of any script

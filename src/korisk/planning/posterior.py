@@ -363,7 +363,7 @@ def _weigh(pilot: _Pilot, walks: list[Walk], prior: Prior, edges: Array) -> list
     """Weigh the curves of each walk: rates between the edges (W, R + 1), all shifts and caps.
 
     Axes: walk, shift or cap, rate, floor, size. Each rate has a grid of floors of its own, around
-    the one that fits best; the first floor is none at all.
+    the one that fits best; the first floor is 0.
     """
     shifts = np.array([*prior.shifts, *np.zeros(len(prior.caps))])
     caps = np.array([*np.zeros(len(prior.shifts)), *prior.caps])
