@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,13 +17,11 @@ from korisk.cli.output import plain, warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.files import make_folder, read_yaml
 from korisk.studies.result import Task
+from korisk.studies.run import clusters
 from korisk.studies.run.engine import Event, Summary, run_study
 from korisk.studies.run.progress import event_line, progress
 from korisk.studies.run.usage import cores
-from korisk.studies.store.store import Store, store_to_write
-
-if TYPE_CHECKING:
-    from korisk.studies.run.clusters import Cluster
+from korisk.studies.store.store import Failure, FlatRow, Store, store_to_write
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
 _MOST_WORKERS = 512
@@ -94,13 +93,20 @@ class Compute:
         if self.device != "auto":
             return self.device.partition(":")[0]
         if self.batch is not None:
-            from korisk.studies.run.clusters import uses_gpu
-
-            return "cuda" if uses_gpu(self.batch, self.options) else "cpu"
+            return "cuda" if clusters.uses_gpu(self.batch, self.options) else "cpu"
         try:
             return "cpu" if self.joins else chosen_device("auto")
         except MissingExtraError:  # nothing runs here without PyTorch, but cells can be listed
             return "cpu"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did, and what the store then holds of the cells that were asked for."""
+
+    counts: dict[str, Any]  # cells done, failed, skipped; seconds
+    rows: list[FlatRow]
+    failures: list[Failure]
 
 
 def chosen_compute(
@@ -119,9 +125,7 @@ def chosen_compute(
         options = found
     compute = Compute(cluster=cluster, options=options, workers=workers, device=device)
     if compute.batch is not None:
-        from korisk.studies.run.clusters import SYSTEMS
-
-        _checks.one_of("--cluster", cluster, ("local", *SYSTEMS, "tcp://host:port"))
+        _checks.one_of("--cluster", cluster, ("local", *clusters.SYSTEMS, "tcp://host:port"))
     elif cluster_options is not None:
         raise KoriskError(
             "--cluster-options is for jobs of a batch system; add --cluster slurm, or leave it out"
@@ -135,15 +139,13 @@ def chosen_compute(
         least = 0 if cluster is None else 1
         remedy = "count processes; 0 runs cells in this one" if least == 0 else "count workers"
         _checks.count("--workers", workers, at_least=least, at_most=_MOST_WORKERS, remedy=remedy)
-    _checked_device(device)
+    _check_device(device)
     if compute.batch is not None:
-        from korisk.studies.run.clusters import job_script, uses_gpu
-
         try:
-            job_script(compute.batch, options)
+            clusters.job_script(compute.batch, options)
         except KoriskError as error:  # wrong options; name their file
             raise type(error)(f"{cluster_options}: {error}" if options else str(error)) from None
-        if device.startswith("cuda") and not uses_gpu(compute.batch, options):
+        if device.startswith("cuda") and not clusters.uses_gpu(compute.batch, options):
             raise KoriskError(
                 f"--device {device} needs jobs with a GPU; add worker_extra_args: "
                 '["--resources", "GPU=1"] to the cluster options'
@@ -159,27 +161,24 @@ def chosen_device(name: str) -> str:
         raise MissingExtraError(
             "running a study needs PyTorch, which is not installed; pip install 'korisk[torch]'"
         ) from missing
+    _check_device(name)
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if _checked_device(name).startswith("cuda"):
-        count = torch.cuda.device_count()
-        if int(name.partition(":")[2] or 0) >= count:
-            raise KoriskError(
-                f"--device {name} was not found: there are {count} GPUs; use --device cpu"
-            )
+    count = torch.cuda.device_count()
+    if name != "cpu" and int(name.partition(":")[2] or 0) >= count:
+        raise KoriskError(
+            f"--device {name} was not found: there are {count} GPUs; use --device cpu"
+        )
     return name
 
 
-def _checked_device(name: str) -> str:
-    kind, colon, number = name.partition(":")
-    known = kind in ("auto", "cpu", "cuda") and (not colon or (kind == "cuda" and number.isdigit()))
-    if not known:
+def _check_device(name: str) -> None:
+    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", name, re.ASCII) is None:
         raise KoriskError(f"--device must be cpu, cuda, cuda:1 or auto, got {name!r}")
-    return name
 
 
 @contextmanager
-def opened(compute: Compute, *, processes: int) -> Iterator[tuple[Cluster | None, str]]:
+def opened(compute: Compute, *, processes: int) -> Iterator[tuple[clusters.Cluster | None, str]]:
     """The cluster, None for processes without Dask, and the device of its cells.
 
     `processes` is how many a local cluster has unless --workers says.
@@ -187,8 +186,6 @@ def opened(compute: Compute, *, processes: int) -> Iterator[tuple[Cluster | None
     if compute.cluster is None:
         yield None, compute.device
         return
-    from korisk.studies.run import clusters
-
     device = compute.device
     asked = None if device == "auto" else device.startswith("cuda")
     if compute.batch is not None:
@@ -230,7 +227,7 @@ def run_tasks(
     retry: bool,
     wait: float,
     quiet: bool,
-) -> Summary:
+) -> Outcome:
     """Run what the store in `out` lacks; a refused run leaves no empty folder or store behind."""
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
     device = chosen_device("cpu" if compute.elsewhere else compute.device)  # PyTorch is installed
@@ -240,6 +237,7 @@ def run_tasks(
     path = store_to_write(out)
     had_folder, had_store = path.parent.exists(), path.exists()
     make_folder(path.parent)
+    keys = {task.key for task in tasks}
     parts: list[Summary] = []
     try:
         with warnings_as_lines():
@@ -254,23 +252,32 @@ def run_tasks(
                         opened(place, processes=max(1, processes)) as (cluster, device),
                         progress(quiet=quiet, lines=_print_line, unit="cells") as watch,
                     ):
-                        work = partial(run_cell, device=device)
-                        how: dict[str, Any] = {"retry_failed": retry, "watch": watch}
                         done = run_study(
-                            group, work, store, workers=workers, cluster=cluster, **how
+                            *(group, partial(run_cell, device=device), store),
+                            workers=workers,
+                            cluster=cluster,
+                            retry_failed=retry,
+                            watch=watch,
                         )
                     parts.append(done)
             except KoriskError:
                 if not had_store and not store.failures() and not list(store.results()):
                     path.unlink(missing_ok=True)  # empty, and its lock is still ours
                 raise
+            rows = [row for row in store.rows() if row.task.key in keys]
+            failures = [failure for failure in store.failures() if failure.task.key in keys]
     except KoriskError:
         if not had_folder:
             with suppress(OSError):  # not empty: another process uses it
                 path.parent.rmdir()
         raise
-    names = ("done", "failed", "skipped", "failed_before", "seconds")
-    return Summary(**{name: sum(getattr(part, name) for part in parts) for name in names})
+    counts = {
+        "done": sum(part.done for part in parts),
+        "failed": len(failures),
+        "skipped": sum(part.skipped for part in parts),
+        "seconds": sum(part.seconds for part in parts),
+    }
+    return Outcome(counts, rows, failures)
 
 
 def _print_line(event: Event) -> None:
@@ -279,25 +286,11 @@ def _print_line(event: Event) -> None:
         typer.echo(f"korisk: {event_line(event)}", err=True)
 
 
-def report_failures(out: Path, tasks: Sequence[Task], summary: Summary) -> None:
+def report_failures(outcome: Outcome) -> None:
     """List failed cells on stderr, and exit with the code for them."""
-    if not (summary.failed or summary.failed_before):
-        return
-    asked = {task.key for task in tasks}
-    with Store.read(store_to_write(out)) as store:
-        for failure in store.failures():
-            if failure.task.key in asked:
-                said = " ".join(f"{failure.task.key} failed: {failure.reason}".split())
-                typer.echo(f"korisk: {plain(said)}", err=True)
-    typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)
-    raise typer.Exit(FAILED_CELLS)
-
-
-def summary_json(summary: Summary) -> dict[str, Any]:
-    """What a run did, as plain values."""
-    return {
-        "done": summary.done,
-        "failed": summary.failed + summary.failed_before,
-        "skipped": summary.skipped,
-        "seconds": summary.seconds,
-    }
+    for failure in outcome.failures:
+        said = " ".join(f"{failure.task.key} failed: {failure.reason}".split())
+        typer.echo(f"korisk: {plain(said)}", err=True)
+    if outcome.failures:
+        typer.echo("korisk: the rest is stored; run again with --retry-failed", err=True)
+        raise typer.Exit(FAILED_CELLS)

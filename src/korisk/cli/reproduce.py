@@ -11,6 +11,7 @@ import typer
 from korisk import _checks, published
 from korisk.cli.compute import (
     Device,
+    Outcome,
     Retry,
     Wait,
     Workers,
@@ -18,10 +19,9 @@ from korisk.cli.compute import (
     chosen_device,
     report_failures,
     run_tasks,
-    summary_json,
 )
 from korisk.cli.output import cells, console, number, print_json, table, whole
-from korisk.cli.run import crossing_json, in_words
+from korisk.cli.run import crossing_json, in_words, where_results_are
 from korisk.errors import KoriskError
 from korisk.studies.reproduction import (
     NAME,
@@ -34,9 +34,8 @@ from korisk.studies.reproduction import (
     sweeps,
     verdicts,
 )
-from korisk.studies.run.engine import Summary
 from korisk.studies.spec.study import PROTOCOLS
-from korisk.studies.store.store import Store, store_path
+from korisk.studies.store.store import store_path
 from korisk.theory import RiskLine, two_factors
 
 _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
@@ -98,7 +97,7 @@ def reproduce(
         on_gpu=where != "cpu",
     )
     tasks = [task for study in planned for task in study.tasks]
-    summary = run_tasks(
+    done = run_tasks(
         tasks,
         {"name": NAME, "studies": [study.content for study in planned]},
         out,
@@ -107,14 +106,12 @@ def reproduce(
         wait=wait,
         quiet=as_json,
     )
-    asked = {task.key for task in tasks}
-    with Store.read(store_path(out)) as store:
-        found = sweeps(row for row in store.rows() if row.task.key in asked)
+    found = sweeps(done.rows)
     if as_json:
-        print_json(_as_json(found, summary, out))
+        print_json(_as_json(found, done, out))
     elif found:
         _print(found, out)
-    report_failures(out, tasks, summary)
+    report_failures(done)
 
 
 def _numbers(option: str, text: str | None) -> list[int] | None:
@@ -166,11 +163,7 @@ def _print(found: list[Sweep], out: Path) -> None:
         screen.print("\nBeyond the paper's tables", style="bold")
     for finding in beyond:
         screen.print(" " + _in_words(finding), highlight=False)
-    screen.print(
-        f"\nResults are in {store_path(out)}; korisk report {out} draws them on a page, korisk "
-        f"export {out} writes them as a table.",
-        highlight=False,
-    )
+    screen.print(f"\n{where_results_are(out)}", highlight=False)
 
 
 def _pair(line: RiskLine | None) -> str:
@@ -198,10 +191,10 @@ def _in_words(finding: Finding) -> str:
     return f"H = {finding.side}, rigorous: " + " ".join(said)
 
 
-def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:
+def _as_json(found: list[Sweep], done: Outcome, out: Path) -> dict[str, Any]:
     return {
         "store": str(store_path(out)),
-        **summary_json(summary),
+        **done.counts,
         "calibration": [
             {
                 "side": line.side,
@@ -217,8 +210,7 @@ def _as_json(found: list[Sweep], summary: Summary, out: Path) -> dict[str, Any]:
         ],
         "outcomes": [asdict(verdict) for verdict in verdicts(found)],
         "findings": [
-            {**asdict(each), "crossing": each.crossing and crossing_json(each.crossing)}
-            for each in findings(found)
+            {**asdict(each), "crossing": crossing_json(each.crossing)} for each in findings(found)
         ],
         "curves": [
             {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}

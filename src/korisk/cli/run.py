@@ -24,13 +24,12 @@ from korisk.cli.compute import (
     groups,
     report_failures,
     run_tasks,
-    summary_json,
 )
 from korisk.cli.output import cells, console, duration, number, print_json, table, warnings_as_lines
-from korisk.curves.curve import Curve
 from korisk.planning.explain import agrees
 from korisk.planning.explain import crossing as explain_crossing
 from korisk.studies.results import LEAST_SIZES, Crossing, crossing, curves
+from korisk.studies.run.clusters import job_script
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Store, store_path, store_to_write
 from korisk.theory.footprint import format_bytes
@@ -70,29 +69,41 @@ def run(
     if dry_run:
         _show_cells(study, folder, compute, retry=retry_failed, as_json=as_json)
         return
-    summary = run_tasks(
-        study.tasks,
-        study.content,
-        folder,
+    done = run_tasks(
+        *(study.tasks, study.content, folder),
         compute=compute,
         retry=retry_failed,
         wait=wait,
         quiet=as_json,
     )
-    with Store.read(store_path(folder)) as store:
-        asked = {task.key for task in study.tasks}
-        found = curves(row for row in store.rows() if row.task.key in asked)
+    found = curves(done.rows)
+    between = {point: crossing(*models) for point, models in found.items() if len(models) == 2}
     if as_json:
         points: dict[str, Any] = {}
         for point, models in found.items():
             points[point] = {curve.model: curve.records() for curve in models}
-            if len(models) == 2:
-                between = crossing(*models)
-                points[point]["crossing"] = None if between is None else crossing_json(between)
-        print_json({"store": str(store_path(folder)), **summary_json(summary), "points": points})
+            if point in between:
+                points[point]["crossing"] = crossing_json(between[point])
+        print_json({"store": str(store_path(folder)), **done.counts, "points": points})
     else:
-        _print(found, folder)
-    report_failures(folder, study.tasks, summary)
+        screen = console()
+        for point, models in found.items():
+            if not models:
+                screen.print(f"{point}: no model has an error above 0, so there is no curve.\n")
+                continue
+            head = f"{point}: mean {models[0].metric} over seeds"
+            screen.print(head, style="bold", highlight=False)
+            shown = table("", "N", *(curve.model for curve in models), text=0)
+            shown.title = None
+            means = [dict(zip(curve.sizes.tolist(), curve.means, strict=True)) for curve in models]
+            for n in sorted({int(size) for each in means for size in each}):
+                errors = (number(float(each[n])) if n in each else "-" for each in means)
+                shown.add_row(*cells(str(n), *errors))
+            screen.print(shown)
+            if point in between:
+                screen.print(f"{in_words(between[point])}\n", highlight=False)
+        screen.print(where_results_are(folder), highlight=False)
+    report_failures(done)
 
 
 def folder_of(study: Path) -> Path:
@@ -101,40 +112,28 @@ def folder_of(study: Path) -> Path:
     return Path(name if name.strip(".") else "study")  # a name of dots would lead elsewhere
 
 
-def _print(found: dict[str, list[Curve]], folder: Path) -> None:
-    out = console()
-    for point, models in found.items():
-        if not models:
-            out.print(f"{point}: no model has an error above 0, so there is no curve.\n")
-            continue
-        out.print(f"{point}: mean {models[0].metric} over seeds", style="bold", highlight=False)
-        shown = table("", "N", *(curve.model for curve in models), text=0)
-        shown.title = None
-        means = [dict(zip(curve.sizes.tolist(), curve.means, strict=True)) for curve in models]
-        for n in sorted({int(size) for each in means for size in each}):
-            shown.add_row(*cells(str(n), *(number(float(m[n])) if n in m else "-" for m in means)))
-        out.print(shown)
-        if len(models) == 2:
-            between = crossing(*models)
-            none = "The two models have no N in common."
-            out.print(f"{none if between is None else in_words(between)}\n", highlight=False)
-    out.print(
+def where_results_are(folder: Path) -> str:
+    """A sentence on the store, and on what to do with it."""
+    return (
         f"Results are in {store_path(folder)}; korisk report {folder} draws them on a page, korisk "
-        f"export {folder} writes them as a table.",
-        highlight=False,
+        f"export {folder} writes them as a table."
     )
 
 
-def in_words(found: Crossing) -> str:
+def in_words(found: Crossing | None) -> str:
     """Where the better of two models changes, as a sentence or two."""
+    if found is None:
+        return "The two models have no N in common."
     said = explain_crossing(found.found, found.means, found.better, found.last)
     if found.sizes < LEAST_SIZES:
         return f"{said} At least {LEAST_SIZES} sizes are needed to extrapolate."
     return said
 
 
-def crossing_json(found: Crossing) -> dict[str, Any]:
+def crossing_json(found: Crossing | None) -> dict[str, Any] | None:
     """The same as plain values, without a crossover that the measured means contradict."""
+    if found is None:
+        return None
     content = {**asdict(found), "explanation": in_words(found)}
     if found.found is not None and not agrees(found.found, found.means, found.better):
         content["found"] = None
@@ -148,58 +147,34 @@ def _show_cells(
     study: Study, folder: Path, compute: Compute, *, retry: bool, as_json: bool
 ) -> None:
     """List the cells with their state and what they need, and the job script if there is one."""
-    states, seconds = _look_up(study, folder, compute.device_kind())
-    memory: dict[str, int] = {}
-    with suppress(ImportError):  # the fits' own formulas, where PyTorch is installed
-        from korisk.studies.run.cells import memory_needed
-
-        memory = {task.point: memory_needed(task.spec) for task in study.tasks}
+    listed = _listed(study, folder, compute.device_kind())
     open_states = {"to do", "failed"} if retry else {"to do"}
-    todo = [task for task in study.tasks if states[task.key] in open_states]
+    todo = [cell["seconds"] for cell in listed if cell["state"] in open_states]
     here = replace(compute, device=compute.device_kind())
     default = 1 if compute.elsewhere else max(1, *(many for _, many in groups(study.tasks, here)))
     workers = compute.workers or default
-    times = [each for task in todo if not math.isnan(each := seconds[task.key])]
+    times = [seconds for seconds in todo if not math.isnan(seconds)]
     unknown = len(todo) - len(times)
     left = math.nan if todo else 0.0
     if times:
         left = max(sum(times) / workers, *times)  # not before its longest cell
-    script = None
-    if compute.batch is not None:
-        from korisk.studies.run.clusters import job_script
-
-        script = job_script(compute.batch, compute.options)
+    script = None if compute.batch is None else job_script(compute.batch, compute.options)
     if as_json:
-        listed = [
-            {
-                "point": task.point,
-                "seed": task.seed,
-                "state": states[task.key],
-                "seconds": seconds[task.key],
-                "memory": memory.get(task.point),
-                "spec": task.spec,
-            }
-            for task in study.tasks
-        ]
-        to_do = {"cells": len(todo), "without_estimate": unknown}
-        content = {
-            "name": study.name,
-            "cells": listed,
-            "to_do": to_do | {"workers": workers, "seconds": left},
-        }
+        to_do = {"cells": len(todo), "without_estimate": unknown, "workers": workers}
+        content = {"name": study.name, "cells": listed, "to_do": to_do | {"seconds": left}}
         print_json(content if script is None else content | {"job_script": script})
         return
     out = console()
-    shown = table(
-        f"cells of {study.name}", "cell", "models", "sizes", "state", "time", "memory", text=4
-    )
-    for task in study.tasks:
-        size = memory.get(task.point)
+    heads = ("cell", "models", "sizes", "state", "time", "memory")
+    shown = table(f"cells of {study.name}", *heads, text=4)
+    for cell in listed:
         shown.add_row(
             *cells(
-                *(task.key, " ".join(task.spec["models"]), ", ".join(map(str, task.spec["sizes"]))),
-                *(states[task.key], duration(seconds[task.key])),
-                "-" if size is None else format_bytes(size),
+                f"{cell['point']}, seed {cell['seed']}",
+                " ".join(cell["spec"]["models"]),
+                ", ".join(map(str, cell["spec"]["sizes"])),
+                *(cell["state"], duration(cell["seconds"])),
+                "-" if cell["memory"] is None else format_bytes(cell["memory"]),
             )
         )
     out.print(shown)
@@ -215,34 +190,44 @@ def _show_cells(
         out.print(f"\nScript of each job:\n\n{script}", highlight=False, soft_wrap=True)
 
 
-def _look_up(study: Study, folder: Path, device: str) -> tuple[dict[str, str], dict[str, float]]:
-    """The state of each cell, and its expected seconds from measured cells; NaN without any.
+def _listed(study: Study, folder: Path, device: str) -> list[dict[str, Any]]:
+    """Each cell with its state, and its expected seconds and bytes; NaN and None if not known.
 
-    Measured are cells of the same point, or else of another point with the same kind and size of
-    problem and the same fits, on the same kind of device.
+    Seconds are those of measured cells of the same point, or else of another point with the same
+    kind and size of problem and the same fits, on the same kind of device.
     """
-    states = {task.key: "to do" for task in study.tasks}
+    states: dict[str, str] = {}
     measured: dict[str, list[float]] = {}
     path = store_to_write(folder)
     if path.exists():
         with Store.read(path) as store:
             store.check_name(study.name)
             store.check(study.tasks)
-            for task in study.tasks:
-                if store.finished(task):
-                    states[task.key] = "done"
-                elif store.failed(task):
-                    states[task.key] = "failed"
+            states = {task.key: "failed" for task in study.tasks if store.failed(task)}
+            states |= {task.key: "done" for task in study.tasks if store.finished(task)}
             for cell in store.results():
                 on_gpu = cell.detail.get("device", "cpu") != "cpu"
                 if on_gpu == (device == "cuda"):
                     for name in (cell.task.point, _scale(cell.task.spec)):
                         measured.setdefault(name, []).append(cell.usage.seconds)
-    seconds = {}
-    for task in study.tasks:
-        found = measured.get(task.point) or measured.get(_scale(task.spec)) or [math.nan]
-        seconds[task.key] = fmean(found)
-    return states, seconds
+    memory: dict[str, int] = {}
+    with suppress(ImportError):  # the fits' own formulas, where PyTorch is installed
+        from korisk.studies.run.cells import memory_needed
+
+        memory = {task.point: memory_needed(task.spec) for task in study.tasks}
+    return [
+        {
+            "point": task.point,
+            "seed": task.seed,
+            "state": states.get(task.key, "to do"),
+            "seconds": fmean(
+                measured.get(task.point) or measured.get(_scale(task.spec)) or [math.nan]
+            ),
+            "memory": memory.get(task.point),
+            "spec": task.spec,
+        }
+        for task in study.tasks
+    ]
 
 
 def _scale(spec: Mapping[str, Any]) -> str:
