@@ -63,6 +63,7 @@ def one_of(field: str, value: object, known: tuple[str, ...]) -> None:
     """Refuse a word that is not among the known ones, and suggest the nearest."""
     if value not in known:
         hint = did_you_mean(str(value), known)
+        hint = "" if "; known:" in hint else hint  # they are named already
         raise KoriskError(f"{field} must be one of {', '.join(known)}, got {shown(value)}{hint}")
 
 

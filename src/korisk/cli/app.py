@@ -5,7 +5,7 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from korisk.cli.check import check
 from korisk.cli.compare import compare
 from korisk.cli.export import export
 from korisk.cli.operators import operators
-from korisk.cli.output import plain, with_options
+from korisk.cli.output import options_in_use, plain, with_options
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.report import report
@@ -82,12 +82,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the command; what a user can cause becomes one line on stderr, never a traceback."""
+
+    def options() -> set[str]:
+        group: Any = typer.main.get_command(app)
+        command = group.commands.get(arguments[0] if arguments else "")
+        return {option for each in getattr(command, "params", ()) for option in each.opts}
+
+    options_in_use.set(options)
     try:
         code = app(arguments, prog_name="korisk", standalone_mode=False)
         sys.stdout.flush()
     except KoriskError as error:
-        asked = typer.main.get_command(app).commands.get(arguments[0])  # type: ignore[attr-defined]
-        return _fail(with_options(str(error), asked), error.exit_code)
+        return _fail(with_options(str(error)), error.exit_code)
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
         return _fail(f"{message.rstrip('.')}; see korisk --help", 2)

@@ -4,13 +4,13 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 from unicodedata import bidirectional, category
 
-import click
 import typer
 from rich import box
 from rich.console import Console
@@ -41,21 +41,21 @@ _OPTIONS = {"store": "out", "columns": "column"}
 _ARGUMENT = re.compile(r"(?<![\w-])([a-z_]+)=(True|'[^']*'|\{[^}]*\}|)(?![\w])")
 
 
-def with_options(text: str, command: click.Command | None = None) -> str:
+# The options of the command that runs, which `app.run` sets; asked for when a message needs them.
+options_in_use: ContextVar[Callable[[], Collection[str]]] = ContextVar("options", default=tuple)
+
+
+def with_options(text: str) -> str:
     """A message of the library as the command line says it: `unit='dB'` becomes `--unit dB`.
 
     Library messages name Python arguments as `name=`; this is the one place that translates them,
-    where the command (by default the one that runs) has such an option.
+    where the command that runs has such an option.
     """
-    if command is None:
-        context = click.get_current_context(silent=True)
-        command = context.command if context else click.Command("")
-    options = {option for each in command.params for option in each.opts}
 
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
         option = "--" + _OPTIONS.get(name, name).replace("_", "-")
-        if option not in options:
+        if option not in options_in_use.get()():
             return found[0]
         if value.startswith("{"):  # a mapping: one option for each pair
             pairs = re.findall(r"'([^']*)': '?([^',}]*)'?", value)

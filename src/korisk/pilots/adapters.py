@@ -85,7 +85,7 @@ def pilot_sklearn(
     Parameters
     ----------
     estimator : estimator
-        An instance, such as ``LogisticRegression()``.
+        An instance, such as `LogisticRegression()`.
     X, y : array or data frame, (samples, ...)
         The samples, and their labels or values.
     sizes : iterable of int
@@ -255,7 +255,7 @@ def pilot_torch(
     Parameters
     ----------
     fit : callable
-        ``fit(train, test, seed)`` gets a nested `Subset` of the dataset (for each seed the first n
+        `fit(train, test, seed)` gets a nested `Subset` of the dataset (for each seed the first n
         of an order of its own) and returns an error or a dict of metrics. It seeds PyTorch itself.
     dataset : dataset
         Any object with a length and an index.

@@ -19,6 +19,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from korisk import _checks
 from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
@@ -32,11 +33,6 @@ PRINTED = "printed:"  # begins the part of a failure's text that the fit has pri
 LENGTH = 4_000  # bytes kept of one fit's output: half from its start, half from its end
 _HALF = LENGTH // 2
 _MOST_METRICS = 100
-_LONGEST_NAME = 80
-
-
-class FitError(KoriskError):
-    """A fit returned something that is not an error."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +57,10 @@ class Reading:
 
     def unit_of(self, metric: str, *, chosen: bool) -> Unit:
         """A metric's unit: as given (one unit is that of the chosen metric), or by its name."""
+        given = self.unit if chosen else None
         if isinstance(self.unit, Mapping):
-            if metric in self.unit:
-                return known_unit(self.unit[metric])
-        elif self.unit is not None and chosen:
-            return known_unit(self.unit)
-        return known_unit(suggested_unit(metric) or "error")
+            given = self.unit.get(metric)
+        return known_unit(given or suggested_unit(metric) or "error")
 
     def stored(self, metrics: Mapping[str, float]) -> dict[str, str]:
         """The metric and its unit as a row stores them, for later readers."""
@@ -86,9 +80,7 @@ class Reading:
 
 def out_of_range(unit: Unit, metric: str, value: float) -> str:
     """Why a value is no error in its unit; empty if it is one, or perfect."""
-    if not math.isnan(error_of(unit, value)):
-        return ""
-    return f"{metric}: {unit.refusal(value)}"
+    return f"{metric}: {unit.refusal(value)}" if math.isnan(error_of(unit, value)) else ""
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,7 @@ class FitWork:
             metrics = metrics_of(value, self.reading.only_name)
             # A metric that is missing may be chosen anew later; one that is no error may not.
             if self.reading.chosen(metrics) in metrics and (why := self.reading.refusal(metrics)):
-                raise FitError(why)
+                raise KoriskError(why)
         except BaseException as error:
             if printed.text:
                 with suppress(Exception):  # an exception of the user's own may refuse notes
@@ -151,15 +143,13 @@ def pickled(fit: Fit) -> bytes:
     if cloudpickle is None or not in_a_notebook:
         with suppress(pickle.PicklingError, AttributeError, TypeError):
             return pickle.dumps(fit)
-    remedy = "define it at the top of a module, pip install cloudpickle, or use workers=0"
-    if cloudpickle is not None:
-        try:
-            return bytes(cloudpickle.dumps(fit))
-        except Exception as error:  # of any object inside
-            why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-            remedy = f"({why}) define it at the top of a module, or use workers=0"
+    try:
+        return bytes(cloudpickle.dumps(fit))
+    except Exception as error:  # of any object inside, or without cloudpickle
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
     raise KoriskError(
-        f"fit must be a function that other processes can import, got {shown(fit)}; {remedy}"
+        f"fit must be a function that other processes can import, got {shown(fit)} ({why}); define "
+        "it at the top of a module, pip install cloudpickle, or use workers=0"
     )
 
 
@@ -167,23 +157,15 @@ def pickled(fit: Fit) -> bytes:
 
 
 def metrics_of(value: object, only_name: str) -> dict[str, float]:
-    """A fit's metrics as plain numbers; `FitError` says why they are none."""
+    """A fit's metrics as plain numbers; `KoriskError` says why they are none."""
     if not isinstance(value, Mapping):
         return {only_name: _number("fit", value)}
     if not 0 < len(value) <= _MOST_METRICS:
-        raise FitError(f"fit returned a dict of {len(value)} metrics; give 1 to {_MOST_METRICS}")
-    for name in value:
-        if (
-            not isinstance(name, str)
-            or not name.strip()
-            or not name.isprintable()
-            or len(name) > _LONGEST_NAME
-        ):
-            raise FitError(
-                f"fit returned a dict with the key {shown(name)}; name each metric with up to "
-                f"{_LONGEST_NAME} characters"
-            )
-    return {name: _number(name, entry) for name, entry in value.items()}
+        raise KoriskError(f"fit returned a dict of {len(value)} metrics; give 1 to {_MOST_METRICS}")
+    return {
+        _checks.name("name of a metric", name, remedy="rename it"): _number(name, entry)
+        for name, entry in value.items()
+    }
 
 
 def _number(name: str, value: object) -> float:
@@ -193,13 +175,13 @@ def _number(name: str, value: object) -> float:
         plain = value.item()
     if isinstance(plain, bool) or not isinstance(plain, Real | Decimal):
         got = f"an array of shape {tuple(shape)}" if shape else shown(value)
-        raise FitError(f"{name} must give a number, got {got}; return a float")
+        raise KoriskError(f"{name} must give a number, got {got}; return a float")
     try:
         number = float(plain)
     except (OverflowError, ValueError):
         number = math.inf
     if not math.isfinite(number):
-        raise FitError(f"{name} must give a finite number, got {number}; did training diverge?")
+        raise KoriskError(f"{name} must give a finite number, got {number}; did training diverge?")
     return number
 
 
@@ -231,19 +213,19 @@ class Printed:
         """
         self.open = True
         try:
-            with self._caught_files() if whole_process else self._caught_streams():
+            with contextlib.ExitStack() as stack:
+                if whole_process:
+                    stack.enter_context(self._caught_files())
+                else:
+                    out, err = _Stream(self, "stdout"), _Stream(self, "stderr")
+                    stack.enter_context(contextlib.redirect_stdout(out))
+                    stack.enter_context(contextlib.redirect_stderr(err))
                 yield
         finally:
             self.open = False
             hidden = self._total - len(self._first) - len(self._last)
             cut = f"\n... {hidden:,} bytes left out ...\n".encode() if hidden else b""
             self.text = (self._first + cut + self._last).decode(errors="replace")
-
-    @contextlib.contextmanager
-    def _caught_streams(self) -> Iterator[None]:
-        out, err = _Stream(self, "stdout"), _Stream(self, "stderr")
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            yield
 
     @contextlib.contextmanager
     def _caught_files(self) -> Iterator[None]:
@@ -338,11 +320,6 @@ def _left_running(before: tuple[set[threading.Thread], set[int]]) -> str:
     threads, children = _running()
     names = sorted(thread.name for thread in threads - before[0] if thread.is_alive())
     children -= before[1]
-    parts = []
-    if names:
-        noun = "thread" if len(names) == 1 else "threads"
-        parts.append(f"{len(names)} {noun} ({', '.join(names)[:100]})")
-    if children:
-        noun = "child process" if len(children) == 1 else "child processes"
-        parts.append(f"{len(children)} {noun}")
-    return " and ".join(parts)
+    parts = [f"threads: {', '.join(names)[:100]}"] if names else []
+    parts += [f"child processes: {len(children)}"] if children else []
+    return "; ".join(parts)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from korisk.pilots.fit import Fit
 from korisk.studies.result import Task
 from korisk.studies.results import PART_OF
 from korisk.studies.store.store import Store, difference
-
-_MOST_FITS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -142,22 +139,19 @@ def check_options(
 
 def checked_sizes(sizes: Iterable[int]) -> list[int]:
     """Training set sizes: whole numbers from 2, ascending."""
-    if isinstance(sizes, str | bytes) or not isinstance(sizes, Iterable):
-        raise KoriskError(f"sizes must be a list of whole numbers, got {shown(sizes)}; pass a list")
-    remedy = "count the training samples"
+    remedy = "give a list of ascending N; three or more make a plan"
+    if not isinstance(sizes, Iterable):
+        raise KoriskError(f"sizes must be a list, got {shown(sizes)}; {remedy}")
     found = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
-    if not found or any(later <= earlier for earlier, later in pairwise(found)):
-        raise KoriskError(
-            f"sizes must be one or more N in ascending order, got {shown(found)}; three or more "
-            "make a plan"
-        )
+    if not found or found != sorted(set(found)):
+        raise KoriskError(f"sizes must be in ascending order, got {shown(found)}; {remedy}")
     return found
 
 
 def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
     """Seeds: a count, from 0 on, or a list."""
     remedy = "give a count, or a list of whole numbers"
-    if isinstance(seeds, str | bytes) or not isinstance(seeds, Iterable):
+    if not isinstance(seeds, Iterable):
         return list(range(_checks.count("seeds", seeds, at_least=1, at_most=10_000, remedy=remedy)))
     most = 2**63 - 1
     found = [_checks.count("seeds", s, at_least=0, at_most=most, remedy=remedy) for s in seeds]
@@ -179,31 +173,22 @@ class Limits:
     last: int
 
     def __post_init__(self) -> None:
+        remedy = "or leave it out"
         if self.target is not None:
-            _checks.real("target", self.target, remedy="give the error that you want to reach")
+            _checks.real("target", self.target, remedy=remedy)
         if self.largest is not None:
-            remedy = "give the largest N to measure"
-            _checks.count(
-                "largest", self.largest, at_least=self.last, at_most=LARGEST_N, remedy=remedy
-            )
-        remedy = "2.0 is within a factor of 2"
-        _checks.real("narrow_enough", self.narrow_enough, above=1, remedy=remedy)
+            least, most = self.last, LARGEST_N
+            _checks.count("largest", self.largest, at_least=least, at_most=most, remedy=remedy)
+        _checks.real("narrow_enough", self.narrow_enough, above=1, remedy="2.0 is a factor of 2")
         if self.budget is not None:
-            _checks.real("budget", self.budget, above=0, remedy="give seconds of fitting")
+            _checks.real("budget", self.budget, above=0, remedy=remedy)
         if self.most_fits is not None:
-            remedy = "give the largest number of fits in all"
-            _checks.count(
-                "most_fits", self.most_fits, at_least=1, at_most=_MOST_FITS, remedy=remedy
-            )
-        if self.growing and self.target is None:
+            _checks.count("most_fits", self.most_fits, at_least=1, at_most=10**6, remedy=remedy)
+        endless = self.largest is self.budget is self.most_fits is None
+        if self.growing and (self.target is None or endless):
             raise KoriskError(
-                "a pilot that grows must have a target, got None; pass target=, the error that "
-                "you want to reach, or leave out grow= and largest="
-            )
-        if self.growing and self.largest is self.budget is self.most_fits is None:
-            raise KoriskError(
-                "a pilot that grows must have an end, got grow=True alone; "
-                "pass largest=, budget= or most_fits= too"
+                "a pilot that grows must have a target and an end, got none; pass target= (the "
+                "error that you want to reach), and largest=, budget= or most_fits="
             )
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import write_text
-from korisk.pilots.fit import PRINTED, FitError, Reading, out_of_range
+from korisk.pilots.fit import PRINTED, Reading, out_of_range
 from korisk.planning.forecast import forecast
 from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
@@ -103,7 +103,7 @@ class Pilot:
     largest : int or None
         The largest N to suggest.
     cost : callable or None
-        ``cost(n)`` of one fit.
+        `cost(n)` of one fit.
     reading : Reading
         The chosen metric and the units.
 
@@ -265,11 +265,8 @@ class Pilot:
             raise KoriskError(f"{asker} needs a target, got None; pass the error you want to reach")
         sizes = self.curve.sizes.tolist()
         if len(sizes) < LEAST_SIZES:
-            fitted = {fit.n for fit in self.fits}
-            lost = sorted({failure.n for failure in self.failures} - fitted)
-            why = f"; every fit failed at N = {_listed(lost)}" if lost else ""
-            flawless = sorted(fitted - set(sizes))
-            why += f"; every fit was perfect at N = {_listed(flawless)}" if flawless else ""
+            lost = sorted(self._tried - set(sizes))
+            why = f"; every fit failed or was perfect at N = {_listed(lost)}" if lost else ""
             raise KoriskError(
                 f"pilot {self.model!r}: a plan needs errors at {LEAST_SIZES} sizes, got "
                 f"{len(sizes)} (N = {_listed(sizes)}){why}; measure more sizes"
@@ -294,17 +291,13 @@ class Pilot:
     @property
     def open_sizes(self) -> list[int]:
         """Sizes that could be measured next: not tried, and below `too_large`."""
-        tried, end = self._tried, self.too_large
-        return [
-            n
-            for n in open_sizes(self.curve, self.largest)
-            if n not in tried and (end is None or n < end)
-        ]
+        tried, end = self._tried, self.too_large or math.inf
+        return [n for n in open_sizes(self.curve, self.largest) if n not in tried and n < end]
 
     @property
     def printed(self) -> dict[tuple[int, int], str]:
         """What fits have printed, by n and seed, without those that printed nothing."""
-        every: list[PilotFit | PilotFailure] = [*self.fits, *self.failures]
+        every = (*self.fits, *self.failures)
         return {(each.n, each.seed): each.printed for each in every if each.printed}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
@@ -347,13 +340,10 @@ class Pilot:
             f"of fitting. {_sentence(self.stopped)}"
         ]
         if self.failures:
-            listed = [
-                f"N = {failure.n}, seed {failure.seed}: {failure.reason}"
-                for failure in self.failures[:_SHOWN_FAILURES]
-            ]
-            more = len(self.failures) - len(listed)
-            listed += [f"and {more} more"] if more else []
-            words.append(f"{_fits(len(self.failures))} failed: {'; '.join(listed)}.")
+            listed = [f"N = {each.n}, seed {each.seed}: {each.reason}" for each in self.failures]
+            more = "; ..." if len(listed) > _SHOWN_FAILURES else ""
+            shown = "; ".join(listed[:_SHOWN_FAILURES])
+            words.append(f"{_fits(len(listed))} failed: {shown}{more}.")
         words += [_sentence(note) for note in self.perfect]
         words += [f"No curve of {name!r}: {why}." for name, why in self.left_out.items() if sizes]
         left = [fit for fit in self.fits if fit.left_running]
@@ -392,7 +382,7 @@ def read_pilot(
     fits, failures = [], []
     for failure in failed:
         said, _, printed = failure.error.partition(f"\n{PRINTED}\n")
-        reason = (said.splitlines() or [""])[0].removeprefix(f"{FitError.__name__}: ")
+        reason = (said.splitlines() or [""])[0].removeprefix("KoriskError: ")
         n = int(failure.task.spec["n"])
         failures.append(PilotFailure(n, failure.task.seed, reason, printed))
     named = [renamed(cell.rows[0], reading.only_name) for cell in cells]
@@ -408,13 +398,10 @@ def read_pilot(
         if why:
             failures.append(PilotFailure(row.n, seed, why, printed))
         else:
-            seconds = float(row.detail.get("seconds", cell.usage.seconds))
+            took = float(row.detail.get("seconds", cell.usage.seconds))
             left = str(row.detail.get("left_running", ""))
-            fits.append(PilotFit(row.n, seed, metrics, seconds, printed, left))
-    return (
-        tuple(sorted(fits, key=lambda fit: (fit.n, fit.seed))),
-        tuple(sorted(failures, key=lambda failure: (failure.n, failure.seed))),
-        math.fsum(
-            [cell.usage.seconds for cell in cells] + [failure.usage.seconds for failure in failed]
-        ),
-    )
+            fits.append(PilotFit(row.n, seed, metrics, took, printed, left))
+    fits.sort(key=lambda fit: (fit.n, fit.seed))
+    failures.sort(key=lambda failure: (failure.n, failure.seed))
+    seconds = math.fsum(each.usage.seconds for each in (*cells, *failed))
+    return tuple(fits), tuple(failures), seconds

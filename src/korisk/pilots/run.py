@@ -24,10 +24,10 @@ from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, pickled
 from korisk.pilots.request import Identity, Limits, check_options, checked_seeds, checked_sizes
 from korisk.pilots.result import Pilot, read_pilot
-from korisk.planning.next_size import Cost, next_size
+from korisk.planning.next_size import Cost
 from korisk.planning.plan import TAIL
 from korisk.studies.result import Task
-from korisk.studies.results import LEAST_SIZES, PART_OF
+from korisk.studies.results import LEAST_SIZES
 from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import progress
@@ -243,45 +243,33 @@ class _Rounds:
             self._measure(group)
         if not self.limits.growing:
             return "all requested sizes are measured"
-        whole, partial = self._stored_sizes()
-        if whole:
-            self._measure(whole)
-        for n in partial:
-            if over := self._spent():
+        for n, fitted in self._stored_sizes().items():
+            if not fitted and (over := self._spent()):
                 return over
             self._measure([n])
         while True:
             pilot = self.pilot()
             if over := self._settled(pilot) or self._spent():
                 return over
-            candidates = pilot.open_sizes
-            if not candidates:
+            if not pilot.open_sizes:
                 end = self.limits.largest or max(self.sizes)
                 end = end if pilot.too_large is None else min(end, pilot.too_large - 1)
                 return f"no size up to N = {end:,} is left to measure"
-            assert self.limits.target is not None
-            following = next_size(
-                pilot.curve,
-                self.limits.target,
-                candidates=candidates,
-                seeds=len(self.seeds),
-                cost=self.cost,
-            )
-            self._measure([following.n])
+            self._measure([pilot.suggest(seeds=len(self.seeds)).n])
 
-    def _stored_sizes(self) -> tuple[list[int], list[int]]:
-        """Other sizes that the store holds of this model: with all seeds, and with some."""
+    def _stored_sizes(self) -> dict[int, bool]:
+        """Other sizes that the store holds of this model; whether all seeds are fitted there.
+
+        Those with all seeds come first: they cost nothing.
+        """
         held: dict[int, set[int]] = {}
-        tasks = [cell.task for cell in self.store.results()]
-        for task in tasks + [failure.task for failure in self.store.failures()]:
-            if task.spec.get(PART_OF) == self.identity.model:
-                n = int(task.spec["n"])
-                if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
-                    held.setdefault(n, set()).add(task.seed)
+        for each in (*self.store.results(), *self.store.failures()):
+            task, n = each.task, int(each.task.spec.get("n", 0))
+            if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
+                held.setdefault(n, set()).add(task.seed)
         end, seeds = self.limits.largest or LARGEST_N, set(self.seeds)
-        other = [n for n in sorted(held) if n not in self.sizes and n <= end]
-        whole = [n for n in other if held[n] >= seeds]
-        return whole, [n for n in other if n not in whole and held[n] & seeds]
+        other = [n for n in sorted(held) if n not in self.sizes and n <= end and held[n] & seeds]
+        return dict(sorted(((n, held[n] >= seeds) for n in other), key=lambda pair: not pair[1]))
 
     def _measure(self, sizes: list[int]) -> None:
         new = [self.identity.task(n, seed) for n in sizes for seed in self.seeds]
