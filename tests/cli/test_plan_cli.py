@@ -1,49 +1,20 @@
 """`korisk plan` and `korisk compare` as a user meets them."""
 
-import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import korisk
+from commands import content, outputs, refused, text
 
 import korisk as kr
-from korisk.cli.app import run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 H8, H128 = str(EXAMPLES / "pilot_h8.csv"), str(EXAMPLES / "pilot_h128.csv")
 GOOD = "n,error,seed\n4,0.4,1\n4,0.42,2\n8,0.3,1\n8,0.31,2\n16,0.22,1\n16,0.23,2\n32,0.17,1\n"
 
 
-def text(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
-    assert run(list(arguments)) == code
-    return " ".join(capsys.readouterr().out.split())
-
-
-def content(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
-    assert run([*arguments, "--json"]) == code
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 2) -> str:
-    assert run(list(arguments)) == code
-    captured = capsys.readouterr()
-    assert captured.err.startswith("korisk: ")
-    assert captured.err.count("\n") == 1
-    return captured.err
-
-
-def test_plan_answers_for_every_model(capsys: pytest.CaptureFixture[str]) -> None:
-    out = text(capsys, "plan", H8, "--target", "0.003", "--at", "128")
-    assert "measured means of KO meet the target 0.003 between N = 16 and 32" in out
-    assert "To reach 0.003, FC needs about" in out
-    assert "Expected error" in out
-
-
-def test_plan_as_json_is_the_plan_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_as_json_is_the_plan_of_the_library() -> None:
     (found,) = content(
-        capsys,
         *("plan", H8, "--model", "FC", "--target", "0.003", "--at", "128"),
         *("--probability", "0.85"),
     )["plans"]
@@ -66,34 +37,32 @@ def test_plan_as_json_is_the_plan_of_the_library(capsys: pytest.CaptureFixture[s
     ]
 
 
-def test_an_endless_upper_end_is_null(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_endless_upper_end_is_null(tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("n,error\n4,0.18632\n16,0.13768\n64,0.09477\n256,0.0701\n")
-    (found,) = content(capsys, "plan", str(pilot), "--target", "0.0475")["plans"]
+    (found,) = content("plan", str(pilot), "--target", "0.0475")["plans"]
     assert found["upper"] is None
     assert found["samples"] > 256
 
 
-def test_errors_at_n_need_no_target(capsys: pytest.CaptureFixture[str]) -> None:
-    out = text(capsys, "plan", H128, "--at", "4096", "--at", "100", "--fit", "power")
+def test_errors_at_n_need_no_target() -> None:
+    out = text("plan", H128, "--at", "4096", "--at", "100", "--fit", "power")
     assert "4,096" in out
     assert "chance" not in out
 
 
 @pytest.mark.parametrize("fit", kr.FITS)
-def test_every_fit_plans(capsys: pytest.CaptureFixture[str], fit: str) -> None:
-    out = text(capsys, "plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
+def test_every_fit_plans(fit: str) -> None:
+    out = text("plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
     assert f"(fit {fit})" in out
     assert ("bounds the pilot, not the future" in out) == (fit == "envelope")
 
 
-def test_out_of_reach_is_exit_code_3_in_words_and_json(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (found,) = content(capsys, "plan", H128, "--model", "KO", "--target", "0.03", code=3)["plans"]
+def test_out_of_reach_is_exit_code_3_in_words_and_json() -> None:
+    (found,) = content("plan", H128, "--model", "KO", "--target", "0.03", code=3)["plans"]
     assert found["samples"] is None
     assert "not reachable according to this pilot" in found["explanation"]
-    line = refused(capsys, "plan", H128, "--model", "KO", "--target", "0.03", code=3)
+    line = refused("plan", H128, "--model", "KO", "--target", "0.03", code=3)
     assert "measure at N = 4,096 before giving up" in line
 
 
@@ -106,13 +75,10 @@ def test_out_of_reach_is_exit_code_3_in_words_and_json(
         ("pdf", ("plan", H8, "--model", "FC", "--target", "0.003")),
     ],
 )
-def test_plots_are_written(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, suffix: str, arguments: tuple[str, ...]
-) -> None:
+def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ...]) -> None:
     path = tmp_path / f"figure.{suffix}"
-    assert run([*arguments, "--plot", str(path)]) == 0
+    assert f"wrote {path}" in outputs(*arguments, "--plot", path)[1]
     assert path.stat().st_size > 5_000
-    assert f"wrote {path}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -126,18 +92,13 @@ def test_plots_are_written(
         (("plan", H8, "--target", "0.003", "--model", "CNN"), "known: KO, FC"),
         (("plan", H8, "--target", "0.3"), "in percent? then ask for 0.003"),
         (("plan", H8, "--target", "-1"), "target"),
-        (("plan", H8, "--target", "nan"), "target"),
-        (("plan", H8, "--target", "0.003", "--at", "1"), "n must be"),
         (("plan", H8, "--target", "0.003", "--fit", "powr"), "did you mean 'power'"),
         (("plan", H8, "--target", "0.003", "--unit", "kelvin"), "unit must be one of"),
         (("plan", H8, "--target", "0.003", "--column", "train"), "OURS=YOURS"),
         (("plan", H8, "--target", "0.003", "--probability", "2"), "0.5 to 0.99"),
-        (("plan", H8, "--target", "0.003", "--probability", "0"), "0.5 to 0.99"),
         (("plan", H8, "--target", "0.003", "--probability", "nan"), "--probability must be"),
         (("plan", H8, "--target", "0.003", "--at", "1e300"), "n must be a whole number"),
-        (("plan", H8, "--target", "0.003", "--at", "2.5"), "n must be a whole number"),
         (("plan", H8, "--target", "0"), "target must be an error above 0"),
-        (("plan", H8, "--target", "1e300"), "target"),
         (("compare", H8, "--target", "0.003", "--plot", "x.gif"), "png"),
         (("compare", H8, "--target", "0.003", "--plot", "absent/x.png"), "no such folder"),
         (("plan", "absent.csv", "--target", "0.1"), "no such file"),
@@ -148,10 +109,8 @@ def test_plots_are_written(
         (("compare", H8, H8, H8, "--target", "0.003"), "one file or two"),
     ],
 )
-def test_wrong_questions_are_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
-) -> None:
-    assert words in refused(capsys, *arguments)
+def test_wrong_questions_are_refused_in_one_line(arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -159,11 +118,9 @@ def test_wrong_questions_are_refused_in_one_line(
     [
         (b"", "the file is empty"),
         (b"n,error\n", "holds no measurements"),
-        (b"n,error,seed\n4,0.1,1\n4,0.2,2\n", "at least three distinct N, got one (4)"),
+        (b"n,error,seed\n4,0.1,1\n4,0.2,2\n", "at least 3 distinct N, got 1 (4)"),
         (GOOD.replace("0.31", "nan").encode(), "line 5"),
-        (GOOD.replace("0.31", "inf").encode(), "line 5"),
         (GOOD.replace("0.31", "-0.31").encode(), "line 5"),
-        (GOOD.replace("0.31", "0").encode(), "line 5"),
         (GOOD.replace("8,0.31", "8.5,0.31").encode(), "line 5"),
         (GOOD.replace("8,0.31", "1,0.31").encode(), "from 2 to"),
         (GOOD.replace("0.31", "low").encode(), "line 5, column 'error': must be a number"),
@@ -175,31 +132,26 @@ def test_wrong_questions_are_refused_in_one_line(
         (b"n;mistake\n4;0,4\n", "mistake"),
     ],
 )
-def test_wrong_pilots_are_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, written: bytes, words: str
-) -> None:
+def test_wrong_pilots_are_refused_in_one_line(tmp_path: Path, written: bytes, words: str) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_bytes(written)
-    assert words in refused(capsys, "plan", str(pilot), "--target", "0.1")
+    assert words in refused("plan", str(pilot), "--target", "0.1")
 
 
-def test_ten_million_rows_are_refused_within_bounds(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_ten_million_rows_are_refused_within_bounds(tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
     with pilot.open("w") as file:
         file.write("n,error\n")
         for _ in range(100):
             file.write("64,0.1\n" * 100_000)
-    line = refused(capsys, "plan", str(pilot), "--target", "0.1")
+    line = refused("plan", str(pilot), "--target", "0.1")
     assert "larger than 64 MB" in line
 
 
-def test_columns_and_units_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_columns_and_units_of_ones_own(tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("size,acc\n16,61.2\n32,70.1\n64,77.3\n128,82.9\n")
     (found,) = content(
-        capsys,
         *("plan", str(pilot), "--target", "88", "--unit", "percent"),
         *("--column", "n=size", "--column", "error=acc", "--at", "256"),
     )["plans"]
@@ -208,44 +160,41 @@ def test_columns_and_units_of_ones_own(capsys: pytest.CaptureFixture[str], tmp_p
     assert found["floor"] > 88
 
 
-def test_compare_shows_ratio_factors_and_crossover(capsys: pytest.CaptureFixture[str]) -> None:
-    out = text(capsys, "compare", H128, "--target", "0.06")
+def test_compare_shows_ratio_factors_and_crossover() -> None:
+    out = text("compare", H128, "--target", "0.06")
     assert "Proposition 2" in out
-    found = content(capsys, "compare", H128, "--target", "0.06")
+    found = content("compare", H128, "--target", "0.06")
     ko, fc = kr.Curve.read_all(H128)
     library = kr.compare(ko, fc, 0.06)
     assert library.crossover is not None
     assert f"The curves cross at about N = {library.crossover.n}" in out
     assert found["ratio"] == library.ratio
     assert found["crossover"]["n"] == library.crossover.n
-    swapped = content(capsys, "compare", H128, "--target", "0.06", "--models", "FC,KO")
+    swapped = content("compare", H128, "--target", "0.06", "--models", "FC,KO")
     assert swapped["ratio"] == pytest.approx(1 / found["ratio"])
 
 
-def test_compare_takes_two_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_compare_takes_two_files(tmp_path: Path) -> None:
     rows = Path(H8).read_text().splitlines()
     paths = []
     for model in ("KO", "FC"):
         path = tmp_path / f"{model}.csv"
         path.write_text("\n".join([rows[1], *(row for row in rows if f",{model}," in row)]) + "\n")
         paths.append(str(path))
-    together = content(capsys, "compare", H8, "--target", "0.003")
-    assert content(capsys, "compare", *paths, "--target", "0.003") == together
+    together = content("compare", H8, "--target", "0.003")
+    assert content("compare", *paths, "--target", "0.003") == together
 
 
-def test_compare_says_when_one_has_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    out = text(capsys, "compare", H128, "--target", "0.042", code=3)
+def test_compare_says_when_one_has_no_answer() -> None:
+    out = text("compare", H128, "--target", "0.042", code=3)
     assert "KO does not reach 0.042" in out
 
 
 @pytest.mark.parametrize("command", ["plan", "compare"])
-def test_tables_fit_a_terminal_of_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
     monkeypatch.setenv("COLUMNS", "80")
-    assert run([command, H8, "--target", "0.003"]) == 0
-    out = capsys.readouterr().out
+    out, _ = outputs(command, H8, "--target", "0.003")
     assert all(len(line) <= 80 for line in out.splitlines())
     for model in ("KO", "FC"):
         rows = [line for line in out.splitlines() if line.split()[:1] == [model]]
@@ -253,9 +202,7 @@ def test_tables_fit_a_terminal_of_80_columns(
         assert any("%" in row for row in rows)
 
 
-def test_a_page_is_refused_before_anything_is_lost(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_is_refused_before_anything_is_lost(tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("n,error\n4,0.5\n8,0.4\n")
     for name, words in (
@@ -264,21 +211,15 @@ def test_a_page_is_refused_before_anything_is_lost(
         ("nowhere/page.html", "no such folder; make it first"),
         ("page.html", "needs at least"),
     ):
-        assert korisk("plan", pilot, "--html", tmp_path / name) == 2
-        error = capsys.readouterr().err
-        assert words in error
-        assert len(error.splitlines()) == 1
-    assert korisk("plan", pilot, "--html", tmp_path / "page.html", "--fit", "paper") == 2
-    assert "needs fit 'posterior'" in capsys.readouterr().err
+        assert words in refused("plan", pilot, "--html", tmp_path / name)
+    line = refused("plan", pilot, "--html", tmp_path / "page.html", "--fit", "paper")
+    assert "needs fit 'posterior'" in line
     assert [file.name for file in tmp_path.iterdir()] == ["pilot.csv"]
     assert pilot.read_text().startswith("n,error")
 
 
-def test_a_page_alone_is_an_answer_for_machines_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_alone_is_an_answer_for_machines_too(tmp_path: Path) -> None:
     pilot, page = tmp_path / "pilot.csv", tmp_path / "page.html"
     pilot.write_text("n,error\n4,0.5\n8,0.4\n16,0.3\n")
-    assert korisk("plan", pilot, "--html", page, "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"plans": [], "written": [str(page)]}
+    assert content("plan", pilot, "--html", page) == {"plans": [], "written": [str(page)]}
     assert page.stat().st_size < 6_000_000

@@ -1,13 +1,13 @@
 """`korisk plan` and `korisk compare` never show a number of samples without its chance."""
 
-import json
 import math
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import korisk
+from commands import content, outputs, refused, text
 
 import korisk as kr
 from korisk.planning.explain import chance, count
@@ -24,26 +24,16 @@ def written(path: Path, rows: Iterable[tuple[int, float]], model: str = "") -> P
     return path
 
 
-def text(capsys: pytest.CaptureFixture[str], *command: object, code: int = 0) -> str:
-    assert korisk(*command) == code
-    return " ".join(capsys.readouterr().out.split())
-
-
-def rows(capsys: pytest.CaptureFixture[str], *command: object, code: int = 0) -> list[list[str]]:
+def rows(*command: object, code: int = 0) -> list[list[str]]:
     """What the table of samples holds, by its cells."""
-    assert korisk(*command) == code
-    lines = capsys.readouterr().out.splitlines()
-    start = next(at for at, line in enumerate(lines) if "──" in line)
-    shown = lines[start + 1 : start + 1 + next(
-        at for at, line in enumerate(lines[start + 1 :]) if not line.strip()
-    )]  # fmt: skip
+    behind = outputs(*command, code=code)[0].partition("──")[2].splitlines()[1:]
+    shown = takewhile(str.strip, behind)
     joined = (line.replace("above ", "above-").replace("below ", "below-") for line in shown)
     return [[cell.replace("-", " ", cell != "-") for cell in line.split()] for line in joined]
 
 
-def content(capsys: pytest.CaptureFixture[str], *command: object, code: int = 0) -> Any:
-    assert korisk(*command, "--json") == code
-    (found,) = json.loads(capsys.readouterr().out)["plans"]
+def plan_of(*command: object, code: int = 0) -> Any:
+    (found,) = content(*command, code=code)["plans"]
     return found
 
 
@@ -51,13 +41,11 @@ def content(capsys: pytest.CaptureFixture[str], *command: object, code: int = 0)
 
 
 @pytest.mark.parametrize("target", [0.003, 0.0022, 0.001])
-def test_the_chance_stands_beside_n_and_safe_numbers_count_all_futures(
-    capsys: pytest.CaptureFixture[str], target: float
-) -> None:
+def test_the_chance_stands_beside_n_and_safe_numbers_count_all_futures(target: float) -> None:
     plan = kr.plan(kr.Curve.read(H8, model="FC"), target)
     assert plan.samples is not None
     assert plan.chance is not None
-    (row,) = rows(capsys, "plan", H8, "--model", "FC", "--target", target)
+    (row,) = rows("plan", H8, "--model", "FC", "--target", target)
     assert row[:3] == ["FC", f"{plan.samples:,}", chance(plan.chance)]
     assert row[3:5] == [f"{plan.lower:,}", count(plan.upper)]
     safe = [plan.safe(level) for level in (0.8, 0.9, 0.95)]
@@ -66,8 +54,8 @@ def test_the_chance_stands_beside_n_and_safe_numbers_count_all_futures(
     assert all(n is None or plan.probability(n) >= 0.8 for n in safe)
 
 
-def test_compare_has_the_chance_of_both(capsys: pytest.CaptureFixture[str]) -> None:
-    found = rows(capsys, "compare", H8, "--target", 0.0015)
+def test_compare_has_the_chance_of_both() -> None:
+    found = rows("compare", H8, "--target", 0.0015)
     for model, row in zip(("KO", "FC"), found, strict=True):
         plan = kr.plan(kr.Curve.read(H8, model=model), 0.0015)
         assert plan.chance is not None
@@ -75,22 +63,20 @@ def test_compare_has_the_chance_of_both(capsys: pytest.CaptureFixture[str]) -> N
         assert "none" in row
 
 
-def test_a_probability_that_no_number_has_comes_with_its_condition(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_probability_that_no_number_has_comes_with_its_condition() -> None:
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.0022)
     command = ("plan", H8, "--model", "FC", "--target", 0.0022, "--probability")
     assert plan.safe(0.8) is not None
-    said = text(capsys, *command, 0.8)
+    said = text(*command, 0.8)
     assert f"{plan.safe(0.8):,} samples are enough with 80% probability." in said
     assert plan.safe(0.97) is None
-    said = text(capsys, *command, 0.97)
+    said = text(*command, 0.97)
     by = plan.before_long
     assert "No amount of data gives 97%" in said
     assert f"at most {chance(plan.reach)}" in said
     assert f"by N = {by:,} (chance {chance(plan.probability(by))})" in said
     assert f"{plan.if_reached(0.97):,} samples are enough with 97% probability" in said
-    found = content(capsys, *command, 0.97)["enough"]
+    found = plan_of(*command, 0.97)["enough"]
     assert found == {
         "probability": 0.97,
         "samples": None,
@@ -102,15 +88,8 @@ def test_a_probability_that_no_number_has_comes_with_its_condition(
     }
 
 
-def test_ninety_percent_are_said_once(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ("plan", H8, "--model", "FC", "--target", 0.003, "--probability", 0.9)
-    assert text(capsys, *command).count("enough with 90% probability") == 1
-
-
-def test_json_has_the_chance_the_condition_and_the_trust(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    found = content(capsys, "plan", H8, "--model", "FC", "--target", 0.001)
+def test_json_has_the_chance_the_condition_and_the_trust() -> None:
+    found = plan_of("plan", H8, "--model", "FC", "--target", 0.001)
     plan = kr.plan(kr.Curve.read(H8, model="FC"), 0.001)
     assert found["chance"] == plan.chance
     assert found["reach"] == plan.reach
@@ -129,49 +108,43 @@ def step(tmp_path: Path) -> Path:
     return written(tmp_path / "step.csv", zip(SIZES, STEP, strict=True))
 
 
-def test_a_step_has_no_answer_beyond(step: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert korisk("plan", step, "--target", 0.005) == 3
-    out, err = capsys.readouterr()
+def test_a_step_has_no_answer_beyond(step: Path) -> None:
+    out, err = outputs("plan", step, "--target", 0.005, code=3)
     said = " ".join(out.split())
     assert "cannot be extrapolated: from N = 32 to 64 the mean goes from 1 to 0.01" in said
     assert "Measure at N = 2,048" in said
     assert "are enough" not in said
     assert err.startswith("korisk: no sample size for target 0.005")
     assert err.count("\n") == 1
-    (row,) = rows(capsys, "plan", step, "--target", 0.005, code=3)
+    (row,) = rows("plan", step, "--target", 0.005, code=3)
     assert row == ["-"] * 9 + ["2,048"]
-    found = content(capsys, "plan", step, "--target", 0.005, "--probability", 0.8, code=3)
+    found = plan_of("plan", step, "--target", 0.005, "--probability", 0.8, code=3)
     assert "cannot be extrapolated" in found["doubt"]
     assert (found["samples"], found["chance"], found["reach"]) == (None, None, None)
     assert found["enough"] == {"probability": 0.8, "samples": None, "if_reached": None}
 
 
-def test_a_step_has_an_answer_inside(step: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = content(capsys, "plan", step, "--target", 0.5)
+def test_a_step_has_an_answer_inside(step: Path) -> None:
+    found = plan_of("plan", step, "--target", 0.5)
     assert 32 < found["samples"] <= 64
     assert found["doubt"] == ""
-    assert "between N = 32 and 64" in text(capsys, "plan", step, "--target", 0.5)
+    assert "between N = 32 and 64" in text("plan", step, "--target", 0.5)
 
 
-def test_an_error_beyond_a_step_is_not_known(
-    step: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = content(capsys, "plan", step, "--at", 100, "--at", 5000, code=3)
+def test_an_error_beyond_a_step_is_not_known(step: Path) -> None:
+    found = plan_of("plan", step, "--at", 100, "--at", 5000, code=3)
     assert [each["n"] for each in found["at"]] == [100, 5000]
     assert found["at"][0]["error"] == pytest.approx(0.01, rel=0.05)
     assert found["at"][1]["error"] is None
-    assert korisk("plan", step, "--at", 5000) == 3
-    assert "the error at N = 5,000 is not known" in capsys.readouterr().err
-    assert korisk("plan", step, "--at", "1e300") == 2
-    assert "n must be a whole number" in capsys.readouterr().err
+    line = refused("plan", step, "--at", 5000, code=3)
+    assert "the error at N = 5,000 is not known" in line
+    assert "n must be a whole number" in refused("plan", step, "--at", "1e300")
 
 
-def test_compare_tells_the_doubt_of_one_side(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_tells_the_doubt_of_one_side(tmp_path: Path) -> None:
     steep = written(tmp_path / "a.csv", zip(SIZES, STEP, strict=True), "step")
     smooth = written(tmp_path / "b.csv", ((n, 0.5 * n**-0.5) for n in SIZES), "KO")
-    said = text(capsys, "compare", smooth, steep, "--target", 0.005, code=3)
+    said = text("compare", smooth, steep, "--target", 0.005, code=3)
     assert "No sample size of step" in said
     assert "cannot be extrapolated" in said
     assert "KO reaches 0.005 with about" in said
@@ -200,19 +173,17 @@ def misleading(tmp_path: Path) -> Path:
     return written(tmp_path / "misleading.csv", zip(SIZES, MISLEADING, strict=True))
 
 
-def test_related_curves_make_the_answer_surer(
-    pilot: Path, simulated: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_related_curves_make_the_answer_surer(pilot: Path, simulated: Path) -> None:
     command = ("plan", pilot, "--target", 0.006)
-    alone = content(capsys, *command)
-    found = content(capsys, *command, "--related", simulated)
+    alone = plan_of(*command)
+    found = plan_of(*command, "--related", simulated)
     truth = 218  # 1.4 (0.05 N^-1/2 + 0.001) = 0.006
     assert found["related"] == ["simulated.csv"]
     assert found["trust"] > 0.5
     assert found["chance"] > alone["chance"]
     assert abs(found["samples"] - truth) < abs(alone["samples"] - truth)
     assert found["lower"] < truth < (found["upper"] or math.inf)
-    said = text(capsys, *command, "--related", simulated)
+    said = text(*command, "--related", simulated)
     assert f'"simulated.csv" explains the pilot (trust {chance(found["trust"])})' in said
     assert f"about {alone['samples']} (chance {chance(alone['chance'])})" in said
     library = kr.plan(
@@ -221,60 +192,49 @@ def test_related_curves_make_the_answer_surer(
     assert found["samples"] == library.samples
 
 
-def test_a_misleading_curve_changes_nothing(
-    pilot: Path, misleading: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misleading_curve_changes_nothing(pilot: Path, misleading: Path) -> None:
     command = ("plan", pilot, "--target", 0.006)
-    alone = content(capsys, *command)
-    found = content(capsys, *command, "--related", misleading)
+    alone = plan_of(*command)
+    found = plan_of(*command, "--related", misleading)
     assert found["trust"] < 0.01
     assert found["samples"] == pytest.approx(alone["samples"], rel=0.01)
-    said = text(capsys, *command, "--related", misleading)
+    said = text(*command, "--related", misleading)
     assert '"misleading.csv" cannot be extrapolated and is not used' in said
 
 
-def test_related_files_may_be_several(
-    pilot: Path, simulated: Path, misleading: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_related_files_may_be_several(pilot: Path, simulated: Path, misleading: Path) -> None:
     both = ("--related", simulated, "--related", misleading)
-    found = content(capsys, "plan", pilot, "--target", 0.006, *both)
+    found = plan_of("plan", pilot, "--target", 0.006, *both)
     assert found["related"] == ["simulated.csv", "misleading.csv"]
-    said = text(capsys, "plan", pilot, "--at", 200, *both)
+    said = text("plan", pilot, "--at", 200, *both)
     assert "Related: simulated.csv, misleading.csv (trust" in said
 
 
-def test_the_model_of_the_same_name_is_the_related_one(
-    pilot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_model_of_the_same_name_is_the_related_one(pilot: Path, tmp_path: Path) -> None:
     first = written(tmp_path / "first.csv", zip(SIZES, TRUTH, strict=True), "KO")
     other = written(tmp_path / "other.csv", zip(SIZES, MISLEADING, strict=True), "FC")
     rows_of_other = other.read_text().splitlines()[1:]
     first.write_text(first.read_text() + "\n".join(rows_of_other) + "\n")
-    found = content(capsys, "plan", pilot, "--target", 0.006, "--related", first)
+    found = plan_of("plan", pilot, "--target", 0.006, "--related", first)
     assert found["related"] == ["KO of first.csv"]
     # Without one of that name, all models of the file are relatives.
     first.write_text(first.read_text().replace("KO", "CNN"))
-    found = content(capsys, "plan", pilot, "--target", 0.006, "--related", first)
+    found = plan_of("plan", pilot, "--target", 0.006, "--related", first)
     assert found["related"] == ["CNN of first.csv", "FC of first.csv"]
 
 
-def test_a_pilot_without_a_namesake_is_planned_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pilot_without_a_namesake_is_planned_alone(tmp_path: Path) -> None:
     simulated = written(tmp_path / "simulated.csv", zip(SIZES, TRUTH, strict=True), "KO")
     two = written(tmp_path / "two.csv", PILOT, "KO")
     more = "".join(f"{n},{1.2 * error},FC\n" for n, error in PILOT)
     two.write_text(two.read_text() + more)
     command = ("plan", two, "--target", 0.008, "--related", simulated)
-    assert "No related curve is named FC." in text(capsys, *command)
-    assert korisk(*command, "--json") == 0
-    found = json.loads(capsys.readouterr().out)["plans"]
+    assert "No related curve is named FC." in text(*command)
+    found = content(*command)["plans"]
     assert [each["related"] for each in found] == [["KO of simulated.csv"], []]
 
 
-def test_units_and_metrics_of_related_curves_are_the_pilots(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_units_and_metrics_of_related_curves_are_the_pilots(tmp_path: Path) -> None:
     pilot, related = tmp_path / "pilot.csv", tmp_path / "related.csv"
     pilot.write_text(
         "n,error,metric\n" + "".join(f"{n},{100 - 100 * e},accuracy\n" for n, e in PILOT)
@@ -289,10 +249,9 @@ def test_units_and_metrics_of_related_curves_are_the_pilots(
         )
     )
     command = ("plan", pilot, "--target", 99.4, "--unit", "percent", "--related", related)
-    assert content(capsys, *command)["trust"] > 0.5
+    assert plan_of(*command)["trust"] > 0.5
     related.write_text(related.read_text().replace("accuracy", "auc"))
-    assert korisk(*command) == 2
-    assert "no metric 'accuracy'" in capsys.readouterr().err
+    assert "no metric 'accuracy'" in refused(*command)
 
 
 @pytest.mark.parametrize(
@@ -302,20 +261,16 @@ def test_units_and_metrics_of_related_curves_are_the_pilots(
         (("--related", "simulated.csv", "--fit", "power"), "--related needs fit 'posterior'"),
         (("--related", "simulated.csv", "--html", "page.html"), "--related cannot be used with"),
         (("--related", "pilot.csv"), "another file than the pilot"),
-        (("--related", "short.csv"), "a related curve needs at least three distinct N"),
+        (("--related", "short.csv"), "a related curve needs at least 3 distinct N"),
     ],
 )
 def test_related_curves_that_cannot_be_used_are_refused_in_one_line(
     pilot: Path,
     simulated: Path,
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     options: tuple[str, ...],
     words: str,
 ) -> None:
     monkeypatch.chdir(pilot.parent)
     written(Path("short.csv"), [(4, 0.1), (8, 0.05)])
-    assert korisk("plan", "pilot.csv", "--target", 0.006, *options) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert words in err
+    assert words in refused("plan", "pilot.csv", "--target", 0.006, *options)
