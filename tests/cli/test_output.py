@@ -37,7 +37,6 @@ def test_a_command_shows_its_own_options(
 ) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("n,error\n4,0.2\n8,0.3\n16,0.4\n")
-    assert korisk("plan", pilot, "--target", 0.25) == 0 or capsys.readouterr()
     korisk("plan", pilot, "--target", 0.1)
     said = " ".join("".join(capsys.readouterr()).split())
     assert "--unit" in said
@@ -49,4 +48,5 @@ def test_no_message_of_the_library_names_an_option() -> None:
     for path in SOURCE.rglob("*.py"):
         if path.parent.name != "cli":
             lines = path.read_text(encoding="utf-8").splitlines()
-            assert not [line for line in lines if option.search(line)], path
+            found = [line for line in lines if option.search(line) and "`korisk " not in line]
+            assert not found, path
