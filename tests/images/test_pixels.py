@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.ndimage import zoom
 
-from korisk.images.pixels import cut, cut_shape, resampled
+from korisk.images.pixels import resampled
 
 Array = NDArray[np.float64]
 sides = st.integers(1, 12)
@@ -43,14 +43,6 @@ def test_constants_stay_and_the_same_size_is_the_same_image(
     np.testing.assert_array_equal(same, given)
 
 
-@settings(max_examples=50)
-@given(seeds, st.integers(1, 5), st.integers(1, 4), st.integers(1, 4))
-def test_whole_factors_are_block_means(seed: int, side: int, down: int, across: int) -> None:
-    given = image(seed, side * down, side * across)
-    blocks = given.reshape(side, down, side, across).mean(axis=(1, 3))
-    np.testing.assert_allclose(resampled(given, side, side), blocks, rtol=1e-12)
-
-
 def test_other_ratios_are_overlaps_in_exact_arithmetic() -> None:
     have, want = 7, 3
     width = Fraction(have, want)
@@ -79,14 +71,3 @@ def test_enlarging_is_linear_between_centres_or_a_spline() -> None:
     fine = np.sin(np.clip((np.arange(60) + 0.5) / 3 - 0.5, 0, 19) / 3) ** 2
     curved = np.abs(resampled(smooth, 1, 60, method="spline")[0] - fine).max()
     assert curved < np.abs(linear - fine).max() / 10
-
-
-def test_the_middle_is_cut_and_zeros_are_added() -> None:
-    given = np.arange(1.0, 31).reshape(5, 6)
-    np.testing.assert_array_equal(cut(given, 3, 2), given[1:4, 2:4])
-    padded = cut(given, 7, 6)
-    np.testing.assert_array_equal(padded[1:6], given)
-    assert padded.sum() == given.sum()
-    assert cut_shape((5, 6), "square") == (5, 5)
-    assert cut_shape((5, 6), "pad") == (6, 6)
-    assert cut_shape((5, 6), "none") == (5, 6)

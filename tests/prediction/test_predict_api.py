@@ -198,9 +198,9 @@ def test_level_rehearsal_relu_and_pilot_reach_the_prediction() -> None:
     energies = np.square(images()).sum(axis=(1, 2))
     made = predict_dense(FORWARD, images(), 0.1)
     assert made.level == pytest.approx(energies.std(ddof=1) / energies.mean() / math.sqrt(40))
-    assert made.rehearsal is not None
+    assert len(made.rehearsal)
     alone = predict_dense(FORWARD, images(), 0.1, rehearsal=False)
-    assert alone.rehearsal is None
+    assert not len(alone.rehearsal)
     assert alone.errors(N) == pytest.approx(alone.computed(N), rel=1e-6)
     plain, clipped = (
         predict_dense(FORWARD, images() - 3.5, 0.3, relu=relu, rehearsal=False)

@@ -120,30 +120,6 @@ def test_curves_fall_from_all_the_energy_to_the_rest(scales: Array) -> None:
     assert ROUNDING * clean.energy / OUTPUTS * 0.99 <= errors[1] < 1e-9
 
 
-def test_one_sample_of_many_equal_directions_teaches_next_to_nothing() -> None:
-    """Also where inputs have thousands of times as many directions as there are samples."""
-    for directions in (300, 2500):
-        made = Spectrum(np.ones(directions), np.ones(directions), 0.0, EVEN, directions)
-        assert made.errors(1)[0] == pytest.approx(1.0, rel=3 / directions)
-    standing_for = replace(made, counts=np.full(directions, 1000.0))
-    assert standing_for.errors([1, 100])[1] == pytest.approx(1.0, rel=1e-3)
-
-
-def test_units_do_not_matter() -> None:
-    second, best, rest = rotated(6, rest=0.2)
-    plain = computed(second, best, rest).errors(MANY)
-    for c in (1e-60, 3.0, 1e60):
-        inputs = computed(c**2 * second, best / c, rest)
-        targets = computed(second, c * best, c**2 * rest)
-        assert inputs.errors(MANY) == pytest.approx(plain, rel=1e-4)
-        assert targets.errors(MANY) == pytest.approx(c**2 * plain, rel=1e-9)
-    dark, bright = (computed(second, best, rest, c * UNEVEN).errors(MANY) for c in (1e-12, 1e12))
-    assert dark == pytest.approx(bright)
-    equal = computed(second, best, rest, np.full(9, 7.0))
-    for n in (2, 30, 500):
-        assert equal.filter(n)[1] == pytest.approx(n)  # every sample counts
-
-
 def test_a_counted_eigenvalue_is_as_many_equal_ones() -> None:
     counts = np.array([1, 3, 2])
     values = np.array([4.0, 1.0, 0.1])

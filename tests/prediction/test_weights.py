@@ -51,7 +51,6 @@ def structured(
         share=share,
         floor=1.0,
         start=start,
-        analytic=start,
         entries=1,
         parameters=len(gamma),
         examples=n,
@@ -124,14 +123,6 @@ def test_few_rows_cost_as_in_ordinary_least_squares() -> None:
     assert structured(ONES, ONES, ONES).holds_from == 1
 
 
-def test_examples_of_many_rows_count_more() -> None:
-    kinds = (rows((20, 1)), rows((2, 10)), None)
-    one, ten, many = (structured(ONES, ONES, 10 * ONES, leverages=each) for each in kinds)
-    errors = [each.errors(64) for each in (one, ten, many)]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[1] - 1 == pytest.approx((20 / 64) / (1 - 20 / 640), rel=1e-3)
-
-
 def test_the_examples_own_matrix_is_not_taken_for_g() -> None:
     """Ridge at the examples' G acts more strongly at the population's: the bias says so."""
     few, many = (
@@ -155,26 +146,6 @@ def test_unequal_rows_are_worth_fewer_and_none_more_than_its_example() -> None:
     expected = 4 * (small + large) ** 2 / (small**2 + large**2)
     assert unequal.rows(4) == pytest.approx(expected, rel=1e-6)
     assert structured(ONES, ONES, ONES).rows(4) == math.inf
-
-
-def test_lambdas_run_from_none_to_all() -> None:
-    """Of equal eigenvalues c, K weights have K / (1 + lambda / c) degrees of freedom."""
-    equal = Measure(np.full(4, 7.0), np.full(4, 3.0))  # twelve weights
-    many: dict[str, Any] = {"leverages": None, "share": 1.0, "floor": 1.0, "start": 9.0}
-    made = Structured(
-        spectrum=equal, pull=equal, noise=equal, analytic=9.0, entries=1, parameters=2**25,
-        examples=100, spread=0.0, **many,
-    )  # fmt: skip
-    freedom = made.path.freedom / 12
-    assert freedom[0] == 1
-    assert 1 - freedom[1] == pytest.approx(1e-10, rel=1e-3)
-    assert freedom[-1] == pytest.approx(1 / (1 + 1e5))
-    assert made.path.squared == pytest.approx(12 * freedom**2)
-    assert made.path.variance == pytest.approx(12 / (1 / freedom) ** 2 / 7)
-    ratios = (1 / freedom[2:-1] - 1) / (1 / freedom[1:-2] - 1)
-    assert ratios[40:] == pytest.approx(10 ** (15 / 180), rel=1e-4)
-    assert made.holds_from == 1  # examples count as many rows: nothing crowds
-    assert made.least == 0
 
 
 # --- From examples -------------------------------------------------------------------------------
@@ -298,7 +269,6 @@ def test_it_predicts_ridge_regression_from_weights_that_are_nearly_right() -> No
 
 def test_examples_of_right_weights_have_nothing_to_learn() -> None:
     curve = curve_of(draw(300, wrong=0.0), RIGHT)
-    assert curve.start == curve.analytic
     np.testing.assert_allclose(curve.errors(MEASURED), curve.start, rtol=0.01)
     for seed in range(6):  # of which some find better weights than these, by chance
         few = curve_of(draw(8, seed, wrong=0.0), RIGHT)
@@ -323,22 +293,6 @@ def test_all_routes_agree(monkeypatch: pytest.MonkeyPatch, relu: bool) -> None:
     assert free.spectrum.weights.sum() == pytest.approx(WEIGHTS)
 
 
-def test_halves_give_the_same_corrections_as_leverages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a stored matrix, over several draws: the same floor, slope and number of rows."""
-
-    def means() -> tuple[float, ...]:
-        curves, _ = small_draws(relu=False, count=12)
-        every = [(curve.floor, curve.slope, float(curve.errors(8))) for curve in curves]
-        return tuple(np.mean(every, axis=0))
-
-    floor, slope, early = means()
-    monkeypatch.setattr(module, "LARGEST_STORED", 0)
-    found = means()
-    assert found[0] == pytest.approx(floor, abs=0.4 * OPTIMISM)
-    assert found[1] == pytest.approx(slope, rel=0.15)
-    assert found[2] == pytest.approx(early, rel=0.1)
-
-
 def test_a_relu_changes_negative_images_alone() -> None:
     inputs, targets = draw(64)
     pairs = inputs.abs() + 1, targets.abs() + 20
@@ -350,16 +304,15 @@ def test_a_relu_changes_negative_images_alone() -> None:
     targets = targets.clamp_min(0)
     plain, behind = (curve_of((inputs, targets), RIGHT, relu=relu) for relu in (False, True))
     images = (inputs * RIGHT) @ TAIL.matrix.T
-    assert behind.analytic == pytest.approx(float((images.relu() - targets).square().mean()))
-    assert plain.analytic == pytest.approx(float((images - targets).square().mean()))
+    assert behind.start == pytest.approx(float((images.relu() - targets).square().mean()))
+    assert plain.start == pytest.approx(float((images - targets).square().mean()))
     assert 0.3 < behind.share < 0.9  # about half of the images is positive, its larger half
     assert behind.floor < plain.floor
     assert behind.slope == pytest.approx(behind.share * plain.slope)
 
 
-@pytest.mark.parametrize(("of_inputs", "of_targets"), [(1e-3, 1.0), (1.0, 50.0), (1e4, 1e4)])
-def test_units_of_examples_do_not_matter(of_inputs: float, of_targets: float) -> None:
-    (inputs, targets), plain = draw(64), curve_of(draw(64))
+def test_units_of_examples_do_not_matter() -> None:
+    (inputs, targets), plain, of_inputs, of_targets = draw(64), curve_of(draw(64)), 1e-3, 50.0
     pairs = inputs * of_inputs, targets * of_targets
     scaled = curve_of(pairs, FAR * of_targets / of_inputs)
     expected = of_targets**2 * plain.errors(MEASURED)
@@ -370,7 +323,6 @@ def test_units_of_examples_do_not_matter(of_inputs: float, of_targets: float) ->
 def test_towards_zero_it_starts_from_no_image() -> None:
     curve, other = curve_of(draw(64), toward="zero"), curve_of(draw(64))
     assert curve.start == pytest.approx(float(draw(64)[1].square().mean()))
-    assert curve.analytic == other.analytic == other.start
     assert (curve.floor, curve.slope) == pytest.approx((other.floor, other.slope))
 
 

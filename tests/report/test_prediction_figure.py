@@ -49,7 +49,7 @@ def content(problem: dict[str, Any] | None = None) -> dict[str, Any]:
                 0.08,
                 0.5,
                 0.0005,
-                rehearsal=[{"n": 4.0, "error": 0.04}, {"n": 8.0, "error": 0.03}],
+                rehearsal=[{"n": 4.0, "measured": 0.04}, {"n": 8.0, "measured": 0.03}],
                 checks=[{"n": 16.0, "measured": 0.021}],
             ),
         ],

@@ -193,32 +193,24 @@ def _along_rows(image: Array, want: int, method: Resample) -> Array:
     if want > have > 1 and method == "spline":
         curve = make_interp_spline(np.arange(have), image, k=min(3, have - 1))
         return np.asarray(curve(_centres(have, want)), dtype=np.float64)
-    weights = overlap_weights(have, want) if want < have else linear_weights(have, want)
-    return np.asarray(weights @ image, dtype=np.float64)
+    return np.asarray(weights(have, want) @ image, dtype=np.float64)
 
 
 @lru_cache(maxsize=64)
-def overlap_weights(have: int, want: int) -> Any:
-    """The sparse matrix (want, have) of areas; its rows add up to 1."""
-    # In units of 1 / want of a pixel all edges are whole numbers, so nothing is rounded before
-    # the division. Between two edges lies a piece of one new pixel and of one old.
-    edges = np.union1d(
-        np.arange(want + 1, dtype=np.int64) * have, np.arange(have + 1, dtype=np.int64) * want
-    )
-    start = edges[:-1]
-    return csr_array((np.diff(edges) / have, (start // have, start // want)), shape=(want, have))
-
-
-@lru_cache(maxsize=64)
-def linear_weights(have: int, want: int) -> Any:
-    """The sparse matrix (want, have) of linear interpolation; its rows add up to 1."""
+def weights(have: int, want: int) -> Any:
+    """The sparse matrix (want, have) of areas or of linear interpolation; rows add up to 1."""
+    if want < have:
+        # In units of 1 / want of a pixel all edges are whole numbers, so nothing is rounded before
+        # the division. Between two edges lies a piece of one new pixel and of one old.
+        new, old = (np.arange(count + 1, dtype=np.int64) for count in (want, have))
+        edges = np.union1d(new * have, old * want)
+        start, entries = edges[:-1], np.diff(edges) / have
+        return csr_array((entries, (start // have, start // want)), shape=(want, have))
     centres = _centres(have, want)
     left = np.minimum(centres.astype(np.int64), max(have - 2, 0))
-    right = np.minimum(left + 1, have - 1)
     part = centres - left
-    new = np.arange(want)
     entries = np.concatenate([1 - part, part])
-    places = np.concatenate([new, new]), np.concatenate([left, right])
+    places = np.tile(np.arange(want), 2), np.concatenate([left, np.minimum(left + 1, have - 1)])
     return csr_array((entries, places), shape=(want, have))
 
 

@@ -22,7 +22,7 @@ from korisk.operators import LinearOperator
 from korisk.prediction import user_inputs
 from korisk.prediction.dense.from_examples import Progress, dense_spectrum, resolution_note
 from korisk.prediction.dense.moments import image_moment
-from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, rehearse
+from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, NOTHING_MEASURED, rehearse
 from korisk.prediction.prediction import Prediction
 from korisk.prediction.weights.from_examples import Toward, structured_from_pairs
 from korisk.problems.noise import Noise
@@ -164,7 +164,7 @@ def dense_prediction(
     _check(examples)
     moment = image_moment(examples.latents.detach().to("cpu", torch.float64).numpy())
     theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
-    checks = None
+    checks = NOTHING_MEASURED
     if rehearsal:
         inputs, targets = (
             part[:MOST_REHEARSED].detach().to("cpu", torch.float64).numpy()
@@ -184,7 +184,7 @@ def dense_prediction(
             f"off at {theory.floor:.3g}, what the operator does not see of the images."
         )
     notes += resolution_note(theory, 2.0 ** np.arange(2, 15))
-    if checks is not None and len(checks):
+    if len(checks):
         spread = np.sqrt(checks.variance)
         if (spread > _UNEVEN).any():
             at = int(np.argmax(spread > _UNEVEN))  # the first

@@ -22,7 +22,7 @@ from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors
 Array = NDArray[np.float64]
 
 FARTHEST_N = 10**7  # up to which a prediction is made
-MIDDLE = 0.65  # share of the futures that meet a target by the answer, where some never do
+MIDDLE = 0.65  # share of the draws that meet a target by the answer, where some never do
 FIT_SIZES = 3  # of a pilot, from which on curves can be fitted to it
 AS_SEEDS = 1.78  # spreads five quantiles so that their mean is as uncertain as their law
 _START = 2
@@ -174,7 +174,7 @@ class Prediction:
     model: str
     examples: int
     level: float = 0.0
-    rehearsal: LogErrors | None = None
+    rehearsal: LogErrors = NOTHING_MEASURED
     pilot: Curve | None = None
     notes: tuple[str, ...] = ()
     valid_from: float = 1.0
@@ -465,7 +465,7 @@ class Prediction:
     @cached_property
     def trust(self) -> float:
         """The weight of the theory against curves fitted to the pilot; one without a pilot."""
-        if self._fitted is None or self.tested_on is None or not self.tested:
+        if self.tested_on is None or not self.tested:
             return 1.0
         # One per cent at least: no theory is exact, and a precise pilot must not refute it.
         misfit = self.misfit(_TELLING)
@@ -518,9 +518,8 @@ class Prediction:
         Misfit
             Of log errors over N.
         """
-        rehearsal = measured = NOTHING_MEASURED
-        if self.rehearsal is not None:
-            rehearsal = self._over_computed(self.rehearsal, self.valid_from)
+        rehearsal = self._over_computed(self.rehearsal, self.valid_from)
+        measured = NOTHING_MEASURED
         if self.tested_on is not None:
             measured = self._over_computed(log_errors(self.tested_on, least_noise), 1.0)
         return Misfit(rehearsal, measured, self.level, self.belief)
@@ -529,8 +528,8 @@ class Prediction:
         """Logarithms over the computed curve, where that holds."""
         kept = (found.n >= first) & (found.n <= self.valid_to)
         n = found.n[kept]
-        base = np.log(self.computed(n)) if len(n) else np.zeros(0)
-        return LogErrors(n, found.log_error[kept] - base, found.variance[kept])
+        away = found.log_error[kept] - np.log(self.computed(n))
+        return LogErrors(n, away, found.variance[kept])
 
     @cached_property
     def _misfit(self) -> Misfit:

@@ -383,13 +383,40 @@ class PointPrediction:
         if pair is not None and pair.crossover is not None:
             crossover = vars(pair.crossover) | {"upper": _finite(pair.crossover.upper)}
             del crossover["measured"]
+        models = []
+        for made in self.predictions:
+            rehearsed = zip(made.rehearsal.n, np.exp(made.rehearsal.log_error), strict=True)
+            effective = {
+                "n": self.examples,
+                "directions": made.effective(self.examples),
+                "parameters": self.effective(made, self.examples),
+            }
+            models.append(
+                {
+                    "model": made.model,
+                    "relu": bool(self.spec["models"][made.model].get("relu")),
+                    "floor": made.floor,
+                    "valid_to": _finite(made.valid_to),
+                    "parameters": made.parameters,
+                    "effective": effective,
+                    "errors": error_rows(made, at),
+                    "samples": [made.samples(target).to_dict() for target in targets],
+                    "track": error_rows(made, doublings=False),
+                    "rehearsal": [{"n": float(n), "measured": float(e)} for n, e in rehearsed],
+                    "checks": [vars(check) | {"ratio": check.ratio} for check in made.checks],
+                    "trust": made.trust if made.tested else None,
+                    "doubted": made.doubted,
+                    "notes": list(made.notes),
+                    "explanation": made.explain(targets[0] if targets else None),
+                }
+            )
         return {
             "point": self.name,
             "problem": dict(self.spec["problem"]),
             "images": self.images,
             "examples": self.examples,
             "metric": "mse",
-            "models": [self._model(made, targets, at) for made in self.predictions],
+            "models": models,
             "crossover": crossover,
             "better_at_last": None if pair is None else pair.ahead,
             "two_factors": [] if pair is None else [pair.factors_or_reason(t) for t in targets],
@@ -397,33 +424,6 @@ class PointPrediction:
             "seconds": usage.seconds,
             "peak_memory": usage.peak_memory,
             "device_memory": usage.device_memory,
-        }
-
-    def _model(
-        self, made: Prediction, targets: Sequence[float], at: Sequence[float]
-    ) -> dict[str, Any]:
-        checks = made.rehearsal
-        rehearsed = [] if checks is None else zip(checks.n, np.exp(checks.log_error), strict=True)
-        return {
-            "model": made.model,
-            "relu": bool(self.spec["models"][made.model].get("relu")),
-            "floor": made.floor,
-            "valid_to": _finite(made.valid_to),
-            "parameters": made.parameters,
-            "effective": {
-                "n": self.examples,
-                "directions": made.effective(self.examples),
-                "parameters": self.effective(made, self.examples),
-            },
-            "errors": error_rows(made, at),
-            "samples": [made.samples(target).to_dict() for target in targets],
-            "track": error_rows(made, doublings=False),
-            "rehearsal": [{"n": float(n), "error": float(e)} for n, e in rehearsed],
-            "checks": [vars(check) | {"ratio": check.ratio} for check in made.checks],
-            "trust": made.trust if made.tested else None,
-            "doubted": made.doubted,
-            "notes": list(made.notes),
-            "explanation": made.explain(targets[0] if targets else None),
         }
 
 
@@ -453,15 +453,8 @@ class TrackRecord(_Record):
     upper: Positive
 
 
-class RehearsalRecord(_Record):
-    """An error on the examples themselves."""
-
-    n: Positive
-    error: Positive
-
-
-class CheckRecord(_Record):
-    """An error of the pilot."""
+class MeasuredRecord(_Record):
+    """An error of a pilot, or of a fit to the examples themselves."""
 
     n: Positive
     measured: Positive
@@ -483,8 +476,8 @@ class ModelRecord(_Record):
     relu: bool
     floor: Zero
     track: list[TrackRecord] = Field(min_length=2, max_length=_MOST)
-    rehearsal: list[RehearsalRecord] = Field(max_length=_MOST)
-    checks: list[CheckRecord] = Field(max_length=_MOST)
+    rehearsal: list[MeasuredRecord] = Field(max_length=_MOST)
+    checks: list[MeasuredRecord] = Field(max_length=_MOST)
 
 
 class PointRecord(_Record):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk.errors import KoriskError, shown
@@ -31,7 +31,27 @@ def examples_of(
     operator: Operator, images: Any, noise: float | Noise | None = None, *, seed: int = 0
 ) -> Examples:
     """Examples of a user's operator, images and noise."""
-    values = checked_images(images.detach().cpu().numpy() if isinstance(images, Tensor) else images)
+    try:
+        values = np.asarray(images.detach().cpu() if isinstance(images, Tensor) else images)
+        values = np.zeros(0) if np.iscomplexobj(values) else np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        values = np.zeros(0)
+    if values.ndim not in (2, 3):
+        raise KoriskError(
+            "images must be real numbers in an array (images, height, width), all of one size, got "
+            f"{shown(getattr(images, 'shape', images))}; convert and stack them"
+        )
+    finite = np.isfinite(values.reshape(len(values), math.prod(values.shape[1:]))).all(axis=1)
+    if not finite.all():
+        raise KoriskError(
+            f"image {int(np.argmin(finite))} contains NaN or infinities; leave it out or repair it"
+        )
+    largest = float(np.abs(values).max(initial=0.0))
+    if not 1 / LARGEST_VALUE <= largest <= LARGEST_VALUE:
+        raise KoriskError(
+            f"images must have a largest value from {1 / LARGEST_VALUE:g} to {LARGEST_VALUE:g}, "
+            f"got {largest:.3g}; scale them, or bring images that are not empty"
+        )
     if isinstance(operator, LinearOperator):
         forward = operator
     elif isinstance(operator, Tensor | np.ndarray):
@@ -63,32 +83,6 @@ def examples_of(
         inputs = add_noise(clean, kind, width=width, seed=seed, stream="examples noise")
     variance = noise_variance(clean, kind, width=width)
     return Examples(latents, forward, None, inputs, latents, variance)
-
-
-def checked_images(images: ArrayLike) -> Array:
-    """Example images (n, h, w) or (n, h) as an array of float64."""
-    try:
-        values = np.asarray(images)
-        values = np.zeros(0) if np.iscomplexobj(values) else np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        values = np.zeros(0)
-    if values.ndim not in (2, 3):
-        raise KoriskError(
-            "images must be real numbers in an array (images, height, width), all of one size, got "
-            f"{shown(getattr(images, 'shape', images))}; convert and stack them"
-        )
-    finite = np.isfinite(values.reshape(len(values), math.prod(values.shape[1:]))).all(axis=1)
-    if not finite.all():
-        raise KoriskError(
-            f"image {int(np.argmin(finite))} contains NaN or infinities; leave it out or repair it"
-        )
-    largest = float(np.abs(values).max(initial=0.0))
-    if not 1 / LARGEST_VALUE <= largest <= LARGEST_VALUE:
-        raise KoriskError(
-            f"images must have a largest value from {1 / LARGEST_VALUE:g} to {LARGEST_VALUE:g}, "
-            f"got {largest:.3g}; scale them, or bring images that are not empty"
-        )
-    return values
 
 
 def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]:

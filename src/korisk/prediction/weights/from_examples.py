@@ -104,7 +104,6 @@ def structured_from_pairs(
             share=share,
             floor=floor / entries,
             start=at_start / entries,
-            analytic=float(examples.losses(analytic).mean()) / entries,
             entries=entries,
             parameters=count,
             examples=len(x),

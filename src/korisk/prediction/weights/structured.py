@@ -74,7 +74,6 @@ class Structured:
     share: float  # of a change's square that the ReLU passes; 1 without it
     floor: float  # mean squared errors per entry of a target, as all below
     start: float  # of the weights that the fit shrinks towards
-    analytic: float  # of the analytic weights, untrained
     entries: int  # of a target
     parameters: int
     examples: int  # that everything was estimated from

@@ -34,8 +34,7 @@ def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Fig
     entries: list[Entry] = []
     for made in point.models:
         n += [row.n for row in made.track]
-        errors += [row.error for row in made.rehearsal]
-        errors += [check.measured for check in made.checks]
+        errors += [row.measured for row in (*made.rehearsal, *made.checks)]
         errors += [value for row in made.track for value in (row.lower, row.upper, row.computed)]
         look, name = looks[made.model], style.plain(made.model)
         band = Patch(facecolor=look.colour, alpha=0.18, linewidth=0)
@@ -77,7 +76,7 @@ def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Fig
                 dotted = thin | {"linestyle": ":", "zorder": 1.9}
                 axes.axhline(made.floor, gid=f"floor-{name}", **dotted)
             marks = {
-                "rehearsal": ([(row.n, row.error) for row in made.rehearsal], _cross),
+                "rehearsal": ([(row.n, row.measured) for row in made.rehearsal], _cross),
                 "pilot": ([(check.n, check.measured) for check in made.checks], _diamond),
             }
             for kind, (places, form) in marks.items():
@@ -94,7 +93,8 @@ def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Fig
                 floors.append((made.floor, text, looks[made.model].text_colour))
         panels.beside(axes, floors)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
-        panels.note_at(axes, point.examples, f"{point.examples:,} example images")
+        words = f"{point.examples:,} example images"
+        panels.above(axes, words, point.examples, ha="center", fontstyle="italic")
         if found is not None:
             logs = [
                 np.interp(math.log(found.n), np.log(n), np.log(expected))
