@@ -1,47 +1,23 @@
 """The command as a user meets it: what it prints, where, and its exit code."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import pytest
+from commands import content, outputs, refused, text
 from typer.models import OptionInfo
 
 import korisk as kr
-from korisk.cli.app import app, run
+from korisk.cli.app import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KO = str(EXAMPLES / "ct_h128_ko.yaml")
 
 
-def succeed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert run(list(arguments)) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    return captured.out
-
-
-def flat(text: str) -> str:
-    """Text as it reads, whatever the width at which it was broken into lines."""
-    return " ".join(text.split())
-
-
-def succeed_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    return json.loads(succeed(capsys, *arguments, "--json"))
-
-
-def fail(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> str:
-    assert run(list(arguments)) == code
-    captured = capsys.readouterr()
-    assert captured.err.startswith("korisk: ")
-    assert captured.err.count("\n") == 1
-    return captured.err
-
-
-def test_bound_shows_layers_forms_and_meaning(capsys: pytest.CaptureFixture[str]) -> None:
-    out = succeed(capsys, "bound", KO, "-n", "64")
+def test_bound_shows_layers_forms_and_meaning() -> None:
+    out = text("bound", KO, "-n", "64")
     for word in ("W", "learned", "A^T", "known", "7,680", "paper", "minkowski", "composed"):
         assert word in out
     assert "N = 64" in out
@@ -50,12 +26,10 @@ def test_bound_shows_layers_forms_and_meaning(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("name", ["ct_h8_ko", "ct_h256_ko", "ct_h512_ko", "ct_h512_fc"])
-def test_tables_fit_a_terminal_of_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("korisk.cli.output.NARROWEST", 80)
     monkeypatch.setenv("COLUMNS", "80")
-    out = succeed(capsys, "bound", str(EXAMPLES / f"{name}.yaml"), "--target", "1e4")
+    out, _ = outputs("bound", EXAMPLES / f"{name}.yaml", "--target", "1e4")
     net = kr.Network.read(EXAMPLES / f"{name}.yaml")
     for layer in net:  # every layer on one line, no cell folded or cut
         (row,) = (line for line in out.splitlines() if line.split()[:1] == [layer.name])
@@ -63,8 +37,8 @@ def test_tables_fit_a_terminal_of_80_columns(
     assert "…" not in out
 
 
-def test_bound_json_agrees_with_the_library(capsys: pytest.CaptureFixture[str]) -> None:
-    found = succeed_json(capsys, "bound", KO, "-n", "64", "--target", "0.006")
+def test_bound_json_agrees_with_the_library() -> None:
+    found = content("bound", KO, "-n", "64", "--target", "0.006")
     net = kr.Network.read(KO)
     for form in kr.BOUNDS:
         expected = kr.barron_bound(net, 64, bound=form)
@@ -78,36 +52,34 @@ def test_bound_json_agrees_with_the_library(capsys: pytest.CaptureFixture[str]) 
     assert sum(layer["share"] for layer in found["layers"]) == pytest.approx(1)
 
 
-def test_target_alone_evaluates_the_bound_where_it_is_reached(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    found = succeed_json(capsys, "bound", KO, "--target", "0.006")
+def test_target_alone_evaluates_the_bound_where_it_is_reached() -> None:
+    found = content("bound", KO, "--target", "0.006")
     assert found["n"] == found["samples"]["composed"]
     assert found["bounds"]["composed"]["total"] <= 0.006
 
 
-def test_the_form_of_the_bound_is_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = succeed_json(capsys, "bound", KO, "--bound", "paper", "--target", "2")
+def test_the_form_of_the_bound_is_obeyed() -> None:
+    found = content("bound", KO, "--bound", "paper", "--target", "2")
     assert found["n"] == found["samples"]["paper"] > found["samples"]["composed"]
     contributions = sum(layer["contribution"] for layer in found["layers"])
     assert contributions == pytest.approx(found["bounds"]["paper"]["total"])
 
 
-def test_replace_says_what_is_saved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replace_says_what_is_saved() -> None:
     arguments = "bound", KO, "-n", "64", "--target", "0.006", "--replace", "W"
-    found = succeed_json(capsys, *arguments)
+    found = content(*arguments)
     saved = found["replace"]["saved_approximation"] + found["replace"]["saved_estimation"]
     assert saved == pytest.approx(found["bounds"]["composed"]["total"])
     assert found["replace"]["samples"]["composed"] == 2
-    out = flat(succeed(capsys, *arguments))
+    out = text(*arguments)
     assert "With W known, the bound at N = 64 falls from" in out
     assert f"{found['replace']['saved_approximation']:.4g} less approximation" in out
     assert f"{found['replace']['saved_estimation']:.4g} less estimation" in out
-    assert "Making K known saves nothing" in succeed(capsys, "bound", KO, "--replace", "K")
+    assert "Making K known saves nothing" in text("bound", KO, "--replace", "K")
 
 
-def test_looser_by_is_the_ratio_to_the_tightest(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = succeed(capsys, "bound", KO).splitlines()
+def test_looser_by_is_the_ratio_to_the_tightest() -> None:
+    lines = outputs("bound", KO)[0].splitlines()
     net = kr.Network.read(KO)
     for form in kr.BOUNDS:
         (row,) = (line.split() for line in lines if line.split()[:1] == [form])
@@ -115,58 +87,51 @@ def test_looser_by_is_the_ratio_to_the_tightest(capsys: pytest.CaptureFixture[st
         assert float(row[-1]) == pytest.approx(expected, rel=5e-3)
 
 
-def test_an_unreachable_target_leaves_with_3(capsys: pytest.CaptureFixture[str]) -> None:
-    message = fail(capsys, 3, "bound", KO, "--target", "0.001")
+def test_an_unreachable_target_leaves_with_3() -> None:
+    message = refused("bound", KO, "--target", "0.001", code=3)
     assert "target 0.001 cannot be reached: the composed bound levels off at 0.0030" in message
-    assert run(["bound", KO, "--target", "0.001", "--json"]) == 3
-    found = json.loads(capsys.readouterr().out)
+    found = content("bound", KO, "--target", "0.001", code=3)
     assert found["reachable"] is False
     assert found["samples"] == {"paper": None, "minkowski": None, "composed": None}
-    assert run(["bound", KO, "--target", "0.001", "--replace", "W"]) == 3
-    assert "The target 0.001 then holds from N = 2 on." in flat(capsys.readouterr().out)
+    said = text("bound", KO, "--target", "0.001", "--replace", "W", code=3)
+    assert "The target 0.001 then holds from N = 2 on." in said
 
 
-def test_only_the_asked_form_needs_its_constants(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_only_the_asked_form_needs_its_constants(tmp_path: Path) -> None:
     path = str(tmp_path / "net.yaml")
     kr.Network(
         [kr.Learned("W", parameters=3), kr.Known("K"), kr.Known("A")],
         compositions=[kr.Composition("K", "A", lipschitz=0.5)],
     ).write(path)
-    found = succeed_json(capsys, "bound", path, "--target", "0.1")
+    found = content("bound", path, "--target", "0.1")
     assert found["bounds"]["composed"]["total"] <= 0.1
     assert found["bounds"]["paper"] is None
     assert found["samples"]["paper"] is None
-    assert "A dash: the file lacks a constant" in succeed(capsys, "bound", path)
-    assert "lipschitz has no upper end" in fail(capsys, 2, "bound", path, "--bound", "paper")
+    assert "A dash: the file lacks a constant" in text("bound", path)
+    assert "lipschitz has no upper end" in refused("bound", path, "--bound", "paper")
 
 
-def test_sample_sizes_beyond_doubles_are_shown(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_sample_sizes_beyond_doubles_are_shown(tmp_path: Path) -> None:
     path = str(tmp_path / "net.yaml")
     kr.Network([kr.Learned("W", parameters=1, kappa=1e300)]).write(path)
-    assert "> 1e300" in succeed(capsys, "bound", path, "--target", "1e-300")
+    assert "> 1e300" in text("bound", path, "--target", "1e-300")
 
 
-def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     kr.Network([kr.Known("[red]K[/red]", lipschitz=1)], name="[bold]net").write(path)
-    out = flat(succeed(capsys, "bound", str(path), "--replace", "[red]K[/red]"))
+    out = text("bound", str(path), "--replace", "[red]K[/red]")
     assert "[red]K[/red] known" in out
     assert "Making [red]K[/red] known saves nothing" in out
     assert out.startswith("[bold]net ")
 
 
-def test_defaults_and_mismatch_are_pointed_out(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_defaults_and_mismatch_are_pointed_out(tmp_path: Path) -> None:
     path = tmp_path / "net.yaml"
     bracket = kr.NormBracket(1, 2, how="sampled")
     layers = [kr.Learned("W", parameters=3), kr.Known("K", lipschitz=bracket, mismatch=0.5)]
     kr.Network(layers).write(path)
-    out = flat(succeed(capsys, "bound", str(path)))
+    out = text("bound", str(path))
     assert "N = 1,000" in out
     assert "1 to 2" in out
     assert "The mismatch of K is korisk's extension" in out
@@ -179,50 +144,42 @@ def test_defaults_and_mismatch_are_pointed_out(
         (["bound"], "Missing argument 'NETWORK.yaml'"),
         (["bound", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["bound", KO, "-n", "1"], "n must be a finite number >= 2, got 1"),
-        (["bound", KO, "-n", "nan"], "n must be a finite number >= 2"),
         (["bound", KO, "-n", "many"], "Invalid value for '-n'"),
         (["bound", KO, "--target", "-1"], "target must be a finite number > 0"),
         (["bound", KO, "--bound", "papr"], "did you mean 'paper'?"),
-        (
-            ["bound", KO, "--replace", "w"],
-            "there is no layer 'w' in this network; did you mean 'W'",
-        ),
+        (["bound", KO, "--replace", "w"], "no layer 'w' in this network; did you mean 'W'"),
         (["bound", KO, "--taget", "1"], "--target"),
         (["bond", KO], "No such command 'bond'"),
         (["bound", KO, "--replace", ""], "there is no layer '' in this network"),
         (["operators", "1" + 200 * "0", "1", "1"], "H must be a whole number from 1 to"),
     ],
 )
-def test_wrong_usage_is_one_line_and_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
-) -> None:
-    assert expected in fail(capsys, 2, *arguments)
+def test_wrong_usage_is_one_line_and_2(arguments: list[str], expected: str) -> None:
+    assert expected in refused(*arguments)
 
 
-def test_published_answers_the_papers_question(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = succeed_json(capsys, "reproduce", "--published")["calibration"]
+def test_published_answers_the_papers_question() -> None:
+    rows = content("reproduce", "--published")["calibration"]
     assert [row["H"] for row in rows] == [8, 8, 16, 16, 32, 32, 128, 128, 256, 256]
     for row in rows:
         assert row["samples_fc"] > row["samples_ko"] >= 2
-    out = succeed(capsys, "reproduce", "--published")
+    out = text("reproduce", "--published")
     assert "H = 256, GPU, rRMSE^2" in out
     assert "818" in out  # checked against a search in test_published.py
 
 
-def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "bound" in succeed(capsys)
-    assert "--target" in succeed(capsys, "bound", "--help")
-    assert succeed(capsys, "--version") == f"korisk {kr.__version__}\n"
+def test_help_and_version() -> None:
+    assert "bound" in text()
+    assert "--target" in text("bound", "--help")
+    assert outputs("--version") == (f"korisk {kr.__version__}\n", "")
 
 
-def test_interrupt_leaves_with_130(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_leaves_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(kr.Network, "read", interrupted)
-    assert "interrupted" in fail(capsys, 130, "bound", KO)
+    assert "interrupted" in refused("bound", KO, code=130)
 
 
 def test_as_a_process_no_traceback_and_quiet_pipes(tmp_path: Path) -> None:

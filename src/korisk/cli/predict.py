@@ -75,7 +75,8 @@ def predict(
     ] = None,
     device: Device = "auto",
     unit: Annotated[
-        str, typer.Option(metavar="UNIT", help="Unit of the pilot: error (the mse) or rmse.")
+        str,
+        typer.Option("--unit", metavar="UNIT", help="Unit of the pilot: error (the mse) or rmse."),
     ] = "error",
     column: pilot.ColumnOption = None,
     plot: pilot.PlotOption = None,
