@@ -230,5 +230,5 @@ def test_options_whose_value_is_shown_by_their_own_name_say_how_they_are_written
                 if isinstance(said, OptionInfo) and (said.metavar or "").lower() == name:
                     looked_at += 1
                     # In an Annotated, typer keeps the first way of writing it as the default.
-                    assert said.default in (f"--{name}", f"-{name}"), command.callback.__name__
+                    assert str(said.default).startswith("-"), command.callback.__name__
     assert looked_at >= 4

@@ -66,9 +66,8 @@ def test_each_run_is_the_network_with_its_own_weights() -> None:
         torch.testing.assert_close(together(x)[run], alone(x[run]), rtol=1e-12, atol=1e-14)
     # Without a batch, and with two batch dimensions.
     torch.testing.assert_close(together(x[:, 0]), together(x)[:, 0], rtol=1e-12, atol=1e-14)
-    torch.testing.assert_close(
-        together(x.unsqueeze(1)), together(x).unsqueeze(1), rtol=1e-12, atol=1e-14
-    )
+    again = together(x.unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(again, together(x), rtol=1e-12, atol=1e-14)
 
 
 def test_the_weights_are_the_only_parameter_and_in_the_state_dict() -> None:
@@ -128,13 +127,11 @@ def test_the_composed_tail_amplifies_by_the_largest_singular_value_of_the_whole(
     network = net()
     described = network.describe()
     exact = torch.linalg.matrix_norm(network.linear_tail.as_matrix(), 2).item()
-    factors = [
-        torch.linalg.matrix_norm(layer.as_matrix(), 2).item()
-        for layer in network.linear_tail.layers
-    ]
-    assert exact < 0.9 * math.prod(factors)
+    matrices = (layer.as_matrix() for layer in network.linear_tail.layers)
+    product = math.prod(torch.linalg.matrix_norm(matrix, 2).item() for matrix in matrices)
+    assert exact < 0.9 * product
     assert exact <= described.tails("composed")[0] <= exact * 1.02
-    assert math.prod(factors) <= described.tails("paper")[0] <= math.prod(factors) * 1.05
+    assert product <= described.tails("paper")[0] <= product * 1.05
     assert kr.deep_risk(described, {"W": 1.0}).total == pytest.approx(exact**2, rel=0.05)
 
 
@@ -148,18 +145,9 @@ def test_the_surrogate_of_the_paper() -> None:
 
 
 def test_without_pytorch_the_extra_is_named() -> None:
-    code = """
-import sys
-sys.modules["torch"] = None
-try:
-    import korisk.networks
-except ImportError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == (
-        "korisk.networks needs PyTorch, which is not installed; pip install 'korisk[torch]'"
-    )
+    code = 'import sys; sys.modules["torch"] = None; import korisk.networks'
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.endswith("which is not installed; pip install 'korisk[torch]'\n")
 
 
 # DenseNet
@@ -178,15 +166,12 @@ def test_a_dense_net_is_a_linear_layer_with_a_relu() -> None:
     assert network(x[:0]).shape == (0, 2, 2, 3)
 
 
-def test_a_dense_net_is_zero_before_training_and_one_parameter() -> None:
+def test_a_dense_net_is_zero_before_training_and_copies_a_given_matrix() -> None:
     network = DenseNet((3, 4), 5, dtype=torch.float64)
     assert [name for name, _ in network.named_parameters()] == ["weight"]
     assert network.matrix() is network.weight
     assert network.matrix().shape == (5, 12)
     assert not network(draw(3, 4)).any()
-
-
-def test_the_given_matrix_is_copied_in_its_own_precision() -> None:
     matrix = draw(2, 3)
     network = DenseNet(3, 2, matrix=matrix)
     network.matrix().data.zero_()
@@ -252,12 +237,9 @@ W, TAIL = torch.ones(6, 10), fbp(GEOMETRY).layers[1:]
         (lambda: KnownOperatorNet.from_fbp(fbp(GEOMETRY).T), "Diagonal"),
         (lambda: net(runs=0), "runs"),
         (lambda: net(runs=2)(draw(3, 1, 6, 10)), "2 runs"),
-        (lambda: net(runs=2)(draw(6, 10)), "2 runs"),
         (lambda: net()(draw(6, 9)), r"\(\.\.\., 6, 10\)"),
         (lambda: net()(W), "float64"),
         (lambda: DenseNet(3, 2, matrix=draw(3, 2)), r"matrix must have shape \(2, 3\)"),
-        (lambda: DenseNet(0, 2), "domain"),
-        (lambda: DenseNet(3, 2, matrix=torch.full((2, 3), math.inf)), "finite"),
         (lambda: DenseNet(3, 2, dtype=torch.float16), "float32"),
         (lambda: DenseNet(3, 2, device="nowhere"), "device"),
         (lambda: DenseNet(3, 2)(torch.ones(4)), r"\(\.\.\., 3\)"),
