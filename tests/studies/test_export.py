@@ -84,7 +84,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         ("--metric", "mse"): "there are point-1, point-4; name one with point=",
         ("--metric", "msee", "--point", "point-1"): "no metric 'msee'; did you mean 'mse'?",
         ("--point", "point-5"): "no point 'point-5'; did you mean",
-        ("--format", "xml"): "--format must be csv, json or parquet, got 'xml'",
+        ("--format", "xml"): "--format must be one of csv, json, parquet, got 'xml'",
         ("--format", "parquet"): "name it with --output FILE",
         ("--output", tmp_path / "no" / "table.csv"): "cannot be written",
     }.items():

@@ -7,11 +7,10 @@ one. `dimension` says which of the two decided N and whether the target is reach
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from rich.table import Table
-
-from korisk.cli.output import cells, console, number, short, table, whole
+from korisk.cli.output import cells, console, fields, number, short, table, whole
 from korisk.errors import KoriskError, UnreachableError
 from korisk.theory import (
     BOUNDS,
@@ -19,7 +18,6 @@ from korisk.theory import (
     Bound,
     BoundForm,
     Known,
-    Layer,
     Learned,
     Network,
     barron_bound,
@@ -59,6 +57,63 @@ class Answer:
         """Whether the target, if there is one, can be reached."""
         return self.target is None or self.needed is not None
 
+    @property
+    def kinds(self) -> dict[str, bool]:
+        """Prefixes of keys, and whether they are with effective dimensions."""
+        return {"": False, "effective_": True} if self.both else {"": False}
+
+    @property
+    def other(self) -> float | None:
+        """The asked bound with the dimension that was not asked for."""
+        if not self.both:
+            return None
+        found = self.numbers["bounds" if self.effective else "effective_bounds"][self.form]
+        return None if found is None else float(found["total"])
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        chosen, net = self.chosen, self.net
+        factors = {form: net.amplification(form) for form in BOUNDS}
+        content: dict[str, Any] = {
+            "bound": self.form,
+            "dimension": "effective" if self.effective else "parameters",
+            "n": int(chosen.n) if float(chosen.n).is_integer() else chosen.n,
+            "layers": [],
+        }
+        for index, layer in enumerate(net):
+            learned = layer if isinstance(layer, Learned) else None
+            content["layers"].append(
+                {
+                    **fields(layer, "name", "kind"),
+                    "lipschitz": fields(layer.bracket, "lower", "upper", "how"),
+                    "amplification": {form: float(factors[form][index]) for form in BOUNDS},
+                    "parameters": learned.parameters if learned else 0,
+                    "shared": learned.shared if learned else 0,
+                    "effective": learned.effective if learned else None,
+                    "approximation": float(chosen.approximations[index]),
+                }
+            )
+        if self.target is not None:
+            content |= {"target": self.target, "reachable": self.reached}
+        for prefix, effective in self.kinds.items():
+            own = _with(chosen, effective)
+            for index, row in enumerate(content["layers"]):
+                part = None if own is None else float(own.contributions[index])
+                row[f"{prefix}estimation"] = None if part is None else part - row["approximation"]
+                row[f"{prefix}contribution"] = part
+                row[f"{prefix}share"] = None if own is None else float(own.shares[index])
+            totals: dict[str, Any] = dict.fromkeys(self.bounds)
+            for form, found in self.bounds.items():
+                if found is not None and (bound := _with(found, effective)) is not None:
+                    estimation = float((bound.contributions - found.approximations).sum())
+                    parts = {"total": bound.total, "floor": found.floor, "estimation": estimation}
+                    totals[form] = parts
+            content[f"{prefix}bounds"] = totals
+            if self.target is not None:
+                content[f"{prefix}samples"] = dict(self.samples[effective])
+        return content
+
 
 def answer(
     net: Network,
@@ -94,162 +149,76 @@ def answer(
     return Answer(net, form, target, effective, both, chosen, bounds, samples)
 
 
-def _with(found: BarronBound | None, *, effective: bool) -> Bound | None:
+def _with(found: BarronBound, effective: bool) -> Bound | None:
     """The bound with p, or the one with effective dimensions.
 
     A network that states none any more, its layer being known, has the one with p for both.
     """
-    if found is None:
-        return None
     return found.by_effective or found.by_parameters if effective else found.by_parameters
-
-
-def _parts(found: BarronBound | None, *, effective: bool) -> dict[str, float] | None:
-    """Total, floor and estimation of a bound with p or with effective dimensions."""
-    bound = _with(found, effective=effective)
-    if found is None or bound is None:
-        return None
-    estimation = float((bound.contributions - found.approximations).sum())
-    return {"total": bound.total, "floor": found.floor, "estimation": estimation}
-
-
-# --- JSON ----------------------------------------------------------------------------------------
 
 
 def as_json(said: Answer, name: str | None, after: Answer | None) -> dict[str, Any]:
     """The network and its numbers, and those of the network with the named layer replaced."""
-    content = {"network": said.net.to_dict(), **_numbers(said)}
+    content = {"network": said.net.to_dict(), **said.numbers}
     if after is not None:
-        saved: dict[str, Any] = {
-            "layer": name,
-            "saved_approximation": said.chosen.floor - after.chosen.floor,
-        }
-        for prefix, effective in _kinds(said).items():
-            had, has = (_parts(each.chosen, effective=effective) for each in (said, after))
+        saved = {"layer": name, "saved_approximation": said.chosen.floor - after.chosen.floor}
+        for prefix in said.kinds:
+            had, has = (each.numbers[f"{prefix}bounds"][said.form] for each in (said, after))
+            known = had is not None and has is not None
             saved[f"{prefix}saved_estimation"] = (
-                None if had is None or has is None else had["estimation"] - has["estimation"]
+                had["estimation"] - has["estimation"] if known else None
             )
-        content["replace"] = saved | _numbers(after)
+        content["replace"] = saved | after.numbers
     return content
-
-
-def _kinds(said: Answer) -> dict[str, bool]:
-    return {"": False, "effective_": True} if said.both else {"": False}
-
-
-def _numbers(said: Answer) -> dict[str, Any]:
-    chosen = said.chosen
-    content: dict[str, Any] = {
-        "bound": said.form,
-        "dimension": "effective" if said.effective else "parameters",
-        "n": int(chosen.n) if float(chosen.n).is_integer() else chosen.n,
-        "layers": [],
-    }
-    factors = {form: said.net.amplification(form) for form in BOUNDS}
-    for index, layer in enumerate(said.net):
-        bracket, floor = layer.bracket, float(chosen.approximations[index])
-        learned = layer if isinstance(layer, Learned) else None
-        row = {
-            "name": layer.name,
-            "kind": layer.kind,
-            "lipschitz": {"lower": bracket.lower, "upper": bracket.upper, "how": bracket.how},
-            "amplification": {form: float(factors[form][index]) for form in BOUNDS},
-            "parameters": learned.parameters if learned else 0,
-            "shared": learned.shared if learned else 0,
-            "effective": learned.effective if learned else None,
-            "approximation": floor,
-        }
-        for prefix, effective in _kinds(said).items():
-            bound = _with(chosen, effective=effective)
-            own = None if bound is None else float(bound.contributions[index])
-            row[f"{prefix}estimation"] = None if own is None else own - floor
-            row[f"{prefix}contribution"] = own
-            row[f"{prefix}share"] = None if bound is None else float(bound.shares[index])
-        content["layers"].append(row)
-    if said.target is not None:
-        content |= {"target": said.target, "reachable": said.reached}
-    for prefix, effective in _kinds(said).items():
-        content[f"{prefix}bounds"] = {
-            form: _parts(found, effective=effective) for form, found in said.bounds.items()
-        }
-        if said.target is not None:
-            content[f"{prefix}samples"] = dict(said.samples[effective])
-    return content
-
-
-# --- Tables --------------------------------------------------------------------------------------
 
 
 def show(said: Answer, name: str | None, after: Answer | None) -> None:
     """Print the tables and what they mean."""
-    out = console()
-    out.print(_layer_table(said))
-    if said.both:
-        out.print(_dimension_table(said))
-    out.print(_totals_table(said))
-    for sentence in [*_words(said), *(_saved(said, name or "", after) if after else [])]:
-        out.print(sentence, highlight=False, markup=False)
-
-
-def _layer_table(said: Answer) -> Table:
-    chosen, net = said.chosen, said.net
-    at = f"bound at\nN = {_n_text(chosen.n)}" + ",\neffective" * said.effective
-    heads = ("layer", "", "Lip-\nschitz", *(f"A_l,\n{form}" for form in BOUNDS))
-    shown = table(net.name or "network", *heads, "param-\neters", at, "share", text=2)
-    factors = {form: net.amplification(form) for form in BOUNDS}
-    for index, layer in enumerate(net):
-        low, high = layer.bracket.lower, layer.bracket.upper
+    out, content = console(), said.numbers
+    at = f"N = {_n_text(said.chosen.n)}"
+    asked = "effective_" if said.effective else ""
+    heads = ("layer", "", "Lip-\nschitz", *(f"A_l,\n{form}" for form in BOUNDS), "param-\neters")
+    at_n = f"bound at\n{at}" + ",\neffective" * said.effective
+    layers = table(said.net.name or "network", *heads, at_n, "share", text=2)
+    heads = ("layer", "parameters", "effective", f"bound at\n{at}", "the same,\neffective")
+    dimensions = table("p beside the effective dimension", *heads)
+    for row in content["layers"]:
+        low, high = row["lipschitz"]["lower"], row["lipschitz"]["upper"]
         if high <= 1.01 * low:
             constant = number(high)
         elif math.isinf(high):
             constant = f">= {number(low)}" if low else "-"
         else:
             constant = f"{number(low)} to {number(high)}"
-        growth = (number(float(factors[form][index])) for form in BOUNDS)
-        part = number(float(chosen.contributions[index])), f"{chosen.whole.shares[index]:.0%}"
-        shown.add_row(*cells(layer.name, layer.kind, constant, *growth, _parameters(layer), *part))
-    return shown
-
-
-def _dimension_table(said: Answer) -> Table:
-    """Both dimensions of the learned layers, and what each makes of the layer's term."""
-    at = f"bound at\nN = {_n_text(said.chosen.n)}"
-    heads = ("layer", "parameters", "effective", at, "the same,\neffective")
-    shown = table("p beside the effective dimension", *heads)
-    bounds = [_with(said.chosen, effective=each) for each in (False, True)]
-    for index, layer in enumerate(said.net):
-        if isinstance(layer, Learned):
-            size = layer.effective
-            dimension = "-" if size is None else number(size) if size < 1000 else short(round(size))
-            terms = (number(float(b.contributions[index])) if b else "-" for b in bounds)
-            shown.add_row(*cells(layer.name, _parameters(layer), dimension, *terms))
-    return shown
-
-
-def _totals_table(said: Answer) -> Table:
-    heads = ["bound", f"total at\nN = {_n_text(said.chosen.n)}", "floor", "estimation"]
-    heads += ["looser\nby", *([f"N for\n{number(said.target)}"] if said.target is not None else [])]
-    shown = table("", *heads)
-    for form, found in said.bounds.items():
-        for effective in _kinds(said).values():
-            label = f"{form}, effective" if effective else form
-            own = _parts(found, effective=effective)
-            if own is None:
-                shown.add_row(*cells(label, *("-" for _ in heads[1:])))
-                continue
-            others = [_with(each, effective=effective) for each in said.bounds.values()]
-            tightest = min(each.total for each in others if each is not None)
-            row = [*map(number, own.values())]
-            row.append(number(own["total"] / tightest, 3) if tightest else "-")
-            if said.target is not None:
-                samples = said.samples[effective][form]
-                row.append("unreachable" if samples is None else whole(samples))
-            shown.add_row(*cells(label, *row))
-    return shown
-
-
-def _parameters(layer: Layer) -> str:
-    return short(layer.parameters) if isinstance(layer, Learned) and layer.parameters else "-"
+        size = short(row["parameters"]) if row["parameters"] else "-"
+        part = number(row[f"{asked}contribution"]), f"{row[f'{asked}share']:.0%}"
+        growth = map(number, row["amplification"].values())
+        layers.add_row(*cells(row["name"], row["kind"], constant, *growth, size, *part))
+        if said.both and row["kind"] == "learned":
+            used = row["effective"]
+            used = "-" if used is None else number(used) if used < 1000 else short(round(used))
+            terms = [row[f"{prefix}contribution"] for prefix in said.kinds]
+            texts = ["-" if term is None else number(term) for term in terms]
+            dimensions.add_row(*cells(row["name"], size, used, *texts))
+    columns = ["bound", f"total at\n{at}", "floor", "estimation", "looser\nby"]
+    columns += [] if said.target is None else [f"N for\n{number(said.target)}"]
+    totals = table("", *columns)
+    for form in said.bounds:
+        for prefix in said.kinds:
+            found = content[f"{prefix}bounds"]
+            texts = ["-"] * (len(columns) - 1)
+            if found[form] is not None:
+                tightest = min(each["total"] for each in found.values() if each is not None)
+                texts = [*map(number, found[form].values())]
+                texts.append(number(found[form]["total"] / tightest, 3) if tightest else "-")
+                if said.target is not None:
+                    samples = content[f"{prefix}samples"][form]
+                    texts.append("unreachable" if samples is None else whole(samples))
+            totals.add_row(*cells(f"{form}, effective" if prefix else form, *texts))
+    for each in (layers, dimensions, totals) if said.both else (layers, totals):
+        out.print(each)
+    for sentence in [*_words(said), *(_saved(said, name or "", after) if after else [])]:
+        out.print(sentence, highlight=False, markup=False)
 
 
 def _n_text(n: float) -> str:
@@ -272,7 +241,21 @@ def _words(said: Answer) -> list[str]:
         f"including a floor of {number(chosen.floor)} that more data cannot lower."
     ]
     if said.both:
-        sentences.append(_about_effective(said, stating))
+        if said.other is None:
+            text = "That is an estimate. The theorem's statement is with p, which is missing here."
+        elif said.effective:
+            text = "That is an estimate. The theorem's statement is with p and gives "
+            text += f"{number(said.other)}."
+        else:
+            text = f"With the effective dimension of {stating} in place of p it is "
+            text += f"{number(said.other)}: an estimate, while the theorem's statement is with p."
+        silent = [layer.name for layer in net.learned if layer.effective is None]
+        if silent:
+            text += f" No effective dimension is stated for {', '.join(silent)}: p stays there."
+        sentences.append(
+            f"{text} An effective dimension belongs to one sample size and to the images it was "
+            "computed from, and kappa must belong to it; see docs/explanation/theory.md."
+        )
     brackets = {layer.name: layer.bracket for layer in net}
     sampled = [name for name, each in brackets.items() if math.isinf(each.upper) and each.lower]
     if sampled:
@@ -312,41 +295,18 @@ def _words(said: Answer) -> list[str]:
     return sentences
 
 
-def _about_effective(said: Answer, stating: str) -> str:
-    """The bound that was not asked for, and which of the two is the theorem's."""
-    other = _with(said.chosen, effective=not said.effective)
-    if other is None:
-        text = "That is an estimate. The theorem's statement is with p, which is missing here."
-    elif said.effective:
-        text = "That is an estimate. The theorem's statement is with p and gives "
-        text += f"{number(other.total)}."
-    else:
-        text = f"With the effective dimension of {stating} in place of p it is "
-        text += f"{number(other.total)}: an estimate, while the theorem's statement is with p."
-    silent = [layer.name for layer in said.net.learned if layer.effective is None]
-    if silent:
-        text += f" No effective dimension is stated for {', '.join(silent)}: p stays there."
-    return (
-        f"{text} An effective dimension belongs to one sample size and to the images it was "
-        "computed from, and kappa must belong to it; see docs/explanation/theory.md."
-    )
-
-
 def _saved(said: Answer, name: str, after: Answer) -> list[str]:
     """What making a layer known takes off."""
     before, now = said.chosen, after.chosen
-    if before.total == now.total:
-        return [f"Making {name} known saves nothing: it adds no error to the bound as it is."]
     sentences = [
         f"With {name} known, the bound at N = {_n_text(before.n)} falls from "
         f"{number(before.total)} to {number(now.total)}: {number(before.floor - now.floor)} less "
         f"approximation, {number(before.estimation - now.estimation)} less estimation."
     ]
-    others = [_with(each.chosen, effective=not said.effective) for each in (said, after)]
-    if said.both and others[0] is not None and others[1] is not None:
+    if said.other is not None and after.other is not None:
         sentences.append(
             f"With {'p' if said.effective else 'effective dimensions'} it falls from "
-            f"{number(others[0].total)} to {number(others[1].total)}."
+            f"{number(said.other)} to {number(after.other)}."
         )
     if said.net.parameters and any(layer.shared for layer in said.net.learned):
         left = whole(after.net.parameters or 0)

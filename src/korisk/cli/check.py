@@ -1,22 +1,13 @@
 """`korisk check`: do measured errors stay within the bounds of the theorem?"""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from korisk.cli.output import cells, console, number, print_json, table, whole
-from korisk.studies.theorem.check import (
-    MEASURED,
-    Group,
-    NetworkCheck,
-    PointTheorem,
-    Theorem,
-    read_theorem,
-)
+from korisk.cli.output import cells, console, fields, number, print_json, table, whole
+from korisk.studies.theorem.check import MEASURED, PointTheorem, Theorem, read_theorem
 from korisk.studies.theorem.explain import answer, order_sentences, point_sentences, remarks
-from korisk.studies.theorem.order import Order
 from korisk.theory import BOUNDS
 
 VIOLATED = 1
@@ -39,7 +30,17 @@ def check(
     """
     found = read_theorem(path, point=point)
     if as_json:
-        print_json(_as_json(found))
+        print_json(
+            {
+                "study": found.name,
+                "store": str(found.store),
+                "remarks": remarks(found.checks),
+                "tolerance": MEASURED,
+                **_summary(found),
+                "without_layer_errors": list(found.unmeasured),
+                "points": [_point_json(point) for point in found.points],
+            }
+        )
     else:
         _print(found)
     if found.holds is not True:
@@ -53,56 +54,31 @@ def _print(found: Theorem) -> None:
         out.print(sentence, highlight=False)
     for point in found.points:
         per = "" if point.pixels is None else f", sums of {point.pixels:,} entries"
-        shown = table(
-            f"{point.name}: squared errors and bounds{per}",
-            *("model", "N", "error", *BOUNDS, "loose by", "at most", "holds"),
-        )
+        title = f"{point.name}: squared errors and bounds{per}"
+        heads = ("model", "N", "error", *BOUNDS, "loose by", "at most", "holds")
+        shown = table(title, *heads)
         for group in point.groups:
             loose = group.looseness("composed")
-            bounds = [group.bound(form) for form in BOUNDS]
-            shown.add_row(
-                *cells(
-                    *(group.model, whole(group.n), number(group.error)),
-                    *("?" if bound is None else number(bound) for bound in bounds),
-                    *((number(loose.mean, 3), number(loose.worst, 3)) if loose else ("-", "-")),
-                    _holds(group),
-                )
-            )
+            judged, unknown = len(group.judged), len(group.checks) - len(group.judged)
+            holds = f"{group.held} of {judged}" if judged else "not known"
+            holds += " VIOLATED" if group.holds is False else ""
+            holds += f", {unknown} open" if judged and unknown else ""
+            row = [group.model, whole(group.n), number(group.error)]
+            row += ["?" if (b := group.bound(form)) is None else number(b) for form in BOUNDS]
+            row += [number(loose.mean, 3), number(loose.worst, 3)] if loose else ["-", "-"]
+            shown.add_row(*cells(*row, holds))
         out.print()
         out.print(shown)
         for sentence in point_sentences(point):
             out.print(sentence, highlight=False)
 
 
-def _holds(group: Group) -> str:
-    judged = len(group.judged)
-    if not judged:
-        return "not known"
-    said = f"{group.held} of {judged}" + (" VIOLATED" if group.holds is False else "")
-    return said if judged == len(group.checks) else f"{said}, {len(group.checks) - judged} open"
-
-
-# --- JSON ----------------------------------------------------------------------------------------
-
-
-def _as_json(found: Theorem) -> dict[str, Any]:
+def _summary(found: Theorem | PointTheorem) -> dict[str, Any]:
+    outcomes = [each.holds for each in found.checks]
     return {
-        "study": found.name,
-        "store": str(found.store),
-        "remarks": remarks(found.checks),
-        "tolerance": MEASURED,
-        **_summary(found.holds, found.checks),
-        "without_layer_errors": list(found.unmeasured),
-        "points": [_point_json(point) for point in found.points],
-    }
-
-
-def _summary(holds: bool | None, checks: Sequence[NetworkCheck]) -> dict[str, Any]:
-    outcomes = [each.holds for each in checks]
-    return {
-        "holds": holds,
-        "answer": answer(checks),
-        "networks": len(checks),
+        "holds": found.holds,
+        "answer": answer(found.checks),
+        "networks": len(outcomes),
         "held": outcomes.count(True),
         "violated": outcomes.count(False),
         "unknown": outcomes.count(None),
@@ -115,13 +91,9 @@ def _point_json(point: PointTheorem) -> dict[str, Any]:
         loose = {form: group.looseness(form) for form in BOUNDS}
         groups.append(
             {
-                "model": group.model,
-                "n": group.n,
+                **fields(group, "model", "n", "held", "holds", "error"),
                 "seeds": len(group.checks),
                 "judged": len(group.judged),
-                "held": group.held,
-                "holds": group.holds,
-                "error": group.error,
                 "layers": group.layer_errors,
                 "bounds": {form: group.bound(form) for form in BOUNDS},
                 "looseness": {form: each and vars(each) for form, each in loose.items()},
@@ -130,11 +102,7 @@ def _point_json(point: PointTheorem) -> dict[str, Any]:
         )
     checks = [
         {
-            "model": each.model,
-            "n": each.n,
-            "seed": each.seed,
-            "holds": each.holds,
-            "error": each.error,
+            **fields(each, "model", "n", "seed", "holds", "error"),
             "layers": dict(each.layers),
             "bounds": dict.fromkeys(BOUNDS) | {k: v.total for k, v in each.bounds.items()},
             "looseness": {form: each.looseness(form) for form in BOUNDS},
@@ -142,35 +110,35 @@ def _point_json(point: PointTheorem) -> dict[str, Any]:
         }
         for each in point.checks
     ]
+    orders = [
+        {
+            "models": list(order.models),
+            "predicted": {form: order.predicted(form) for form in BOUNDS},
+            "confirmed": {form: order.confirmed(form) for form in BOUNDS},
+            "strengths": {form: list(order.strengths.get(form, ())) for form in BOUNDS},
+            "reasons": dict(order.reasons),
+            "leaves_out": [list(pair) for pair in order.erring],
+            "targets": [
+                {
+                    "target": rung.target,
+                    "fewer": None if rung.smaller is None else order.models[rung.smaller],
+                    # An upper end of null is above the largest N.
+                    "needed": [{"reached": each.reached, **vars(each)} for each in rung.needed],
+                }
+                for rung in order.rungs
+            ],
+            "changes": [vars(each) for each in order.changes],
+            "neither_below": order.lowest,
+            "sentences": order_sentences(order),
+        }
+        for order in point.orders
+    ]
     return {
         "point": point.name,
-        **_summary(point.holds, point.checks),
+        **_summary(point),
         "pixels": point.pixels,
         "notes": list(point.notes),
         "groups": groups,
         "checks": checks,
-        "orders": [_order_json(order) for order in point.orders],
-    }
-
-
-def _order_json(order: Order) -> dict[str, Any]:
-    return {
-        "models": list(order.models),
-        "predicted": {form: order.predicted(form) for form in BOUNDS},
-        "confirmed": {form: order.confirmed(form) for form in BOUNDS},
-        "strengths": {form: list(order.strengths.get(form, ())) for form in BOUNDS},
-        "reasons": dict(order.reasons),
-        "leaves_out": [list(pair) for pair in order.erring],
-        "targets": [
-            {
-                "target": rung.target,
-                "fewer": None if rung.smaller is None else order.models[rung.smaller],
-                # An upper end of null is above the largest N.
-                "needed": [{"reached": each.reached, **vars(each)} for each in rung.needed],
-            }
-            for rung in order.rungs
-        ],
-        "changes": [vars(each) for each in order.changes],
-        "neither_below": order.lowest,
-        "sentences": order_sentences(order),
+        "orders": orders,
     }

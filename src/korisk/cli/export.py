@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from korisk.errors import KoriskError, did_you_mean
+from korisk import _checks
+from korisk.errors import KoriskError
 from korisk.files import write_bytes, write_text
 from korisk.studies.results import (
     FORMATS,
@@ -46,10 +47,7 @@ def export(
     if kind is None:
         suffix = output.suffix.removeprefix(".").lower() if output else "csv"
         kind = suffix if suffix in FORMATS else "csv"
-    if kind not in FORMATS:
-        raise KoriskError(
-            f"--format must be csv, json or parquet, got {kind!r}{did_you_mean(kind, FORMATS)}"
-        )
+    _checks.one_of("--format", kind, FORMATS)
     if kind == "parquet" and output is None:
         raise KoriskError("--format parquet writes a binary file; name it with --output FILE")
     with Store.read(store_path(path)) as store:
@@ -58,13 +56,15 @@ def export(
             table = results_table(store, point=point)
         else:
             table = pilot_table(store, metric, point=point)
-    if output is None:
-        sys.stdout.write(csv_text(table) if kind == "csv" else json_text(table))
+    if kind == "parquet" and output is not None:
+        write_bytes(output, parquet_bytes(table))
     else:
-        if kind == "parquet":
-            write_bytes(output, parquet_bytes(table))
+        text = csv_text(table) if kind == "csv" else json_text(table)
+        if output is None:
+            sys.stdout.write(text)
         else:
-            write_text(output, csv_text(table) if kind == "csv" else json_text(table))
+            write_text(output, text)
+    if output is not None:
         typer.echo(f"korisk: wrote {output}", err=True)
     if failures:
         some = "cell failed and is" if failures == 1 else "cells failed and are"

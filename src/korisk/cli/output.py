@@ -137,6 +137,11 @@ def write_page(path: Path, text: str) -> None:
     typer.echo(f"korisk: wrote {path}", err=True)
 
 
+def fields(source: object, *names: str) -> dict[str, Any]:
+    """Some attributes of an object, for JSON."""
+    return {name: getattr(source, name) for name in names}
+
+
 def print_json(content: Any) -> None:
     """Print a result for machines; what is infinite or undefined becomes null."""
     print(json.dumps(_finite(content), indent=2, allow_nan=False))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from korisk import _checks, published
 from korisk.cli.compute import (
     Device,
-    Outcome,
     Retry,
     Wait,
     Workers,
@@ -20,13 +19,13 @@ from korisk.cli.compute import (
     report_failures,
     run_tasks,
 )
-from korisk.cli.output import cells, console, number, print_json, table, whole
+from korisk.cli.output import cells, console, fields, number, print_json, table, whole
 from korisk.cli.run import crossing_json, in_words, where_results_are
 from korisk.errors import KoriskError
 from korisk.studies.reproduction import (
     NAME,
     ORIGINS,
-    Finding,
+    CalibrationLine,
     Sweep,
     calibration,
     findings,
@@ -36,7 +35,7 @@ from korisk.studies.reproduction import (
 )
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.studies.store.store import store_path
-from korisk.theory import RiskLine, two_factors
+from korisk.theory import two_factors
 
 _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
 
@@ -107,10 +106,37 @@ def reproduce(
         quiet=as_json,
     )
     found = sweeps(done.rows)
+    lines = calibration(found)
     if as_json:
-        print_json(_as_json(found, done, out))
+        print_json(
+            {
+                "store": str(store_path(out)),
+                **done.counts,
+                "calibration": [
+                    {
+                        **fields(line, "side", "model", "metric"),
+                        "rigorous_is_reduced": line.reduced,
+                        "origins": {
+                            origin: pair and {"floor": pair.floor, "sigma": pair.slope}
+                            for origin, pair in line.by_origin.items()
+                        },
+                    }
+                    for line in lines
+                ],
+                "outcomes": [asdict(verdict) for verdict in verdicts(found)],
+                "findings": [
+                    {**asdict(each), "crossing": crossing_json(each.crossing)}
+                    for each in findings(found)
+                ],
+                "curves": [
+                    fields(sweep, "side", "protocol", "reduced")
+                    | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
+                    for sweep in found
+                ],
+            }
+        )
     elif found:
-        _print(found, out)
+        _print(found, lines, out)
     report_failures(done)
 
 
@@ -127,97 +153,57 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
 # --- Results -------------------------------------------------------------------------------------
 
 
-def _print(found: list[Sweep], out: Path) -> None:
+def _print(found: list[Sweep], lines: list[CalibrationLine], out: Path) -> None:
     screen = console()
-    lines = calibration(found)
-    shown = table(
-        "Calibration as in the paper's Table 2: floor / sigma", "point", "model", *ORIGINS, text=2
-    )
+    title = "Calibration as in the paper's Table 2: floor / sigma"
+    shown = table(title, "point", "model", *ORIGINS, text=2)
     for line in lines:
-        texts = [_pair(line.by_origin[origin]) for origin in ORIGINS]
+        texts = []
+        for pair in map(line.by_origin.get, ORIGINS):
+            ends = [f"{value:.3e}".split("e") for value in (pair.floor, pair.slope)] if pair else []
+            texts.append(" / ".join(f"{digits}e{int(power)}" for digits, power in ends) or "-")
         if line.reduced:
             texts[-1] += " *"
         shown.add_row(*cells(f"H = {line.side}", line.model, *texts))
     screen.print(shown)
-    reduced = any(line.reduced for line in lines)
+    note = " * from a reduced grid of N; --full has them all."
     screen.print(
         "Errors are MSE up to H = 32, and the square of the mean RMSE / max beyond. Rigorous "
         "figures are of other images, rays and fits, over the paper's N."
-        + (" * from a reduced grid of N; --full has them all." if reduced else "")
-        + "\n",
+        f"{note if any(line.reduced for line in lines) else ''}\n",
         highlight=False,
     )
     judged = verdicts(found)
     if judged:
         screen.print("The paper's outcomes (its Table 3)", style="bold")
-    claim = ""
+    before = ""
     for verdict in judged:
-        heading = f" H = {verdict.side}: {verdict.claim}"
-        if heading != claim:
-            screen.print(heading, highlight=False)
-            claim = heading
+        claim = f" H = {verdict.side}: {verdict.claim}"
+        if claim != before:
+            screen.print(claim, highlight=False)
+        before = claim
         says = {True: "it holds", False: "it does not hold", None: "it is open"}[verdict.holds]
         screen.print(f"   {verdict.protocol}: {says}; {verdict.evidence}", highlight=False)
     beyond = findings(found)
     if beyond:
         screen.print("\nBeyond the paper's tables", style="bold")
     for finding in beyond:
-        screen.print(" " + _in_words(finding), highlight=False)
+        said = [f" H = {finding.side}, rigorous:"]
+        if finding.untrained is not None and finding.worst_training is not None:
+            said.append(
+                f"KO starts at {number(finding.untrained)} untrained, and its mean error is at "
+                f"most {finding.worst_training:.3f} times that at any N."
+            )
+        if finding.passed_floor is not None:
+            n, error, floor = finding.passed_floor
+            said.append(
+                f"FC reaches {number(error)} at N = {n:,}, below the floor of {number(floor)} "
+                "that the paper's N give."
+            )
+        if finding.crossing is not None:
+            said.append(in_words(finding.crossing))
+        screen.print(" ".join(said), highlight=False)
     screen.print(f"\n{where_results_are(out)}", highlight=False)
-
-
-def _pair(line: RiskLine | None) -> str:
-    if line is None:
-        return "-"
-    parts = (f"{value:.3e}".split("e") for value in (line.floor, line.slope))
-    return " / ".join(f"{mantissa}e{int(power)}" for mantissa, power in parts)
-
-
-def _in_words(finding: Finding) -> str:
-    said = []
-    if finding.untrained is not None and finding.worst_training is not None:
-        said.append(
-            f"KO starts at {number(finding.untrained)} untrained, and its mean error is at most "
-            f"{finding.worst_training:.3f} times that at any N."
-        )
-    if finding.passed_floor is not None:
-        n, error, floor = finding.passed_floor
-        said.append(
-            f"FC reaches {number(error)} at N = {n:,}, below the floor of {number(floor)} that "
-            "the paper's N give."
-        )
-    if finding.crossing is not None:
-        said.append(in_words(finding.crossing))
-    return f"H = {finding.side}, rigorous: " + " ".join(said)
-
-
-def _as_json(found: list[Sweep], done: Outcome, out: Path) -> dict[str, Any]:
-    return {
-        "store": str(store_path(out)),
-        **done.counts,
-        "calibration": [
-            {
-                "side": line.side,
-                "model": line.model,
-                "metric": line.metric,
-                "rigorous_is_reduced": line.reduced,
-                "origins": {
-                    origin: None if pair is None else {"floor": pair.floor, "sigma": pair.slope}
-                    for origin, pair in line.by_origin.items()
-                },
-            }
-            for line in calibration(found)
-        ],
-        "outcomes": [asdict(verdict) for verdict in verdicts(found)],
-        "findings": [
-            {**asdict(each), "crossing": crossing_json(each.crossing)} for each in findings(found)
-        ],
-        "curves": [
-            {"side": sweep.side, "protocol": sweep.protocol, "reduced": sweep.reduced}
-            | {curve.model: curve.records() for curve in (sweep.known, sweep.dense)}
-            for sweep in found
-        ],
-    }
 
 
 # --- The paper's own figures ---------------------------------------------------------------------
@@ -233,9 +219,7 @@ def _print_published(*, as_json: bool) -> None:
     if as_json:
         content = [
             {
-                "H": row.H,
-                "device": row.device,
-                "metric": row.metric,
+                **fields(row, "H", "device", "metric"),
                 "target": answer.target,
                 "samples_ko": answer.samples_known,
                 "samples_fc": answer.samples_dense,
