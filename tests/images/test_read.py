@@ -88,7 +88,7 @@ def test_pages_of_a_tiff_are_images_and_previews_are_none(tmp_path: Path) -> Non
     images = read_images(tmp_path, scale=4095)
     np.testing.assert_allclose(images.images, np.concatenate([pages, pages]) / 4095, atol=1e-7)
     assert images.files[3] == "pages.tif#3"
-    assert "divided by scale = 4095" in images.summary()
+    assert "divided by 4095" in images.summary()
 
 
 def test_signed_sixteen_bits_are_hounsfield_units_where_one_says_so(tmp_path: Path) -> None:
@@ -455,8 +455,6 @@ def test_the_example_makes_reads_and_splits_a_folder(
 
     made = run()
     assert "pixels from 12 patients (3 to 8 each)" in made
-    assert "from Hounsfield units with water at 0.0192 1/mm" in made
-    assert "In units of water: 0 to 1." in made
     example["make_folder"](tmp_path)
     assert run(str(tmp_path), "--unit", "HU") == made
     assert read_images(tmp_path, side=32, unit="HU").fingerprint in made

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 import korisk as kr
 from korisk.errors import KoriskError
@@ -16,7 +15,6 @@ from korisk.planning.posterior import MOST_SIZES, PRIOR, posterior
 from korisk.prediction.misfit import LogErrors
 from korisk.prediction.pair import PredictedPair, track
 from korisk.prediction.prediction import (
-    AS_SEEDS,
     FARTHEST_N,
     Prediction,
     log_errors,
@@ -420,20 +418,6 @@ def test_sizes_are_read_off_the_chances(
 # --- What is measured ----------------------------------------------------------------------------
 
 
-def test_errors_are_no_surer_than_they_can_be() -> None:
-    agreeing = power_pilot(noise=0.0)
-    assert log_errors(agreeing, 0.01).variance == pytest.approx(1e-4)
-    assert made().with_pilot(agreeing).misfit().real.variance == pytest.approx(1e-6)
-    alone = kr.Curve(agreeing.sizes, agreeing.means)
-    found = log_errors(alone, 0.01)
-    assert found.variance == pytest.approx(0.05**2)
-    assert found.n.tolist() == alone.sizes.tolist()
-    assert found.log_error == pytest.approx(np.log(alone.means))
-    # Five quantiles of a normal law, spread out, have a mean that is as unsure as the law.
-    spread = AS_SEEDS * ndtri([0.05, 0.25, 0.5, 0.75, 0.95])
-    assert spread.std(ddof=1) / math.sqrt(5) == pytest.approx(1, abs=2e-3)
-
-
 def test_many_sizes_are_thinned_and_few_are_not() -> None:
     n = np.arange(40, 40 + MOST_SIZES)
     assert log_errors(kr.Curve(n, 1 / n), 0.01).n == pytest.approx(n)
@@ -536,18 +520,6 @@ def test_a_crossover_is_clear_before_and_after(odds: list[float], after: str | N
     assert (found.better_after if found else None) == after
 
 
-def test_a_crossover_lies_where_the_odds_pass_their_levels() -> None:
-    pair, n = pair_with([0.0, 1.0])
-    found = pair.crossover
-    assert found is not None
-    ends = [n[0] * (n[-1] / n[0]) ** share for share in (0.05, 0.5, 0.95)]
-    assert [found.lower, found.n, found.upper] == pytest.approx(ends, rel=0.01)
-    later = pair_with([0.6, 0.0, 1.0])[0].crossover
-    assert later is not None
-    assert later.n > math.sqrt(n[0] * n[-1])  # not at the first N, where odds are even
-    assert math.isinf(pair_with([0.0, 0.9])[0].crossover.upper)  # type: ignore[union-attr]
-
-
 def test_who_is_ahead_is_told_from_three_to_one_on_at_the_last_n_that_is_shown() -> None:
     """Curves that cross at 4,000 are shown up to 1,024."""
     for odds, ahead in ((0.75, "FC"), (0.74, None), (0.26, None), (0.25, "KO")):
@@ -598,21 +570,6 @@ def test_without_a_target_the_error_its_band_the_floor_and_the_notes_are_told() 
 
 
 # --- The ends of predictions ----------------------------------------------------------------------
-
-
-def test_a_pilot_beyond_the_theory_says_nothing_of_it() -> None:
-    free = made(Power(0.0, 10.0, 1.0))
-    one = replace(free, valid_to=10.0).with_pilot(power_pilot())
-    assert one.trust == 1.0
-    assert not one.tested
-    assert one.computed(np.array([4.0])) == pytest.approx(free.computed(np.array([4.0])))
-
-
-def test_two_predictions_are_of_the_same_images() -> None:
-    with pytest.raises(KoriskError, match="not from 64 and 65"):
-        PredictedPair(
-            made(Power(0.0, 10.0, 1.0)), replace(made(Power(0.0, 10.0, 1.0)), examples=65)
-        )
 
 
 def test_the_farther_a_theory_holds_the_surer_is_what_lies_beyond_it() -> None:

@@ -104,14 +104,11 @@ class ImageSet:
             one: NDArray[np.float32] = self.images[part]
             return one
         chosen = np.arange(len(self))[part]
-        return replace(
-            self,
-            images=self.images[chosen],
-            patients=tuple(self.patients[index] for index in chosen),
-            files=tuple(self.files[index] for index in chosen),
-            spacings=tuple(self.spacings[index] for index in chosen),
-            digests=tuple(self.digests[index] for index in chosen),
-        )
+        columns: dict[str, Any] = {
+            name: tuple(getattr(self, name)[index] for index in chosen)
+            for name in ("patients", "files", "spacings", "digests")
+        }
+        return replace(self, images=self.images[chosen], **columns)
 
     @property
     def spacing(self) -> tuple[float, float] | None:

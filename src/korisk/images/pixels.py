@@ -137,16 +137,13 @@ class Conversion:
                 f"has values below 0 (the lowest is {lowest:g}), which plain images must not have; "
                 "use unit='HU' if they are Hounsfield units, or shift or clip them"
             )
-        if self.scale is not None:
-            return values / self.scale, "plain", f"divided by scale = {self.scale:g}"
-        if page.full is None:
+        full = self.scale or page.full
+        if full is None:
             raise KoriskError(
                 "holds whole numbers beyond 16 bits or rescaled ones, whose full scale is not "
                 "known; give scale=, the value that becomes 1"
             )
-        if page.full == 1:
-            return values, "plain", "as they are"
-        return values / page.full, "plain", f"divided by {page.full:g}, the largest of their type"
+        return values / full, "plain", "as they are" if full == 1 else f"divided by {full:g}"
 
 
 def _pixel_count(field: str, value: object) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,7 +19,12 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.operators import LinearOperator
 from korisk.prediction import user_inputs
-from korisk.prediction.dense.from_examples import Progress, dense_spectrum, resolution_note
+from korisk.prediction.dense.from_examples import (
+    Progress,
+    dense_spectrum,
+    resolution_note,
+    to_array,
+)
 from korisk.prediction.dense.moments import image_moment
 from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, NOTHING_MEASURED, rehearse
 from korisk.prediction.prediction import Prediction
@@ -162,15 +166,12 @@ def dense_prediction(
 ) -> Prediction:
     """The curve of the dense layer, from examples."""
     _check(examples)
-    moment = image_moment(examples.latents.detach().to("cpu", torch.float64).numpy())
+    moment = image_moment(to_array(examples.latents))
     theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
     checks = NOTHING_MEASURED
     if rehearsal:
-        inputs, targets = (
-            part[:MOST_REHEARSED].detach().to("cpu", torch.float64).numpy()
-            for part in (examples.inputs, examples.targets)
-        )
-        checks = rehearse(inputs, targets, relu=relu)
+        some = (to_array(part[:MOST_REHEARSED]) for part in (examples.inputs, examples.targets))
+        checks = rehearse(*some, relu=relu)
     notes = _few_images(len(examples), moment.uncertainty)
     clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())
     valid_to = math.inf

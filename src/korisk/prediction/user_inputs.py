@@ -106,11 +106,11 @@ def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]
                 "operators are linear"
             )
         shape = tuple(layers[-1].range)
-    if not layers or (layers[0].domain, shape) != (first, image):
-        got = f"{layers[0].domain} to {shape}" if layers else "no operator"
+    domain = tuple(layers[0].domain) if layers else ()
+    if (domain, shape) != (first, image):
         raise KoriskError(
-            f"tail must map inputs {first} to images {image}, got {got}; check its operators and "
-            "their order"
+            f"tail must map inputs {first} to images {image}, got {len(layers)} operators from "
+            f"{domain} to {shape}; check them and their order"
         )
     return tuple(layers)
 

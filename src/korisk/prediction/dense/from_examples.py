@@ -63,14 +63,14 @@ def dense_spectrum(
     inputs = math.prod(examples.forward.range)
     if inputs > LARGEST_INPUTS or inputs * len(moment.deviation) > _LARGEST_MATRIX:
         return large_spectrum(examples, moment, relu=relu, progress=progress)
-    forward = _array(examples.forward.as_matrix())
+    forward = to_array(examples.forward.as_matrix())
     seen = moment.apply(forward).T  # S A^T
     cross, energies = seen, moment.energies
     if examples.wanted is not None:
-        wanted = _array(examples.wanted.as_matrix())
+        wanted = to_array(examples.wanted.as_matrix())
         cross, energies = wanted @ seen, (wanted * moment.apply(wanted)).sum(axis=1)
     noisy = forward @ seen
-    noisy[np.diag_indices(inputs)] += _array(examples.noise).ravel()
+    noisy[np.diag_indices(inputs)] += to_array(examples.noise).ravel()
     made, vectors = spectrum(
         noisy,
         cross,
@@ -79,18 +79,21 @@ def dense_spectrum(
         parameters=inputs * len(cross),
     )
     if relu:
-        some = (_array(part[:_CLIPPED].flatten(1)) for part in (examples.inputs, examples.targets))
+        some = (
+            to_array(part[:_CLIPPED].flatten(1)) for part in (examples.inputs, examples.targets)
+        )
         made = replace(made, gain=clipping(made, vectors, cross, energies, *some))
     return made
 
 
 def brightness(examples: Examples) -> Array:
     """(n,) the mean square of every example's input, without the noise that all have."""
-    clean = _array(examples.forward(examples.latents).flatten(1))
+    clean = to_array(examples.forward(examples.latents).flatten(1))
     return np.asarray(np.square(clean).mean(axis=1))
 
 
-def _array(tensor: Tensor) -> Array:
+def to_array(tensor: Tensor) -> Array:
+    """A tensor in float64, on the CPU."""
     return np.asarray(tensor.detach().to("cpu", torch.float64).numpy())
 
 
@@ -213,12 +216,12 @@ def _with_rest(
     if (total := float(signal.sum())) > left:  # by rounding where there is no noise
         signal, total = signal * (left / total), left
     return Spectrum(
-        _array(torch.cat([leading.values, nodes.flatten()])),
-        _array(torch.cat([leading.signal, signal])),
+        to_array(torch.cat([leading.values, nodes.flatten()])),
+        to_array(torch.cat([leading.signal, signal])),
         left - total,
         scales,
         products.targets,
-        counts=_array(torch.cat([torch.ones_like(leading.values), counts])),
+        counts=to_array(torch.cat([torch.ones_like(leading.values), counts])),
         parameters=products.inputs * products.targets,
     )
 
@@ -240,8 +243,8 @@ def _large_clipping(
     if examples.wanted is None:
         energies = moment.energies[shown.numpy()]
     else:
-        energies = _array(every.double().square().mean(0))
-    parts, targets = _array(leading.parts), _array(every[:_LARGE_CLIPPED])
+        energies = to_array(every.double().square().mean(0))
+    parts, targets = to_array(leading.parts), to_array(every[:_LARGE_CLIPPED])
     left = np.maximum(energies - parts.sum(axis=0), 0.0)
     rest_values, rest_signal = made.values[len(values) :], made.signal[len(values) :]
     whole = float(rest_signal.sum()) + made.rest
@@ -250,15 +253,15 @@ def _large_clipping(
         threshold, effective, remaining = made.filter(float(n))
         solved = (coordinates / (values + threshold)) @ leading.vectors
         mean = products.cross(solved + beyond.solved(threshold))[:, shown.to(products.device)]
-        kept = _array(values / (values + threshold))
+        kept = to_array(values / (values + threshold))
         bias = float(rest_signal @ (threshold / (rest_values + threshold)) ** 2) + made.rest
         error = (1 - kept) ** 2 @ parts + (bias / whole if whole > 0 else 0.0) * left
         scatter = coordinates.square() @ (
             values / (values + threshold) ** 2
         )  # x^T C (C + kappa)^-2 x
         scatter += (beyond.weights * beyond.nodes / (beyond.nodes + threshold) ** 2).sum(1)
-        variance = np.outer(_array(scatter) / effective, error / max(remaining, 1e-9))
-        factors.append(clipped_share(_array(mean), variance, targets))
+        variance = np.outer(to_array(scatter) / effective, error / max(remaining, 1e-9))
+        factors.append(clipped_share(to_array(mean), variance, targets))
     return np.array(factors)
 
 
