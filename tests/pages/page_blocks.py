@@ -43,17 +43,13 @@ def blocks(page: Path) -> Iterator[Block]:
         fence = FENCE.fullmatch(line)
         if opened is None:
             opened, inside = fence, []
-        elif fence is not None and _closes(fence, opened):
+        elif fence and not fence["language"] and fence["ticks"].startswith(opened["ticks"]):
             text = "".join(f"{each.removeprefix(opened['indent'])}\n" for each in inside)
             yield Block(opened["language"], text, number - len(inside), number)
             opened = None
         else:
             inside.append(line)
     assert opened is None, f"{page}: a fence is never closed"
-
-
-def _closes(fence: re.Match[str], opened: re.Match[str]) -> bool:
-    return fence["language"] == "" and fence["ticks"].startswith(opened["ticks"])
 
 
 def steps(page: Path) -> list[Step]:

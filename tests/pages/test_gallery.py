@@ -1,12 +1,10 @@
 """The scripts of the gallery: numbered, named, seeded and alike. The site shows that they run."""
 
 import ast
-import importlib.util
 import re
-import sys
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,6 +12,7 @@ import pytest
 GALLERY = Path(__file__).parents[2] / "examples" / "gallery"
 SITE = GALLERY.parents[1] / "docs" / "_ext"
 SCRIPTS = sorted(GALLERY.glob("[0-9][0-9]_*.py"))
+RUNNER = runpy.run_path(str(GALLERY / "run_all.py"))
 DRAWS = {"rand", "randn", "randint", "randperm", "normal", "nn"}  # of torch, from its global state
 
 
@@ -28,37 +27,26 @@ def calls(script: Path) -> Iterator[tuple[str, ast.Call]]:
             yield ast.unparse(node.func), node
 
 
-def test_numbers_have_no_gaps() -> None:
+def test_scripts_are_numbered_without_gaps_run_and_listed_once() -> None:
+    names = [script.name for script in SCRIPTS]
+    assert [int(name[:2]) for name in names] == list(range(1, len(SCRIPTS) + 1))
     assert len(SCRIPTS) >= 11
-    numbers = [int(script.name[:2]) for script in SCRIPTS]
-    assert numbers == list(range(1, len(SCRIPTS) + 1))
-
-
-def test_nothing_else_lies_there() -> None:
-    others = {path.name for path in GALLERY.iterdir() if path.is_file()}
-    others -= {script.name for script in SCRIPTS}
+    others = {path.name for path in GALLERY.iterdir() if path.is_file()} - set(names)
     assert others == {"README.rst", "gallery.mplstyle", "run_all.py"}
-
-
-def test_the_readme_lists_each_script_once() -> None:
     text = (GALLERY / "README.rst").read_text(encoding="utf-8")
-    listed = re.findall(r"^- ``(\d\d_\w+\.py)``: \w", text, flags=re.MULTILINE)
-    assert sorted(listed) == [script.name for script in SCRIPTS]
+    assert sorted(re.findall(r"^- ``(\d\d_\w+\.py)``: \w", text, flags=re.MULTILINE)) == names
+    assert RUNNER["scripts"]() == SCRIPTS
 
 
 def test_the_site_shows_thumbnails_in_place_of_the_list() -> None:
-    spec = importlib.util.spec_from_file_location("scripts", SITE / "scripts.py")
-    assert spec is not None
-    assert spec.loader is not None
-    scripts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(scripts)
-    shown = scripts.without_list((GALLERY / "README.rst").read_text(encoding="utf-8"))
+    without_list = runpy.run_path(str(SITE / "scripts.py"))["without_list"]
+    shown = without_list((GALLERY / "README.rst").read_text(encoding="utf-8"))
     assert shown.startswith("Gallery\n=======\n")
     assert "run_all.py" in shown
     assert "- ``" not in shown
     assert "---" not in shown
     with pytest.raises(ValueError, match="On the site"):
-        scripts.without_list("Gallery\n=======\n")
+        without_list("Gallery\n=======\n")
 
 
 def test_scripts_are_alike() -> None:
@@ -95,21 +83,6 @@ def test_scripts_are_seeded_and_name_no_place_of_one_machine() -> None:
 # --- What runs them ------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def runner() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_all", GALLERY / "run_all.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["run_all"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_runner_takes_every_script(runner: ModuleType) -> None:
-    assert runner.scripts() == SCRIPTS
-
-
 @pytest.mark.parametrize(
     ("code", "out", "err", "words"),
     [
@@ -120,41 +93,20 @@ def test_the_runner_takes_every_script(runner: ModuleType) -> None:
         (0, "", "", "last line"),
     ],
 )
-def test_a_bad_end_is_found(
-    runner: ModuleType, code: int, out: str, err: str, words: str | None
-) -> None:
-    faults = runner.spoken(code, out, err, "01_x")
+def test_a_bad_end_is_found(code: int, out: str, err: str, words: str | None) -> None:
+    faults = RUNNER["spoken"](code, out, err, "01_x")
     assert (words in faults[0]) if words else not faults
 
 
-def test_files_that_do_not_belong_there_are_found(runner: ModuleType, tmp_path: Path) -> None:
+def test_files_that_do_not_belong_there_are_found(tmp_path: Path) -> None:
     from matplotlib.image import imsave
 
-    assert runner.left_behind(tmp_path, "01_x.png") == ["left nothing, not 01_x.png alone"]
+    assert RUNNER["left_behind"](tmp_path, "01_x.png") == ["left nothing, not 01_x.png alone"]
     picture = np.ones((40, 60, 3))
     imsave(tmp_path / "01_x.png", picture)
-    assert runner.left_behind(tmp_path, "01_x.png") == ["01_x.png is blank"]
+    assert RUNNER["left_behind"](tmp_path, "01_x.png") == ["01_x.png is blank"]
     picture[10:30, 10:20] = 0.3
     imsave(tmp_path / "01_x.png", picture)
-    assert not runner.left_behind(tmp_path, "01_x.png")
+    assert not RUNNER["left_behind"](tmp_path, "01_x.png")
     (tmp_path / "more.txt").touch()
-    assert "more.txt" in runner.left_behind(tmp_path, "01_x.png")[0]
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("import warnings\nwarnings.warn('old')\n", "ended with code 1"),
-        ("import time\ntime.sleep(20)\n", "took more than"),
-    ],
-)
-def test_warnings_and_slowness_are_found(
-    runner: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, words: str
-) -> None:
-    monkeypatch.setattr(runner, "LIMIT", 0.3 if "sleep" in source else 60)
-    script, folder = tmp_path / "01_x.py", tmp_path / "empty"
-    script.write_text(source, encoding="utf-8")
-    folder.mkdir()
-    made = runner.run(script, folder)
-    assert words in made.faults[0]
-    assert made.size == 0
+    assert "more.txt" in RUNNER["left_behind"](tmp_path, "01_x.png")[0]
