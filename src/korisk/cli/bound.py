@@ -7,9 +7,10 @@ import contextlib
 import importlib
 import sys
 import traceback
-from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any
+from textwrap import shorten
+from typing import Annotated
 
 import typer
 
@@ -21,7 +22,6 @@ from korisk.theory import BOUNDS, Network
 from korisk.theory.bound import states_effective
 
 _FORM = "write package.module:factory, such as models.unet:example"
-_RETURNS = "it must return (module, example), an nn.Module and an input tensor, batches first"
 
 
 def bound(
@@ -109,25 +109,19 @@ def bound(
 
 def _network(path: Path | None, module: str | None, write: Path | None) -> Network:
     """The network of a file, or of a module, which may be kept as a file."""
-    if path is not None and module is not None:
+    if (path is None) == (module is None):
         raise KoriskError(
-            f"the network comes from {path} or from --module {module}; leave one of them out"
+            f"name either a file NETWORK.yaml or a PyTorch module with --module, got {path} and "
+            f"{module}; {_FORM}"
         )
-    if path is not None:
-        if write is not None:
-            raise KoriskError(
-                f"--write keeps what --module describes, and {path} is a file already; copy it"
-            )
-        return Network.read(path)
+    if path is not None and write is not None:
+        raise KoriskError(f"--write keeps what --module describes, and {path} is a file; copy it")
     if module is None:
-        raise KoriskError(
-            "Missing argument 'NETWORK.yaml'; name a file, or a PyTorch module with --module "
-            "package.module:factory"
-        )
-    # What the user's code prints goes to stderr, so that --json stays readable.
+        return Network.read(path or "")
     before = list(sys.path)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` would
     try:
+        # What the user's code prints goes to stderr, so that --json stays readable.
         with contextlib.redirect_stdout(sys.stderr), warnings_as_lines():
             net = _described(module)
     finally:
@@ -140,51 +134,24 @@ def _network(path: Path | None, module: str | None, write: Path | None) -> Netwo
 
 def _described(place: str) -> Network:
     """The network of the module that a factory gives, described on its example."""
-    name, colon, attribute = place.partition(":")
-    path = attribute.split(".")
-    if not colon or not all(part.isidentifier() for part in (*name.split("."), *path)):
+    name, _, attribute = place.partition(":")
+    if not (name and attribute):
         raise KoriskError(f"--module names a factory, got {shown(place)}; {_FORM}")
     importlib.invalidate_caches()
-    with _blamed(f"importing {name}"):
-        try:
-            factory: Any = importlib.import_module(name)
-        except ModuleNotFoundError as missing:
-            if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
-                raise
-            raise KoriskError(
-                f"--module {place}: there is no module {missing.name!r} in this folder or among "
-                f"the installed packages; {_FORM}"
-            ) from None
-    for part in path:
-        if not hasattr(factory, part):
-            raise KoriskError(f"--module {place}: {name} has no {attribute!r}; {_FORM}")
-        factory = getattr(factory, part)
-    if not callable(factory):
-        raise KoriskError(
-            f"--module {place}: {attribute} must be a function without arguments, got "
-            f"{shown(factory)}; {_RETURNS}"
-        )
-    with _blamed(place):
-        made = factory()
-    if not isinstance(made, tuple | list) or len(made) != 2:
-        raise KoriskError(f"--module {place}: {_RETURNS}, got {shown(made)}")
-    from korisk.networks.describe.describe import describe
-
-    return describe(*made, name=place if len(place) <= 80 else place[-80:])
-
-
-@contextlib.contextmanager
-def _blamed(what: str) -> Iterator[None]:
-    """Turn what the user's code raises into one line that says what, and where."""
     try:
-        yield
-    except KoriskError:
-        raise
+        made = attrgetter(attribute)(importlib.import_module(name))()
     except (Exception, SystemExit) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
-        said = " ".join(str(error).split())
+        said = shorten(f"{type(error).__name__}: {error}", 300, placeholder="...")
         raise KoriskError(
-            f"{what} failed: {type(error).__name__}{': ' if said else ''}"
-            f"{said if len(said) <= 300 else said[:297] + '...'} "
-            f"({Path(last.filename).name}, line {last.lineno}); try it in Python first"
+            f"--module {place} failed: {said} ({Path(last.filename).name}, line {last.lineno}); "
+            f"try it in Python first; {_FORM}"
         ) from error
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        raise KoriskError(
+            f"--module {place} must return (module, example), an nn.Module and an input tensor, "
+            f"batches first, got {shown(made)}"
+        )
+    from korisk.networks.describe.describe import describe
+
+    return describe(*made, name=place[-80:])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,11 +28,9 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError
 from korisk.files import make_folder
 from korisk.planning.explain import chance, count
-from korisk.studies.spec.study import Study
 
 if TYPE_CHECKING:
     from korisk.prediction.study import PointPrediction
-    from korisk.problems.sources import FileSource
 
 
 def predict(
@@ -96,8 +93,7 @@ def predict(
     remedy = "give the mean squared error to reach"
     targets = [_checks.real("--target", each, above=0, remedy=remedy) for each in target or []]
     remedy = "count training samples"
-    counts = {_checks.count("--at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []}
-    sizes = sorted(counts)
+    counts = [_checks.count("--at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []]
     _checks.one_of("--unit", unit, ("error", "rmse"))
     if on_error is not None:
         _checks.one_of("--on-error", on_error, ("stop", "skip"))
@@ -109,34 +105,51 @@ def predict(
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     study = predicted.study_to_predict(path)
     names = {task.point for task in study.tasks}
-    if plot is not None and point is None and len(names) > 1:
-        raise KoriskError(
-            f"--plot is for one point, and the study has {len(names)}; name it with --point"
-        )
     if plot is not None:
         pilot.check_plot(plot)
+        if point is None and len(names) > 1:
+            raise KoriskError(
+                f"--plot is for one point, and the study has {len(names)}; name it with --point"
+            )
     if out is not None:
         make_folder(out)
-    with warnings_as_lines(), _watched(quiet=as_json) as progress:
+    source = None
+    if images is not None:  # read with the settings of the study's images
+        from korisk.problems.sources import FileSource
+        from korisk.studies.spec.entries import is_table
+
+        settings = (study.content.get("problem") or {}).get("images") or {}
+        settings = {**settings, "path": str(images.resolve())}
+        if is_table(settings.get("patients", "")):  # which names other files
+            del settings["patients"]
+        if on_error is not None:
+            settings["on_error"] = on_error
+        source = FileSource(**settings)
+    screen = Console(stderr=True, quiet=as_json)
+    with warnings_as_lines(), screen.status("reading") as status:
+
+        def progress(what: str, share: float) -> None:
+            status.update(Text(f"{what} {share:.0%}" if share else what))
+
         made = predicted.predict_study(
             study,
             examples=examples,
             seed=seed,
             point=point,
-            source=None if images is None else _source(study, images, on_error),
+            source=source,
             noise=noise,
             pilots=() if pilot_file is None else read_pilot(pilot_file, unit, column),
             device=chosen_device(device),
             progress=progress,
         )
     if as_json or plot is not None or out is not None:
-        points = [each.to_dict(targets or each.targets, sizes) for each in made]
+        points = [each.to_dict(targets or each.targets, sorted(set(counts))) for each in made]
         content = predicted.prediction_content(study.name, points)
     if as_json:
         print_json(content)
     else:
         for each in made:
-            _show(each, targets, sizes)
+            _show(each, targets, sorted(set(counts)))
     if plot is not None:
         from korisk.report.figures.prediction import prediction_figure
 
@@ -167,31 +180,6 @@ def read_pilot(path: Path, unit: str, column: list[str] | None = None) -> tuple[
     if unit == "error":
         return found
     return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in found)
-
-
-def _source(study: Study, folder: Path, on_error: str | None) -> FileSource:
-    """A folder of images, read with the settings of the study's images."""
-    from korisk.problems.sources import FileSource
-    from korisk.studies.spec.entries import is_table
-
-    problem = study.content.get("problem") or {}
-    settings = {**(problem.get("images") or {}), "path": str(folder.resolve())}
-    if is_table(settings.get("patients", "")):  # which names other files
-        del settings["patients"]
-    if on_error is not None:
-        settings["on_error"] = on_error
-    return FileSource(**settings)
-
-
-@contextmanager
-def _watched(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
-    """Show on stderr what is being computed, if it is a terminal."""
-    screen = Console(stderr=True)
-    if quiet or not screen.is_terminal:
-        yield None
-        return
-    with screen.status(Text("reading")) as status:
-        yield lambda what, share: status.update(Text(f"{what} {share:.0%}" if share else what))
 
 
 def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -> None:
