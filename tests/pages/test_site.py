@@ -230,7 +230,10 @@ def code_words(text: str) -> set[str]:
 
 
 def test_every_key_of_a_file_is_on_its_page() -> None:
-    pages = {NetworkEntry: "network-file.md", PredictionRecord: "files.md"}
+    pages: dict[type[BaseModel], str] = {
+        NetworkEntry: "network-file.md",
+        PredictionRecord: "files.md",
+    }
     pages |= {entry: "study.md" for entry, *_ in studies_of_files.KINDS.values()}
     for model, page in pages.items():
         assert set(keys(model)) - code_words((REFERENCE / page).read_text()) == set()
