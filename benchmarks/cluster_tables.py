@@ -37,7 +37,7 @@ def sharded() -> Iterator[str]:
         for row in run["results"]:
             what = row["what"]
             if what == "sharded":
-                what = f"**sharded**, {row['blocks']} blocks" + ", offload" * row["offload"]
+                what = f"**sharded**, {row['blocks']} blocks"
             peak = format_bytes(max(row["peak_bytes"]))
             told = format_bytes(row["predicted_bytes"]) if "predicted_bytes" in row else ""
             step = f"{row['seconds_per_step']:.4f}"

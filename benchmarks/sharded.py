@@ -54,7 +54,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--ranks", default="1", help="numbers with commas between: 1,2")
     parser.add_argument("--blocks", type=int)
-    parser.add_argument("--offload", action="store_true")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", type=Path, help="add this run to the list in this file")
     parser.add_argument("--ours-alone", action="store_true", help="without the rivals")
@@ -82,10 +81,8 @@ def ours(options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     """Sharded training, on this rank."""
     x, y = data(options, device)
     made = time.perf_counter()
-    settings: dict[str, Any] = {"blocks": options.blocks, "offload": options.offload}
-    network = ShardedDense(
-        options.columns, options.rows, device=device, dtype=torch.float32, **settings
-    )
+    settings: dict[str, Any] = {"blocks": options.blocks, "dtype": torch.float32}
+    network = ShardedDense(options.columns, options.rows, device=device, **settings)
     made = time.perf_counter() - made
     for steps in (WARM_UP, options.steps):
         recipe = Recipe(
@@ -99,11 +96,10 @@ def ours(options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
         "what": "sharded",
         "ranks": done.ranks,
         "blocks": blocks,
-        "offload": options.offload,
         "seconds_to_make": made,
         "seconds_per_step": done.seconds_per_step,
         "peak_bytes": list(done.peak_bytes),
-        "predicted_bytes": flight + (0 if options.offload else math.ceil(kept / done.ranks)),
+        "predicted_bytes": math.ceil(kept / done.ranks) + flight,
         "last_loss": float(done.losses[-1]),
     }
 

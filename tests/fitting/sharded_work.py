@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint import state_dict_saver
 
-from korisk.fitting import Recipe, draw_batches
+from korisk.fitting import Recipe
 from korisk.fitting.gradient import sharded
 from korisk.fitting.gradient.sharded import ShardedDense, ShardedTraining, process_group
 
@@ -46,9 +46,8 @@ def data() -> tuple[Tensor, Tensor]:
     return draw(SAMPLES, *DOMAIN, seed=1), draw(SAMPLES, *RANGE, seed=2).abs()
 
 
-def batches(recipe: Recipe) -> Tensor:
-    generator = torch.Generator().manual_seed(1)
-    return draw_batches(SAMPLES, recipe.batch, recipe.iterations, generator)
+def batches() -> torch.Generator:
+    return torch.Generator().manual_seed(1)
 
 
 def network(device: torch.device, **options: Any) -> ShardedDense:
@@ -60,7 +59,7 @@ def trained(
     device: torch.device, recipe: Recipe, folder: Path | None = None, **options: Any
 ) -> tuple[ShardedDense, ShardedTraining]:
     net = network(device)
-    settings: dict[str, Any] = {"indices": batches(recipe), "folder": folder, "every": EVERY}
+    settings: dict[str, Any] = {"generator": batches(), "folder": folder, "every": EVERY}
     return net, sharded.train_sharded(net, *data(), recipe, **settings | options)
 
 

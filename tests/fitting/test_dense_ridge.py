@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from korisk import _memory
 from korisk.errors import KoriskError
-from korisk.fitting.ridge import dense as dense_ridge
 from korisk.fitting.ridge.choice import By, Scorer
 from korisk.fitting.ridge.dense import DenseRidge, kernel
 from korisk.problems import measure
@@ -145,6 +145,6 @@ def test_what_cannot_be_fitted_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         DenseRidge(inputs, targets).training(7)
     with pytest.raises(KoriskError, match="targets must be finite"):
         DenseRidge(inputs, targets * math.nan)
-    monkeypatch.setattr(dense_ridge, "free_memory", lambda device: 1000)
-    with pytest.raises(KoriskError, match="GiB for its kernel"):
+    monkeypatch.setattr(_memory, "free_memory", lambda device: 1000)
+    with pytest.raises(KoriskError, match="the kernel of a dense fit to 6 samples needs"):
         DenseRidge(inputs, targets)

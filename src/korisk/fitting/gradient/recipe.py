@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError
 
 OptimiserName = Literal["adam", "adagrad", "sgd"]
 OPTIMISERS: tuple[OptimiserName, ...] = ("adam", "adagrad", "sgd")
@@ -138,7 +138,7 @@ def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Gen
     Raises
     ------
     KoriskError
-        If a count is below 1 or `generator` is not a generator on the CPU.
+        If a count is below 1.
 
     Notes
     -----
@@ -156,11 +156,6 @@ def draw_batches(samples: int, batch: int, iterations: int, generator: torch.Gen
     samples = _checks.count("samples", samples, at_least=1, remedy=remedy)
     batch = _checks.count("batch", batch, at_least=1, remedy=remedy)
     iterations = _checks.count("iterations", iterations, at_least=1, remedy=remedy)
-    if getattr(getattr(generator, "device", None), "type", None) != "cpu":
-        raise KoriskError(
-            f"generator must be a torch.Generator on the CPU, got {shown(generator)}; batches are "
-            "to be the same on every device"
-        )
     size = (min(batch, samples),)
     return torch.stack(
         [torch.randint(0, samples, size, generator=generator) for _ in range(iterations)]
@@ -232,21 +227,6 @@ class Training:
     end: Standing
     validation: Validation | None = None
     negligible: float = 0.0
-
-    @property
-    def best_weights(self) -> dict[str, Tensor] | None:
-        """The weights that were best on the validation samples, by name, if there were any."""
-        return None if self.validation is None else self.validation.best_weights
-
-    @property
-    def first_loss(self) -> Tensor:
-        """The mean loss of the first tenth of the mini-batches, () or (runs,)."""
-        return self.losses[: self.recipe.last_tenth].mean(0)
-
-    @property
-    def last_loss(self) -> Tensor:
-        """The mean loss of the last tenth of the mini-batches, () or (runs,)."""
-        return self.losses[-self.recipe.last_tenth :].mean(0)
 
     @property
     def improvement(self) -> Tensor:

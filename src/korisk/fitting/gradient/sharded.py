@@ -19,17 +19,14 @@ import hashlib
 import json
 import math
 import os
-import re
 import resource
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import pairwise
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +45,14 @@ from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.files import read_text
 from korisk.fitting.gradient import train as unsharded
-from korisk.fitting.gradient.recipe import Recipe
+from korisk.fitting.gradient.recipe import Recipe, draw_batches
 from korisk.operators.linear import Shape, checked_dtype, checked_shape, shape_text
-
-Progress = Callable[[int, float], None]  # iterations done, mean loss since the last call
 
 _FORMAT = "korisk sharded training 2"
 _ABOUT, _INDEX = "training.json", "index.pt"
 _KEPT = 2  # checkpoints
 _REMEDY = "delete the folder to train from the start, or name another"
 _MEMORIES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers an optimiser remembers of each weight
-_IN_FLIGHT = 3  # gathered weights, their gradient, and a copy on its way between ranks
 _LARGEST_BLOCK, _SMALLEST_BLOCK = 2**30, 2**20  # bytes; smaller ones cost time, save no memory
 _BLOCKS = 16  # few, since each costs the host a millisecond or more
 
@@ -72,21 +66,18 @@ def process_group(device: str = "cpu") -> Iterator[torch.device]:
     """
     place = torch.device(device)
     if place.type == "cuda":
+        gpus = torch.cuda.device_count()
         place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", place.index or 0)))
-        if place.index >= torch.cuda.device_count():
-            raise KoriskError(
-                f"each rank needs a GPU, and local rank {place.index} found only "
-                f"{torch.cuda.device_count()}; start fewer ranks, or use the CPU"
-            )
+        if place.index >= gpus:
+            raise KoriskError(f"each rank needs a GPU, found {gpus}; start fewer or use the CPU")
         torch.cuda.set_device(place)
     local = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
     if local and sys.platform == "linux":  # nothing needs to leave this machine
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    backend = "gloo" if place.type == "cpu" else "cpu:gloo,cuda:nccl"
-    if "RANK" in os.environ:
-        dist.init_process_group(backend)
-    else:
-        dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
+    alone: dict[str, Any] = (
+        {} if "RANK" in os.environ else {"store": HashStore(), "rank": 0, "world_size": 1}
+    )
+    dist.init_process_group("gloo" if place.type == "cpu" else "cpu:gloo,cuda:nccl", **alone)
     try:
         yield place
         dist.barrier()  # no rank leaves while others still communicate with it
@@ -119,7 +110,7 @@ def sharded_bytes(
     time: its gathered weights, their gradient, and the copy that is sent.
     """
     numbers = 1 + _MEMORIES[recipe.optimiser] + bool(recipe.momentum)
-    return numbers * weights * itemsize, _IN_FLIGHT * math.ceil(weights / blocks) * itemsize
+    return numbers * weights * itemsize, 3 * math.ceil(weights / blocks) * itemsize
 
 
 def draw_rows(rows: Tensor, first: int, *, seed: int) -> Tensor:
@@ -132,19 +123,6 @@ def draw_rows(rows: Tensor, first: int, *, seed: int) -> Tensor:
         generator = np.random.Generator(np.random.Philox(key=[seed, at]))
         row.copy_(torch.from_numpy(generator.random(len(row))).mul_(2 * bound).sub_(bound))
     return rows
-
-
-class _OnDevice(torch.autograd.Function):
-    """Rows moved to the GPU, and their gradient back into pinned memory, which is much faster."""
-
-    @staticmethod
-    def forward(context: Any, rows: Tensor, device: torch.device) -> Tensor:
-        return rows.to(device)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Any:
-        pinned = torch.empty(gradient.shape, dtype=gradient.dtype, pin_memory=True)
-        return pinned.copy_(gradient), None
 
 
 class ShardedDense(nn.Module):
@@ -165,15 +143,13 @@ class ShardedDense(nn.Module):
     seed : int, default 0
         Of the first weights, which lie within 1 / sqrt(columns) as in `nn.Linear`. They are the
         same on any number of ranks.
-    offload : bool, default False
-        Whether to keep the weights in the host's memory between their turns; slow.
     dtype : torch.dtype, optional
         Precision; by default PyTorch's.
 
     Raises
     ------
     KoriskError
-        If a value is outside its range, or there is no GPU to offload from.
+        If a value is outside its range.
 
     Examples
     --------
@@ -194,47 +170,41 @@ class ShardedDense(nn.Module):
         relu: bool = True,
         blocks: int | None = None,
         seed: int = 0,
-        offload: bool = False,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.domain: Shape = checked_shape("domain", domain)
         self.range: Shape = checked_shape("range", range)
         self.relu, self.device, self.dtype = bool(relu), device, checked_dtype(dtype)
-        self.offload = bool(offload)
         self.seed = _checks.count("seed", seed, at_least=0, at_most=2**63, remedy="try 1")
-        if offload and device.type == "cpu":
-            raise KoriskError("offload=True moves weights from a GPU to the host; leave it out")
         rows, self.columns = math.prod(self.range), math.prod(self.domain)
-        size = self.dtype.itemsize
-        self.blocks = sharded_blocks(rows, self.columns, itemsize=size, asked=blocks)
+        itemsize = self.dtype.itemsize
+        self.blocks = sharded_blocks(rows, self.columns, itemsize=itemsize, asked=blocks)
         ranks = dist.get_world_size()
-        self.meshes = {kind: init_device_mesh(kind, (ranks,)) for kind in {device.type, "cpu"}}
+        self.mesh = init_device_mesh(device.type, (ranks,))
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         self.peak_before = _peak(device)
         self.own = nn.ParameterList()  # of each block, the rows on this rank
-        place = torch.device("cpu") if offload else device
         for first, last in self.blocks:
             share = math.ceil((last - first) / ranks)  # as DTensor spreads them
             start = min(last, first + dist.get_rank() * share)
             shape = min(share, last - start), self.columns
-            own = torch.empty(shape, dtype=self.dtype, device=place, pin_memory=offload)
+            own = torch.empty(shape, dtype=self.dtype, device=device)
             self.own.append(nn.Parameter(draw_rows(own, start, seed=self.seed)))
 
     def sharded(self, block: int, own: Tensor) -> DTensor:
         """The rows on this rank, or something of their shape, as a part of the whole block."""
         first, last = self.blocks[block]
-        shape, mesh = torch.Size((last - first, self.columns)), self.meshes[own.device.type]
-        return DTensor.from_local(
-            own, mesh, [Shard(0)], run_check=False, shape=shape, stride=(self.columns, 1)
-        )
+        whole: Any = {
+            "shape": torch.Size((last - first, self.columns)),
+            "stride": (self.columns, 1),
+        }
+        return DTensor.from_local(own, self.mesh, [Shard(0)], run_check=False, **whole)
 
     def gathered(self, block: int) -> Tensor:
         """The weights of a block, whole; the gradient of each rank's share is summed over ranks."""
         own = self.own[block] if torch.is_grad_enabled() else self.own[block].detach()
-        if self.offload:
-            own = _OnDevice.apply(own, self.device)  # type: ignore[no-untyped-call]
         return self.sharded(block, own).full_tensor(grad_placements=[Partial()])
 
     @torch.no_grad()
@@ -300,11 +270,10 @@ def train_sharded(
     targets: Tensor,
     recipe: Recipe,
     *,
-    indices: Tensor | None = None,
-    generator: torch.Generator | None = None,
-    folder: str | PathLike[str] | None = None,
+    generator: torch.Generator,
+    folder: Path | None = None,
     every: int = 500,
-    progress: Progress | None = None,
+    progress: Callable[[int, float], None] | None = None,
     data: str | None = None,
 ) -> ShardedTraining:
     """Fit a sharded network in place, as `korisk.fitting.train` fits a whole one.
@@ -322,11 +291,9 @@ def train_sharded(
         Training targets.
     recipe : Recipe
         Optimiser, rate, iterations and batch size.
-    indices : Tensor of shape (iterations, batch), optional
-        The samples of each batch.
-    generator : torch.Generator, optional
-        Draws the batches, if there are no `indices`.
-    folder : path, optional
+    generator : torch.Generator
+        Draws the batches, on the CPU and alike on all ranks.
+    folder : Path, optional
         Where checkpoints are written; the last two are kept. If there is one already, training
         continues from the newest, on any number of ranks.
     every : int, default 500
@@ -362,9 +329,8 @@ def train_sharded(
     >>> found, done.ranks
     ([2.0, 2.0, 2.0], 1)
     """
-    like = torch.empty(0, dtype=network.dtype, device=network.device)
-    inputs, targets = unsharded.checked_pool(network, (inputs, targets), like=like)
-    chosen = unsharded.checked_indices(network, recipe, len(inputs), indices, generator)
+    inputs, targets = unsharded.checked_pool(network, inputs, targets)
+    chosen = draw_batches(len(inputs), recipe.batch, recipe.iterations, generator)
     every = _checks.count("every", every, at_least=1, remedy="try 500")
     if data is None:
         seen = unsharded.spread(torch.unique(chosen)).to(inputs.device)
@@ -377,34 +343,30 @@ def train_sharded(
         "blocks": len(network.own),
         "seed": network.seed,
         "precision": str(network.dtype),
-        "number of samples": len(inputs),
         "order of samples": unsharded.fingerprint([chosen]),
         "data": data,
     }
     rank, ranks, chosen = dist.get_rank(), dist.get_world_size(), chosen.to(inputs.device)
     flat, aims = inputs.flatten(1), targets.flatten(1)
-    optimiser_of: Any = {
-        "adam": torch.optim.Adam,
-        "adagrad": torch.optim.Adagrad,
-        "sgd": partial(torch.optim.SGD, momentum=recipe.momentum),
-    }[recipe.optimiser]
+    names = {"adam": "Adam", "adagrad": "Adagrad", "sgd": "SGD"}
     # A fused kernel makes no temporary tensors; CUDA has no such kernel for Adagrad.
     fused = recipe.optimiser != "adagrad" or network.own[0].is_cpu
-    optimisers = [optimiser_of([own], lr=recipe.rate, fused=fused) for own in network.own]
+    settings = {"lr": recipe.rate, "fused": fused}
+    if recipe.momentum:
+        settings["momentum"] = recipe.momentum
+    kind = getattr(torch.optim, names[recipe.optimiser])
+    optimisers = [kind([own], **settings) for own in network.own]
     losses = torch.zeros(recipe.iterations, dtype=torch.float64, device=network.device)
-    path = None if folder is None else Path(folder)
-    newest = [0 if path is None else max(complete_checkpoints(path), default=0)]
+    newest = [0 if folder is None else max(complete_checkpoints(folder), default=0)]
     dist.broadcast_object_list(newest)  # as rank 0 sees the folder
     begun = done = newest[0]
-    if path is not None and done:
+    if folder is not None and done:
         for own, optimiser in zip(network.own, optimisers, strict=True):
-            own.grad = torch.zeros_like(own)  # a step that moves nothing makes the state to be read
-            optimiser.param_groups[0]["lr"] = 0.0
+            own.grad = torch.zeros_like(own)  # the first step makes the state that is read into
             optimiser.step()
             optimiser.zero_grad()
-            optimiser.param_groups[0]["lr"] = recipe.rate
         state = _state(network, optimisers, losses)
-        read_checkpoint(complete_checkpoints(path)[done], identity, state)
+        read_checkpoint(complete_checkpoints(folder)[done], identity, state)
     seconds = 0.0
     while done < recipe.iterations:
         before, done = done, min(recipe.iterations, (done // every + 1) * every)
@@ -429,8 +391,8 @@ def train_sharded(
         seconds += time.perf_counter() - start
         if len(wrong):
             raise unsharded.diverged(before + int(wrong[0]) + 1, recipe)
-        if path is not None:
-            write_checkpoint(path, done, identity, _state(network, optimisers, losses))
+        if folder is not None:
+            write_checkpoint(folder, done, identity, _state(network, optimisers, losses))
         if progress is not None and rank == 0:
             progress(done, float(recent.mean()))
     peaks = [0] * ranks
@@ -469,8 +431,8 @@ def _peak(device: torch.device) -> int:
 
 def complete_checkpoints(folder: Path) -> dict[int, Path]:
     """The complete checkpoints of a folder by their iteration, ascending."""
-    names = (re.fullmatch(r"iteration-(\d{8,})", path.name) for path in folder.glob("iteration-*"))
-    found = {int(name[1]): folder / name[0] for name in names if name is not None}
+    numbers = (path.name.removeprefix("iteration-") for path in folder.glob("iteration-*"))
+    found = {int(each): folder / f"iteration-{each}" for each in numbers if each.isdecimal()}
     return dict(sorted(found.items()))
 
 
@@ -511,19 +473,15 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
     identity = {**identity, "iteration": int(path.name.partition("-")[2])}
     try:
         about = json.loads(read_text(path / _ABOUT, max_bytes=10**6))
-        theirs, files = about["identity"], dict(about["sha256"])
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise KoriskError(
-            f"{path}: is not a checkpoint: {unsharded.reason(error)}; {_REMEDY}"
-        ) from None
-    unsharded.require_same(path, theirs, identity, _REMEDY)
-    try:
-        names = sorted(Path(name).name for name in files)
-        if _INDEX not in names or _digests(path, names) != files:
+        unsharded.require_same(path, about["identity"], identity, _REMEDY)
+        names = sorted(Path(name).name for name in about["sha256"])
+        if _INDEX not in names or _digests(path, names) != about["sha256"]:
             raise ValueError("its files are not as they were written")
         reader = _Reader(path)
         reader.read_metadata()  # PyTorch would print a traceback if this failed in `load`
         state_dict_loader.load(state, storage_reader=reader)
+    except KoriskError:
+        raise
     except (Exception, CheckpointException) as error:  # whatever damage causes in the reader
         raise KoriskError(
             f"{path}: the checkpoint is damaged: {unsharded.reason(error)}; delete that folder to "
@@ -549,12 +507,10 @@ class _Reader(filesystem.FileSystemReader):
 
 def _digests(folder: Path, names: list[str]) -> dict[str, str | None]:
     """SHA-256 of files, None for one that is missing; the ranks share the work."""
-    own: dict[str, str | None] = {}
-    for name in names[dist.get_rank() :: dist.get_world_size()]:
-        own[name] = None
-        if (folder / name).is_file():
-            with (folder / name).open("rb") as file:
-                own[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    own: dict[str, str | None] = dict.fromkeys(names[dist.get_rank() :: dist.get_world_size()])
+    for name in own:
+        with suppress(OSError), (folder / name).open("rb") as file:
+            own[name] = hashlib.file_digest(file, "sha256").hexdigest()
     everyone: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, own)
     return {name: digest for each in everyone for name, digest in each.items()}

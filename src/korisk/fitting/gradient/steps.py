@@ -8,6 +8,7 @@ on the CPU, which a captured graph could not advance, so their update rules are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -100,47 +101,33 @@ class Stepper:
     """Training, one iteration at a time; `losses` and `iteration` live on the device."""
 
     def __init__(
-        self,
-        network: nn.Module,
-        pool: tuple[Tensor, Tensor],
-        indices: Tensor,
-        recipe: Recipe,
-        *,
-        graphed: bool,
+        self, network: nn.Module, pool: tuple[Tensor, Tensor], indices: Tensor, recipe: Recipe
     ) -> None:
         self.network, self.indices, (self.inputs, self.targets) = network, indices, pool
         self.optimiser = Optimiser([p.detach() for p in trainable(network).values()], recipe)
         # Other networks may decide on the host what they do next, which a replay would not repeat.
-        fixed = type(network) in (KnownOperatorNet, DenseNet)
-        self.graphed = graphed and fixed and indices.device.type == "cuda"
-        self._graph: torch.cuda.CUDAGraph | None = None
+        fixed = indices.is_cuda and type(network) in (KnownOperatorNet, DenseNet)
+        self.until_capture = _EAGER if fixed else -1
+        self.graph: torch.cuda.CUDAGraph | None = None
         runs = () if indices.ndim == 2 else (indices.shape[1],)
         self.losses = self.inputs.new_zeros(len(indices), *runs)
         self.iteration = torch.zeros(1, dtype=torch.int64, device=indices.device)
 
     def advance(self, steps: int) -> None:
-        """Take so many steps, on CUDA by replaying a captured one."""
-        if not self.graphed:
+        """Take so many steps, on CUDA all but the first by replaying a captured one."""
+        with torch.cuda.device_of(self.indices):  # type: ignore[no-untyped-call]
             for _ in range(steps):
-                self.step()
-            return
-        with torch.cuda.device(self.indices.device):
-            if self._graph is None:
-                # Libraries must be set up on a stream of their own before a capture.
-                here, aside = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-                aside.wait_stream(here)
-                with torch.cuda.stream(aside):
-                    for _ in range(min(steps, _EAGER)):
-                        self.step()
-                here.wait_stream(aside)
-                steps -= min(steps, _EAGER)
-                if steps:
-                    self._capture()
-            for _ in range(steps):
-                if self._graph is None:
+                if self.until_capture == 0:
+                    graph = torch.cuda.CUDAGraph()
+                    with suppress(RuntimeError):  # from operators that cannot be captured
+                        with torch.cuda.graph(graph):
+                            self.step()
+                        self.graph = graph
+                self.until_capture -= 1
+                if self.graph is None:
                     self.step()
                 else:
-                    self._graph.replay()
+                    self.graph.replay()
 
     @torch.no_grad()
     def step(self) -> None:
@@ -151,15 +138,3 @@ class Stepper:
         self.losses.index_copy_(0, self.iteration, losses.unsqueeze(0))
         self.optimiser.step(gradients, self.iteration)
         self.iteration.add_(1)
-
-    def _capture(self) -> None:
-        """One step as a graph, unless something in it cannot be captured; it is not yet taken."""
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        try:
-            with torch.cuda.graph(graph):
-                self.step()
-            self._graph = graph
-        except RuntimeError:
-            torch.cuda.synchronize()
-            self.graphed = False

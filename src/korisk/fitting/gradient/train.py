@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import io
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
+from korisk.files import write_bytes
 from korisk.fitting.gradient.recipe import Recipe, Standing, Training, Validation, draw_batches
 from korisk.fitting.gradient.steps import Stepper, gather, runs_of, trainable
 from korisk.operators.linear import LinearOperator, shape_text
@@ -42,7 +42,6 @@ def train(
     every: int = 500,
     progress: Progress | None = None,
     validation: Pool | None = None,
-    graphed: bool = True,
 ) -> Training:
     """Fit a network in place to the mean squared error over mini-batches.
 
@@ -72,12 +71,11 @@ def train(
         Called with the iterations done and the mean loss since the last call.
     validation : (Tensor, Tensor), optional
         Inputs and targets that are not trained on.
-    graphed : bool, default True
-        Whether the step of korisk's own networks is replayed as a CUDA graph on a GPU.
 
     Returns
     -------
     Training
+        Every loss, and whether it had converged.
 
     Raises
     ------
@@ -97,15 +95,33 @@ def train(
     >>> net.matrix().detach().diagonal().round(decimals=2).tolist()
     [2.0, 2.0, 2.0]
     """
-    pool = checked_pool(network, (inputs, targets))
-    chosen = checked_indices(network, recipe, len(inputs), indices, generator).to(inputs.device)
+    pool = checked_pool(network, inputs, targets)
+    if (indices is None) == (generator is None):
+        raise KoriskError("pass either indices= or generator=, which batches are drawn from")
+    if generator is not None:
+        indices = draw_batches(len(inputs), recipe.batch, recipe.iterations, generator)
+    runs = runs_of(network)
+    lead = (recipe.iterations,) if runs is None else (recipe.iterations, runs)
+    if (
+        not isinstance(indices, Tensor)
+        or indices.dtype != torch.int64
+        or indices.shape[:-1] != lead
+        or not 1 <= indices.shape[-1] <= recipe.batch
+        or not 0 <= int(indices.min()) <= int(indices.max()) < len(inputs)
+    ):
+        raise KoriskError(
+            f"indices must be torch.int64 of shape {shape_text((*lead, recipe.batch))}, or fewer "
+            f"in the last axis, from 0 to {len(inputs) - 1}, got {shown(indices)}; use draw_batches"
+        )
     held_out = None
     if validation is not None:
-        held_out = checked_pool(network, validation, prefix="validation ")
+        held_out = checked_pool(network, *validation, prefix="validation ")
     every = _checks.count("every", every, at_least=1, remedy="try 500")
-    trainer = _Trainer(network, pool, chosen, recipe, held_out, graphed=graphed)
+    trainer = _Trainer(network, pool, indices.to(inputs.device), recipe, held_out)
     path = None if checkpoint is None else Path(checkpoint)
-    if path is None or not trainer.resume(path):
+    if path is not None and path.exists():
+        trainer.resume(path)
+    else:
         trainer.evaluate()
     late = recipe.iterations - recipe.last_tenth
     pauses = {*range(every, recipe.iterations, every), recipe.iterations}
@@ -117,8 +133,8 @@ def train(
             trainer.evaluate()
         if mark not in pauses:
             continue
-        if trainer.validator is not None:
-            trainer.validator.evaluate(mark)
+        if held_out is not None:
+            trainer.validate(*held_out)
         if path is not None:
             trainer.save(path)
         if progress is not None:
@@ -136,25 +152,20 @@ class _Trainer:
         indices: Tensor,
         recipe: Recipe,
         held_out: Pool | None,
-        *,
-        graphed: bool,
     ) -> None:
         self.network, self.recipe, self.pool, self.done = network, recipe, pool, 0
-        self.stepper = Stepper(network, pool, indices, recipe, graphed=graphed)
-        self.fixed = FixedSamples(network, pool, indices)
-        self.validator = None if held_out is None else Validator(network, held_out)
+        self.stepper = Stepper(network, pool, indices, recipe)
+        self.samples, self.shares = fixed_samples(indices, pool[0].dtype)
         self.standings: dict[int, Standing] = {}  # by the iterations done
-        known = {
-            id(buffer)
-            for module in network.modules()
-            if isinstance(module, LinearOperator)
-            for buffer in module.buffers()
-        }
+        self.validation: Validation | None = None
+        operators = [each for each in network.modules() if isinstance(each, LinearOperator)]
+        known = {id(buffer) for operator in operators for buffer in operator.buffers()}
         buffers = {name: b for name, b in network.named_buffers() if id(b) not in known}
         self.learned: dict[str, Tensor] = {**trainable(network), **buffers}
         shapes = (f"{name} {shape_text(tuple(v.shape))}" for name, v in self.learned.items())
-        seen = torch.unique(self.fixed.samples)
+        seen = torch.unique(self.samples)
         self.identity = {
+            "format": _FORMAT,
             **asdict(recipe),
             "weights": ", ".join(shapes),
             "precision": str(pool[0].dtype),
@@ -166,91 +177,118 @@ class _Trainer:
         }
 
     def evaluate(self) -> None:
-        """Take the loss and the gradient on the fixed samples."""
-        self.standings[self.done] = self.fixed.standing()
-        if not bool(torch.isfinite(self.standings[self.done].loss).all()):
+        """Take the loss of each run and the norm of its gradient on the fixed samples."""
+        weights = list(trainable(self.network).values())
+        total = self.shares.new_zeros(self.shares.shape[:-1])
+        gradients = [torch.zeros_like(weight) for weight in weights]
+        pieces = (torch.split(each, _PIECE, -1) for each in (self.samples, self.shares))
+        with _evaluating(self.network), torch.enable_grad():
+            for samples, shares in zip(*pieces, strict=True):
+                inputs, targets = (gather(each, samples) for each in self.pool)
+                off = self.network(inputs) - targets
+                losses = (off.square().flatten(samples.ndim).mean(-1) * shares).sum(-1)
+                total += losses.detach()
+                parts = torch.autograd.grad(losses.sum(), weights)
+                for total_slope, part in zip(gradients, parts, strict=True):
+                    total_slope += part
+        squares = [each.square().flatten(total.ndim).sum(-1) for each in gradients]
+        norm = torch.stack(squares).sum(0).sqrt()
+        self.standings[self.done] = Standing(total.cpu(), norm.cpu())
+        if not bool(torch.isfinite(total).all()):
             raise diverged(self.done, self.recipe)
 
     def advance(self, mark: int) -> None:
         """Train up to an iteration, and check that nothing diverged on the way."""
         before, self.done = self.done, mark
         self.stepper.advance(mark - before)
-        recent = self.stepper.losses[before:mark]
-        wrong = ~torch.isfinite(recent).reshape(len(recent), -1).all(1)
-        if bool(wrong.any()):
-            raise diverged(before + int(wrong.nonzero()[0]) + 1, self.recipe)
+        recent = self.stepper.losses[before:mark].reshape(mark - before, -1)
+        wrong = (~torch.isfinite(recent)).any(1).nonzero()
+        if len(wrong):
+            raise diverged(before + int(wrong[0]) + 1, self.recipe)
         if not all(bool(torch.isfinite(p).all()) for p in self.stepper.optimiser.parameters):
             raise diverged(mark, self.recipe)
+
+    @torch.no_grad()
+    def validate(self, inputs: Tensor, targets: Tensor) -> None:
+        """Take the validation loss, and keep the weights of the runs where it is best so far."""
+        runs = runs_of(self.network)
+        lead = () if runs is None else (runs,)
+        total = inputs.new_zeros(lead)
+        with _evaluating(self.network):
+            pieces = torch.split(inputs, _PIECE), torch.split(targets, _PIECE)
+            for x, y in zip(*pieces, strict=True):
+                images = self.network(x.expand(*lead, *x.shape))
+                total += (images - y).square().flatten(len(lead)).sum(-1)
+        loss, weights = (total / targets.numel()).cpu(), dict[str, Tensor](trainable(self.network))
+        seen = self.validation
+        if seen is None:
+            seen = Validation(
+                (), loss.new_zeros(0, *lead), torch.zeros_like(loss, dtype=torch.int64), weights
+            )
+        better = loss < torch.stack([*seen.losses, torch.full_like(loss, torch.inf)]).amin(0)
+        best = {}
+        for name, new in weights.items():
+            chosen = better.reshape(*lead, *[1] * (new.ndim - len(lead))).to(new.device)
+            best[name] = torch.where(chosen, new, seen.best_weights[name])
+        self.validation = Validation(
+            (*seen.iterations, self.done),
+            torch.stack([*seen.losses, loss]),
+            torch.where(better, self.done, seen.best_iteration),
+            best,
+        )
 
     def save(self, path: Path) -> None:
         """Write the checkpoint whole or not at all, in place of an earlier one."""
         content = {
-            "format": _FORMAT,
             "identity": self.identity,
             "iteration": self.done,
             "learned": {name: value.detach() for name, value in self.learned.items()},
             "state": self.stepper.optimiser.state,
             "losses": self.stepper.losses[: self.done].clone(),
             "standings": {at: tuple(standing) for at, standing in self.standings.items()},
-            "validation": None if self.validator is None else self.validator.result()._asdict(),
+            "validation": None if self.validation is None else self.validation._asdict(),
         }
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                torch.save(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except (OSError, RuntimeError) as error:  # torch.save calls a full disk a RuntimeError
-            raise KoriskError(
-                f"{path}: the checkpoint cannot be written: {reason(error)}; look at the disk's "
-                "free space and permissions"
-            ) from None
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        file = io.BytesIO()
+        torch.save(content, file)
+        write_bytes(path, file.getvalue())
 
-    def resume(self, path: Path) -> bool:
-        """Continue from a checkpoint of this training, if there is one."""
-        if not path.exists():
-            return False
+    @torch.no_grad()
+    def resume(self, path: Path) -> None:
+        """Continue from a checkpoint of this training."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 place = self.stepper.losses.device
                 content = torch.load(path, map_location=place, weights_only=True)
-        except Exception as error:  # whatever a file that is no checkpoint causes in the reader
+            require_same(path, content["identity"], self.identity, _REMEDY)
+            self.done = int(content["iteration"])
+            if not 0 < self.done <= self.recipe.iterations:
+                raise ValueError("the recipe has no such iteration")
+            for name, value in self.learned.items():
+                value.copy_(content["learned"][name])
+            for kept, found in zip(self.stepper.optimiser.state, content["state"], strict=True):
+                for tensor, value in zip(kept, found, strict=True):
+                    tensor.copy_(value)
+            self.stepper.losses[: self.done].copy_(content["losses"])
+            self.stepper.iteration.fill_(self.done)
+            standings = content["standings"].items()
+            self.standings = {at: Standing(*(t.cpu() for t in pair)) for at, pair in standings}
+            if self.identity["validation samples"]:
+                seen = Validation(**content["validation"])
+                best = {
+                    name: seen.best_weights[name].reshape_as(weight)
+                    for name, weight in trainable(self.network).items()
+                }
+                losses, at = seen.losses.cpu(), seen.best_iteration.cpu()
+                self.validation = Validation(tuple(seen.iterations), losses, at, best)
+            if self.done == self.recipe.iterations:
+                self.result().explain()  # nothing else would notice that something is missing
+        except KoriskError:
+            raise
+        except Exception as error:  # whatever a damaged or foreign file causes in the reader
             raise KoriskError(
-                f"{path}: cannot be read as a checkpoint, it is damaged or something else: "
-                f"{reason(error)}; {_REMEDY}"
+                f"{path}: the checkpoint is damaged or something else: {reason(error)}; {_REMEDY}"
             ) from None
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise KoriskError(f"{path}: is not a checkpoint of korisk's training; {_REMEDY}")
-        require_same(path, content.get("identity"), self.identity, _REMEDY)
-        try:
-            self._restore(content)
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError):
-            raise KoriskError(f"{path}: the checkpoint is damaged; {_REMEDY}") from None
-        return True
-
-    @torch.no_grad()
-    def _restore(self, content: Mapping[str, Any]) -> None:
-        self.done = int(content["iteration"])
-        if not 0 < self.done <= self.recipe.iterations:
-            raise ValueError("the recipe has no such iteration")
-        for name, value in self.learned.items():
-            value.copy_(content["learned"][name])
-        for kept, found in zip(self.stepper.optimiser.state, content["state"], strict=True):
-            for tensor, value in zip(kept, found, strict=True):
-                tensor.copy_(value)
-        self.stepper.losses[: self.done].copy_(content["losses"])
-        self.stepper.iteration.fill_(self.done)
-        standings = content["standings"].items()
-        self.standings = {at: Standing(*(t.cpu() for t in pair)) for at, pair in standings}
-        if self.validator is not None:
-            self.validator.restore(Validation(**content["validation"]))
-        if self.done == self.recipe.iterations:
-            self.result().explain()  # nothing else would notice that something is missing
 
     def result(self) -> Training:
         """The outcome."""
@@ -261,7 +299,7 @@ class _Trainer:
         return Training(
             recipe=recipe,
             losses=self.stepper.losses.cpu(),
-            validation=None if self.validator is None else self.validator.result(),
+            validation=self.validation,
             negligible=error**2 * size**2 / targets.numel(),
             start=self.standings[0],
             late=self.standings[recipe.iterations - recipe.last_tenth],
@@ -284,38 +322,15 @@ def _evaluating(network: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-class FixedSamples:
-    """Up to 64 of the samples that each run draws, on which its loss and gradient are taken."""
-
-    def __init__(self, network: nn.Module, pool: Pool, indices: Tensor) -> None:
-        self.network, (self.inputs, self.targets) = network, pool
-        alone = indices.ndim == 2
-        chosen = [spread(torch.unique(run)) for run in ([indices] if alone else indices.unbind(1))]
-        longest = max(len(samples) for samples in chosen)
-        places = torch.arange(longest, device=indices.device)
-        # Runs of fewer samples are filled up with samples of weight zero.
-        filled = torch.stack([samples[places % len(samples)] for samples in chosen])
-        shares = torch.stack([(places < len(samples)) / len(samples) for samples in chosen])
-        self.samples = filled[0] if alone else filled  # ([runs,] samples)
-        self.shares = (shares[0] if alone else shares).to(self.inputs.dtype)
-
-    def standing(self) -> Standing:
-        """The loss of each run and the norm of its gradient, as the network is now."""
-        weights = list(trainable(self.network).values())
-        lead = self.shares.ndim - 1
-        total = self.shares.new_zeros(self.shares.shape[:-1])
-        gradients = [torch.zeros_like(weight) for weight in weights]
-        pieces = (torch.split(each, _PIECE, -1) for each in (self.samples, self.shares))
-        with _evaluating(self.network), torch.enable_grad():
-            for samples, shares in zip(*pieces, strict=True):
-                off = self.network(gather(self.inputs, samples)) - gather(self.targets, samples)
-                losses = (off.square().flatten(samples.ndim).mean(-1) * shares).sum(-1)
-                total += losses.detach()
-                parts = torch.autograd.grad(losses.sum(), weights)
-                for total_slope, part in zip(gradients, parts, strict=True):
-                    total_slope += part
-        squares = [each.square().flatten(lead).sum(-1) for each in gradients]
-        return Standing(total.cpu(), torch.stack(squares).sum(0).sqrt().cpu())
+def fixed_samples(indices: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Up to 64 samples that each run draws, and their shares in its loss, ([runs,] samples)."""
+    alone = indices.ndim == 2
+    chosen = [spread(torch.unique(run)) for run in ([indices] if alone else indices.unbind(1))]
+    places = torch.arange(max(len(samples) for samples in chosen), device=indices.device)
+    # Runs of fewer samples are filled up with samples of weight zero.
+    filled = torch.stack([samples[places % len(samples)] for samples in chosen])
+    shares = torch.stack([(places < len(samples)) / len(samples) for samples in chosen]).to(dtype)
+    return (filled[0], shares[0]) if alone else (filled, shares)
 
 
 def spread(samples: Tensor) -> Tensor:
@@ -323,56 +338,6 @@ def spread(samples: Tensor) -> Tensor:
     if len(samples) <= _SAMPLES:
         return samples
     return samples[torch.arange(_SAMPLES, device=samples.device) * len(samples) // _SAMPLES]
-
-
-class Validator:
-    """The validation loss over time, and the best weights so far."""
-
-    def __init__(self, network: nn.Module, pool: Pool) -> None:
-        self.network, (self.inputs, self.targets) = network, pool
-        self.iterations: list[int] = []
-        self.losses: list[Tensor] = []
-        self.best_iteration = torch.zeros(0)
-        self.best_weights: dict[str, Tensor] = {}
-
-    @torch.no_grad()
-    def evaluate(self, iteration: int) -> None:
-        """Take the loss after an iteration, and keep the weights of the runs where it is best."""
-        runs = runs_of(self.network)
-        lead = () if runs is None else (runs,)
-        loss = self.inputs.new_zeros(lead)
-        pieces = torch.split(self.inputs, _PIECE), torch.split(self.targets, _PIECE)
-        with _evaluating(self.network):
-            for x, y in zip(*pieces, strict=True):
-                images = self.network(x.expand(*lead, *x.shape))
-                loss += (images - y).square().flatten(len(lead)).sum(-1)
-        loss = loss / self.targets.numel()
-        better = loss < torch.stack([*self.losses, torch.full_like(loss, torch.inf)]).amin(0)
-        now: dict[str, Tensor] = dict(trainable(self.network))
-        for name, new in now.items():
-            chosen = better.reshape(*better.shape, *[1] * (new.ndim - better.ndim))
-            self.best_weights[name] = torch.where(chosen, new, self.best_weights.get(name, new))
-        before = self.best_iteration if self.losses else torch.zeros_like(better, dtype=torch.int64)
-        self.best_iteration = torch.where(better, iteration, before)
-        self.iterations.append(iteration)
-        self.losses.append(loss)
-
-    def restore(self, kept: Validation) -> None:
-        """Continue from what a checkpoint held."""
-        self.iterations, self.losses = list(kept.iterations), list(kept.losses.to(self.inputs))
-        self.best_iteration = kept.best_iteration.to(self.inputs.device)
-        known = trainable(self.network)  # a weight that is missing or of another shape is refused
-        best = kept.best_weights
-        self.best_weights = {name: best[name].reshape_as(known[name]) for name in known}
-
-    def result(self) -> Validation:
-        """The curve and the best weights."""
-        return Validation(
-            tuple(self.iterations),
-            torch.stack(self.losses).cpu(),
-            self.best_iteration.cpu(),
-            dict(self.best_weights),
-        )
 
 
 # --- What sharded training shares ----------------------------------------------------------------
@@ -417,22 +382,15 @@ def diverged(iteration: int, recipe: Recipe) -> KoriskError:
     )
 
 
-def checked_pool(
-    network: nn.Module, pool: Any, *, prefix: str = "", like: Tensor | None = None
-) -> Pool:
-    """Inputs and targets that fit the network, in the precision and on the device of `like`."""
-    if not isinstance(network, nn.Module):
-        raise KoriskError(f"network must be an nn.Module, got {shown(network)}")
-    like = next(iter(trainable(network).values()), None) if like is None else like
-    if like is None:
+def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor, *, prefix: str = "") -> Pool:
+    """Inputs and targets that fit the network."""
+    weights = list(trainable(network).values())
+    if not weights:
         raise KoriskError(
             f"{type(network).__name__} has no weights to train; unfreeze some with requires_grad_()"
         )
-    if not isinstance(pool, tuple | list) or len(pool) != 2:
-        raise KoriskError(f"{prefix}inputs and targets must come as a pair, got {shown(pool)}")
-    for field, values in zip((f"{prefix}inputs", f"{prefix}targets"), pool, strict=True):
-        if not isinstance(values, Tensor) or values.ndim < 1:
-            raise KoriskError(f"{field} must be a tensor of samples, got {shown(values)}")
+    like = weights[0]
+    for field, values in ((f"{prefix}inputs", inputs), (f"{prefix}targets", targets)):
         if (values.dtype, values.device) != (like.dtype, like.device):
             raise KoriskError(
                 f"{field} must be {like.dtype} on {like.device} as the network is, got "
@@ -440,7 +398,6 @@ def checked_pool(
             )
         if not bool(torch.isfinite(values).all()):
             raise KoriskError(f"{field} must be finite, got NaN or infinities; clean them first")
-    inputs, targets = pool
     if len(inputs) != len(targets) or not len(inputs):
         raise KoriskError(
             f"{prefix}inputs and targets must have the same number of samples, at least 1, got "
@@ -458,38 +415,3 @@ def checked_pool(
             f"{shape_text(tuple(targets.shape))}"
         )
     return inputs.detach(), targets.detach()
-
-
-def checked_indices(
-    network: nn.Module,
-    recipe: Recipe,
-    samples: int,
-    indices: Tensor | None,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """The samples of every batch, passed or drawn."""
-    runs = runs_of(network)
-    if (indices is None) == (generator is None) or (runs is not None and indices is None):
-        raise KoriskError(
-            "batches come from either indices= or generator=, and from indices= if the network has "
-            "runs; draw_batches draws them"
-        )
-    if generator is not None:
-        return draw_batches(samples, recipe.batch, recipe.iterations, generator)
-    lead = (recipe.iterations,) if runs is None else (recipe.iterations, runs)
-    if (
-        not isinstance(indices, Tensor)
-        or indices.dtype != torch.int64
-        or indices.shape[:-1] != lead
-        or not 1 <= indices.shape[-1] <= recipe.batch
-        or not 0 <= int(indices.min()) <= int(indices.max()) < samples
-    ):
-        found = shown(indices)
-        if isinstance(indices, Tensor) and indices.numel():
-            shape, low, high = shape_text(tuple(indices.shape)), indices.min(), indices.max()
-            found = f"{indices.dtype} of shape {shape} from {low} to {high}"
-        raise KoriskError(
-            f"indices must be torch.int64 of shape {shape_text((*lead, recipe.batch))}, or fewer "
-            f"in the last axis, from 0 to {samples - 1}, got {found}; draw_batches draws them"
-        )
-    return indices

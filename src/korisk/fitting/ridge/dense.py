@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk._memory import free_memory
+from korisk._memory import check_memory
 from korisk.errors import KoriskError
 from korisk.fitting.ridge.choice import Choice, Scorer, choose, flat
 from korisk.networks import DenseNet
@@ -69,18 +69,11 @@ class DenseRidge:
         for name, tensor in (("inputs", inputs), ("targets", targets)):
             if not bool(torch.isfinite(tensor).all()):
                 raise KoriskError(f"{name} must be finite, got NaN or infinities; clean them first")
-        needed, free = kernel_bytes(len(inputs)), free_memory(inputs.device)
-        if needed > free:
-            raise KoriskError(
-                f"a dense fit to {len(inputs):,} samples takes {needed / 2**30:,.1f} GiB for its "
-                f"kernel, of {free / 2**30:,.1f} GiB free on {inputs.device}; use fewer samples"
-            )
+        what = f"the kernel of a dense fit to {len(inputs):,} samples"
+        check_memory(kernel_bytes(len(inputs)), inputs.device, what, "use fewer samples")
         self.inputs, self.targets, self.relu = flat(inputs), flat(targets), relu
         self._shapes = tuple(inputs.shape[1:]), tuple(targets.shape[1:])
         self._kernel = kernel(self.inputs, self.inputs)
-
-    def __len__(self) -> int:
-        return len(self.inputs)
 
     def training(self, n: int) -> DenseTraining:
         """The training set of the first n samples, with its kernel decomposed.
@@ -93,15 +86,15 @@ class DenseRidge:
         Returns
         -------
         DenseTraining
+            Its decomposed kernel, to be fitted.
 
         Raises
         ------
         KoriskError
             If the pool has fewer samples.
         """
-        return DenseTraining(
-            self, _checks.count("n", n, at_least=1, at_most=len(self), remedy="draw more")
-        )
+        n = _checks.count("n", n, at_least=1, at_most=len(self.inputs), remedy="draw more")
+        return DenseTraining(self, n)
 
 
 class DenseTraining:
@@ -245,6 +238,7 @@ class DenseTraining:
         Returns
         -------
         DenseFit
+            Training set, lambda and how it was chosen.
         """
         if penalty is not None:
             return DenseFit(self, penalty, None)
@@ -319,6 +313,7 @@ class DenseFit:
         Returns
         -------
         DenseNet
+            On the device of the training inputs.
         """
         training, ridge = self.training, self.training.ridge
         inverse = training._vectors * training._filter(self.penalty) @ training._vectors.T

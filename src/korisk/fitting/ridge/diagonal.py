@@ -152,11 +152,19 @@ class DiagonalRidge:
         for part in self.parts(len(inputs)):
             self._correlations[part] = inputs[part] * tail._map_adjoint(targets[part])
 
-    def __len__(self) -> int:
-        return len(self.inputs)
-
     def parts(self, samples: int) -> Iterator[slice]:
-        """Samples in pieces that are mapped by the tail at once."""
+        """Samples in pieces that are mapped by the tail at once.
+
+        Parameters
+        ----------
+        samples : int
+            Number of samples.
+
+        Returns
+        -------
+        iterator of slice
+            Of consecutive samples.
+        """
         return parts(samples, math.prod(self.tail.domain) + math.prod(self.tail.range))
 
     def training(self, n: int) -> DiagonalTraining:
@@ -170,15 +178,15 @@ class DiagonalRidge:
         Returns
         -------
         DiagonalTraining
+            Its normal equations, to be fitted.
 
         Raises
         ------
         KoriskError
             If the pool has fewer samples.
         """
-        return DiagonalTraining(
-            self, _checks.count("n", n, at_least=1, at_most=len(self), remedy="draw more")
-        )
+        n = _checks.count("n", n, at_least=1, at_most=len(self.inputs), remedy="draw more")
+        return DiagonalTraining(self, n)
 
     def _quadratic(self, scorer: Scorer) -> Callable[[Tensor], float] | None:
         """The mean squared error as a quadratic form of the weights, where there is no ReLU."""
@@ -310,11 +318,6 @@ class DiagonalTraining:
         if matrix is not None and len(self.right) <= LARGEST_FACTORED:
             self._system = FactoredSystem(matrix, self.right)
 
-    @property
-    def steps(self) -> int:
-        """Lanczos steps taken so far; 0 where the matrix is factored."""
-        return self._krylov.steps
-
     def weights(self, penalties: Sequence[float], *, rough: bool = False) -> Tensor:
         """The minimisers for several lambdas.
 
@@ -328,6 +331,7 @@ class DiagonalTraining:
         Returns
         -------
         Tensor of shape (penalties, *tail.domain)
+            The weights for each lambda.
         """
         found = self.ridge.toward.expand(len(penalties), *self.ridge.toward.shape).clone()
         finite = [at for at, each in enumerate(penalties) if math.isfinite(each)]
@@ -410,6 +414,7 @@ class DiagonalTraining:
         Returns
         -------
         DiagonalFit
+            Weights, lambda and how it was chosen.
 
         Raises
         ------
@@ -470,6 +475,7 @@ class DiagonalFit:
         Returns
         -------
         Tensor of shape (inputs, *tail.range)
+            The images.
         """
         return self.training.ridge.predict(self.weights, inputs)
 
@@ -486,7 +492,7 @@ class DiagonalFit:
         residual = self.training.residual(self.weights, self.penalty)
         return kept | {
             "lambda_scale": self.training.scale,
-            "steps": self.training.steps,
+            "steps": self.training._krylov.steps,
             "residual": residual,
             "solved": residual <= _SOLVED,
         }

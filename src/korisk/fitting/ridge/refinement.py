@@ -82,6 +82,7 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     Returns
     -------
     Refined
+        The weights with the best score, and how far it went.
 
     Examples
     --------

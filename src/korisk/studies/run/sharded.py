@@ -73,10 +73,7 @@ def train_point(options: argparse.Namespace) -> None:
     point = next(iter(points)) if len(points) == 1 and not options.point else options.point
     _checks.one_of("point", point, tuple(points))
     spec = points[point]
-    if spec["problem"]["kind"] != "ct":
-        raise KoriskError(
-            f"sharded training is for kind ct, got kind {spec['problem']['kind']}; use korisk run"
-        )
+    _checks.one_of("kind of sharded training", spec["problem"]["kind"], ("ct",))
     seed = _checks.count("seed", options.seed, at_least=0, at_most=2**31, remedy="try 1")
     samples = spec["sizes"][-1] if options.samples is None else options.samples
     most = 128 if spec["problem"]["population"] == "released-surrogate" else 10**7
