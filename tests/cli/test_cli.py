@@ -141,7 +141,7 @@ def test_defaults_and_mismatch_are_pointed_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["bound"], "Missing argument 'NETWORK.yaml'"),
+        (["bound"], "name either a file NETWORK.yaml"),
         (["bound", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["bound", KO, "-n", "1"], "n must be a finite number >= 2, got 1"),
         (["bound", KO, "-n", "many"], "Invalid value for '-n'"),

@@ -298,6 +298,8 @@ def _words(said: Answer) -> list[str]:
 def _saved(said: Answer, name: str, after: Answer) -> list[str]:
     """What making a layer known takes off."""
     before, now = said.chosen, after.chosen
+    if before.total == now.total:
+        return [f"Making {name} known saves nothing: it adds no error to the bound as it is."]
     sentences = [
         f"With {name} known, the bound at N = {_n_text(before.n)} falls from "
         f"{number(before.total)} to {number(now.total)}: {number(before.floor - now.floor)} less "
