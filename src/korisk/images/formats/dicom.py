@@ -83,56 +83,54 @@ def read_dicom(path: Path) -> Iterator[Page]:
             f"is not damaged, {_INSTALL}, or {_RAW}"
         )
     for number, stored in enumerate(decoded):
-        yield _page(dataset, modality, stored, number, frames)
-
-
-def _page(dataset: Any, modality: str, stored: NDArray[Any], number: int, count: int) -> Page:
-    """One frame in Hounsfield units, or in plain values with a note on the reason."""
-    kind = str(_of_frame(dataset, number, "RescaleType") or "").strip().upper()
-    # A CT image need not state RescaleType where its values are HU (PS3.3, C.8.2.1).
-    hounsfield = kind == "HU" or (modality == "CT" and not kind)
-    rescaling = [_of_frame(dataset, number, f"Rescale{name}") for name in ("Slope", "Intercept")]
-    if None in rescaling and hounsfield:
-        raise KoriskError(
-            "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
-            "units are not known; complete the header, or save the values as .npy and use unit="
+        # In Hounsfield units, or in plain values with a note on the reason.
+        kind = str(_of_frame(dataset, number, "RescaleType") or "").strip().upper()
+        # A CT image need not state RescaleType where its values are HU (PS3.3, C.8.2.1).
+        hounsfield = kind == "HU" or (modality == "CT" and not kind)
+        tags = ("RescaleSlope", "RescaleIntercept")
+        rescaling = [_of_frame(dataset, number, name) for name in tags]
+        if None in rescaling and hounsfield:
+            raise KoriskError(
+                "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
+                "units are not known; complete the header, or save the values as .npy and use unit="
+            )
+        slope, intercept = (1.0, 0.0) if None in rescaling else map(float, rescaling)
+        if not np.isfinite([slope, intercept]).all() or slope == 0:
+            raise KoriskError(
+                "RescaleSlope and RescaleIntercept must be finite, and the first not 0, got "
+                f"{slope:g} and {intercept:g}; complete the header"
+            )
+        bits = int(dataset.get("BitsStored") or 0)
+        full = None
+        if (slope, intercept) == (1.0, 0.0):
+            full = full_scale(stored.dtype, "the file", bits=bits or None)
+        values = stored.astype(np.float64)
+        if not hounsfield and dataset.PhotometricInterpretation == "MONOCHROME1":
+            # The smallest stored value is white: reversed within its bits.
+            white = -1.0 if dataset.get("PixelRepresentation") else 2.0 ** (bits or 16) - 1
+            values = white - values
+        values = values * slope + intercept
+        # Pixels outside of the scan have one stored value, or all values up to a limit.
+        first = _stored_value(dataset, stored, "PixelPaddingValue")
+        if first is not None:
+            last = _stored_value(dataset, stored, "PixelPaddingRangeLimit")
+            low, high = sorted((first, first if last is None else last))
+            values[(stored >= low) & (stored <= high)] = AIR if hounsfield else 0.0
+        try:
+            down, across = map(float, _of_frame(dataset, number, "PixelSpacing") or ())
+            spacing = (down, across) if 0 < down < math.inf and 0 < across < math.inf else None
+        except (TypeError, ValueError):  # a header may hold anything
+            spacing = None
+        note = f"modality {modality}, values in {kind}" if kind else f"modality {modality}"
+        yield Page(
+            values,
+            count=frames,
+            full=full,
+            unit="HU" if hounsfield else None,
+            spacing=spacing,
+            patient=str(dataset.get("PatientID") or "").strip() or None,
+            note=None if hounsfield else note,
         )
-    slope, intercept = (1.0, 0.0) if None in rescaling else map(float, rescaling)
-    if not np.isfinite([slope, intercept]).all() or slope == 0:
-        raise KoriskError(
-            "RescaleSlope and RescaleIntercept must be finite, and the first not 0, got "
-            f"{slope:g} and {intercept:g}; complete the header"
-        )
-    bits = int(dataset.get("BitsStored") or 0)
-    full = None
-    if (slope, intercept) == (1.0, 0.0):
-        full = full_scale(stored.dtype, "the file", bits=bits or None)
-    values = stored.astype(np.float64)
-    if not hounsfield and dataset.PhotometricInterpretation == "MONOCHROME1":
-        # The smallest stored value is white: reversed within its bits.
-        values = (-1.0 if dataset.get("PixelRepresentation") else 2.0 ** (bits or 16) - 1) - values
-    values = values * slope + intercept
-    # Pixels outside of the scan have one stored value, or all values up to a limit.
-    first = _stored_value(dataset, stored, "PixelPaddingValue")
-    if first is not None:
-        last = _stored_value(dataset, stored, "PixelPaddingRangeLimit")
-        low, high = sorted((first, first if last is None else last))
-        values[(stored >= low) & (stored <= high)] = AIR if hounsfield else 0.0
-    try:
-        down, across = (float(each) for each in _of_frame(dataset, number, "PixelSpacing") or ())
-        spacing = (down, across) if 0 < down < math.inf and 0 < across < math.inf else None
-    except (TypeError, ValueError):  # a header may hold anything
-        spacing = None
-    note = f"modality {modality}, values in {kind}" if kind else f"modality {modality}"
-    return Page(
-        values,
-        count=count,
-        full=full,
-        unit="HU" if hounsfield else None,
-        spacing=spacing,
-        patient=str(dataset.get("PatientID") or "").strip() or None,
-        note=None if hounsfield else note,
-    )
 
 
 def _of_frame(dataset: Any, number: int, name: str) -> Any:
