@@ -38,39 +38,35 @@ def check(
                 "tolerance": MEASURED,
                 **_summary(found),
                 "without_layer_errors": list(found.unmeasured),
-                "points": [_point_json(point) for point in found.points],
+                "points": [_point_json(each) for each in found.points],
             }
         )
     else:
-        _print(found)
+        out = console()
+        unmeasured = [f"{name}: no row has errors of layers." for name in found.unmeasured]
+        for sentence in [answer(found.checks), *remarks(found.checks), *unmeasured]:
+            out.print(sentence, highlight=False)
+        for each in found.points:
+            per = "" if each.pixels is None else f", sums of {each.pixels:,} entries"
+            title = f"{each.name}: squared errors and bounds{per}"
+            heads = ("model", "N", "error", *BOUNDS, "loose by", "at most", "holds")
+            shown = table(title, *heads)
+            for group in each.groups:
+                loose = group.looseness("composed")
+                judged, unknown = len(group.judged), len(group.checks) - len(group.judged)
+                holds = f"{group.held} of {judged}" if judged else "not known"
+                holds += " VIOLATED" if group.holds is False else ""
+                holds += f", {unknown} open" if judged and unknown else ""
+                row = [group.model, whole(group.n), number(group.error)]
+                row += ["?" if (b := group.bound(form)) is None else number(b) for form in BOUNDS]
+                row += [number(loose.mean, 3), number(loose.worst, 3)] if loose else ["-", "-"]
+                shown.add_row(*cells(*row, holds))
+            out.print()
+            out.print(shown)
+            for sentence in point_sentences(each):
+                out.print(sentence, highlight=False)
     if found.holds is not True:
         raise typer.Exit(NOT_KNOWN if found.holds is None else VIOLATED)
-
-
-def _print(found: Theorem) -> None:
-    out = console()
-    unmeasured = [f"{name}: no row has errors of layers." for name in found.unmeasured]
-    for sentence in [answer(found.checks), *remarks(found.checks), *unmeasured]:
-        out.print(sentence, highlight=False)
-    for point in found.points:
-        per = "" if point.pixels is None else f", sums of {point.pixels:,} entries"
-        title = f"{point.name}: squared errors and bounds{per}"
-        heads = ("model", "N", "error", *BOUNDS, "loose by", "at most", "holds")
-        shown = table(title, *heads)
-        for group in point.groups:
-            loose = group.looseness("composed")
-            judged, unknown = len(group.judged), len(group.checks) - len(group.judged)
-            holds = f"{group.held} of {judged}" if judged else "not known"
-            holds += " VIOLATED" if group.holds is False else ""
-            holds += f", {unknown} open" if judged and unknown else ""
-            row = [group.model, whole(group.n), number(group.error)]
-            row += ["?" if (b := group.bound(form)) is None else number(b) for form in BOUNDS]
-            row += [number(loose.mean, 3), number(loose.worst, 3)] if loose else ["-", "-"]
-            shown.add_row(*cells(*row, holds))
-        out.print()
-        out.print(shown)
-        for sentence in point_sentences(point):
-            out.print(sentence, highlight=False)
 
 
 def _summary(found: Theorem | PointTheorem) -> dict[str, Any]:

@@ -238,6 +238,11 @@ def run_tasks(
     had_folder, had_store = path.parent.exists(), path.exists()
     make_folder(path.parent)
     keys = {task.key for task in tasks}
+
+    def print_line(event: Event) -> None:  # for logs; failures are listed at the end anyway
+        if event.kind in {"retried", "waiting"}:
+            typer.echo(f"korisk: {event_line(event)}", err=True)
+
     parts: list[Summary] = []
     try:
         with warnings_as_lines():
@@ -250,7 +255,7 @@ def run_tasks(
                     workers = processes if compute.workers is None else compute.workers
                     with (
                         opened(place, processes=max(1, processes)) as (cluster, device),
-                        progress(quiet=quiet, lines=_print_line, unit="cells") as watch,
+                        progress(quiet=quiet, lines=print_line, unit="cells") as watch,
                     ):
                         done = run_study(
                             *(group, partial(run_cell, device=device), store),
@@ -278,12 +283,6 @@ def run_tasks(
         "seconds": sum(part.seconds for part in parts),
     }
     return Outcome(counts, rows, failures)
-
-
-def _print_line(event: Event) -> None:
-    """For logs; failures are listed at the end of a run anyway."""
-    if event.kind in {"retried", "waiting"}:
-        typer.echo(f"korisk: {event_line(event)}", err=True)
 
 
 def report_failures(outcome: Outcome) -> None:
