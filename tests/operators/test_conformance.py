@@ -238,7 +238,7 @@ WRONG: dict[str, tuple[dict[str, Any] | type[Broken], str, str]] = {
         "transforms",
         "vmap of A raises",
     ),
-    "keeps inference tensors": (maps(keeping), "transforms", "inference_mode, of A raises"),
+    "keeps inference tensors": (maps(keeping), "transforms", "inference mode of A raises"),
     "unpicklable": (Unpicklable, "pickle", "pickle raises"),
     "forgets its state": (ForgetsState, "pickle", "A after pickle is off by"),
     "double only": (

@@ -112,20 +112,6 @@ def test_weights_of_a_line_measured_twice_add_up_to_one(
     assert total == pytest.approx(1.0, abs=1e-9)
 
 
-def test_the_second_ray_is_the_same_line() -> None:
-    # (b, g) and (b + pi + 2 g, -g): the law above is about these.
-    geometry = wide_fan()
-    for view, fan in ((0.3, 0.2), (2.0, -0.4)):
-        lines = []
-        for b, g in ((view, fan), (view + math.pi + 2 * fan, -fan)):
-            source = geometry.source_to_center * np.array([-math.sin(b), math.cos(b)])
-            along = np.array([math.sin(b + g), -math.cos(b + g)])
-            lines.append((source - (source @ along) * along, along))
-        (foot, along), (other_foot, other_along) = lines
-        np.testing.assert_allclose(foot, other_foot, atol=1e-12)
-        np.testing.assert_allclose(along, -other_along, atol=1e-12)
-
-
 def test_weights_of_simple_scans() -> None:
     geometry = wide_fan()
     np.testing.assert_array_equal(parker_weights(geometry), 0.5)  # every ray is measured twice
@@ -207,13 +193,6 @@ def test_shepp_logan_is_as_good_as_scikit_images() -> None:
 
 
 # Layers
-
-
-def test_layers_are_visible_and_compose_to_the_whole() -> None:
-    network = fbp(ParallelBeam(16, views=12, bins=18), dtype=torch.float64)
-    assert [layer.name for layer in network] == ["W", "K", "A^T"]
-    y = torch.rand(2, 12, 18, dtype=torch.float64)
-    torch.testing.assert_close(network(y), network["A^T"](network["K"](network["W"](y))))
 
 
 def test_weights_train_and_stand_in_a_module() -> None:

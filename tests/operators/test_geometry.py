@@ -103,14 +103,9 @@ def test_views_pixels_and_bins_are_where_they_are_documented() -> None:
 @pytest.mark.parametrize(
     ("geometry", "arc"),
     [
-        (parallel(views=1), math.pi),
-        (parallel(views=60), math.pi),
-        (parallel(views=60, start=2.5), math.pi),
-        (parallel(views=60, arc=2 * math.pi), math.pi),
         (parallel(views=61, arc=2 * math.pi), math.pi),
         (parallel(views=60, arc=math.pi / 2, start=3.0), math.pi / 2),
         (fan(views=60), 2 * math.pi),
-        (fan(views=60, arc=4.0, start=1.0), 4.0),
         (parallel(angles=(0.0, 0.0, math.pi, math.pi / 2)), math.pi),
         (parallel(angles=(0.1, 0.4, 1.0, 1.5, 2.2, 2.9)), math.pi),
         (fan(angles=(0.1, 1.0, 2.5, 4.0, 5.0)), 2 * math.pi),
@@ -156,9 +151,6 @@ def test_equal_views_share_the_arc_equally_and_cover_it(views: int, degrees: flo
         assert geometry.coverage[1] == pytest.approx(arc)
 
 
-# What the views cover
-
-
 # Rays
 
 
@@ -183,17 +175,6 @@ def test_points_of_a_ray_meet_the_detector_at_its_bin(geometry: Geometry, distan
     for view in range(geometry.views_count):
         found = geometry.detector_position(at[view, :, 0], at[view, :, 1], slice(view, view + 1))
         np.testing.assert_allclose(found[0], geometry.offsets, atol=1e-9)
-
-
-@pytest.mark.parametrize("geometry", [parallel(views=5), fan(views=5)], ids=repr)
-def test_a_slice_of_views_is_a_part_of_all(geometry: Geometry) -> None:
-    whole, part = geometry.rays(), geometry.rays(slice(1, 3))
-    for all_views, some in zip(whole, part, strict=True):
-        np.testing.assert_array_equal(all_views[1:3], some)
-    x, y = np.meshgrid(*geometry.pixel_centres)
-    np.testing.assert_array_equal(
-        geometry.detector_position(x, y)[1:3], geometry.detector_position(x, y, slice(1, 3))
-    )
 
 
 def test_source_and_depth_are_where_the_docstring_says() -> None:
@@ -229,20 +210,14 @@ def test_a_fan_from_far_away_is_a_parallel_beam() -> None:
 # Truncation
 
 
-def test_a_short_detector_is_warned_of_once_with_its_numbers_at_the_callers_line() -> None:
+def test_a_short_detector_is_warned_of_with_what_it_misses_at_the_callers_line() -> None:
     with pytest.warns(KoriskWarning) as caught:
-        geometry = ParallelBeam(SQUARE, views=8, bins=16)
+        geometry = ParallelBeam(SQUARE, views=12, bins=16)
     (warning,) = caught
-    share = f"its 16 mm miss {geometry.truncation:.1%} of the disc"
-    assert share in str(warning.message)
+    assert f"its 16 mm miss {geometry.truncation:.1%} of the disc" in str(warning.message)
     assert "raise bins= or bin_spacing=" in str(warning.message)
     assert warning.filename == __file__
-
-
-def test_truncation_is_the_part_of_the_disc_outside_a_strip() -> None:
-    with pytest.warns(KoriskWarning, match="too short"):
-        geometry = parallel(views=12, bins=16)
-    t = 0.5  # half the strip over the radius
+    t = 0.5  # half the strip over the radius: what is missed lies outside it
     inside = 2 / math.pi * (math.asin(t) + t * math.sqrt(1 - t * t))
     assert geometry.truncation == pytest.approx(1 - inside, abs=0.01)
     with pytest.warns(KoriskWarning, match="too short"):

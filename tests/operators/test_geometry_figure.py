@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from korisk.errors import KoriskError
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.geometry_figure import draw_geometry
 
@@ -39,11 +37,9 @@ CASES: dict[str, tuple[type[Geometry], Any, dict[str, Any]]] = {
     "uneven": (ParallelBeam, 16, {"angles": UNEVEN, "bins": 24}),
     "shifted": (FanBeam, 64, {"views": 8, "detector_offset": 20.0, **NEAR}),
     "one view": (ParallelBeam, 8, {"views": 1, "bins": 8}),
-    "one fan view": (FanBeam, 64, {"views": 1, **NEAR}),
     "one bin": (ParallelBeam, 1, {"views": 2, "bins": 1}),
     "not square": (ParallelBeam, (20, 50), {"views": 9, "bins": 50}),
     "truncated": (ParallelBeam, 64, {"views": 36, "bins": 40}),
-    "truncated fan": (FanBeam, 128, {"views": 60, **FAR, "bins": 70}),
     "virtual": (FanBeam, 64, {"views": 30, **NEAR, "source_to_detector": 100.0}),
     "wide": (ParallelBeam, 16, {"views": 5, "bins": 3000}),
     "twice": (ParallelBeam, 16, {"angles": (0.0, 0.0), "bins": 24}),
@@ -76,8 +72,8 @@ def named(axes: Axes, gid: str) -> Any:
 
 
 def texts(figure: Figure) -> list[str]:
-    found: list[Artist] = figure.findobj(Text)
-    return [text.get_text() for text in found if isinstance(text, Text) and text.get_text()]
+    found: Any = figure.findobj(Text)
+    return [text.get_text() for text in found]
 
 
 def drawn(figure: Figure) -> list[Text]:
@@ -116,12 +112,10 @@ def test_every_scanner_is_drawn_within_its_frame_and_its_words_apart(name: str) 
 
 
 def test_the_title_counts_and_a_far_source_gets_a_second_panel() -> None:
-    said = " ".join(" ".join(texts(whole(draw_geometry(made("far"))))).split())
+    said = " ".join(" ".join(texts(whole(laid_out("far")))).split())
     title = "FanBeam: 60 views over 360°, 128 bins of 1 mm, 128 x 128 pixels of 0.6641 mm"
     assert title in said
-    assert "R = 1000 mm from source to centre" in said
-    assert "D = 1500 mm from source to detector" in said
-    assert "1 view at 0°" in " ".join(texts(whole(draw_geometry(made("one view")))))
+    assert "1000 mm from source to centre; 1500 mm from source to detector" in said
     panels = whole(laid_out("far")).axes
     assert len(panels) == 2
     assert panels[1].get_xlim()[1] < 60
@@ -130,7 +124,7 @@ def test_the_title_counts_and_a_far_source_gets_a_second_panel() -> None:
 
 def test_the_first_view_is_drawn_to_scale() -> None:
     geometry = made("shifted")
-    axes = draw_geometry(geometry)
+    axes = laid_out("shifted")
     x, y = named(axes, "first-view").get_data()
     source, direction = geometry.rays(slice(0, 1))
     np.testing.assert_allclose([x[0], y[0]], source[0, 0], atol=1e-9)
@@ -145,14 +139,12 @@ def test_the_first_view_is_drawn_to_scale() -> None:
 
 
 def test_what_the_detector_misses_is_shaded_and_said() -> None:
-    axes = draw_geometry(made("truncated"))
+    axes = laid_out("truncated")
     opacity = np.asarray(named(axes, "missed").get_array())[..., 3]
-    centre, edge = opacity[80, 80], opacity[80, 1]
-    assert centre == 0
-    assert edge > 0.2
+    assert opacity[80, 80] == 0 < 0.2 < opacity[80, 1]
     geometry = made("truncated")
     assert f"missed by the detector: {geometry.truncation:.1%} of the disc" in texts(whole(axes))
-    assert not draw_geometry(made("full")).findobj(lambda artist: artist.get_gid() == "missed")
+    assert not laid_out("full").findobj(lambda artist: artist.get_gid() == "missed")
 
 
 @pytest.mark.parametrize("kind", MAGIC)
@@ -163,23 +155,6 @@ def test_files_are_written_and_the_same_twice(tmp_path: Path, kind: str) -> None
     assert first.read_bytes().startswith(MAGIC[kind])
     assert first.read_bytes() == second.read_bytes()
     assert len(list(tmp_path.iterdir())) == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("a.jpg", "the suffix of a figure must be .png, .svg or .pdf, got .jpg; rename the file"),
-        ("a", "must be .png, .svg or .pdf, got none"),
-        ("missing/a.png", "cannot be written: no such folder; make it first"),
-        ("folder.png", "cannot be written: is a directory"),
-        ("a\0.png", "cannot be written: embedded null byte"),
-    ],
-)
-def test_files_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
-    (tmp_path / "folder.png").mkdir()
-    with pytest.raises(KoriskError, match=message):
-        draw_geometry(made("one view"), f"{tmp_path}/{name}")
-    assert [path.name for path in tmp_path.iterdir()] == ["folder.png"]
 
 
 def test_without_matplotlib_it_says_what_to_install_and_drawing_leaves_no_global_state() -> None:

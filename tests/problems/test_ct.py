@@ -1,6 +1,5 @@
 """CT pools and scanners against ndimage, the released results and the operators themselves."""
 
-import math
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -179,15 +178,6 @@ def clean_sinograms(count: int) -> Tensor:
     return ramp * torch.linspace(0.5, 1, count, dtype=torch.float64)[:, None, None]
 
 
-def test_gaussian_noise_has_its_level() -> None:
-    clean = clean_sinograms(40)
-    noisy = add_noise(clean, Gaussian(0.05), width=16, seed=1, stream="train noise")
-    level = (noisy - clean).std((1, 2)) / clean.square().mean((1, 2)).sqrt()
-    np.testing.assert_allclose(level, 0.05, rtol=0.08)  # five deviations of 2,000 samples
-    errors = (noisy - clean).flatten(1)
-    assert torch.corrcoef(errors).fill_diagonal_(0).abs().max() < 0.12
-
-
 def test_photon_noise_has_the_variance_of_counts_and_stays_finite() -> None:
     clean = torch.full((1, 200, 500), 6.0, dtype=torch.float64)
     noise = Poisson(1e6, attenuation=3.0)
@@ -228,37 +218,22 @@ def drawn(seed: Any = 1, train: Any = 1, validation: int = 0, **options: Any) ->
     ("make", "words"),
     [
         (lambda: scanner_of(beam="cone"), "beam must be one of"),
-        (lambda: scanner_of(views=0), "views must be a whole number from 1"),
         (lambda: scanner_of(beam="surrogate", bins=9), "bins must equal side"),
         (lambda: scanner_of(beam="released"), r"side must be one of \[128, 256, 512\]"),
-        (
-            lambda: scanner_of(beam="released", side=128),
-            "60 views and 128 bins at side 128, got 10 and 8",
-        ),
-        (lambda: scanner_of(arc=0.0), "arc must be a finite number > 0"),
+        (lambda: scanner_of(beam="released", side=128), "60 views and 128 bins .* got 10 and 8"),
         (lambda: scanner_of(arc=180.5), "arc must be .* > 0 and <= 180, got 180.5"),
         (lambda: scanner_of(beam="fan", arc=361.0), "<= 360, got 361"),
-        (lambda: scanner_of(beam="fan", arc=math.nan), "arc must be a finite number"),
-        (
-            lambda: scanner_of(beam="surrogate", arc=90.0),
-            "<= 0, got 90.*'parallel' and 'fan' alone",
-        ),
-        (lambda: CtScanner.of_paper(64), "side must be 8, 16, 32, 128, 256 or 512"),
+        (lambda: scanner_of(beam="surrogate", arc=90.0), "<= 0, got 90.*'parallel' and 'fan'"),
         (lambda: CtScanner.released(64), "side must be 8, 16, 32, 128, 256 or 512"),
         (lambda: drawn(population="circles"), "population must be one of"),
-        (lambda: drawn(train=-1), "train must be a whole number"),
         (lambda: drawn(seed=0.5), "seed must be a whole number"),
         (lambda: drawn(noise=0.1), r"noise must be Gaussian\(level\) or Poisson\(photons\)"),
         (lambda: drawn(population="released", validation=3), "validation must be at most 0"),
-        (
-            lambda: drawn(population="released", source=EllipseSource(most=5)),
-            "belong to population='ellipses'",
-        ),
+        (lambda: drawn(population="released", source=EllipseSource(most=5)), "belongs to popul"),
         (lambda: drawn(population="released-surrogate", train=129), "train must be at most 128"),
         (lambda: drawn(seed=10000, population="released"), "would train on the test set"),
         (lambda: PARALLEL.projector("nowhere"), "device must be one that PyTorch has here"),
         (lambda: Gaussian(-0.1), "level must be a finite number >= 0"),
-        (lambda: Poisson(0), "photons must be a finite number >= 1"),
         (lambda: Poisson(1e20), "photons must be .*<= 1e.15, got 1e.20"),
         (lambda: Poisson(1e4, attenuation=0), "attenuation must be a finite number > 0"),
     ],
@@ -271,16 +246,9 @@ def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> No
 @pytest.mark.parametrize("noise", [Gaussian(0.1), Poisson(1e4)])
 def test_no_two_pools_share_their_noise(noise: Gaussian | Poisson) -> None:
     scanner = CtScanner(side=16, views=40, bins=24, beam="parallel")
-    pools = {
-        name: pools_of(scanner, 3, 2, 2, 2, noise=added)
-        for name, added in (("clean", None), ("noisy", noise))
-    }
-    fields = [
-        ((noisy.inputs - clean.inputs) / (clean.inputs.abs() + 1)).flatten(1)
-        for clean, noisy in zip(pools["clean"], pools["noisy"], strict=True)
-    ]
-    correlations = torch.corrcoef(torch.cat(fields))
-    assert (correlations - torch.eye(6)).abs().max() < 0.2
+    pools = zip(*(pools_of(scanner, 3, 2, 2, 2, noise=each) for each in (None, noise)), strict=True)
+    fields = [((y.inputs - x.inputs) / (x.inputs.abs() + 1)).flatten(1) for x, y in pools]
+    assert (torch.corrcoef(torch.cat(fields)) - torch.eye(6)).abs().max() < 0.2
 
 
 # Limited angle

@@ -81,45 +81,36 @@ def operators(
             out.print(f"FC : KO = H^2 = {size.ratio:,} : 1", highlight=False)
         return
     try:
-        import torch  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
+        from korisk.operators import FanBeam, ParallelBeam
+    except MissingExtraError:
         raise MissingExtraError(
             "korisk operators needs PyTorch for norms; pip install 'korisk[torch]', or use "
             "--footprint"
         ) from None
     _checks.one_of("--window", window, WINDOWS)
-    with warnings_as_lines():
-        geometry = _geometry(
-            fan,
-            source_to_center,
-            source_to_detector,
-            arc,
-            image_shape=(H, H),
-            views=V,
-            bins=B,
-            pixel_spacing=pixel,
-            bin_spacing=bin_spacing,
-            detector_offset=offset,
+    distances = {"source_to_center": source_to_center, "source_to_detector": source_to_detector}
+    if {each is not None for each in distances.values()} != {fan}:
+        raise KoriskError(
+            "--fan, --source-to-center and --source-to-detector belong together: give all three, "
+            "or none of them for a parallel beam"
         )
+    scan: dict[str, Any] = {"views": V, "bins": B, **(distances if fan else {})}
+    scan |= {"pixel_spacing": pixel, "bin_spacing": bin_spacing, "detector_offset": offset}
+    if arc is not None:
+        degrees = _checks.real("--arc", arc, above=0, at_most=360, remedy="give degrees")
+        scan["arc"] = math.radians(degrees)
+    with warnings_as_lines():
+        geometry = (FanBeam if fan else ParallelBeam)(H, **scan)
     if plot is not None:  # first: it is quick, and a wrong path should not cost the norms
         geometry.plot(plot)
         typer.echo(f"korisk: wrote {plot}", err=True)
     scanner, others = scanner_operators(geometry, window, mu)
     listed, beside = _with_norms(scanner, width), _with_norms(others, width)
     if as_json:
-        print_json(
-            {
-                "geometry": repr(geometry),
-                "truncation": geometry.truncation,
-                "window": window,
-                "mu": mu,
-                "operators": _rows_json(listed),
-                "beside_ct": _rows_json(beside),
-                "footprint": _footprint_json(size),
-            }
-        )
+        told = {"geometry": repr(geometry), "truncation": geometry.truncation}
+        told |= {"window": window, "mu": mu, "operators": _rows_json(listed)}
+        told |= {"beside_ct": _rows_json(beside), "footprint": _footprint_json(size)}
+        print_json(told)
         return
     beam = type(geometry).__name__.replace("Beam", " beam").lower()
     title = f"{beam}, {H} x {H} pixels, {V} views, {B} bins, {window} window"
@@ -129,39 +120,6 @@ def operators(
         out.print()
     out.print(_norm_table("beside CT", beside))
     out.print(_footprint_table(size))
-
-
-def _geometry(
-    fan: bool,
-    to_center: float | None,
-    to_detector: float | None,
-    degrees: float | None,
-    **options: Any,
-) -> Geometry:
-    """The scanner of the options, with refusals that name them."""
-    from korisk.operators import FanBeam, ParallelBeam
-
-    if degrees is not None:
-        remedy = "give degrees, up to 360"
-        if _checks.real("--arc", degrees, above=0, remedy=remedy) > 360:
-            raise KoriskError(f"--arc must be at most 360, got {degrees:g}; {remedy}")
-        options["arc"] = math.radians(degrees)
-    if not fan:
-        if to_center is not None or to_detector is not None:
-            raise KoriskError(
-                "--source-to-center and --source-to-detector belong to a fan beam; add --fan"
-            )
-        return ParallelBeam(options.pop("image_shape"), **options)
-    if to_center is None or to_detector is None:
-        raise KoriskError(
-            "--fan needs --source-to-center and --source-to-detector; give both in millimetres"
-        )
-    return FanBeam(
-        options.pop("image_shape"),
-        source_to_center=to_center,
-        source_to_detector=to_detector,
-        **options,
-    )
 
 
 def scanner_operators(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from korisk import _checks
@@ -293,21 +294,20 @@ class Fourier(LinearOperator):
 
 
 def _checked_mask(value: Any, image: Shape) -> Tensor:
+    mask = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     try:
-        mask = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
         whole = np.broadcast_to(mask, image)
     except ValueError:
         raise KoriskError(
             f"mask must have the image's shape {shape_text(image)} or that of its last "
             f"dimensions, got {shown(value)}"
         ) from None
-    if whole.dtype.kind not in "biuf" or not np.isin(whole, (0, 1)).all():
+    known = whole.dtype.kind in "biuf" and bool(np.isin(whole, (0, 1)).all())
+    if not known or not whole.any():
         raise KoriskError(
-            f"mask must hold 0 and 1 only, got {shown(mask.ravel()[:6].tolist())}; weigh samples "
-            "with a Diagonal behind the transform"
+            "mask must hold 0 and 1 only and keep at least one sample, got "
+            f"{shown(mask.ravel()[:6].tolist())}; weigh samples with a Diagonal behind it"
         )
-    if not whole.any():
-        raise KoriskError("mask must keep at least one sample, got none; set the origin, n // 2")
     return torch.from_numpy(whole != 0)
 
 
@@ -367,26 +367,26 @@ class Diffusion(LinearOperator):
         self.length = _checks.real("length", length, above=0, remedy="give the period")
 
     def _map(self, x: Tensor) -> Tensor:
-        return self._filtered(x, self._once("multiplier", self._here))
-
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        return self._filtered(y, self._once("multiplier", self._here).conj())
-
-    def _filtered(self, x: Tensor, multiplier: Tensor) -> Tensor:
-        moved: Tensor = torch.fft.irfft(torch.fft.rfft(x) * multiplier, n=self.domain[0])
+        moved: Tensor = torch.fft.irfft(torch.fft.rfft(x) * self._multiplier(), n=self.domain[0])
         return moved
 
-    def _here(self) -> Tensor:
-        precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128
-        return torch.from_numpy(self._waves()).to(self.device, precision)
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        spectrum = torch.fft.rfft(y) * self._multiplier().conj()
+        moved: Tensor = torch.fft.irfft(spectrum, n=self.domain[0])
+        return moved
 
-    def _waves(self) -> np.ndarray[Any, np.dtype[np.complex128]]:
+    def _multiplier(self) -> Tensor:
+        precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128
+        return self._once(
+            "multiplier", lambda: torch.from_numpy(self._waves()).to(self.device, precision)
+        )
+
+    def _waves(self) -> NDArray[np.complex128]:
         """exp(-(nu k^2 + i c k) t) for j = 0 ... points // 2."""
         n = self.domain[0]
         k = 2 * math.pi / self.length * np.arange(n // 2 + 1)
-        waves: np.ndarray[Any, np.dtype[np.complex128]] = np.exp(
-            -(self.viscosity * self.time * k**2 + 1j * self.speed * self.time * k)
-        )
+        decay, turn = self.viscosity * self.time * k**2, self.speed * self.time * k
+        waves: NDArray[np.complex128] = np.exp(-(decay + 1j * turn))
         if n % 2 == 0:
             # The points see of the last wave only cos(k x). Moved by c t it is cos(k x) cos(k c t)
             # plus sin(k x) sin(k c t), and that second part is zero at every point.
@@ -416,12 +416,10 @@ def own_tensor(field: str, value: Any) -> Tensor:
         )
     if not isinstance(value, Tensor) or not values.is_floating_point():
         values = values.to(torch.get_default_dtype())
-    if values.numel() == 0:
-        raise KoriskError(f"{field} must not be empty, got shape {shape_text(values.shape)}")
     wrong = values.numel() - int(torch.isfinite(values).sum())
-    if wrong:
+    if wrong or not values.numel():
         raise KoriskError(
-            f"{field} must be finite, got {wrong:,} of {values.numel():,} entries that are NaN or "
-            "infinite; clean them with torch.nan_to_num, or find their source"
+            f"{field} must be one or more finite numbers, got {values.numel():,} entries, of which "
+            f"{wrong:,} are NaN or infinite; clean them with torch.nan_to_num"
         )
     return values.contiguous()

@@ -75,7 +75,7 @@ class LinearOperator(nn.Module, ABC):
     True
     """
 
-    __array_ufunc__ = None  # NumPy arrays then leave `array @ A` to __rmatmul__
+    __array_ufunc__ = None  # `array @ A` then is a TypeError, not an array of operators
     nonnegative = False  # whether every matrix entry is known to be >= 0
     _anchor: Tensor
 
@@ -93,10 +93,8 @@ class LinearOperator(nn.Module, ABC):
         self.range = checked_shape("range", range)
         self.name = name or type(self).__name__
         self._made: dict[str, Any] = {}
-        place = checked_device(device)
-        self.register_buffer(
-            "_anchor", torch.empty(0, device=place, dtype=checked_dtype(dtype)), persistent=False
-        )
+        anchor = torch.empty(0, device=checked_device(device), dtype=checked_dtype(dtype))
+        self.register_buffer("_anchor", anchor, persistent=False)
 
     @abstractmethod
     def _map(self, x: Tensor) -> Tensor:
@@ -219,12 +217,6 @@ class LinearOperator(nn.Module, ABC):
             "arrays with torch.as_tensor"
         )
 
-    def __rmatmul__(self, other: object) -> Any:
-        raise KoriskError(
-            f"{self.name} must stand left of its input, got {shown(other)} @ {self.name}; "
-            "use its adjoint, .T, for the other direction"
-        )
-
     def __mul__(self, factor: float) -> LinearOperator:
         return Scaled(self, factor)
 
@@ -232,9 +224,7 @@ class LinearOperator(nn.Module, ABC):
 
     def __truediv__(self, divisor: float) -> LinearOperator:
         number = _factor(divisor)
-        if number == 0:
-            raise KoriskError(f"{self.name} cannot be divided by zero")
-        return Scaled(self, 1 / number)
+        return Scaled(self, 1 / number if number else math.inf)
 
     def __neg__(self) -> LinearOperator:
         return Scaled(self, -1.0)
@@ -294,7 +284,7 @@ class LinearOperator(nn.Module, ABC):
         Parameters
         ----------
         width : float, default 0.01
-            Relative width to aim for where the norm is iterated, from 1e-4 to below 1.
+            Relative width to aim for where the norm is iterated, from 1e-4 to 0.99.
         seed : int, default 0
             Random start of that iteration.
 
@@ -309,12 +299,11 @@ class LinearOperator(nn.Module, ABC):
         >>> bracket.lower <= bracket.upper <= 1.05 * bracket.lower
         True
         """
-        if not 1e-4 <= _checks.real("width", width, remedy="try 0.01") < 1:
-            raise KoriskError(f"width must be from 1e-4 to below 1, got {shown(width)}; try 0.01")
+        aim = _checks.real("width", width, at_least=1e-4, at_most=0.99, remedy="try 0.01")
         remedy = "give a whole number"
         start = _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy=remedy)
         with torch.no_grad():
-            return self.in_double()._norm(width, start)
+            return self.in_double()._norm(aim, start)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         """The bracket; called on the operator in float64."""
@@ -360,7 +349,7 @@ class Combined(LinearOperator):
 
     @property
     def operators(self) -> tuple[LinearOperator, ...]:
-        """The parts, typed."""
+        """The parts, in order."""
         return tuple(cast(LinearOperator, part) for part in self.parts)
 
     def _standing(self) -> Tensor:
@@ -475,23 +464,20 @@ class Composed(Combined):
         words = name or " ".join(part.name for part in reversed(parts))
         super().__init__(parts, parts[0].domain, parts[-1].range, words)
 
+    layers = Combined.operators  # input side first
+
     def __iter__(self) -> Iterator[LinearOperator]:
         return iter(self.layers)
 
     def __len__(self) -> int:
         return len(self.parts)
 
-    @property
-    def layers(self) -> tuple[LinearOperator, ...]:
-        """The operators, input side first."""
-        return self.operators
-
     def __getitem__(self, name: str) -> LinearOperator:
-        for part in self.layers:
-            if part.name == name:
-                return part
-        known = ", ".join(part.name for part in self.layers)
-        raise KoriskError(f"there is no layer {shown(name)}; layers: {known}")
+        named = {part.name: part for part in reversed(self.layers)}
+        if name not in named:
+            known = ", ".join(part.name for part in self.layers)
+            raise KoriskError(f"there is no layer {shown(name)}; layers: {known}")
+        return named[name]
 
     @property
     def T(self) -> LinearOperator:
@@ -538,9 +524,8 @@ class Scaled(Wrapped):
 
     def __init__(self, of: LinearOperator, factor: float) -> None:
         _checked_operators([of])
-        number = _factor(factor)
         super().__init__(of, of.domain, of.range, of.name)
-        self.factor = number
+        self.factor = _factor(factor)
 
     @property
     def nonnegative(self) -> bool:  # type: ignore[override]
@@ -680,8 +665,6 @@ def parts_of(operator: LinearOperator) -> tuple[LinearOperator, ...]:
 
 def scaled_bracket(bracket: NormBracket, factor: float) -> NormBracket:
     """The bracket of a norm times a factor >= 0."""
-    if factor == 0:
-        return NormBracket(0.0, 0.0, how="zero")
     return NormBracket(bracket.lower * factor, bracket.upper * factor, how=bracket.how)
 
 
@@ -750,12 +733,10 @@ def _check_same_place(operators: Sequence[LinearOperator]) -> None:
 
 def checked_device(device: torch.device | str | None) -> torch.device | None:
     """A device that PyTorch has here, or None for its default."""
-    if device is None:
-        return None
     try:
-        return torch.empty(0, device=device).device
+        return None if device is None else torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = str(error).split("\n")[0]
         raise KoriskError(
             f"device must be one that PyTorch has here, got {shown(device)}: {reason}"
         ) from None

@@ -13,9 +13,8 @@ import math
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -39,6 +38,7 @@ _NORM_SHORTFALL = 0.05  # how far power iteration may end below the norm's lower
 _NORM_ROUNDING = 1e-9
 
 Map = Callable[[Tensor], Tensor]
+Errors = Iterator[tuple[float, torch.dtype]]
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,7 @@ def check(
     return Report(suite.title, suite.bracket, tuple(suite.finding(law) for law in laws))
 
 
-@dataclass(frozen=True)
-class _Side:
+class _Side(NamedTuple):
     """A or A^T, with the other as `back`; draws the same numbers for any precision and device."""
 
     name: str
@@ -197,7 +196,7 @@ def _sides(operator: LinearOperator, seed: int) -> tuple[_Side, _Side]:
         numbers = torch.randn(tuple(shape), generator=generator, dtype=torch.float64)
         return numbers.to(operator.device, operator.dtype)
 
-    domain, range_ = tuple(operator.domain), tuple(operator.range)
+    domain, range_ = operator.domain, operator.range
     return (
         _Side("A", operator, operator.adjoint, domain, range_, draw),
         _Side("A^T", operator.adjoint, operator, range_, domain, draw),
@@ -205,7 +204,10 @@ def _sides(operator: LinearOperator, seed: int) -> tuple[_Side, _Side]:
 
 
 class _Suite:
-    """One method for each law, which raises AssertionError if it is broken."""
+    """One method for each law: relative errors, each with the precision that it is held to.
+
+    Laws say in `what` what they are about to try, for messages.
+    """
 
     def __init__(self, operator: LinearOperator, seed: int, tolerance: float | None) -> None:
         self.operator, self.seed, self.tolerance = operator, seed, tolerance
@@ -218,12 +220,22 @@ class _Suite:
 
     def finding(self, law: str) -> Finding:
         """What is measured for a law, in the precision that its figure is reported in."""
-        self.precision = {"dtypes": torch.float32, "pickle": self.operator.dtype}.get(
-            law, torch.float64
-        )
+        own = {"dtypes": torch.float32, "pickle": self.operator.dtype}
+        reported = own.get(law, torch.float64)
         self.figure: float | None = 0.0
-        getattr(self, law)()
-        return Finding(law, self.figure, 1.0 if law == "norm" else self.limit(self.precision))
+        self.what = law
+        try:
+            for error, dtype in getattr(self, law)():
+                if not error <= self.limit(dtype):
+                    limit = f"limit {self.limit(dtype):g}"
+                    self._fail(f"is off by {error:.3g} of the norm, {limit}")
+                if dtype == reported:
+                    self.figure = max(self.figure or 0.0, error)
+        except AssertionError:
+            raise
+        except Exception as error:
+            self._fail(f"raises {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+        return Finding(law, self.figure, 1.0 if law == "norm" else self.limit(reported))
 
     def limit(self, dtype: torch.dtype) -> float:
         """The largest relative error in a precision."""
@@ -232,26 +244,7 @@ class _Suite:
         return self.tolerance if dtype == torch.float64 else max(LIMITS[dtype], self.tolerance)
 
     def _fail(self, text: str) -> None:
-        raise AssertionError(f"{self.title}: {text}")
-
-    def _hold(self, what: str, error: float, dtype: torch.dtype = torch.float64) -> None:
-        if not error <= self.limit(dtype):
-            self._fail(f"{what} is off by {error:.3g} of the norm, limit {self.limit(dtype):g}")
-        if dtype == self.precision:
-            self.figure = max(self.figure or 0.0, error)
-
-    @contextmanager
-    def _calling(self, what: str) -> Iterator[None]:
-        """Turns what an operator raises inside into an AssertionError of one line."""
-        try:
-            yield
-        except AssertionError:
-            raise
-        except Exception as error:
-            text = " ".join(str(error).split())[:200]
-            raise AssertionError(
-                f"{self.title}: {what} raises {type(error).__name__}: {text}"
-            ) from error
+        raise AssertionError(f"{self.title}: {self.what} {text}")
 
     def _error(self, found: Tensor, wanted: Tensor, of: Tensor) -> float:
         """||found - wanted|| / (||A|| ||of||); infinite where it is NaN or the shapes differ."""
@@ -263,124 +256,124 @@ class _Suite:
         return error / size if size > 0 and math.isfinite(error) else math.inf
 
     def _converted(self, dtype: torch.dtype) -> LinearOperator:
-        with self._calling(f"copying and .to({dtype})"):
-            there = copy.deepcopy(self.operator).to(dtype)
+        self.what = f"copying and .to({dtype})"
+        there = copy.deepcopy(self.operator).to(dtype)
         if there.dtype != dtype:
-            self._fail(f".to({dtype}) left the operator in {there.dtype}")
+            self._fail(f"leaves the operator in {there.dtype}")
         return there
 
-    def _in_double(self) -> tuple[_Side, _Side]:
-        return _sides(self._converted(torch.float64), self.seed)
+    def _converted_sides(self, dtype: torch.dtype = torch.float64) -> tuple[_Side, _Side]:
+        return _sides(self._converted(dtype), self.seed)
 
     def _compare(
-        self, one: LinearOperator, other: LinearOperator, what: str, dtype: torch.dtype
-    ) -> None:
+        self, one: LinearOperator, other: LinearOperator, how: str, dtype: torch.dtype
+    ) -> Errors:
         """Hold the other operator, with its own precision and device, to the first."""
         for side, twin in zip(_sides(one, self.seed), _sides(other, self.seed), strict=True):
+            self.what = f"{side.name} {how}"
             x = side.draw()
-            with self._calling(f"{side.name} {what}"), torch.no_grad():
+            with torch.no_grad():
                 found, wanted = twin.map(x.to(other.device, other.dtype)), side.map(x)
             for result, operator in ((found, other), (wanted, one)):
                 place = _place(operator)
                 if _place(result) != place:
-                    self._fail(f"{side.name} {what}: gives {_place(result)}, must give {place}")
-            self._hold(f"{side.name} {what}", self._error(found.cpu(), wanted.cpu(), x), dtype)
+                    self._fail(f"gives {_place(result)}, must give {place}")
+            yield self._error(found.cpu(), wanted.cpu(), x), dtype
 
-    def adjoint(self) -> None:
+    def adjoint(self) -> Errors:
         for dtype in DTYPES:
-            forward, _ = _sides(self._converted(dtype), self.seed)
+            forward, _ = self._converted_sides(dtype)
+            self.what = f"adjoint in {_short(dtype)}"
             for _ in range(_DRAWS):
                 x, y = forward.draw(), forward.draw_back()
                 with torch.no_grad():
                     image, back = forward.map(x).double(), forward.back(y).double()
                 gap = abs(float((image * y.double()).sum()) - float((x.double() * back).sum()))
-                error = gap / (self.scale * _length(x) * _length(y))
-                self._hold(f"adjoint in {_short(dtype)}", error, dtype)
+                yield gap / (self.scale * _length(x) * _length(y)), dtype
 
-    def linearity(self) -> None:
+    def linearity(self) -> Errors:
         a, b = 1.7, -0.6  # a + b is not 1, so that an added constant shows
         for dtype in DTYPES:
-            for side in _sides(self._converted(dtype), self.seed):
+            for side in self._converted_sides(dtype):
+                self.what = f"linearity in {_short(dtype)}"
                 for _ in range(_DRAWS):
                     u, v = side.draw(), side.draw()
                     with torch.no_grad():
                         found, wanted = side.map(a * u + b * v), a * side.map(u) + b * side.map(v)
-                    error = self._error(found, wanted, torch.stack([a * u, b * v]))
-                    self._hold(f"linearity in {_short(dtype)}", error, dtype)
+                    yield self._error(found, wanted, torch.stack([a * u, b * v])), dtype
 
-    def gradient(self) -> None:
-        for side in self._in_double():
+    def gradient(self) -> Errors:
+        for side in self._converted_sides():
             x, v = side.draw().requires_grad_(), side.draw()
             y = side.draw_back().requires_grad_()
-            what = f"gradient of {side.name}"
-            with self._calling(what):
-                (first,) = torch.autograd.grad((side.map(x) * y).sum(), x, create_graph=True)
-            self._hold(what, self._error(first, side.back(y), y))
-            with self._calling(f"second {what}"):
-                (second,) = torch.autograd.grad((first * v).sum(), y)
-            self._hold(f"second {what}", self._error(second, side.map(v), v))
+            self.what = f"gradient of {side.name}"
+            (first,) = torch.autograd.grad((side.map(x) * y).sum(), x, create_graph=True)
+            yield self._error(first, side.back(y), y), torch.float64
+            self.what = f"second gradient of {side.name}"
+            (second,) = torch.autograd.grad((first * v).sum(), y)
+            yield self._error(second, side.map(v), v), torch.float64
             if math.prod(side.domain) + math.prod(side.range) < _SMALL:
                 x = side.draw().requires_grad_()
                 for test in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-                    with self._calling(f"{test.__name__} of {side.name}"):
-                        test(side.map, (x,))
+                    self.what = f"{test.__name__} of {side.name}"
+                    test(side.map, (x,))
 
-    def batches(self) -> None:
-        for side in self._in_double():
+    def batches(self) -> Errors:
+        for side in self._converted_sides():
             batches = {f"a batch {shape_text(lead)}": side.draw(lead) for lead in _BATCHES}
             backwards = side.of(tuple(reversed((2, 3, *side.domain))))
             batches["a transposed batch"] = backwards.permute(*reversed(range(backwards.ndim)))
             batches["an expanded batch"] = side.draw().expand(3, *side.domain)
             for name, batch in batches.items():
-                what, before = f"{side.name} of {name}", batch.clone()
-                with self._calling(what), torch.no_grad():
+                self.what, before = f"{side.name} of {name}", batch.clone()
+                with torch.no_grad():
                     found = side.map(batch)
                 shape = (*batch.shape[: batch.ndim - len(side.domain)], *side.range)
                 if tuple(found.shape) != shape:
                     got = shape_text(tuple(found.shape))
-                    self._fail(f"{what} has shape {got}, must have {shape_text(shape)}")
+                    self._fail(f"has shape {got}, must have {shape_text(shape)}")
                 if not torch.equal(batch, before):
-                    self._fail(f"{what} changes its input; write to a copy")
+                    self._fail("changes its input; write to a copy")
                 storages = {each.untyped_storage().data_ptr() for each in (found, batch)}
                 if found.numel() and batch.numel() and len(storages) == 1:
-                    self._fail(f"{what} shares memory with its input; give a copy")
+                    self._fail("shares memory with its input; give a copy")
                 items, results = batch.reshape(-1, *side.domain), found.reshape(-1, *side.range)
                 for item, result in zip(items, results, strict=True):
                     with torch.no_grad():
                         alone = side.map(item.clone())
-                    self._hold(what, self._error(result, alone, item))
+                    yield self._error(result, alone, item), torch.float64
 
-    def transforms(self) -> None:
-        for name, transform in _TRANSFORMS.items():
+    def transforms(self) -> Errors:
+        for transform in _TRANSFORMS:
             # A copy for each: what an operator makes at its first use must not be caught inside.
-            for side in self._in_double():
-                what = f"{name} of {side.name}"
-                with self._calling(what):
-                    results = transform(side)
-                for result in results:
-                    self._hold(what, self._error(*result))
+            for side in self._converted_sides():
+                self.what = f"{transform.__name__[1:].replace('_', ' ')} of {side.name}"
+                for result in transform(side):
+                    yield self._error(*result), torch.float64
 
-    def pickle(self) -> None:
+    def pickle(self) -> Errors:
         for way, again in _COPIES.items():
-            with self._calling(way):
-                twin = again(self.operator)
-            self._compare(self.operator, twin, f"after {way}", self.operator.dtype)
+            self.what = way
+            twin = again(self.operator)
+            yield from self._compare(self.operator, twin, f"after {way}", self.operator.dtype)
 
-    def dtypes(self) -> None:
+    def dtypes(self) -> Errors:
         single, double = (self._converted(dtype) for dtype in DTYPES)
-        self._compare(single, double, "in float32 against float64", torch.float32)
+        yield from self._compare(single, double, "in float32 against float64", torch.float32)
         for side in _sides(double, self.seed):
+            self.what = f"{side.name} in float64"
             try:
                 side.map(side.draw().float())
             except (KoriskError, TypeError, RuntimeError):
                 continue
-            self._fail(f"{side.name} in float64 takes a float32 input; refuse it")
+            self._fail("takes a float32 input; refuse it")
 
-    def norm(self) -> None:
+    def norm(self) -> Errors:
         lower, upper = self.bracket.lower, self.bracket.upper
         reached = (1 - _NORM_SHORTFALL) * lower
         highest = upper * (1 + max(_NORM_ROUNDING, self.tolerance or 0))
-        forward, _ = self._in_double()
+        forward, _ = self._converted_sides()
+        self.what = "norm:"
         largest = last = 0.0
         x = forward.draw()
         with torch.no_grad():
@@ -391,24 +384,26 @@ class _Suite:
                 stretch = _length(image)
                 largest = max(largest, stretch)
                 if largest > highest:
-                    ends = f"{largest:.9g}, above the upper end {upper:.9g}"
-                    self._fail(f"norm: an x is stretched by {ends}")
+                    self._fail(
+                        f"an x is stretched by {largest:.9g}, above the upper end {upper:.9g}"
+                    )
                 if step > _DRAWS and stretch >= reached and stretch - last <= 1e-6 * stretch:
                     break
                 last = stretch
                 x = forward.draw() if step < _DRAWS else forward.back(image)
         if largest < reached:
             ends = f"{largest:.6g} at most, below the lower end {lower:.6g}"
-            self._fail(f"norm: power iteration stretches by {ends}")
+            self._fail(f"power iteration stretches by {ends}")
         self.figure = largest / upper if upper > 0 else 0.0
+        return iter(())
 
-    def device(self) -> None:
+    def device(self) -> Errors:
         if not torch.cuda.is_available():
             self.figure = None
             return
         for dtype in DTYPES:
             here, there = (self._converted(dtype).to(place) for place in ("cpu", "cuda"))
-            self._compare(here, there, f"on CUDA, {_short(dtype)}", dtype)
+            yield from self._compare(here, there, f"on CUDA, {_short(dtype)}", dtype)
 
 
 def _length(x: Tensor) -> float:
@@ -462,7 +457,7 @@ def _vmap_of_jvp(side: _Side) -> Results:
     return [(found, side.map(tangents), tangents)]
 
 
-def _use_after_inference(side: _Side) -> Results:
+def _gradient_after_inference_mode(side: _Side) -> Results:
     x, y = side.draw(), side.draw_back()
     with torch.inference_mode():
         side.map(x)
@@ -470,14 +465,7 @@ def _use_after_inference(side: _Side) -> Results:
     return [(gradient, side.back(y), y)]
 
 
-_TRANSFORMS: dict[str, Callable[[_Side], Results]] = {
-    "vmap": _vmap,
-    "jvp": _jvp,
-    "vjp": _vjp,
-    "vmap of vjp": _vmap_of_vjp,
-    "vmap of jvp": _vmap_of_jvp,
-    "a gradient, first used in inference_mode,": _use_after_inference,
-}
+_TRANSFORMS = (_vmap, _jvp, _vjp, _vmap_of_vjp, _vmap_of_jvp, _gradient_after_inference_mode)
 
 
 def _pushed(map_: Map, x: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

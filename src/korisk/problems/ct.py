@@ -6,7 +6,7 @@ import math
 import warnings
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,9 +14,8 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.operators.basic import Diagonal
 from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
-from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
+from korisk.operators.ct.geometry import Geometry, ParallelBeam
 from korisk.operators.ct.projector import Kind, Projector
 from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.tikhonov import Tikhonov
@@ -195,12 +194,9 @@ class CtScanner:
             inverse = Tikhonov(self.projector(device, chosen), mu=_SURROGATE_MU)
             ones = torch.ones(self.geometry.sinogram_shape, device=inverse.device, dtype=chosen)
             return Reconstruction(ones, (inverse,))
-        if self.beam == "released":
-            geometry = cast(FanBeam, self.geometry)
-            layers = released_fbp(geometry, device=device, dtype=chosen).layers
-        else:
-            layers = fbp(self.geometry, device=device, dtype=chosen).layers
-        return Reconstruction(cast(Diagonal, layers[0]).weights, layers[1:])
+        make: Any = released_fbp if self.beam == "released" else fbp
+        weights, *tail = make(self.geometry, device=device, dtype=chosen)
+        return Reconstruction(weights.weights, tuple(tail))
 
 
 def _of_the_paper(side: int, large: Beam) -> CtScanner:
@@ -254,11 +250,10 @@ class CtProblem(Problem):
 
     def __post_init__(self) -> None:
         _checks.one_of("population", self.population, POPULATIONS)
-        ours = self.population == "ellipses" or not isinstance(self.source, EllipseSource)
-        if not ours and self.source != EllipseSource():
+        if self.population != "ellipses" and self.source != EllipseSource():
             raise KoriskError(
-                f"fewest= and most= belong to population='ellipses', got {self.source} with "
-                f"{self.population!r}, whose numbers are fixed; leave them out"
+                f"source= belongs to population='ellipses', got {self.source} with "
+                f"{self.population!r}, whose phantoms are fixed; leave it out"
             )
 
     def prepared(self, device: Device = None) -> LinearOperator:
@@ -275,21 +270,19 @@ class CtProblem(Problem):
         """Sinograms and the images they are of."""
         projector = self.scanner.projector(checked_device(device))
         side, place, dtype = self.scanner.side, projector.device, projector.dtype
-        own_test_set = False
         if isinstance(self.source, EllipseSource):
-            own_test_set = self.population == "released-surrogate"
-            ours = self.population == "ellipses"
-            draw = self.source.phantoms if ours else self._released
-            phantoms = draw(seed, counts)
+            draw = self.source.phantoms if self.population == "ellipses" else self._released
             images = {
-                n: each.images(side, device=place, dtype=dtype) for n, each in phantoms.items()
+                name: each.images(side, device=place, dtype=dtype)
+                for name, each in draw(seed, counts).items()
             }
         else:
             drawn = self.source.draw(side, seed=seed, counts=counts, device=place)
             images = {name: each.to(dtype) for name, each in drawn.items()}
         pairs = []
         for name, targets in images.items():
-            key = TEST_SEED if name == "test" and not own_test_set else seed
+            own = name != "test" or self.population == "released-surrogate"
+            key = seed if own else TEST_SEED
             pairs.append(Pairs(self._sinograms(targets, projector, key, name), targets))
         return Pools(*pairs)
 
@@ -297,19 +290,19 @@ class CtProblem(Problem):
         self, images: Tensor, projector: LinearOperator, seed: int, stream: str
     ) -> Tensor:
         """Sinograms with noise, in pieces that stay small."""
-        device, dtype = projector.device, projector.dtype
-        result = torch.empty((len(images), *projector.range), device=device, dtype=dtype)
-        width = self.scanner.geometry.image_size[1]
+        result = images.new_empty((len(images), *projector.range))
+        key: dict[str, Any] = {"seed": seed, "stream": f"{stream} noise"}
         step = max(1, _BATCH // self.scanner.side**2)
         for first in range(0, len(images), step):
             batch = projector(images[first : first + step])
             if self.noise is not None:
-                name = f"{stream} noise"
-                batch = add_noise(
-                    batch, self.noise, width=width, seed=seed, stream=name, first=first
-                )
+                batch = add_noise(batch, self.noise, width=self._width, first=first, **key)
             result[first : first + step] = batch
         return result
+
+    @property
+    def _width(self) -> float:
+        return self.scanner.geometry.image_size[1]
 
     def _released(self, seed: int, counts: Counts) -> dict[str, Ellipses]:
         """The released phantoms of each pool, by the pool's name."""
@@ -348,8 +341,7 @@ class CtProblem(Problem):
             drawn = phantoms.images(side, device=place)
         images = drawn.to(projector.dtype)
         inputs = self._sinograms(images, projector, seed, "examples")
-        width = self.scanner.geometry.image_size[1]
-        variance = noise_variance(projector(images), self.noise, width=width)
+        variance = noise_variance(projector(images), self.noise, width=self._width)
         return Examples(images, projector, None, inputs, images, variance)
 
 

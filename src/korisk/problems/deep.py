@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,12 +97,6 @@ def _true_network(problem: DeepProblem, device: str) -> RefinedNet:
     rng = np.random.Generator(np.random.Philox(key=stream_key(0, "gains")))
     gains = np.exp(rng.uniform(-problem.gain, problem.gain, problem.scanner.bins))
     weights, tail = problem.scanner.reconstruction(device)
-    generator = torch.Generator().manual_seed(0)
-    truth = RefinedNet(
-        weights * torch.from_numpy(gains).to(weights),
-        tail,
-        channels=problem.channels,
-        generator=generator,
-        spread=_TRUE_SPREAD,
-    )
-    return truth.requires_grad_(False)
+    drawn: dict[str, Any] = {"generator": torch.Generator().manual_seed(0), "spread": _TRUE_SPREAD}
+    weights = weights * torch.from_numpy(gains).to(weights)
+    return RefinedNet(weights, tail, channels=problem.channels, **drawn).requires_grad_(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -273,65 +273,48 @@ def _how_many(count: int) -> int:
     return _checks.count("count", count, at_least=0, at_most=2**31, remedy="count the phantoms")
 
 
-class _Shapes(NamedTuple):
-    """Ellipses where they are painted, (count, most, 1) each."""
-
-    amplitude: Tensor
-    x: Tensor
-    y: Tensor
-    a: Tensor
-    b: Tensor
-    cosine: Tensor
-    sine: Tensor
-
-    @staticmethod
-    def of(ellipses: Ellipses, device: torch.device) -> _Shapes:
-        """Cosines are taken on the CPU: on a GPU they may differ in the last digit."""
-        e = ellipses
-        parts = e.amplitude, e.x, e.y, e.a, e.b, e.angle.cos(), e.angle.sin()
-        return _Shapes(*(part.to(device)[..., None] for part in parts))
-
-    def hold(self, dx: Tensor, dy: Tensor) -> Tensor:
-        """The inequality: whether points at these distances from the centre are inside."""
-        along = self.cosine * dx + self.sine * dy
-        across = -self.sine * dx + self.cosine * dy
-        return (along / self.a) ** 2 + (across / self.b) ** 2 <= 1
-
-
 def _paint(images: Tensor, ellipses: Ellipses, grid: Tensor) -> None:
     """Add the amplitudes to images (count, side, side), one ellipse of each phantom at a time."""
-    side = len(grid)
-    shapes = _Shapes.of(ellipses, grid.device)
-    first, length = _spans(shapes, grid)
-    begin = torch.arange(len(images) * side, device=grid.device) * side  # of each row of pixels
+    side, place = len(grid), grid.device
+    first, length = _spans(ellipses, grid)
+    amplitude = ellipses.amplitude.to(place, images.dtype)
+    begin = torch.arange(len(images) * side, device=place) * side  # of each row of pixels
     flat = images.view(-1)
     for slot in range(first.shape[1]):
         lengths = length[:, slot].reshape(-1)
         total = int(lengths.sum())
-        row = torch.arange(len(begin), device=grid.device).repeat_interleave(
-            lengths, output_size=total
-        )
+        row = torch.arange(len(begin), device=place).repeat_interleave(lengths, output_size=total)
         # Within a row the pixels follow each other, and so do they in the list.
         shift = begin + first[:, slot].reshape(-1) - (lengths.cumsum(0) - lengths)
-        pixel = shift[row] + torch.arange(total, device=grid.device)
-        amplitude = shapes.amplitude[:, slot].to(images.dtype).expand(-1, side).reshape(-1)
-        flat.index_add_(0, pixel, amplitude[row])  # no pixel twice: the sum has one order
+        pixel = shift[row] + torch.arange(total, device=place)
+        # No pixel twice: the sum has one order.
+        flat.index_add_(0, pixel, amplitude[:, slot].repeat_interleave(side)[row])
 
 
-def _spans(shapes: _Shapes, grid: Tensor) -> tuple[Tensor, Tensor]:
+def _spans(ellipses: Ellipses, grid: Tensor) -> tuple[Tensor, Tensor]:
     """First pixel and number of pixels inside, for each row of each ellipse: (count, most, side).
 
     A row enters and leaves an ellipse where P dx^2 + 2 Q dx dy + R dy^2 = 1 with
     P R - Q^2 = 1 / (a b)^2, solved for dx in float64. That is right to far less than half a pixel,
     and the inequality itself decides among the three pixels nearest to either end.
     """
-    side = len(grid)
-    dy = grid - shapes.y
-    _, x, _, a, b, cosine, sine = (part.double() for part in shapes)
-    p = (cosine / a) ** 2 + (sine / b) ** 2
-    q = cosine * sine * (1 / a**2 - 1 / b**2)
-    middle = x - q / p * dy
-    half = (p - (dy / (a * b)) ** 2).clamp_min_(0).sqrt_() / p  # zero for rows that miss it
+    side, e = len(grid), ellipses
+    # Cosines are taken on the CPU: on a GPU they may differ in the last digit.
+    lines = e.amplitude, e.x, e.y, e.a, e.b, e.angle.cos(), e.angle.sin()
+    parts = [part.to(grid.device)[..., None] for part in lines]
+    amplitude, x, y, a, b, cosine, sine = parts
+    dy = grid - y
+
+    def inside(column: Tensor) -> Tensor:
+        dx = grid[column] - x
+        along, across = cosine * dx + sine * dy, -sine * dx + cosine * dy
+        return (along / a) ** 2 + (across / b) ** 2 <= 1
+
+    _, middle, _, wide, high, c, s = (part.double() for part in parts)
+    p = (c / wide) ** 2 + (s / high) ** 2
+    q = c * s * (1 / wide**2 - 1 / high**2)
+    middle = middle - q / p * dy
+    half = (p - (dy / (wide * high)) ** 2).clamp_min_(0).sqrt_() / p  # zero for rows that miss it
     scale = (side - 1) / 2
     ends = ((middle - half + 1) * scale, (middle + half + 1) * scale)
     left, right = (end.round_().clamp_(-1, side).long() for end in ends)
@@ -339,8 +322,8 @@ def _spans(shapes: _Shapes, grid: Tensor) -> tuple[Tensor, Tensor]:
     last = torch.full_like(left, -1)
     for step in (1, 0, -1):
         nearest = (left + step).clamp_(0, side - 1)
-        first = torch.where(shapes.hold(grid[nearest] - shapes.x, dy), nearest, first)
+        first = torch.where(inside(nearest), nearest, first)
         nearest = (right - step).clamp_(0, side - 1)
-        last = torch.where(shapes.hold(grid[nearest] - shapes.x, dy), nearest, last)
+        last = torch.where(inside(nearest), nearest, last)
     length = (last - first + 1).clamp_min_(0)
-    return first, torch.where(shapes.amplitude == 0, 0, length)
+    return first, torch.where(amplitude == 0, 0, length)

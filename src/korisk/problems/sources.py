@@ -109,28 +109,24 @@ class EllipseSource(ImageSource):
         dict of str to Ellipses
             By the pool's name.
         """
-        limits = {"fewest": self.fewest, "most": self.most}
         return {
-            name: random_ellipses(
-                number, seed=TEST_SEED if name == "test" else seed, stream=name, **limits
-            )
+            name: self._drawn(number, TEST_SEED if name == "test" else seed, name)
             for name, number in counts.items()
         }
+
+    def _drawn(self, count: int, seed: int, stream: str) -> Ellipses:
+        return random_ellipses(count, seed=seed, stream=stream, fewest=self.fewest, most=self.most)
 
     def draw(
         self, side: int, *, seed: int, counts: Counts, device: torch.device | None
     ) -> dict[str, Tensor]:
         """The images of `phantoms`."""
-        place = {"device": device, "dtype": torch.float64}
-        drawn = self.phantoms(seed, counts)
-        return {name: each.images(side, **place) for name, each in drawn.items()}  # type: ignore[arg-type]
+        drawn = self.phantoms(seed, counts).items()
+        return {name: each.images(side, device=device, dtype=torch.float64) for name, each in drawn}
 
     def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
         """Phantoms that are in none of the pools."""
-        drawn = random_ellipses(
-            count, seed=seed, stream="examples", fewest=self.fewest, most=self.most
-        )
-        return drawn.images(side, device=device, dtype=torch.float64)
+        return self._drawn(count, seed, "examples").images(side, device=device, dtype=torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True)

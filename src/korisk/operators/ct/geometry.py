@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,6 +31,13 @@ _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on 
 _WARN_TURNS = 3
 _MOST = 1_000_000  # views and bins
 _VIEW_RULES: dict[str, Any] = {"at_least": 1, "at_most": _MOST, "remedy": "pass views= or angles="}
+_SPACING: dict[str, Any] = {"at_least": 1e-9, "at_most": 1e9, "remedy": "give millimetres"}
+_NUMBER_RULES: dict[str, dict[str, Any]] = {
+    "pixel_spacing": _SPACING,
+    "bin_spacing": _SPACING,
+    "detector_offset": {"remedy": "give the shift of the detector's centre in millimetres"},
+    "start": {"remedy": "give radians"},
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,14 +106,8 @@ class Geometry(ABC):
         remedy = "count the detector's bins"
         bins = _checks.count("bins", self.bins, at_least=1, at_most=_MOST, remedy=remedy)
         self._set("bins", bins)
-        for name in ("pixel_spacing", "bin_spacing"):
-            limits: dict[str, Any] = {"at_least": 1e-9, "at_most": 1e9}
-            spacing = _checks.real(name, getattr(self, name), **limits, remedy="give millimetres")
-            self._set(name, spacing)
-        remedy = "give the shift of the detector's centre in millimetres"
-        offset = _checks.real("detector_offset", self.detector_offset, remedy=remedy)
-        self._set("detector_offset", offset)
-        self._set("start", _checks.real("start", self.start, remedy="give radians"))
+        for name, rules in _NUMBER_RULES.items():
+            self._set(name, _checks.real(name, getattr(self, name), **rules))
         self._set_views()
         pixels, rays = math.prod(self.image_shape), math.prod(self.sinogram_shape)
         if max(pixels, rays) >= 2**31:
@@ -131,13 +131,11 @@ class Geometry(ABC):
 
     def _set_views(self) -> None:
         """Check and set `angles`, or `views` and `arc`, whichever was passed."""
-        given: Any = self.angles
-        scalar = getattr(given, "ndim", 1) == 0
-        if isinstance(given, str) or not isinstance(given, Iterable) or scalar:
-            raise KoriskError(f"angles must be a sequence of radians, got {shown(given)}")
+        if np.ndim(self.angles) != 1:
+            raise KoriskError(f"angles must be a sequence of radians, got {shown(self.angles)}")
         angles = tuple(
             _checks.real(f"angles[{at}]", _plain(angle), remedy="give radians")
-            for at, angle in enumerate(given)
+            for at, angle in enumerate(self.angles)
         )
         self._set("angles", angles)
         if angles:
@@ -248,6 +246,11 @@ class Geometry(ABC):
         ndarray, shape (views, *x.shape)
             Millimetres along the detector.
         """
+
+    def _across(self, x: FloatArray, y: FloatArray, views: slice) -> FloatArray:
+        """How far (x, y) lies along the detector's direction, (views, *x.shape)."""
+        angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
+        return np.cos(angle) * x + np.sin(angle) * y
 
     @cached_property
     def view_weights(self) -> FloatArray:
@@ -392,8 +395,7 @@ class ParallelBeam(Geometry):
         self, x: FloatArray, y: FloatArray, views: slice = slice(None)
     ) -> FloatArray:
         """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
-        angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
-        return np.cos(angle) * x + np.sin(angle) * y
+        return self._across(x, y, views)
 
 
 @dataclass(frozen=True, repr=False)
@@ -509,9 +511,7 @@ class FanBeam(Geometry):
         self, x: FloatArray, y: FloatArray, views: slice = slice(None)
     ) -> FloatArray:
         """Where the ray through (x, y) meets the detector, millimetres, (views, *x.shape)."""
-        angle = self.angle_array[views].reshape(-1, *([1] * np.ndim(x)))
-        across = np.cos(angle) * x + np.sin(angle) * y
-        return self.source_to_detector * across / self.depth(x, y, views)
+        return self.source_to_detector * self._across(x, y, views) / self.depth(x, y, views)
 
 
 def require_geometry(geometry: object) -> None:

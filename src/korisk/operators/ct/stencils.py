@@ -107,15 +107,8 @@ class Joseph(Stencil):
         middle = (n_across.double() - 1) / 2
         position = (across_0 + (coordinate - along_0) * slope) / spacing + middle
         length = (spacing / along.abs()).unsqueeze(-1) * (step < n_along)
-        below = position.floor()
-        share = position - below
-        index = torch.stack([below, below + 1], dim=-1)
-        weight = torch.stack([1 - share, share], dim=-1)
-        inside = (index >= 0) & (index < n_across.unsqueeze(-1)) & (weight > _NOTHING)
-        weight = torch.where(inside, weight * length.unsqueeze(-1), 0.0)
-        index = index.clamp(
-            torch.zeros_like(index[:1, :1, :1]), (n_across - 1).unsqueeze(-1)
-        ).long()
+        index, weight = _linear(position, n_across.unsqueeze(-1))
+        weight = weight * length.unsqueeze(-1)
         here = torch.minimum(step, n_along - 1).unsqueeze(-1)
         pixel = torch.where(
             steps_x[..., None, None], index * columns + here, here * columns + index
@@ -224,11 +217,8 @@ class Sampled(Stencil):
         pixel, weight = _bilinear(y, x, rows, columns)
         step = torch.from_numpy(length / self.samples)[None, :, None, None]
         bins = torch.arange(geometry.bins, device=device)[elements]
-        return Taps(
-            pixel.flatten(2).to(device),
-            bins[None, :, None],
-            (weight * step).flatten(2).to(device),
-        )
+        weight = weight * step
+        return Taps(pixel.flatten(2).to(device), bins[None, :, None], weight.flatten(2).to(device))
 
 
 @dataclass(frozen=True)
@@ -256,18 +246,22 @@ class PixelDriven(Stencil):
         arrived = torch.from_numpy(geometry.detector_position(x, y, views)).to(device)
         position = (arrived - geometry.detector_offset) / geometry.bin_spacing
         position = position + (geometry.bins - 1) / 2
-        below = position.floor()
-        index = torch.stack([below, below + 1], dim=-1)
-        share = position - below
-        weight = torch.stack([1 - share, share], dim=-1)
-        inside = (index >= 0) & (index < geometry.bins) & (weight > _NOTHING)
-        weight = torch.where(inside, weight, 0.0)
+        index, weight = _linear(position, torch.tensor(geometry.bins, device=device))
         if isinstance(geometry, FanBeam):
             depth = torch.from_numpy(geometry.depth(x, y, views)).to(device)
             weight = weight * (geometry.source_to_center / depth).square().unsqueeze(-1)
-        return Taps(
-            pixels.to(device)[None, :, None], index.clamp(0, geometry.bins - 1).long(), weight
-        )
+        return Taps(pixels.to(device)[None, :, None], index, weight)
+
+
+def _linear(position: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices and weights of both neighbours among `count`, (..., 2); zero weight outside."""
+    below = position.floor()
+    share = position - below
+    index = torch.stack([below, below + 1], dim=-1)
+    weight = torch.stack([1 - share, share], dim=-1)
+    inside = (index >= 0) & (index < count) & (weight > _NOTHING)
+    index = torch.minimum(index.clamp_min(0), (count - 1).double())
+    return index.long(), torch.where(inside, weight, 0.0)
 
 
 def _bilinear(y: Tensor, x: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
