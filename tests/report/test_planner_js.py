@@ -14,7 +14,6 @@ from browser import chromium, fresh_page, shown_facts, slide
 
 import korisk as kr
 from korisk.curves.unit import UNITS
-from korisk.errors import KoriskError
 from korisk.planning import explain as words
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import LEVELS, Plan, plan_from
@@ -206,11 +205,6 @@ def test_the_first_target_is_answered_exactly_however_hard(page: "Page") -> None
     script = "([data, target]) => new koriskTable.Table(data).plan(target)"
     found = page.evaluate(script, [data, 1.2345678e-5])
     assert found["samples"] == planned("clean", 1.2345678e-5).samples
-
-
-def test_only_the_default_fit_is_packed() -> None:
-    with pytest.raises(KoriskError, match="fit must be 'posterior' for a page, got 'power'"):
-        planner_data(forecast(CURVES["clean"], fit="power"))
 
 
 def test_numbers_are_written_as_python_writes_them(page: "Page") -> None:

@@ -47,11 +47,6 @@ class Pictures:
     images: Mapping[str, Mapping[int, Array]]  # by model, then n: (K, H, W); n = 0 is untrained
     weights: Mapping[str, Mapping[int, Array]]  # by model, then n: (V, B)
 
-    @property
-    def sizes(self) -> list[int]:
-        """Every n of any model, ascending; 0 is before training."""
-        return sorted({n for shown in self.images.values() for n in shown})
-
 
 def relative_error(image: Array, truth: Array) -> float:
     """||image - truth|| / ||truth||; nan where the truth is zero or not finite."""
@@ -72,7 +67,8 @@ def error_scale(errors: Iterable[Array]) -> tuple[float, float]:
     known = np.abs(np.concatenate([np.zeros(0), *(each.ravel() for each in errors)]))
     known = known[np.isfinite(known)]
     reach = float(np.percentile(known, 98.0)) if known.size else 0.0
-    return (reach, float(known.max())) if reach > 0 else (1.0, 0.0)
+    most = float(known.max(initial=0.0))
+    return reach or most or 1.0, most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +90,11 @@ class Point:
     def complete(self) -> bool:
         """Whether every cell that was asked for is there."""
         return not self.failures and not self.missing
+
+    @property
+    def rows(self) -> list[FlatRow]:
+        """The rows of its finished cells."""
+        return [FlatRow(task=cell.task, row=row) for cell in self.cells for row in cell.rows]
 
     def curve(self, model: str) -> Curve | None:
         """The curve of one model, if it has one."""
@@ -133,16 +134,6 @@ class Contents:
     def complete(self) -> bool:
         """Whether every cell that was asked for is there."""
         return all(point.complete for point in self.points)
-
-    @cached_property
-    def rows(self) -> tuple[FlatRow, ...]:
-        """The rows of all finished cells."""
-        return tuple(
-            FlatRow(task=cell.task, row=row)
-            for point in self.points
-            for cell in point.cells
-            for row in cell.rows
-        )
 
     @cached_property
     def theorems(self) -> list[PointTheorem]:
@@ -203,12 +194,9 @@ def refuse_an_empty_one(contents: Contents) -> None:
     if any(point.cells for point in contents.points):
         return
     failures = [failure for point in contents.points for failure in point.failures]
-    if not failures:
-        raise KoriskError(f"{contents.store}: no cell is finished yet; run the study first")
-    raise KoriskError(
-        f"{contents.store}: no cell is finished, and {len(failures)} failed, the first because: "
-        f"{failures[0].reason}; correct that and run the study again with failed cells retried"
-    )
+    why = f", and {len(failures)} failed, the first: {failures[0].reason}" if failures else ""
+    retry = "correct that and retry the failed cells" if failures else "run the study first"
+    raise KoriskError(f"{contents.store}: no cell is finished yet{why}; {retry}")
 
 
 def _point(
@@ -267,9 +255,9 @@ def _pictures(store: Store, task: Task) -> Pictures | None:
     for name, array in arrays.items():
         model, _, rest = name.rpartition("/")[0].rpartition("/")
         kind = name.rpartition("/")[2]
-        if rest.isdecimal() and (kind == "weights" or array.shape == truth.shape):
-            by_model = found.get(kind, {})
-            by_model.setdefault(model, {})[int(rest)] = np.asarray(array, np.float64)
+        fits = array.shape == truth.shape if kind == "images" else array.ndim == 2 and array.size
+        if rest.isdecimal() and kind in found and fits:
+            found[kind].setdefault(model, {})[int(rest)] = np.asarray(array, np.float64)
     if not found["images"]:
         return None
     return Pictures(seed=task.seed, truth=np.asarray(truth, np.float64), **found)

@@ -78,14 +78,6 @@ class Panel:
                 wished.append(values(curve, curve.error))
         return panels.limits(needed, wished, log=self.log)
 
-    @property
-    def cut(self) -> bool:
-        """Whether single seeds lie beyond these limits."""
-        low, high = self.height
-        curves = [trace.curve for trace in self.traces]
-        few = [values(each, each.error) for each in curves if each.counts.max() <= _FEW_SEEDS]
-        return any(bool(np.any((error < low) | (error > high))) for error in few)
-
 
 def panels_of(contents: Contents) -> list[Panel]:
     """The points of a study that have curves, in the study's order."""
@@ -96,9 +88,7 @@ def panels_of(contents: Contents) -> list[Panel]:
         problem, note = point.spec.get("problem"), ""
         if isinstance(problem, Mapping) and {"side", "views", "bins"} <= problem.keys():
             note = f"H = {problem['side']}, {problem['views']} views, {problem['bins']} bins; "
-        seeds = sorted({int(count) for curve in point.curves for count in curve.counts})
-        span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-        note += f"{span} seed{'' if span == '1' else 's'}"
+        note += panels.seeds(point.curves)
         made.append(panel(point.name, point.curves, point.untrained, note=note))
     return made
 
@@ -146,6 +136,9 @@ def efficiency_figure(found: Sequence[Panel]) -> Figure | None:
         bar = panels.line(marker="|", markersize=7, **grey)
         dot = panels.line(marker="o", markersize=3.6, **grey)
         entries.append(((bar, dot), "mean of seeds ± standard error"))
+    if any(1 < trace.curve.counts.max() <= _FEW_SEEDS for trace in traces):
+        dot = panels.line(marker="o", markersize=1.8, alpha=0.35, **grey)
+        entries.append((dot, "single seeds (at the edge if beyond the frame)"))
     if any(trace.track for trace in traces):
         band = Patch(facecolor=GREY, alpha=0.25, linewidth=0)
         entries.append(((band, panels.line(color=GREY, linewidth=1.2)), "forecast, 90% band"))
@@ -156,15 +149,11 @@ def efficiency_figure(found: Sequence[Panel]) -> Figure | None:
         entries.append((thin, "floor (its value: right edge)"))
     if any(trace.untrained is not None for trace in traces):
         entries.append((panels.line(marker="<", markersize=5, **grey), "before training"))
-    if any(look is REST for look in looks.values()):
-        plainly = REST.mark() | {"linestyle": "-", "linewidth": 0.6}
-        entries.append((panels.line(**plainly), "other models"))
-    notes = []
     rest = sum(look is REST for look in looks.values())
     if rest:
-        notes.append(f"{rest} further models are drawn in grey, without forecasts and lines.")
-    if any(each.cut for each in drawn):
-        notes.append("Small triangles at a frame's edge: N of single seeds beyond the frame.")
+        plainly = REST.mark() | {"linestyle": "-", "linewidth": 0.6}
+        entries.append((panels.line(**plainly), f"{rest} further models, without forecasts"))
+    notes = []
     for each in drawn:
         doubts = [(trace.curve.model, trace.doubt) for trace in each.traces if trace.doubt]
         notes += [f"{each.name}, {model}: {doubt}" for model, doubt in doubts]
@@ -204,16 +193,9 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
             floors.append((floor, style.digits(floor, 2), look.text_colour))
         if 1 < curve.counts.max() <= _FEW_SEEDS:
-            error = values(curve, curve.error)
-            solid = {"markerfacecolor": colour, "markeredgewidth": 0}
-            dots = look.mark(size=1.8) | solid
-            axes.plot(curve.n, error, gid=f"seeds{tag}", alpha=0.35, **dots)
-            low, high = axes.get_ylim()
-            for at, beyond, marker in ((0.025, error < low, "v"), (0.975, error > high, "^")):
-                n = np.unique(curve.n[beyond])
-                place: Options = {"transform": axes.get_xaxis_transform(), "zorder": 2.8}
-                mark = look.mark(marker, 3.0) | solid | {"gid": f"beyond{tag}"}
-                axes.plot(n, np.full(len(n), at), **place, **mark)
+            error = np.clip(values(curve, curve.error), *axes.get_ylim())
+            dots = look.mark(size=1.8) | {"markerfacecolor": colour, "markeredgewidth": 0}
+            axes.plot(curve.n, error, gid=f"seeds{tag}", alpha=0.35, clip_on=False, **dots)
         plainly = {"linestyle": "-", "linewidth": 0.6} if look is REST else {}
         panels.draw_means(axes, curve, look, tag, markersize=3.6, markeredgewidth=0.8, **plainly)
         if trace.untrained is not None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -61,18 +60,21 @@ class Factors:
     """
 
     name: str
-    metric: str
-    models: tuple[str, str]
-    floors: tuple[float, float]  # known, dense; nan without a line
-    factors: tuple[TwoFactors, ...]  # by rising target
-    planned: tuple[tuple[float, float, float], ...]  # target, ratio, chance
-    top: float  # the largest mean error of both
+    known: Curve
+    dense: Curve
+    factors: Sequence[TwoFactors]  # by rising target
+    planned: Sequence[tuple[float, float, float]]  # target, ratio, chance
     reason: str
 
     @property
-    def undefined(self) -> float:
-        """Up to this target the factors are not defined: the higher floor."""
-        return max(self.floors)
+    def floors(self) -> tuple[float, float]:
+        """The lowest mean errors of both: up to the higher one the factors are not defined."""
+        return float(self.known.means.min()), float(self.dense.means.min())
+
+    @property
+    def top(self) -> float:
+        """The largest mean error of both."""
+        return float(max(self.known.means.max(), self.dense.means.max()))
 
 
 def factors_of(contents: Contents) -> list[Factors]:
@@ -87,27 +89,17 @@ def factors_of(contents: Contents) -> list[Factors]:
 
 def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
     """The factors from the paper's lines of two curves, and the planner's ratios beside them."""
-    top = float(max(known.means.max(), dense.means.max()))
-    lines, reason = [], ""
-    for curve in (known, dense):
-        model = style.fitted(curve.model or "a model", 0.5)
-        try:
-            lines.append(fitted_line(curve, "paper"))
-            if not lines[-1].slope:
-                reason = reason or f"{SIGMA} of {model} is 0 (no error above its floor): no factors"
-        except KoriskError:
-            reason = reason or f"{model} has a single size: no line, no factors"
-    made: tuple[TwoFactors, ...] = ()
-    floors = math.nan, math.nan
-    low = float(max(min(known.means), min(dense.means)))
-    if len(lines) == 2:
-        floors = lines[0].floor, lines[1].floor
-        low = max(floors)
-        if not reason and top > low:
-            room = top / low - 1.0  # dense near the floor, where the factors change most
-            above = np.geomspace(min(_NEAREST, 0.1 * room), room, _STEPS)
-            made = tuple(two_factors(lines[0], lines[1], t) for t in (low * (1 + above)).tolist())
+    found = Factors(name=name, known=known, dense=dense, factors=(), planned=(), reason="")
+    low, top = max(found.floors), found.top
     planned = []
+    try:
+        lines = [fitted_line(curve, "paper") for curve in (known, dense)]
+        wide = max(top / low - 1.0, _NEAREST)
+        above = np.geomspace(min(_NEAREST, 0.1 * wide), wide, _STEPS)  # most change near the floor
+        targets = (low * (1 + above)).tolist()
+        found = replace(found, factors=[two_factors(lines[0], lines[1], t) for t in targets])
+    except KoriskError as error:  # a single size, or a line that does not fall
+        found = replace(found, reason=f"no factors: {str(error).partition(';')[0]}")
     with suppress(KoriskError):  # too few sizes for the planner
         both = [forecast(known), forecast(dense)] if top > 1.02 * low else []
         for target in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if both else []:
@@ -117,16 +109,7 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
                 ratio = Comparison(*plans).ratio
                 if ratio is not None:
                     planned.append((target, ratio, min(each.chance or 0.0 for each in plans)))
-    return Factors(
-        name=name,
-        metric=known.metric,
-        models=(known.model, dense.model),
-        floors=floors,
-        factors=made,
-        planned=tuple(planned),
-        top=top,
-        reason=reason,
-    )
+    return replace(found, planned=planned)
 
 
 # --- The figure ----------------------------------------------------------------------------------
@@ -137,9 +120,9 @@ def factors_figure(found: Sequence[Factors]) -> Figure | None:
     drawn = found[:MOST_PANELS]
     if not drawn:
         return None
-    pairs = {each.models for each in drawn}
-    names = pairs.pop() if len(pairs) == 1 else ("", "")
-    known, dense = style.fitted(names[0] or "known", 0.5), style.fitted(names[1] or "dense", 0.5)
+    first = drawn[0]  # the same models in all panels
+    known = style.fitted(first.known.model or "known", 0.5)
+    dense = style.fitted(first.dense.model or "dense", 0.5)
     entries: list[Entry] = []
     if any(each.factors for each in drawn):
         for words, look in _LINES.values():
@@ -149,8 +132,7 @@ def factors_figure(found: Sequence[Factors]) -> Figure | None:
         hollow = " (hollow: a chance below 50%)" if min(chances) < _LIKELY else ""
         words = f"N {dense} / N {known} by the planner{hollow}"
         entries.append((panels.line(**_planned(likely=True)), words))
-    if any(math.isfinite(each.undefined) for each in drawn):
-        entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
+    entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
     notes = []
     if len(found) > len(drawn):
         notes.append(f"{len(drawn)} of {len(found)} points are drawn; the rest are left out.")
@@ -162,24 +144,21 @@ def factors_figure(found: Sequence[Factors]) -> Figure | None:
 
 
 def _draw(axes: Axes, each: Factors) -> None:
-    edge, right = each.undefined, each.top * 1.1
-    defined = math.isfinite(edge)
-    # The shaded range without factors takes about a quarter of the width.
-    left = edge * (edge / right) ** 0.35 if defined else 0.5 * each.top
+    edge, right = max(each.floors), each.top * 1.1
+    left = edge * (edge / right) ** 0.35  # the shaded range takes about a quarter of the width
     curves = {
         kind: np.array([min(getattr(found, kind), _TALLEST) for found in each.factors])
         for kind in _LINES
     }
     ratios = np.array([ratio for _, ratio, _ in each.planned])
     height = panels.limits([np.ones(1), ratios, *curves.values()], pad=0.08)
-    labels = f"target t ({style.fitted(each.metric or 'error', 0.8)})", "factor"
-    panels.frame(axes, (min(left, 0.9 * right), right), height, labels=labels)
+    labels = f"target t ({style.fitted(each.known.metric or 'error', 0.8)})", "factor"
+    panels.frame(axes, (left, right), height, labels=labels)
     axes.axhline(1.0, color=GREY, linewidth=0.6, gid="one", zorder=1.9)
-    note = ""
-    if defined:
-        axes.axvspan(axes.get_xlim()[0], edge, facecolor=_SHADE, zorder=1, gid="undefined")
-        higher = each.models[1 if each.floors[1] >= each.floors[0] else 0] or "model"
-        note = f"grey: t ≤ floor of {style.fitted(higher, 0.4)}, {style.digits(edge, 2)}"
+    axes.axvspan(left, edge, facecolor=_SHADE, zorder=1, gid="undefined")
+    higher = each.dense if each.floors[1] >= each.floors[0] else each.known
+    words = style.fitted(higher.model or "model", 0.4)
+    note = f"grey: t ≤ floor of {words}, {style.digits(edge, 2)}"
     panels.head(axes, each.name, note)
     if each.reason:
         panels.say(axes, each.reason)

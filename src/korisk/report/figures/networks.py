@@ -10,31 +10,21 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cache
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
 from korisk.report.contents import Contents, Point
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
-from korisk.report.figures.style import (
-    DARK,
-    DPI,
-    ELL,
-    FINE,
-    GREY,
-    LEARNED,
-    LEARNED_TEXT,
-    LOOKS,
-    PAGE,
-    SMALL,
-    Options,
-)
+from korisk.report.figures.style import Options
+from korisk.report.figures.theorem import BOUND, FORMS
 from korisk.theory import (
     BOUNDS,
     BoundForm,
@@ -48,23 +38,15 @@ from korisk.theory import (
 )
 
 MOST_NETWORKS = 6  # of a study
-A_ROW = 5  # boxes, then the chain goes on below
 
 _LARGEST = {"surrogate": 32, "parallel": 128, "fan": 128, "released": 128}  # sides, for the norms
 _MOST_VALUES = 20_000  # of a sinogram
 
 _BOX, _TALL, _STEP = 0.88, 0.46, 1.12  # inches: width and height of a box, from one to the next
 _FIRST = 0.84  # inches, where the first box begins
-_ROW, _HEAD = 0.90, 0.26  # inches, of a row of boxes and of a network's name
+_ROW, _HEAD = 1.16, 0.66  # inches, of a network, and from its top to the middle of its boxes
 
 _SHIFT = {"paper": -0.26, "minkowski": 0.0, "composed": 0.26}  # beside a layer's place
-_MARK = {"markersize": 4.2, "linestyle": "none", "markeredgewidth": 0.9}
-_MARKS: Mapping[str, Options] = {
-    "paper": {"marker": "s", "color": LOOKS[1].colour, "markerfacecolor": "white", **_MARK},
-    "minkowski": {"marker": "^", "color": LOOKS[0].colour, **_MARK},
-    "composed": {"marker": "o", "color": DARK, **_MARK},
-}
-_WORDS = {"paper": "paper", "minkowski": "Minkowski", "composed": "composed"}
 
 
 # --- The networks of a study ---------------------------------------------------------------------
@@ -174,177 +156,130 @@ def operator_norms(
 
 def lipschitz(bracket: NormBracket) -> str:
     """A bracket in a few letters, its ends rounded outwards to three digits."""
-    ends = []
-    for value, rounded in ((bracket.lower, math.floor), (bracket.upper, math.ceil)):
-        if 1e-300 < value < 1e300:
-            scale = 10.0 ** (2 - math.floor(math.log10(value)))
-            inwards = 1e-9 if rounded is math.floor else -1e-9  # of what is round already
-            value = rounded(value * scale + inwards) / scale
-        ends.append(value)
-    lower, upper = ends
+    lower = float(Context(3, ROUND_FLOOR).create_decimal(str(float(bracket.lower))))
+    upper = float(Context(3, ROUND_CEILING).create_decimal(str(float(bracket.upper))))
     if math.isinf(upper):
-        return f"{ELL} ≥ {style.digits(lower, 4)}" if lower > 0 else f"{ELL} not known"
+        return f"{style.ELL} ≥ {style.digits(lower, 4)}" if lower > 0 else f"{style.ELL} not known"
     if bracket.is_point:
-        return f"{ELL} = {style.digits(bracket.upper, 4)}"
+        return f"{style.ELL} = {style.digits(bracket.upper, 4)}"
     if lower == 0:
-        return f"{ELL} ≤ {style.digits(upper, 4)}"
-    return f"{ELL} in [{style.digits(lower, 4)}, {style.digits(upper, 4)}]"
+        return f"{style.ELL} ≤ {style.digits(upper, 4)}"
+    return f"{style.ELL} in [{style.digits(lower, 4)}, {style.digits(upper, 4)}]"
 
 
-def architecture_figure(
-    networks: Sequence[tuple[str, Network]], *, shapes: Mapping[str, tuple[str, str]] | None = None
-) -> Figure | None:
-    """A chain of boxes for each network under its title; None without networks.
-
-    `shapes` holds the words for a network's input and output by its title, such as `10 x 8`.
-    """
+def architecture_figure(networks: Sequence[CtNetwork]) -> Figure | None:
+    """A chain of boxes for each network under its title; None without networks."""
     if not networks:
         return None
-    heights = [_HEAD + _ROW * math.ceil(len(net) / A_ROW) for _, net in networks]
-    tall = sum(heights) + 0.24
+    tall = len(networks) * _ROW + 0.24
     with style.settings(fine=True):
-        figure = Figure(figsize=(PAGE, tall), dpi=DPI)
-        axes = panels.inch_axes(figure)
-        top = tall - 0.04
-        for (title, net), height in zip(networks, heights, strict=True):
-            text = style.fitted(title, PAGE - 0.16, SMALL, bold=True)
-            bold: Options = {"fontsize": SMALL, "fontweight": "bold", "color": DARK}
-            axes.text(0.08, top - 0.02, text, va="top", parse_math=False, **bold)
-            _draw_chain(axes, top - _HEAD - 0.40, net, (shapes or {}).get(title, ("", "")))
-            top -= height
+        figure = Figure(figsize=(style.PAGE, tall), dpi=style.DPI)
+        axes = figure.add_axes((0, 0, 1, 1))  # in inches
+        axes.set(xlim=(0, style.PAGE), ylim=(0, tall))
+        axes.set_axis_off()
+        for place, made in enumerate(networks):
+            top = tall - 0.04 - place * _ROW
+            text = style.fitted(made.title, style.PAGE - 0.16, style.SMALL, bold=True)
+            bold: Options = {"fontsize": style.SMALL, "fontweight": "bold", "color": style.DARK}
+            axes.text(0.08, top - 0.02, text, va="top", **bold)
+            _draw_chain(axes, top - _HEAD, made)
         words = "grey: known operators; green: learned layers; p: trainable parameters; "
-        words += f"{ELL}: Lipschitz constant of the true layer"
-        axes.text(0.08, 0.06, words, color=GREY, fontsize=FINE)
+        words += f"{style.ELL}: Lipschitz constant of the true layer"
+        axes.text(0.08, 0.06, words, color=style.GREY, fontsize=style.FINE)
         return figure
 
 
-def _draw_chain(axes: Axes, first: float, net: Network, ends: tuple[str, str]) -> None:
-    """The boxes of a network and the arrows between them, from the height `first` downwards."""
-    x, y = _FIRST, first
-    for index, layer in enumerate(net):
-        before = x + _BOX, y
-        x, y = _FIRST + (index % A_ROW) * _STEP, first - (index // A_ROW) * _ROW
-        if index and index % A_ROW == 0:  # from the end of a row to the beginning of the next
-            right, lower, left = before[0] + 0.1, before[1] - _TALL / 2 - 0.20, x - 0.24
-            path = [before, (right, before[1]), (right, lower), (left, lower), (left, y)]
-            axes.plot(*zip(*path, strict=True), color=DARK, linewidth=0.9)
-        _arrow(axes, x - (0.24 if index % A_ROW == 0 else _STEP - _BOX), x, y)
-        learned, count = isinstance(layer, Learned), ""
+def _draw_chain(axes: Axes, y: float, made: CtNetwork) -> None:
+    """The boxes of a network and the arrows between them, at a height."""
+    x = _FIRST
+    centred: Options = {"ha": "center", "va": "center"}
+    for index, layer in enumerate(made.network):
+        x = _FIRST + index * _STEP
+        _arrow(axes, x - 0.24, x, y)
+        kind, count, colour = "known", "", style.GREY
+        box: Options = {"facecolor": "#ececec", "edgecolor": "#777777", "linewidth": 0.8}
         if isinstance(layer, Learned):
-            p = layer.parameters
-            count = "p not known" if p is None else f"p = {style.digits(p, 6 if p < 1e6 else 3)}"
-        kind = "learned" if learned else "known"
-        box: Options = {
-            "facecolor": style.pale(LEARNED, 0.72) if learned else "#ececec",
-            "edgecolor": LEARNED if learned else "#777777",
-            "linewidth": 1.4 if learned else 0.8,
-            "boxstyle": "round,pad=0,rounding_size=0.05",
-        }
-        axes.add_patch(FancyBboxPatch((x, y - _TALL / 2), _BOX, _TALL, gid=kind, **box))
-        for at, text, size, colour in (
-            (y + 0.09, style.fitted(layer.name, _BOX - 0.08), SMALL, DARK),
-            (y - 0.10, kind, FINE, LEARNED_TEXT if learned else GREY),
-            (y + _TALL / 2 + 0.09, count, FINE, DARK),
-            (y - _TALL / 2 - 0.10, lipschitz(layer.bracket), FINE, GREY),
-        ):
-            fits = style.inches_of(text, size) <= _BOX - 0.04
-            options: Options = {"fontsize": size if fits else FINE, "color": colour}
-            options |= {"ha": "center", "va": "center", "parse_math": False}
-            axes.text(x + _BOX / 2, at, text, **options)
+            kind, colour, p = "learned", style.LEARNED_TEXT, layer.parameters or 0
+            count = f"p = {style.digits(p, 6 if p < 1e6 else 3)}"
+            box = {"facecolor": style.pale(style.LEARNED, 0.72), "edgecolor": style.LEARNED}
+        box |= {"boxstyle": "round,pad=0,rounding_size=0.05", "gid": kind}
+        axes.add_patch(FancyBboxPatch((x, y - _TALL / 2), _BOX, _TALL, **box))
+        name = style.fitted(layer.name, _BOX - 0.08, style.SMALL)
+        axes.text(x + _BOX / 2, y + 0.09, name, fontsize=style.SMALL, **centred)
+        axes.text(x + _BOX / 2, y - 0.10, kind, color=colour, **centred)
+        axes.text(x + _BOX / 2, y + _TALL / 2 + 0.09, count, **centred)
+        words = lipschitz(layer.bracket)
+        axes.text(x + _BOX / 2, y - _TALL / 2 - 0.10, words, color=style.GREY, **centred)
     _arrow(axes, x + _BOX, x + _BOX + 0.24, y)
-    places = ((_FIRST - 0.26, first, "x", "right"), (x + _BOX + 0.27, y, "y", "left"))
-    for (at, height, symbol, side), shape in zip(places, ends, strict=True):
-        axes.text(at, height, symbol, ha=side, va="center", fontsize=SMALL, fontstyle="italic")
-        words = style.fitted(shape, 0.5)
-        axes.text(at, height - 0.17, words, ha=side, va="center", parse_math=False)
+    places = ((_FIRST - 0.26, "x", "right"), (x + _BOX + 0.27, "y", "left"))
+    for (at, symbol, side), shape in zip(places, made.shapes, strict=True):
+        axes.text(at, y, symbol, ha=side, va="center", fontsize=style.SMALL, fontstyle="italic")
+        axes.text(at, y - 0.17, style.fitted(shape, 0.5), ha=side, va="center")
 
 
 def _arrow(axes: Axes, start: float, end: float, y: float) -> None:
     shape: Options = {"arrowstyle": "-|>", "mutation_scale": 6, "shrinkA": 0, "shrinkB": 0}
-    axes.add_patch(FancyArrowPatch((start, y), (end, y), linewidth=0.9, color=DARK, **shape))
+    axes.add_patch(FancyArrowPatch((start, y), (end, y), linewidth=0.9, color=style.DARK, **shape))
 
 
 # --- Layers and their parts of the bound ---------------------------------------------------------
 
 
-def layers_figure(
-    networks: Sequence[tuple[str, Network]], *, n: float = 64, unit: str = "squared error"
-) -> Figure | None:
+def layers_figure(networks: Sequence[CtNetwork]) -> Figure | None:
     """A row for each network: A_l of every layer on the left, contributions at N on the right.
 
-    None without networks.
+    N is the smallest of the networks' largest. Networks with a constant that is not known are left
+    out; None where no other is there, or none of them was trained.
     """
-    if not networks:
+    known = [made for made in networks if not np.isinf(made.network.amplification()).any()]
+    n = min((made.last for made in known if made.last is not None), default=None)
+    if n is None:
         return None
-    amplified = [{form: net.amplification(form) for form in BOUNDS} for _, net in networks]
-    parts: list[dict[BoundForm, Array]] = []
-    for _, net in networks:
-        parts.append({})
-        with suppress(KoriskError):  # parameters or constants that are not known
-            parts[-1] = {form: barron_bound(net, n, bound=form).contributions for form in BOUNDS}
-    notes = [f"Bounds and their parts are in {unit}."]
-    if any(np.isinf(each["composed"]).any() for each in amplified):
-        notes[0] += " ?: a Lipschitz constant further on is not known."
-    entries: list[Entry] = [(panels.line(**_MARKS[form]), _WORDS[form]) for form in BOUNDS]
-    if any(parts):
-        entries.append((Patch(**_bar(learned=True)), "learned layer"))
-        entries.append((Patch(**_bar(learned=False)), "known layer (adds its mismatch alone)"))
+    unit = "squared error with C = 0 and kappa = 1 where a calibration gives no constants"
+    if all(made.calibrated for made in known):
+        unit = "MSE: C and kappa are such that the composed bound is the calibrated line"
+    note = f"Bounds and their parts are in {unit}. Names: learned layers in green, known in grey."
+    entries: list[Entry] = [(panels.line(**_mark(form)), FORMS[form][0]) for form in BOUNDS]
     margins = (0.62, 0.14, 0.42, 0.40)
     with style.settings(fine=True):
         figure, frames = panels.sheet(
-            2 * len(networks), entries, notes, margins=margins, height=1.75, across=2
+            2 * len(known), entries, [note], margins=margins, height=1.75, across=2
         )
-        for row, (title, net) in enumerate(networks):
+        for row, made in enumerate(known):
             left, right = frames[2 * row : 2 * row + 2]
-            panels.head(left, title, room=PAGE / 2 - 0.1, lift=10)
-            _draw_layers(left, net, amplified[row], "amplification", "A")
-            _draw_layers(right, net, parts[row], "part of the bound", "contribution")
-            if parts[row]:
-                sums = {form: style.digits(float(v.sum()), 2) for form, v in parts[row].items()}
-                bounds = ", ".join(f"{_WORDS[form]} {total}" for form, total in sums.items())
-                panels.above(right, f"N = {n:,.0f}. Bound: {bounds}", right=True)
-            else:
-                reason = "no bound: parameters or Lipschitz constants are not known"
-                panels.say(right, reason)
+            net = made.network
+            parts = {form: barron_bound(net, n, bound=form).contributions for form in BOUNDS}
+            sums = [
+                f"{FORMS[form][0]} {style.digits(float(v.sum()), 2)}" for form, v in parts.items()
+            ]
+            panels.head(left, made.title, room=style.PAGE / 2 - 0.1, lift=10)
+            _draw_layers(left, net, {form: net.amplification(form) for form in BOUNDS}, "A")
+            _draw_layers(right, net, parts, "contribution")
+            words = f"N = {n:,}. Bound: {', '.join(sums)}"
+            panels.above(right, words, 1, (0, 4), xycoords="axes fraction", ha="right")
         return figure
 
 
-def _draw_layers(
-    axes: Axes, net: Network, series: Mapping[BoundForm, Array], label: str, gid: str
-) -> None:
-    """Marks over the layers' names in their colours; contributions are bars as well."""
+def _draw_layers(axes: Axes, net: Network, series: Mapping[BoundForm, Array], gid: str) -> None:
+    """Marks over the layers' names in their colours; 0 where a layer adds nothing."""
     count = len(net)
-    shown = {form: np.where((v > 0) & np.isfinite(v), v, np.nan) for form, v in series.items()}
-    low, high = panels.limits([f * v for v in shown.values() for f in (0.6, 1.6)])
-    panels.frame(axes, (1, 2), (low, high), labels=("layer, input side first", label))
+    shown = {form: np.where(v > 0, v, np.nan) for form, v in series.items()}
+    label = "amplification" if gid == "A" else "part of the bound"
+    height = panels.limits([f * v for v in shown.values() for f in (0.6, 1.6)])
+    panels.frame(axes, (1, 2), height, labels=("layer, input side first", label))
     axes.set(xscale="linear", xlim=(-0.6, count - 0.4))
     axes.grid(visible=False, axis="x")
     room = panels.inches(axes)[0] / count
-    slanted = any(style.inches_of(name) > 0.95 * room for name in net.names)
-    names = [
-        style.fitted(f"{index + 1} {name}", 0.4) if slanted else style.fitted(name, room)
-        for index, name in enumerate(net.names)
-    ]
-    axes.set_xticks(range(count), names, rotation=35 if slanted else 0, parse_math=False)
+    axes.set_xticks(range(count), [style.fitted(name, room) for name in net.names])
     for place, (text, layer) in enumerate(zip(axes.get_xticklabels(), net, strict=True)):
-        learned = isinstance(layer, Learned)
-        text.set_color(LEARNED_TEXT if learned else "#555555")
-        for form, values in shown.items():
-            if gid == "contribution" and math.isfinite(values[place]):
-                bar: Options = {"bottom": low, "width": 0.24, "zorder": 2.2}
-                bar |= _bar(learned=learned)
-                axes.bar([place + _SHIFT[form]], [values[place] - low], **bar)
-        value = float(series["composed"][place]) if series else math.nan
-        if value == 0 or math.isinf(value):
-            options: Options = {"ha": "center", "va": "bottom", "color": GREY, "fontsize": FINE}
-            options["transform"] = axes.get_xaxis_transform()
-            axes.text(place, 0.04, "0" if value == 0 else "?", **options)
+        text.set_color(style.LEARNED_TEXT if isinstance(layer, Learned) else "#555555")
+        if series["composed"][place] == 0:
+            options: Options = {"ha": "center", "color": style.GREY, "fontsize": style.FINE}
+            axes.text(place, 0.04, "0", transform=axes.get_xaxis_transform(), **options)
     for form, values in shown.items():
         places = np.arange(count) + _SHIFT[form]
-        axes.plot(places, values, gid=f"{gid}-{form}", zorder=3, **_MARKS[form])
+        axes.plot(places, values, gid=f"{gid}-{form}", zorder=3, **_mark(form))
 
 
-def _bar(*, learned: bool) -> Options:
-    colour = LEARNED if learned else "#BBBBBB"
-    face, hatch = style.pale(colour, 0.55), "////" if learned else "...."
-    return {"facecolor": face, "edgecolor": colour, "hatch": hatch, "linewidth": 0.7}
+def _mark(form: BoundForm) -> Options:
+    return BOUND | FORMS[form][1] | {"linestyle": "none", "markersize": 4.2}

@@ -27,7 +27,7 @@ from korisk.curves.curve import Curve
 from korisk.planning.compare import Crossover
 from korisk.planning.forecast import Forecast
 from korisk.report.figures import style
-from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look
+from korisk.report.figures.style import COLUMN, DARK, DPI, FINE, GREY, PAGE, SMALL, Look, Options
 
 Array = NDArray[np.float64]
 Entry = tuple[Any, str]  # of a legend: an artist or several, and words
@@ -40,8 +40,8 @@ SAMPLES = "training samples N"
 _MOST_TICKS = 8
 _CORNERS = 30  # pilot sizes at which a band's corners are drawn exactly
 _MANTISSAS = ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))  # of ticks, the densest that fits
-_CROSSING: dict[str, Any] = {"color": DARK, "linestyle": ":", "linewidth": 1.3}
-_CROSS: dict[str, Any] = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
+_CROSSING: Options = {"color": DARK, "linestyle": ":", "linewidth": 1.3}
+_CROSS: Options = {"marker": "X", "markersize": 7, "markeredgecolor": "white"}
 
 
 # --- Pages of panels -----------------------------------------------------------------------------
@@ -74,14 +74,14 @@ def sheet(
     made = []
     for index in range(panels):
         x, y = (index % across) * cell + left, tall - (index // across + 1) * height + bottom
-        box = x, y, cell - left - right, height - bottom - top
-        made.append(axes_in(figure, box))
+        wide, up = cell - left - right, height - bottom - top
+        made.append(figure.add_axes((x / width, y / tall, wide / width, up / tall)))
     for place, line in enumerate(reversed(lines)):
         y = (4 / 72 + line_height * place) / tall
-        figure.text(0.08 / width, y, line, color=GREY, fontsize=size, parse_math=False)
+        figure.text(0.08 / width, y, line, color=GREY, fontsize=size)
     if entries:
         labels = [style.fitted(label, width - 0.1 * size, size) for _, label in entries]
-        legend = figure.legend(
+        figure.legend(
             [handle for handle, _ in entries],
             [f" {label}" if label.startswith("_") else label for label in labels],  # _ hides
             loc="lower left",
@@ -97,30 +97,12 @@ def sheet(
             borderpad=0,
             frameon=False,
         )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
     return figure, made
 
 
 def line(**options: Any) -> Line2D:
     """A line for a legend."""
     return Line2D([], [], **options)
-
-
-def axes_in(figure: Figure, box: Sequence[float]) -> Axes:
-    """Axes in a box of inches: left, bottom, width, height."""
-    width, height = figure.get_size_inches()
-    left, bottom, across, up = box
-    return figure.add_axes((left / width, bottom / height, across / width, up / height))
-
-
-def inch_axes(figure: Figure) -> Axes:
-    """Axes over the whole figure whose unit is the inch, without a frame."""
-    width, height = figure.get_size_inches()
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(0, height))
-    axes.set_axis_off()
-    return axes
 
 
 def inches(axes: Axes) -> tuple[float, float]:
@@ -137,63 +119,38 @@ def head(
     size: float = SMALL,
     room: float = 0.14,
     lift: int = 0,
+    **options: Any,
 ) -> None:
-    """A title in bold over a note in grey above a panel, both `lift` points higher.
+    """A title in bold over a note, in grey unless `options` say else, above a panel.
 
-    They may be `room` inches wider than the panel.
+    Both are `lift` points higher, and may be `room` inches wider than the panel.
     """
-    width = inches(axes)[0] + room
-    pad = 4 + lift + (1.4 * (FINE if size == SMALL else SMALL) if note else 0)
+    width, fine = inches(axes)[0] + room, FINE if size == SMALL else SMALL
+    pad = 4 + lift + (1.4 * fine if note else 0)
     text = style.fitted(title, width, size, bold=True)
-    axes.set_title(text, loc="left", pad=pad, fontsize=size, fontweight="bold", parse_math=False)
-    above(axes, style.fitted(note, width, FINE if size == SMALL else SMALL), lift=lift)
+    axes.set_title(text, loc="left", pad=pad, fontsize=size, fontweight="bold")
+    words = style.fitted(note, width, fine, bold="fontweight" in options)
+    above(axes, words, 0, (0, 4 + lift), xycoords="axes fraction", **options)
 
 
-def above(axes: Axes, text: str, *, lift: int = 0, right: bool = False) -> None:
-    """A grey line of words above the frame, at its left or its right end."""
-    axes.annotate(
-        text,
-        (1 if right else 0, 1),
-        (0, 4 + lift),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right" if right else "left",
-        color=GREY,
-        parse_math=False,
-    )
+def above(
+    axes: Axes, text: str, x: float, shift: tuple[float, float] = (0, 2), **options: Any
+) -> None:
+    """Grey words above the frame, at a value of x unless `xycoords` says else."""
+    place: Options = {
+        "xycoords": axes.get_xaxis_transform(),
+        "textcoords": "offset points",
+        "color": GREY,
+    }
+    axes.annotate(text, (x, 1), shift, **place | options)
 
 
-def note_at(axes: Axes, n: float, text: str, side: str = "center") -> None:
-    """Grey words above the frame at N, in italics."""
-    shift = {"right": -3, "left": 3}.get(side, 0)
-    axes.annotate(
-        text,
-        (n, 1),
-        (shift, 2),
-        xycoords=axes.get_xaxis_transform(),
-        textcoords="offset points",
-        ha=side,
-        color=GREY,
-        fontstyle="italic",
-    )
-
-
-def say(axes: Axes, text: str, *, x: float = 0.5, y: float = 0.5) -> None:
+def say(axes: Axes, text: str, *, y: float = 0.5) -> None:
     """Why a panel does not show what others do, in lines within it, centred."""
     lines = style.wrapped(text, 0.9 * inches(axes)[0])[:5]
-    axes.text(
-        x,
-        y,
-        "\n".join(lines),
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        color=DARK,
-        gid="reason",
-        parse_math=False,
-        bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5},
-        zorder=4,
-    )
+    white = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
+    place: Options = {"transform": axes.transAxes, "ha": "center", "va": "center", "zorder": 4}
+    axes.text(0.5, y, "\n".join(lines), color=DARK, gid="reason", bbox=white, **place)
 
 
 # --- Axes ----------------------------------------------------------------------------------------
@@ -235,8 +192,8 @@ def frame(
     axes.set(xscale="log", yscale="log" if log else "linear", xlim=x, ylim=y)
     across, up = inches(axes)
     size = float(axes.xaxis.label.get_fontsize())
-    axes.set_xlabel(style.fitted(labels[0], across, size), parse_math=False)
-    axes.set_ylabel(style.fitted(labels[1], up, size), parse_math=False)
+    axes.set_xlabel(style.fitted(labels[0], across, size))
+    axes.set_ylabel(style.fitted(labels[1], up, size))
     ticks(axes.xaxis, sizes)
     ticks(axes.yaxis)
     gridded(axes)
@@ -261,8 +218,8 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
         axis.set_major_formatter(ScalarFormatter(useOffset=False))
         return
     found = np.zeros(0)
-    whole = np.zeros(0, np.int64) if sizes is None else np.asarray(sizes, np.int64)
-    if whole.size and high < 1e6 and not np.any(whole & (whole - 1)):
+    whole = np.asarray([3] if sizes is None else sizes, np.int64)
+    if high < 1e6 and not np.any(whole & (whole - 1)):
         powers = np.arange(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
         step = math.ceil(len(powers) / _MOST_TICKS)
         found = 2.0 ** powers[(powers - int(math.log2(whole.min()))) % step == 0]
@@ -287,22 +244,12 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
 
 
 def colours(
-    axes: Axes,
-    mappable: ScalarMappable,
-    label: str,
-    *,
-    box: Sequence[float],
-    inches: bool = False,
-    extend: str = "neither",
+    figure: Figure, axes: Sequence[Axes], mappable: ScalarMappable, label: str, *, extend: str
 ) -> None:
-    """A colour bar with few ticks: left, bottom, width, height in inches or shares of the axes."""
-    figure = axes.figure
-    assert isinstance(figure, Figure)
-    left, bottom, across, up = box
-    inner = axes_in(figure, box) if inches else axes.inset_axes((left, bottom, across, up))
-    bar = figure.colorbar(mappable, cax=inner, extend=extend)
+    """A colour bar with few ticks on the right of some axes, which give way to it."""
+    bar = figure.colorbar(mappable, ax=axes, extend=extend, pad=0.02, aspect=22)
     bar.outline.set_linewidth(0.5)
-    bar.set_label(label, fontsize=FINE, parse_math=False)
+    bar.set_label(label, fontsize=FINE)
     bar.ax.tick_params(labelsize=FINE, length=2, width=0.5)
     bar.ax.locator_params(nbins=5)
 
@@ -313,6 +260,18 @@ def colours(
 def values(curve: Curve, error: Array) -> Array:
     """Errors in the user's unit."""
     return curve.unit.from_error(error)
+
+
+def span(counts: Iterable[int]) -> str:
+    """A number, or the smallest and the largest of several."""
+    known = sorted(set(counts))
+    return f"{known[0]}" if len(known) == 1 else f"{known[0]} to {known[-1]}"
+
+
+def seeds(curves: Iterable[Curve]) -> str:
+    """How many seeds the curves have at a size."""
+    told = span(count for curve in curves for count in curve.counts.tolist())
+    return f"{told} seed{'' if told == '1' else 's'}"
 
 
 @dataclass(frozen=True)
@@ -393,14 +352,6 @@ def beside(axes: Axes, labels: Iterable[tuple[float, str, str]], size: float = F
     for k in reversed(range(len(placed))):
         heights[k] = min(heights[k], top - halves[k])
         top = heights[k] - halves[k]
+    place: Options = {"transform": axes.transAxes, "va": "center", "fontsize": size}
     for height, (_, text, colour) in zip(heights, placed, strict=True):
-        axes.text(
-            1.018,
-            height,
-            text,
-            transform=axes.transAxes,
-            va="center",
-            color=colour,
-            fontsize=size,
-            parse_math=False,
-        )
+        axes.text(1.018, height, text, color=colour, **place)

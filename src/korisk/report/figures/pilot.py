@@ -5,7 +5,7 @@ on a linear one.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ from korisk.planning.explain import crossover as crossover_words
 from korisk.planning.plan import Plan
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Entry, values
-from korisk.report.figures.style import DARK, LARGE, LOOKS, MEDIUM, SMALL, Look, Options
+from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Look, Options
 
 WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
 NOTE = "band: 90%; beyond the pilot it is an extrapolation"
@@ -60,7 +60,7 @@ def plan_figure(plan: Plan) -> Figure:
     look, curve = LOOKS[0], plan.curve
     measured = "measured"
     if curve.counts.max() > 1:
-        measured = f"mean of {_span(curve.counts.tolist())} seeds ± standard error"
+        measured = f"mean of {panels.span(curve.counts.tolist())} seeds ± standard error"
     entries: list[Entry] = [
         (panels.line(**look.mark()), measured),
         (_handles(look, extrapolated=False), "between the measured means"),
@@ -68,50 +68,21 @@ def plan_figure(plan: Plan) -> Figure:
     if not plan.forecast.doubt:
         entries.append((_handles(look, extrapolated=True), "extrapolated"))
     safe = plan.safe(0.9) if plan.samples is not None else None
-    better = 1 if curve.unit.larger_is_better else -1
-    mark = LOOKS[1].mark("v" if better > 0 else "^", 5.5)
+    mark = LOOKS[1].mark("v" if curve.unit.larger_is_better else "^", 5.5)
     if safe is not None and safe != plan.samples:
         entries.append((panels.line(**mark), f"enough with 90%: N = {safe:,}"))
-    notes = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt)))) or [NOTE]
+    doubts = list(dict.fromkeys(filter(None, (plan.forecast.doubt, plan.doubt))))
+    title, said = curve.model or curve.metric or "learning curve", answer(plan)
+    if plan.samples is not None:
+        said = f"{'◆' if _on_curve(plan) else '◇'} {said}"  # as the mark at the target
     with style.settings():
-        figure, axes = _canvas((plan,), entries, notes)
-        panels.head(axes, curve.model or curve.metric or "learning curve", how, size=LARGE, lift=11)
+        figure, axes = _canvas((plan,), entries, [how, *(doubts or [NOTE])])
+        strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
+        panels.head(axes, title, said, size=LARGE, lift=11, **strong)
         if plan.samples is not None:
             _mark_answer(axes, plan, _ANSWER)
         if safe is not None and safe != plan.samples:
             axes.plot([safe], [plan.target], gid="safe", zorder=3.1, **mark)
-        # The answer in words, where the band leaves the target's line alone: short of the range's
-        # lower end on the better side of the target, or past its upper end on the other side.
-        text, x, side, away = answer(plan), 0.02, "left", better
-        if plan.samples is not None:
-            text = text if _on_curve(plan) else text.replace(" (90%", "\n(90%")
-            lines = [style.inches_of(line, MEDIUM, bold=True) for line in text.splitlines()]
-            width = max(lines) / panels.inches(axes)[0]
-            to_axes = axes.transData + axes.transAxes.inverted()
-            ends = (
-                min(plan.lower, plan.samples),
-                max(plan.samples, min(plan.upper, axes.get_xlim()[1])),
-            )
-            before, after = (float(to_axes.transform((n, plan.target))[0]) for n in ends)
-            if before >= min(width, 1 - after):
-                x, side = max(before, width), "right"
-            else:
-                x, away = min(after, 1 - width), -better
-        axes.annotate(
-            text,
-            (x, plan.target),
-            (0, 6 * away),
-            xycoords=axes.get_yaxis_transform(),
-            textcoords="offset points",
-            ha=side,
-            va="bottom" if away > 0 else "top",
-            fontsize=MEDIUM,
-            fontweight="bold",
-            color=_ANSWER.colour,
-            bbox={"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8},
-            gid="label",
-            zorder=4,
-        )
         return figure
 
 
@@ -146,13 +117,9 @@ def comparison_figure(comparison: Comparison) -> Figure:
     with style.settings():
         figure, axes = _canvas(plans, entries, notes, crossover)
         panels.head(axes, " against ".join(names), how, size=LARGE, lift=11)
-        near = all(plan.samples is not None for plan in plans) and (
-            plans[0].lower <= 1.2 * plans[1].upper and plans[1].lower <= 1.2 * plans[0].upper
-        )
         for index, plan in enumerate(plans):
-            if plan.samples is not None:
-                shift = (-4.0, 4.0)[index] if near else 0.0
-                _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift)
+            if plan.samples is not None:  # one a little below the target's line, one above
+                _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", (-2.5, 2.5)[index])
         if crossover is not None:
             at = np.array([float(crossover.n)])
             errors = np.concatenate([plan.forecast.middle(at) for plan in plans])
@@ -216,16 +183,12 @@ def _canvas(
         needed += [values(plan.curve, plan.curve.error), track.middle]
         needed += [track.better[inside], track.worse[inside]]
         wished += [track.better, track.worse]
-    low, high = panels.limits(needed, wished, log=log, pad=0.05)
-    flat = math.log10 if log else float
-    room = 0.15 * (flat(high) - flat(low))  # for words on both sides of the target
-    ends = min(flat(low), flat(target) - room), max(flat(high), flat(target) + room)
     start = min(float(plan.curve.sizes[0]) for plan in plans)
     margin = max(1.05, (end / start) ** 0.025)
     panels.frame(
         axes,
         (start / margin, end * margin),
-        (10.0 ** ends[0], 10.0 ** ends[1]) if log else ends,
+        panels.limits(needed, wished, log=log),
         labels=(panels.SAMPLES, _quantity(curve)),
         log=log,
         sizes=np.concatenate([plan.curve.sizes for plan in plans]),
@@ -249,9 +212,9 @@ def _canvas(
     for last, look in zip(lasts, LOOKS, strict=False):
         colour = DARK if len(set(lasts)) == 1 else look.colour
         axes.axvline(last, color=colour, linewidth=0.6, zorder=1.9)
-    panels.note_at(axes, min(lasts), "measured", "right")
+    panels.above(axes, "measured", min(lasts), (-3, 2), ha="right", fontstyle="italic")
     if not all(plan.forecast.doubt for plan in plans):
-        panels.note_at(axes, max(lasts), "extrapolated", "left")
+        panels.above(axes, "extrapolated", max(lasts), (3, 2), fontstyle="italic")
     axes.axhline(target, color=DARK, linewidth=0.9, gid="target", zorder=2.1)
     margin_words = [(target, f"target\n{style.digits(target, 4)}", DARK)]
     if floor is not None:
@@ -324,11 +287,5 @@ def _quantity(curve: Curve) -> str:
 
 
 def _counted(*curves: Curve) -> str:
-    sizes = _span(len(curve.sizes) for curve in curves)
-    seeds = _span(count for curve in curves for count in curve.counts.tolist())
-    return f"{sizes} sizes, {seeds} seed{'' if seeds == '1' else 's'}"
-
-
-def _span(counts: Iterable[int]) -> str:
-    known = sorted(set(counts))
-    return f"{known[0]}" if len(known) == 1 else f"{known[0]} to {known[-1]}"
+    sizes = panels.span(len(curve.sizes) for curve in curves)
+    return f"{sizes} sizes, {panels.seeds(curves)}"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from korisk._checks import one_of
@@ -51,18 +50,8 @@ def _figures(contents: Contents, page: bool) -> Iterator[tuple[str, Figure | Non
     yield STILL, efficiency_figure(panels_of(contents))
     yield "two_factors", factors_figure(factors_of(contents))
     networks = ct_networks(contents)
-    shapes = {made.title: made.shapes for made in networks}
-    named = [(made.title, made.network) for made in networks]
-    yield "architecture", architecture_figure(named, shapes=shapes)
-    # The layers of the networks whose constants are known up to the output.
-    known = [made for made in networks if not np.isinf(made.network.amplification()).any()]
-    lasts = [made.last for made in known if made.last is not None]
-    if lasts:
-        unit = "squared error with C = 0 and kappa = 1 where a calibration gives no constants"
-        if all(made.calibrated for made in known):
-            unit = "MSE: C and kappa are such that the composed bound is the calibrated line"
-        named = [(made.title, made.network) for made in known]
-        yield "layers", layers_figure(named, n=min(lasts), unit=unit)
+    yield "architecture", architecture_figure(networks)
+    yield "layers", layers_figure(networks)
     yield THEOREM, theorem_figure(contents.theorems)
     stems = file_stems([point.name for point in contents.points])
     shown = [(p.name, stem, p.pictures) for p, stem in zip(contents.points, stems, strict=True)]

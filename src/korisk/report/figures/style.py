@@ -43,6 +43,7 @@ _SETTINGS: Options = {
     "axes.linewidth": 0.7,
     "hatch.linewidth": 0.5,
     "svg.hashsalt": "korisk",
+    "text.parse_math": False,  # names come from files
     "pdf.fonttype": 42,
 }
 _FINE_SETTINGS: Options = {  # of pages with many panels
@@ -156,15 +157,11 @@ def inches_of(text: str, size: float = FINE, *, bold: bool = False) -> float:
 
 def fitted(name: str, inches: float, size: float = FINE, *, bold: bool = False) -> str:
     """A name from a file in one line, shortened with an ellipsis to a width in inches."""
-    text = plain(name)[:400]
+    text = plain(name)[:200]
     if inches_of(text, size, bold=bold) <= inches:
         return text
-    low, high = 0, len(text)  # so many letters fit, so many do not
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = inches_of(text[:middle] + "…", size, bold=bold) <= inches
-        low, high = (middle, high) if fits else (low, middle)
-    return text[:low] + "…"
+    fits = [k for k in range(1, len(text)) if inches_of(f"{text[:k]}…", size, bold=bold) <= inches]
+    return text[: max(fits, default=0)] + "…"
 
 
 def wrapped(text: str, inches: float, size: float = FINE) -> list[str]:

@@ -11,115 +11,133 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from korisk.report.figures import panels, style
-from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Limits
+from korisk.report.figures.panels import MOST_PANELS, Array, Entry
 from korisk.report.figures.style import DARK, LOOKS, REST, Look, Options
-from korisk.studies.theorem.check import NetworkCheck, PointTheorem
-from korisk.theory import BOUNDS, BoundForm
+from korisk.studies.theorem.check import Group, PointTheorem
+from korisk.theory import BOUNDS, BoundForm, Layer
 
 _GAP = "#ececec"  # between the error and the tightest bound
-_FORMS: Mapping[BoundForm, tuple[str, Options]] = {  # colours and marks as in `networks`
-    "paper": ("bound: paper", {"color": LOOKS[1].colour, "marker": "s", "linestyle": "-."}),
-    "minkowski": ("bound: Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
-    "composed": ("bound: composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
-}
-_BOUND: Options = {
-    "markersize": 3.4,
-    "markeredgewidth": 0.8,
-    "linewidth": 1.0,
-    "markerfacecolor": "white",
+BOUND: Options = {"markersize": 3.4, "markeredgewidth": 0.8, "linewidth": 1.0}
+BOUND |= {"markerfacecolor": "white"}
+FORMS: Mapping[BoundForm, tuple[str, Options]] = {  # words, colours and marks
+    "paper": ("paper", {"color": LOOKS[1].colour, "marker": "s", "linestyle": "-."}),
+    "minkowski": ("Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
+    "composed": ("composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
 }
 _LAYERS = (LOOKS[2], LOOKS[4], LOOKS[5], LOOKS[7])  # colours that no bound has
-_ERROR: Options = {
-    **LOOKS[3].mark(size=3.4),
-    **{"linestyle": "-", "linewidth": 1.6, "markerfacecolor": LOOKS[3].colour},
-}
-_SEEDS: Options = {"color": LOOKS[3].colour, "marker": "D", "markersize": 1.6, "linestyle": "none"}
-_VIOLATED: Options = {
-    **{"color": "#b00000", "marker": "x", "markersize": 6.5, "markeredgewidth": 1.6},
-    "linestyle": "none",
-}
+_SEEDS = LOOKS[3].mark(size=1.6) | {"markerfacecolor": LOOKS[3].colour, "markeredgewidth": 0}
+_ERROR = _SEEDS | {"markersize": 3.4, "linestyle": "-", "linewidth": 1.6}
+_VIOLATED: Options = {"color": "#b00000", "marker": "x", "markersize": 6.5, "linestyle": "none"}
+_VIOLATED |= {"markeredgewidth": 1.6}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """One model at one point: errors and bounds over N >= 1, means of seeds; nan is not known."""
+@dataclass(frozen=True)
+class Panel:
+    """One model at one point over N >= 1: its bounds, or its layers' parts of the composed one."""
 
     point: str
     model: str
-    n: Array
-    error: Array
-    bounds: Mapping[BoundForm, Array]
-    single: tuple[tuple[int, float], ...]  # N and error of every seed
-    violated: tuple[tuple[int, float], ...]  # those of them that lie above a bound
-    note: str  # in how many it holds
-    reason: str  # why there is no bound at all
+    groups: Sequence[Group]
+    layers: Sequence[Layer] = ()  # those with an error, input side first; none for the bounds
+
+    @property
+    def violated(self) -> list[tuple[int, float]]:
+        """N and error of the networks whose error lies above a bound."""
+        checks = [check for group in self.groups for check in group.judged]
+        above = [(check.n, check.error) for check in checks if not check.holds]
+        return [(n, error) for n, error in above if np.isfinite(error)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerParts:
-    """The parts of one model's composed bound that come from each layer with an error, over N."""
+def theorem_figure(points: Iterable[PointTheorem]) -> Figure | None:
+    """For each point and model its bounds, then its layers where several have errors.
 
-    point: str
-    model: str
-    n: Array
-    parts: Mapping[str, Array]  # by layer, input side first; they add up to the bound
-    total: Array
-    learned: frozenset[str]
-
-
-Panel = Bounds | LayerParts
-
-
-def theorem_panels(points: Iterable[PointTheorem]) -> list[Panel]:
-    """For each point and model its bounds, then its layers where several have errors."""
+    Three panels stand in a row; None where there is no panel.
+    """
     found: list[Panel] = []
     for point in points:
         for model in dict.fromkeys(group.model for group in point.groups):
             groups = [group for group in point.groups if group.model == model and group.n >= 1]
-            if not groups:
-                continue
-            n = np.array([float(group.n) for group in groups])
-            checks = [check for group in groups for check in group.checks]
-            judged = [check for check in checks if check.judged]
-            reasons = [check.reason for check in checks if check.reason]
-            note = "not known"
-            if judged:
-                held = sum(check.holds is True for check in judged)
-                same = held == len(judged) and all(check.only_the_last for check in judged)
-                note = f"holds in {held} of {len(judged)}" + ("; bound = error" if same else "")
-            bounds = Bounds(
-                point=point.name,
-                model=model,
-                n=n,
-                error=_drawable(group.error for group in groups),
-                bounds={form: _drawable(group.bound(form) for group in groups) for form in BOUNDS},
-                single=_places(checks),
-                violated=_places(check for check in judged if not check.holds),
-                note=note,
-                reason="" if judged or not reasons else reasons[0],
-            )
-            found.append(bounds)
-            parts = [group.contributions("composed") for group in groups]
-            names = {name for each in parts for name in each}
+            names = {name for group in groups for name in group.contributions("composed")}
             network = next((group.network for group in groups if group.network), None)
             layers = [layer for layer in network or () if layer.name in names]
-            if len(layers) > 1:
-                by_layer = LayerParts(
-                    point=point.name,
-                    model=model,
-                    n=n,
-                    parts={
-                        each.name: _drawable(p.get(each.name) for p in parts) for each in layers
-                    },
-                    total=bounds.bounds["composed"],
-                    learned=frozenset(each.name for each in layers if each.kind == "learned"),
-                )
-                found.append(by_layer)
-    return found
+            found += [Panel(point.name, model, groups)] if groups else []
+            found += [Panel(point.name, model, groups, layers)] if len(layers) > 1 else []
+    drawn = found[:MOST_PANELS]
+    if not drawn:
+        return None
+    kinds = {layer.name: layer.kind for each in drawn for layer in each.layers}
+    looks = dict.fromkeys(kinds, REST) | dict(zip(kinds, _LAYERS, strict=False))
+    entries: list[Entry] = [(panels.line(**_ERROR), "measured error, mean of seeds")]
+    for form, (words, look) in FORMS.items():
+        if any(group.bound(form) is not None for each in drawn for group in each.groups):
+            entries.append((panels.line(**BOUND | look), f"bound: {words}"))
+    if len(entries) > 1:
+        entries.append((Patch(facecolor=_GAP), "looseness of the tightest"))
+    if any(each.violated for each in drawn):
+        entries.append((panels.line(**_VIOLATED), "VIOLATED: a seed's error above a bound"))
+    for name, own in looks.items():
+        if own is not REST:
+            kind = "learned" if kinds[name] == "learned" else "known, with an error"
+            words = f"layer {style.fitted(name, 1.2)} ({kind})"
+            entries.append((panels.line(**_layer_line(own, kinds[name])), words))
+    if REST in looks.values():
+        entries.append((panels.line(**_layer_line(REST, "learned")), "other layers"))
+    notes = ["Errors are sums over the entries of an output, as in the theorem."]
+    if len(found) > MOST_PANELS:
+        notes.append(f"{MOST_PANELS} of {len(found)} panels are drawn; the rest are left out.")
+    with style.settings(fine=True):
+        figure, frames = panels.sheet(len(drawn), entries, notes)
+        for axes, each in zip(frames, drawn, strict=True):
+            _draw(axes, each, looks)
+        return figure
 
 
-def _places(checks: Iterable[NetworkCheck]) -> tuple[tuple[int, float], ...]:
-    return tuple((check.n, check.error) for check in checks if 1e-300 < check.error < 1e300)
+def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
+    n = np.array([float(group.n) for group in each.groups])
+    checks = [check for group in each.groups for check in group.checks]
+    judged = [check for check in checks if check.judged]
+    held = sum(check.holds is True for check in judged)
+    bounds = {form: _drawable(group.bound(form) for group in each.groups) for form in BOUNDS}
+    composed = bounds["composed"]
+    if each.layers:
+        parts = [group.contributions("composed") for group in each.groups]
+        series = {a.name: _drawable(part.get(a.name) for part in parts) for a in each.layers}
+        low, high = panels.limits([composed, *series.values()])
+        label, note = "part of the bound", "composed bound by layer"
+    else:
+        error = _drawable(group.error for group in each.groups)
+        single = _drawable(check.error for check in checks)
+        low, high = panels.limits([error, single, *bounds.values()])
+        label = "expected squared error"
+        note = f"holds in {held} of {len(judged)}" if judged else "not known"
+        if judged and held == len(judged) and all(check.only_the_last for check in judged):
+            note += "; bound = error"
+    reason = next((check.reason for check in checks if check.reason and not judged), "")
+    if reason:
+        high *= (high / low) ** 1.1  # space for words above the errors
+    across = float(n.min()) / 1.25, float(n.max()) * 1.25
+    panels.frame(axes, across, (low, high), labels=(panels.SAMPLES, label), sizes=n)
+    model = style.fitted(each.model or "model", 0.45 * panels.inches(axes)[0])
+    panels.head(axes, each.point, f"{model}: {note}")
+    if each.layers:
+        axes.plot(n, composed, gid="total", zorder=2.4, **BOUND | FORMS["composed"][1])
+        for number, layer in enumerate(each.layers, start=1):
+            look = _layer_line(looks[layer.name], layer.kind)
+            axes.plot(n, series[layer.name], gid=f"layer-{number}", zorder=2.5, **look)
+        return
+    gap: Options = {"facecolor": _GAP, "linewidth": 0, "zorder": 1.5}
+    axes.fill_between(n, error, composed, where=(error <= composed).tolist(), **gap)
+    for form, values in bounds.items():
+        look = BOUND | FORMS[form][1]
+        axes.plot(n, values, gid=f"bound-{form}", zorder=2.5, **look)
+    if len(checks) > len(each.groups):
+        sizes = [check.n for check in checks]
+        axes.plot(sizes, single, gid="seeds", alpha=0.5, zorder=2.6, **_SEEDS)
+    axes.plot(n, error, gid="error", zorder=2.8, **_ERROR)
+    if each.violated:
+        axes.plot(*zip(*each.violated, strict=True), gid="violated", zorder=3.2, **_VIOLATED)
+    if reason:
+        panels.say(axes, f"no bound: {reason.partition(';')[0]}", y=0.8)
 
 
 def _drawable(values: Iterable[float | None]) -> Array:
@@ -127,87 +145,6 @@ def _drawable(values: Iterable[float | None]) -> Array:
     return np.array([v if v is not None and 1e-300 < v < 1e300 else np.nan for v in values])
 
 
-# --- The figure ----------------------------------------------------------------------------------
-
-
-def theorem_figure(points: Sequence[PointTheorem]) -> Figure | None:
-    """All panels, three a row; None where there is none."""
-    found = theorem_panels(points)
-    drawn = found[:MOST_PANELS]
-    if not drawn:
-        return None
-    names = dict.fromkeys(n for each in drawn if isinstance(each, LayerParts) for n in each.parts)
-    looks = dict.fromkeys(names, REST) | dict(zip(names, _LAYERS, strict=False))
-    bounds = [each for each in drawn if isinstance(each, Bounds)]
-    entries: list[Entry] = [
-        (panels.line(**_BOUND | look), words)
-        for form, (words, look) in _FORMS.items()
-        if any(np.isfinite(each.bounds[form]).any() for each in bounds)
-    ]
-    gap: list[Entry] = [(Patch(facecolor=_GAP), "looseness of the tightest")] if entries else []
-    entries += [(panels.line(**_ERROR), "measured error, mean of seeds"), *gap]
-    if any(each.violated for each in bounds):
-        entries.append((panels.line(**_VIOLATED), "VIOLATED: a seed's error above a bound"))
-    learned = {n for each in drawn if isinstance(each, LayerParts) for n in each.learned}
-    for name, look in looks.items():
-        if look is not REST:
-            kind = "learned" if name in learned else "known, with an error"
-            line = panels.line(**_layer_line(look, learned=name in learned))
-            entries.append((line, f"layer {style.fitted(name, 1.2)} ({kind})"))
-    if any(look is REST for look in looks.values()):
-        entries.append((panels.line(**_layer_line(REST, learned=True)), "other layers"))
-    notes = ["Errors are sums over the entries of an output, as in the theorem."]
-    if len(found) > MOST_PANELS:
-        notes.append(f"{MOST_PANELS} of {len(found)} panels are drawn; the rest are left out.")
-    with style.settings(fine=True):
-        figure, frames = panels.sheet(len(drawn), entries, notes)
-        for axes, each in zip(frames, drawn, strict=True):
-            if isinstance(each, Bounds):
-                _draw_bounds(axes, each)
-            else:
-                _draw_parts(axes, each, looks)
-        return figure
-
-
-def _draw_bounds(axes: Axes, each: Bounds) -> None:
-    single = np.array([error for _, error in each.single])
-    low, high = panels.limits([each.error, single, *each.bounds.values()])
-    if each.reason:
-        high *= (high / low) ** 1.1  # space for words above the errors
-    _frame(axes, each, (low, high), "expected squared error", each.note)
-    composed = each.bounds["composed"]
-    below = (each.error <= composed).tolist()
-    gap: Options = {"facecolor": _GAP, "linewidth": 0, "zorder": 1.5, "where": below}
-    axes.fill_between(each.n, each.error, composed, **gap)
-    for form, values in each.bounds.items():
-        look = _BOUND | _FORMS[form][1]
-        axes.plot(each.n, values, gid=f"bound-{form}", zorder=2.5, **look)
-    if len(each.single) > np.count_nonzero(np.isfinite(each.error)):
-        seeds = zip(*each.single, strict=True)
-        axes.plot(*seeds, gid="seeds", alpha=0.5, markeredgewidth=0, zorder=2.6, **_SEEDS)
-    axes.plot(each.n, each.error, gid="error", zorder=2.8, **_ERROR)
-    if each.violated:
-        axes.plot(*zip(*each.violated, strict=True), gid="violated", zorder=3.2, **_VIOLATED)
-    if each.reason:
-        panels.say(axes, f"no bound: {each.reason.partition(';')[0]}", y=0.8)
-
-
-def _draw_parts(axes: Axes, each: LayerParts, looks: Mapping[str, Look]) -> None:
-    height = panels.limits([each.total, *each.parts.values()])
-    _frame(axes, each, height, "part of the bound", "composed bound by layer")
-    axes.plot(each.n, each.total, gid="total", zorder=2.4, **_BOUND | _FORMS["composed"][1])
-    for number, (name, values) in enumerate(each.parts.items(), start=1):
-        look = _layer_line(looks[name], learned=name in each.learned)
-        axes.plot(each.n, values, gid=f"layer-{number}", zorder=2.5, **look)
-
-
-def _layer_line(look: Look, *, learned: bool) -> Options:
+def _layer_line(look: Look, kind: str) -> Options:
     mark = look.mark(size=3.6) | {"markeredgewidth": 0.8, "linewidth": 1.1}
-    return mark | {"linestyle": "-" if learned else (0, (4, 1.5))}
-
-
-def _frame(axes: Axes, each: Panel, height: Limits, label: str, note: str) -> None:
-    across = float(each.n.min()) / 1.25, float(each.n.max()) * 1.25
-    panels.frame(axes, across, height, labels=(panels.SAMPLES, label), sizes=each.n)
-    model = style.fitted(each.model or "model", 0.45 * panels.inches(axes)[0])
-    panels.head(axes, each.point, f"{model}: {note}")
+    return mark | {"linestyle": "-" if kind == "learned" else (0, (4, 1.5))}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,10 @@ def framed(
     made: list[dict[str, Any]] = []
     for side in SIDES:
         made = [_frame(point, pictures, side) for point, pictures in named]
-        if size_of(made) <= most:
+        if len(json.dumps(made)) <= most:
             return made, []
     dropped = []
-    while made and size_of(made) > most:
+    while made and len(json.dumps(made)) > most:
         dropped.append(made.pop(0)["point"])
     return made, dropped
 
@@ -80,7 +81,7 @@ def _frame(point: str, pictures: Pictures, most: int) -> dict[str, Any]:
         "reduced": factor,
         "grey": [low, high],
         "reach": reach,
-        "sizes": pictures.sizes,
+        "sizes": sorted({n for by_size in frames.values() for n in by_size}),
         "truth": [grey(image) for image in truth],
         "frames": frames,
     }
@@ -111,12 +112,3 @@ def figure_uri(figure: Figure, *, dpi: int) -> str:
     with settings():
         figure.savefig(content, format="png", dpi=dpi)
     return _png(Image.open(content).convert("RGB").quantize(256))
-
-
-def size_of(content: Any) -> int:
-    """About how many bytes the content takes in a page."""
-    if isinstance(content, Mapping):
-        return sum(size_of(value) + 8 for value in content.values())
-    if isinstance(content, list):
-        return sum(size_of(value) + 1 for value in content)
-    return len(content) if isinstance(content, str) else 12

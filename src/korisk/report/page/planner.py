@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.noise import ROUNDING
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError
 from korisk.planning.explain import chance, count, findings, value
-from korisk.planning.fit import DEFAULT_FIT
 from korisk.planning.forecast import Forecast
 from korisk.planning.law import Law
 from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
@@ -99,17 +98,7 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
     -------
     dict
         What table.js reads.
-
-    Raises
-    ------
-    KoriskError
-        If the forecast is by another fit.
     """
-    if made.fit != DEFAULT_FIT:
-        raise KoriskError(
-            f"fit must be {DEFAULT_FIT!r} for a page, got {shown(made.fit)}; "
-            "a page shows the default fit's answers"
-        )
     curve = made.curve
     stops, others = _targets(made)
     asked = [first] if first is not None else []

@@ -64,18 +64,15 @@ def prediction_section(
     found: list[Outcome] = []
     for each in record.points:
         point = points.get(each.point)
-        if point is None:
-            notes.append(f"{NAME}: {each.point} is not a point of this study.")
-            continue
-        problem, models = point.spec.get("problem"), point.spec.get("models", {})
+        problem = point.spec.get("problem") if point else None
         run = problem if isinstance(problem, Mapping) else {}
         names = {*run, *each.problem} - {*_OF_IMAGES}
-        if not run or any(run.get(name) != each.problem.get(name) for name in names):
-            notes.append(f"{NAME}: the problem predicted for {each.point} is not the one run.")
-            continue
-        relus = {made.model: made.relu for made in each.models if made.model in models}
-        if any(bool(models[model].get("relu")) != relu for model, relu in relus.items()):
-            notes.append(f"{NAME}: {each.point} was predicted with another ReLU than was run.")
+        same = run and all(run.get(name) == each.problem.get(name) for name in names)
+        models = point.spec.get("models", {}) if point else {}
+        relus = [(models[m.model].get("relu"), m.relu) for m in each.models if m.model in models]
+        if point is None or not same or any(bool(was) != relu for was, relu in relus):
+            said = "is no point of this study with the same problem and the same ReLU"
+            notes.append(f"{NAME}: {each.point} {said}.")
             continue
         watch(f"prediction of {each.point}")
         curves = measured_curves(point)

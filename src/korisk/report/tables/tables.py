@@ -20,7 +20,6 @@ from korisk.report.contents import Contents
 from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
 from korisk.studies.results import group_of, mean_at
 from korisk.studies.spec.study import PROTOCOLS
-from korisk.studies.store.store import FlatRow
 from korisk.studies.theorem.check import MEASURED, PointTheorem
 from korisk.studies.theorem.explain import number
 from korisk.theory import BOUNDS, Footprint, Known, RiskLine
@@ -137,7 +136,7 @@ def status_table(contents: Contents) -> ReportTable:
 
 def cells_table(contents: Contents) -> ReportTable:
     """Every row of every finished cell."""
-    flat = contents.rows
+    flat = [row for point in contents.points for row in point.rows]
     metrics = list(dict.fromkeys(name for each in flat for name in each.row.metrics))
     told = [name for name in _OF_THE_ROW if any(name in each.row.detail for each in flat)]
     taken = ("point", "seed", "model", "n", *_OF_THE_ROW)
@@ -239,10 +238,9 @@ def _paper_sweeps(contents: Contents) -> dict[str, Sweep]:
     for point in contents.points:
         protocol, problem = point.spec.get("protocol"), point.spec.get("problem")
         own = protocol == "released" or (contents.name == NAME and protocol in PROTOCOLS)
-        rows = [FlatRow(task=cell.task, row=row) for cell in point.cells for row in cell.rows]
-        errors = [each.row.metrics.get(name, 0.0) for each in rows for name in _PAPER_METRICS]
+        errors = [each.row.metrics.get(name, 0.0) for each in point.rows for name in _PAPER_METRICS]
         if own and isinstance(problem, Mapping) and "side" in problem and not point.left_out:
-            made = sweeps(rows) if all(0 < error < math.inf for error in errors) else []
+            made = sweeps(point.rows) if all(0 < error < math.inf for error in errors) else []
             if made and made[0].side in SIDES:
                 found[point.name] = made[0]
     return found

@@ -70,15 +70,10 @@ def save_tables(
 
 def one_line(text: str) -> str:
     """A text as every format shows it: breaks are spaces, what cannot be shown is marked."""
-    shown = []
-    for character in text:
-        if character in _BREAKS:
-            shown.append(" ")
-        elif character in _TURNS or unicodedata.category(character) in ("Cc", "Cs"):
-            shown.append("\N{REPLACEMENT CHARACTER}")
-        else:
-            shown.append(character)
-    return "".join(shown)
+    mark = "\N{REPLACEMENT CHARACTER}"
+    spaced = "".join(" " if character in _BREAKS else character for character in text)
+    odd = {c for c in spaced if c in _TURNS or unicodedata.category(c) in ("Cc", "Cs")}
+    return "".join(mark if character in odd else character for character in spaced)
 
 
 # --- Cells ---------------------------------------------------------------------------------------
@@ -233,15 +228,10 @@ def csv(table: ReportTable) -> str:
     content = io.StringIO()
     made = writer.writer(content, lineterminator="\n")
     for row in (heads, *table.rows):
-        safe = []
-        for value in row:
-            if isinstance(value, str):
-                text = one_line(value)
-                formula = text.lstrip().startswith(("=", "+", "-", "@"))
-                safe.append(f"'{text}" if formula else text)
-            else:
-                safe.append("" if value is None else repr(value))
-        made.writerow(safe)
+        texts = [one_line(value) if isinstance(value, str) else "" for value in row]
+        formulas = [text.lstrip().startswith(("=", "+", "-", "@")) for text in texts]
+        marked = [f"'{t}" if formula else t for t, formula in zip(texts, formulas, strict=True)]
+        made.writerow(text or value for text, value in zip(marked, row, strict=True))
     return content.getvalue()
 
 

@@ -115,8 +115,7 @@
 
   function showAnswer(plan) {
     const box = get("samples");
-    const { samples, doubt } = plan;
-    const safe = plan.safe["0.9"];
+    const { samples, doubt, safe: { "0.9": safe } } = plan;
     get("samples-label").textContent = atOnce(plan) ? "Samples, at most" : "Samples";
     get("samples-label").hidden = Boolean(doubt);
     box.textContent = doubt ? "No answer" : samples === null ? "not reachable" : count(samples);
@@ -127,13 +126,18 @@
     const between = (plan.between || []).map(value).join(" and ");
     get("between").hidden = !between;
     get("between").textContent = `Interpolated between the answers to ${between}`;
+    const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
+    const enough = Object.entries(plan.safe).map(([p, n]) => [
+      `Enough with ${Math.round(100 * p)}% probability`,
+      n === null ? `${none}: ${most(plan.reach, Number(p))}` : count(n),
+    ]);
     const conditional = samples !== null && safe === null && !inside(plan);
     facts(get("facts"), doubt ? [] : [
       [
         inside(plan) ? "Means pass the target between N =" : "90% interval",
         samples === null || atOnce(plan) ? "" : interval(plan),
       ],
-      ...(samples === null ? [] : enough(plan)),
+      ...(samples === null ? [] : enough),
       [
         `If the target is met by N = ${count(plan.by)} (chance ${chance(plan.byChance)})`,
         conditional ? `${count(plan.ifReached["0.9"])} are enough with 90% probability` : "",
@@ -144,14 +148,6 @@
       ...costs(samples, safe),
     ]);
     get("odd").replaceChildren(...table(state.model).findings.map((each) => element("li", each)));
-  }
-
-  function enough(plan) {
-    const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
-    return Object.entries(plan.safe).map(([p, n]) => [
-      `Enough with ${Math.round(100 * p)}% probability`,
-      n === null ? `${none}: ${most(plan.reach, Number(p))}` : count(n),
-    ]);
   }
 
   function costs(samples, safe) {
@@ -369,11 +365,6 @@
     return all.filter((at) => at === state.model || at === state.other);
   }
 
-  const pale = (colour, share) => {
-    const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-    return `rgba(${parts.join()},${share})`;
-  };
-
   function traces() {
     const made = [];
     for (const at of shownModels()) {
@@ -389,7 +380,7 @@
   function band(at) {
     const [x, better, worse] = drawnPart(model(at), "n", "better", "worse");
     const common = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
-    const fill = { fill: "tonexty", fillcolor: pale(colour(at), 0.18) };
+    const fill = { fill: "tonexty", fillcolor: `${colour(at)}2e` }; // 18% of it
     return [{ ...common, y: better }, { ...common, y: worse, ...fill }];
   }
 
@@ -675,8 +666,7 @@
     });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
     showTheme();
-    const names = data.groups.map((each, at) => [at, each.name]);
-    const planned = names.filter(([at]) => data.groups[at].models.length);
+    const planned = data.groups.flatMap((g, at) => (g.models.length ? [[at, g.name]] : []));
     if (planned.length) {
       fill(get("point"), planned, state.group);
       get("point-field").hidden = planned.length < 2;
