@@ -44,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("predict", "net.yaml"), NETWORK),
         (("predict", "pilot.csv"), TABLE),
         (("run", "study.yaml", *JOB_OPTIONS, "net.yaml"), "the options of slurm"),
-        (("plan", "net.yaml", "--target", "1"), "korisk bound takes networks"),
+        (("plan", "net.yaml", "--target", "1"), "net.yaml: "),
         (("plan", "study.db", "--target", "1"), STORE),
         (("report", "study.yaml"), "name the folder or the study.db that korisk run wrote"),
         (("export", "pilot.csv"), "name the folder or the study.db that korisk run wrote"),
