@@ -20,7 +20,7 @@ def largest_first(monkeypatch: pytest.MonkeyPatch) -> None:
     def chosen(curve: kr.Curve, target: float, *, candidates: list[int], **rest: Any) -> Any:
         return SimpleNamespace(n=max(candidates))
 
-    monkeypatch.setattr("korisk.pilots.run.next_size", chosen)
+    monkeypatch.setattr("korisk.pilots.result.next_size", chosen)
 
 
 class Counting:

@@ -55,7 +55,7 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
     assert {names[fit.seed] for fit in pilot.fits} == good
     assert all(fit.metrics["error"] == power(8, fit.seed) for fit in pilot.fits)
     left = {names[fit.seed]: fit.left_running for fit in pilot.fits if fit.left_running}
-    assert left == {"leaves_things_running": "1 thread (sleeper) and 1 child process"}
+    assert left == {"leaves_things_running": "threads: sleeper; child processes: 1"}
     assert sorted(pilot.printed[8, seed("prints")].splitlines()) == [
         *("as an error", "by Python", "by a child", "by the system"),
     ]

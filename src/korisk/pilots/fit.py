@@ -57,9 +57,8 @@ class Reading:
 
     def unit_of(self, metric: str, *, chosen: bool) -> Unit:
         """A metric's unit: as given (one unit is that of the chosen metric), or by its name."""
-        given = self.unit if chosen else None
-        if isinstance(self.unit, Mapping):
-            given = self.unit.get(metric)
+        of_chosen = None if isinstance(self.unit, Mapping) or not chosen else self.unit
+        given = self.unit.get(metric) if isinstance(self.unit, Mapping) else of_chosen
         return known_unit(given or suggested_unit(metric) or "error")
 
     def stored(self, metrics: Mapping[str, float]) -> dict[str, str]:
@@ -217,9 +216,8 @@ class Printed:
                 if whole_process:
                     stack.enter_context(self._caught_files())
                 else:
-                    out, err = _Stream(self, "stdout"), _Stream(self, "stderr")
-                    stack.enter_context(contextlib.redirect_stdout(out))
-                    stack.enter_context(contextlib.redirect_stderr(err))
+                    stack.enter_context(contextlib.redirect_stdout(_stream(self, "stdout")))
+                    stack.enter_context(contextlib.redirect_stderr(_stream(self, "stderr")))
                 yield
         finally:
             self.open = False
@@ -248,8 +246,8 @@ class Printed:
                 )
 
 
-class _Stream(io.TextIOWrapper):
-    """In place of `sys.stdout` or `sys.stderr` while a fit runs.
+class _Raw(io.RawIOBase):
+    """The bytes of `sys.stdout` or `sys.stderr` while a fit runs.
 
     Whoever keeps it longer, such as a handler of `logging` that a fit has created, writes to what
     is `sys.stdout` or `sys.stderr` then: that of the next fit, or the real one.
@@ -257,18 +255,19 @@ class _Stream(io.TextIOWrapper):
 
     def __init__(self, printed: Printed, name: str) -> None:
         self._printed, self._name, self._real = printed, name, getattr(sys, name)
-        raw: Any = _Raw(self.keep)
-        super().__init__(raw, "utf-8", "backslashreplace", write_through=True)
 
-    def keep(self, content: bytes) -> None:
-        """Take bytes that are written."""
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        new, now = bytes(content), getattr(sys, self._name)
+        stream = self._real if getattr(now, "buffer", None) is self else now
         if self._printed.open:
-            self._printed.add(content)
-            return
-        now = getattr(sys, self._name)
-        if (stream := self._real if now is self else now) is not None:
-            stream.write(content.decode(errors="replace"))
+            self._printed.add(new)
+        elif stream is not None:
+            stream.write(new.decode(errors="replace"))
             stream.flush()
+        return len(new)
 
     def fileno(self) -> int:
         return int(self._real.fileno())
@@ -280,17 +279,9 @@ class _Stream(io.TextIOWrapper):
         """Nothing: the stream is not the fit's to close."""
 
 
-class _Raw(io.RawIOBase):
-    def __init__(self, keep: Callable[[bytes], None]) -> None:
-        self._keep = keep
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        new = bytes(content)
-        self._keep(new)
-        return len(new)
+def _stream(printed: Printed, name: str) -> io.TextIOWrapper:
+    raw: Any = _Raw(printed, name)
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace", write_through=True)
 
 
 def _flush() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -76,29 +77,17 @@ def own_name(fit: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     inner: Any = fit
     bound: dict[str, Any] = {}
     while isinstance(inner, partial):
-        given = dict(enumerate(inner.args)) | inner.keywords
-        plain = {f"partial {key}": _unwrapped(value) for key, value in given.items()}
-        bound = {key: value for key, value in plain.items() if _is_plain(value)} | bound
+        for key, value in (dict(enumerate(inner.args)) | inner.keywords).items():
+            with suppress(TypeError, ValueError, RecursionError):
+                bound.setdefault(f"partial {key}", _plain(value))
         inner = inner.func
     known = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     return str(known), bound
 
 
-def _unwrapped(value: Any) -> Any:
-    """Scalars of NumPy as Python's, also within lists and dicts."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return {key: _unwrapped(entry) for key, entry in value.items()}
-    return [_unwrapped(entry) for entry in value] if isinstance(value, list | tuple) else value
-
-
-def _is_plain(value: object) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+def _plain(value: Any) -> Any:
+    """A value as JSON has it, scalars of NumPy included; raises where JSON has none."""
+    return json.loads(json.dumps(value, allow_nan=False, default=np.generic.item))
 
 
 def short_name(name: str) -> str:
@@ -110,16 +99,13 @@ def plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
     """A copy of the user's settings as plain JSON values."""
     if settings is None:
         return {}
-    if not isinstance(settings, Mapping):
-        raise KoriskError(f"settings must be a dict, got {shown(settings)}; name each value")
-    for key, value in settings.items():
-        if not _is_plain({key: value}) or str(key) != key:
-            raise KoriskError(
-                f"settings must hold plain values by name, got {shown(key)}: {shown(value)}; "
-                "give numbers, texts, lists and dicts of these"
-            )
-    copied: dict[str, Any] = json.loads(json.dumps(dict(settings)))
-    return copied
+    if isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings):
+        with suppress(TypeError, ValueError, RecursionError):
+            return {key: _plain(value) for key, value in settings.items()}
+    raise KoriskError(
+        f"settings must be a dict of plain values by name, got {shown(settings)}; give numbers, "
+        "texts, lists and dicts of these"
+    )
 
 
 def check_options(

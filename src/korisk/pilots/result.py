@@ -297,7 +297,7 @@ class Pilot:
     @property
     def printed(self) -> dict[tuple[int, int], str]:
         """What fits have printed, by n and seed, without those that printed nothing."""
-        every = (*self.fits, *self.failures)
+        every: list[PilotFit | PilotFailure] = [*self.fits, *self.failures]
         return {(each.n, each.seed): each.printed for each in every if each.printed}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
@@ -380,6 +380,7 @@ def read_pilot(
     cells = [cell for cell in store.results() if cell.task.key in keys]
     failed = [failure for failure in store.failures() if failure.task.key in keys]
     fits, failures = [], []
+    spent = [cell.usage.seconds for cell in cells] + [each.usage.seconds for each in failed]
     for failure in failed:
         said, _, printed = failure.error.partition(f"\n{PRINTED}\n")
         reason = (said.splitlines() or [""])[0].removeprefix("KoriskError: ")
@@ -403,5 +404,4 @@ def read_pilot(
             fits.append(PilotFit(row.n, seed, metrics, took, printed, left))
     fits.sort(key=lambda fit: (fit.n, fit.seed))
     failures.sort(key=lambda failure: (failure.n, failure.seed))
-    seconds = math.fsum(each.usage.seconds for each in (*cells, *failed))
-    return tuple(fits), tuple(failures), seconds
+    return tuple(fits), tuple(failures), math.fsum(spent)

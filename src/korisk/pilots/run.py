@@ -263,8 +263,9 @@ class _Rounds:
         Those with all seeds come first: they cost nothing.
         """
         held: dict[int, set[int]] = {}
-        for each in (*self.store.results(), *self.store.failures()):
-            task, n = each.task, int(each.task.spec.get("n", 0))
+        tasks = [cell.task for cell in self.store.results()]
+        for task in tasks + [failure.task for failure in self.store.failures()]:
+            n = int(task.spec.get("n", 0))
             if task.spec_hash == self.identity.task(n, task.seed).spec_hash:
                 held.setdefault(n, set()).add(task.seed)
         end, seeds = self.limits.largest or LARGEST_N, set(self.seeds)
@@ -343,49 +344,45 @@ def _mlflow(experiment: object) -> Any:
 
 @dataclass
 class _MlflowRuns:
-    """A `watch` that logs one run for each fit. If MLflow fails, it warns once."""
+    """A `watch` that logs one run for each fit, until MLflow fails."""
 
     mlflow: Any
     experiment: object
     identity: Identity
     store: Store
     watch: Watch | None
-    warned: bool = False
+    failed: bool = False
 
     def __call__(self, event: Event) -> None:
         if self.watch is not None:
             self.watch(event)
-        if event.kind not in {"done", "failed"}:
+        if event.kind not in {"done", "failed"} or self.failed:
             return
-        try:
-            self._log(event)
-        except Exception as error:  # of a server, a file, a limit
-            if not self.warned:
-                self.warned = True
-                why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
-                warnings.warn(
-                    f"MLflow did not take {event.task.key} ({why}); the pilot continues, and its "
-                    "results are in its own store",
-                    KoriskWarning,
-                    stacklevel=2,
-                )
-
-    def _log(self, event: Event) -> None:
         mlflow, task, about = self.mlflow, event.task, self.identity
-        if isinstance(self.experiment, str):
-            mlflow.set_experiment(self.experiment)
-            self.experiment = None
-        nested = mlflow.active_run() is not None  # then ours are its children
-        mlflow.start_run(run_name=task.key, nested=nested)
         try:
-            settings = {f"settings.{name}": value for name, value in about.settings.items()}
-            plain = {"model": about.model, "n": task.spec["n"], "seed": task.seed}
-            mlflow.log_params(plain | settings)
-            if event.kind == "done":
-                [cell] = [c for c in self.store.results() if c.task.key == task.key]
-                mlflow.log_metrics(dict(cell.rows[0].metrics))
-                mlflow.log_metric("seconds", cell.usage.seconds)
-            else:
-                mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])
-        finally:
-            mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")
+            if isinstance(self.experiment, str):
+                mlflow.set_experiment(self.experiment)
+                self.experiment = None
+            # Within a run of the user's own, ours are its children.
+            mlflow.start_run(run_name=task.key, nested=mlflow.active_run() is not None)
+            try:
+                settings = {f"settings.{name}": value for name, value in about.settings.items()}
+                plain = {"model": about.model, "n": task.spec["n"], "seed": task.seed}
+                mlflow.log_params(plain | settings)
+                if event.kind == "done":
+                    [cell] = [c for c in self.store.results() if c.task.key == task.key]
+                    mlflow.log_metrics(dict(cell.rows[0].metrics))
+                    mlflow.log_metric("seconds", cell.usage.seconds)
+                else:
+                    mlflow.set_tag("korisk.failed", event.words[:_LONGEST_WORDS])
+            finally:
+                mlflow.end_run("FINISHED" if event.kind == "done" else "FAILED")
+        except Exception as error:  # of a server, a file, a limit
+            self.failed = True
+            why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_WORDS]
+            warnings.warn(
+                f"MLflow did not take {task.key} ({why}), and gets no further fits; the pilot "
+                "continues, and its results are in its own store",
+                KoriskWarning,
+                stacklevel=2,
+            )
