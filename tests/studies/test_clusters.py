@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +24,7 @@ from waiting import counts, group_lives, until
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.files import read_yaml
 from korisk.studies.run import clusters
-from korisk.studies.run.clusters import (
-    Cluster,
-    job_cluster,
-    job_script,
-    joined_cluster,
-    local_cluster,
-)
+from korisk.studies.run.clusters import job_cluster, job_script, joined_cluster, local_cluster
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.store.store import Store
 
@@ -200,42 +194,30 @@ sys.modules["korisk"] = None
 """
 
 
-@pytest.fixture
-def preload(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
-    def written(code: str) -> tuple[str, str]:
-        file = tmp_path / "preload.py"
-        file.write_text(code)
-        return "--preload", str(file)
-
-    return written
+def preload(folder: Path, code: str) -> tuple[str, str]:
+    (folder / "preload.py").write_text(code)
+    return "--preload", str(folder / "preload.py")
 
 
-def test_workers_that_do_not_match_are_refused_by_name(
-    store: Store, tmp_path: Path, preload: Callable[[str], tuple[str, str]]
-) -> None:
+def test_workers_that_do_not_match_are_refused_by_name(store: Store, tmp_path: Path) -> None:
     with fleet(tmp_path) as one, joined_cluster(one.address) as cluster:
-        other = one.worker(*preload(OTHER_NUMPY))
-        with pytest.raises(KoriskError, match=r"worker tcp://.*: numpy is .* here and 1\.0\.0"):
-            run_study(tasks(1, 1), cell, store, cluster=cluster)
-        end(other, cluster)
-        ignorant = one.worker(*preload(NO_KORISK))
-        with pytest.raises(KoriskError, match=r"cannot use korisk as it is here: .*korisk"):
-            run_study(tasks(1, 1), cell, store, cluster=cluster)
-        end(ignorant, cluster)
-        one.worker(*preload(OTHER_BUILD))
+        for code, words in (
+            (OTHER_NUMPY, r"worker tcp://.*: numpy is .* here and 1\.0\.0"),
+            (NO_KORISK, r"cannot use korisk as it is here: .*korisk"),
+        ):
+            other = one.worker(*preload(tmp_path, code))
+            with pytest.raises(KoriskError, match=words):
+                run_study(tasks(1, 1), cell, store, cluster=cluster)
+            other.kill()
+            other.wait()
+            until(lambda: not cluster.client.nthreads())
+        one.worker(*preload(tmp_path, OTHER_BUILD))
         assert counts(run_study(tasks(1, 1), cell, store, cluster=cluster)) == (1, 0, 0)
 
 
-def end(worker: subprocess.Popen[bytes], cluster: Cluster) -> None:
-    worker.kill()
-    worker.wait()
-    until(lambda: not cluster.client.nthreads())
-
-
-def test_a_scheduler_needs_no_korisk(
-    store: Store, tmp_path: Path, preload: Callable[[str], tuple[str, str]]
-) -> None:
-    with fleet(tmp_path, *preload(NO_KORISK)) as one, joined_cluster(one.address) as cluster:
+def test_a_scheduler_needs_no_korisk(store: Store, tmp_path: Path) -> None:
+    options = preload(tmp_path, NO_KORISK)
+    with fleet(tmp_path, *options) as one, joined_cluster(one.address) as cluster:
         one.worker()
         assert counts(run_study(tasks(1, 2), cell, store, cluster=cluster)) == (2, 0, 0)
 
@@ -262,19 +244,15 @@ def test_a_worker_that_returns_at_its_address_is_another(
                 before.wait()
                 one.worker("--worker-port", address.rpartition(":")[2])
                 monkeypatch.setattr(clusters, "_SURVEY", 0.5)
-                pool_sleeps_until_it_is_back(cluster.client, address)
+                # The driver's loop stands still meanwhile.
+                until(lambda: address not in cluster.client.nthreads())
+                until(lambda: address in cluster.client.nthreads())
 
         summary = run_study(asked, dummy_work.leaves_a_trace, store, cluster=cluster, watch=watch)
     assert counts(summary) == (3, 0, 0)
     assert [event.task.seed for event in events if event.kind == "retried"] == [1]
     assert [found.usage.attempts for found in store.results()] == [1, 2, 1]
     assert len(list(folder.glob("*seed 1*"))) == 2
-
-
-def pool_sleeps_until_it_is_back(client: Any, address: str) -> None:
-    """The driver's loop stands still in its watch meanwhile."""
-    until(lambda: address not in client.nthreads())
-    until(lambda: address in client.nthreads())
 
 
 # --- Local clusters ------------------------------------------------------------------------------
@@ -296,10 +274,9 @@ def test_local_workers_know_their_threads_and_this_process_keeps_its_own(
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
-        joined_cluster("tcp://127.0.0.1:8786").__enter__()
-    with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
-        local_cluster(1).__enter__()
+    for made in (joined_cluster("tcp://127.0.0.1:8786"), local_cluster(1)):
+        with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
+            made.__enter__()
 
 
 def test_dask_is_imported_for_clusters_alone() -> None:
@@ -397,7 +374,7 @@ def test_jobs_that_cannot_be_submitted_are_told_in_one_line(
     assert "\n" not in str(caught.value)
     assert threading.active_count() == before  # and nothing goes on in the background
     monkeypatch.setenv("PATH", str(slurm))
-    with pytest.raises(KoriskError, match="sbatch.*where the commands of slurm are"):
+    with pytest.raises(KoriskError, match=r"sbatch.*where the commands of slurm are"):
         job_cluster("slurm", 2, options()).__enter__()
     assert capfd.readouterr() == ("", "")
 
@@ -458,10 +435,8 @@ def test_wrong_options_are_refused_in_one_line(
 def test_the_example_gives_a_script_with_all_its_lines() -> None:
     asked = read_yaml(EXAMPLE)
     script = job_script("slurm", asked)
-    for line in asked["job_extra_directives"]:
-        assert f"#SBATCH {line}" in script.splitlines()
-    for line in asked["job_script_prologue"]:
-        assert line in script.splitlines()
+    lines = [f"#SBATCH {line}" for line in asked["job_extra_directives"]]
+    assert {*lines, *asked["job_script_prologue"]} <= set(script.splitlines())
     assert f"--interface {asked['interface']}" in script
 
 

@@ -330,9 +330,7 @@ def test_an_answer_that_is_lost_costs_its_cell_a_try(store: Store, failure: Base
 
 
 @pytest.mark.parametrize("failure", LOST, ids=lambda each: type(each).__name__)
-def test_where_the_scheduler_is_lost_no_worker_is_blamed(
-    store: Store, failure: BaseException
-) -> None:
+def test_a_lost_scheduler_is_no_fault_of_a_worker(store: Store, failure: BaseException) -> None:
     def lose_all(client: Client) -> BaseException:
         client.status = "closed"
         return failure

@@ -48,15 +48,13 @@ def test_every_cell_is_stored_with_its_cost(store: Store, workers: int) -> None:
     assert counts(run_study(asked, cell, store, workers=workers)) == (6, 0, 0)
     found = list(store.results())
     assert figures(found) == {task.key: (cell(task, print).rows, {"draws": 9}) for task in asked}
-    for one in found:
-        usage = one.usage
+    for usage in (one.usage for one in found):
         assert usage.attempts == 1
         assert usage.started > "2026"
         assert usage.started.endswith("+00:00")
         assert usage.seconds >= 0
         assert usage.cpu_seconds is not None
-        assert usage.peak_memory is not None
-        assert usage.peak_memory > 10_000_000
+        assert (usage.peak_memory or 0) > 10_000_000
         assert workers == 0 or usage.device_memory is None  # CUDA may be in use here already
         assert set(usage.machine) == {"platform", "processor", "cores"}
         assert {"python", "korisk", "numpy", "scipy"} <= set(usage.versions)
@@ -379,15 +377,11 @@ def test_events_tell_counts_and_fractions(store: Store) -> None:
     assert {(event.total, event.skipped) for event in events} == {(1, 1)}
 
 
-def test_no_display_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress(unit="cells") as watch:
-        assert watch is None
-    assert capsys.readouterr() == ("", "")
-
-
 def test_display_names_what_runs_and_what_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with progress(unit="cells") as watch:  # no terminal
+        assert watch is None
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
