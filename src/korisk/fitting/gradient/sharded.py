@@ -51,7 +51,6 @@ from korisk.operators.linear import Shape, checked_dtype, checked_shape, shape_t
 _FORMAT = "korisk sharded training 2"
 _ABOUT, _INDEX = "training.json", "index.pt"
 _KEPT = 2  # checkpoints
-_REMEDY = "delete the folder to train from the start, or name another"
 _MEMORIES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers an optimiser remembers of each weight
 _LARGEST_BLOCK, _SMALLEST_BLOCK = 2**30, 2**20  # bytes; smaller ones cost time, save no memory
 _BLOCKS = 16  # few, since each costs the host a millisecond or more
@@ -178,8 +177,7 @@ class ShardedDense(nn.Module):
         self.relu, self.device, self.dtype = bool(relu), device, checked_dtype(dtype)
         self.seed = _checks.count("seed", seed, at_least=0, at_most=2**63, remedy="try 1")
         rows, self.columns = math.prod(self.range), math.prod(self.domain)
-        itemsize = self.dtype.itemsize
-        self.blocks = sharded_blocks(rows, self.columns, itemsize=itemsize, asked=blocks)
+        self.blocks = sharded_blocks(rows, self.columns, itemsize=self.dtype.itemsize, asked=blocks)
         ranks = dist.get_world_size()
         self.mesh = init_device_mesh(device.type, (ranks,))
         if device.type == "cuda":
@@ -348,13 +346,12 @@ def train_sharded(
     }
     rank, ranks, chosen = dist.get_rank(), dist.get_world_size(), chosen.to(inputs.device)
     flat, aims = inputs.flatten(1), targets.flatten(1)
-    names = {"adam": "Adam", "adagrad": "Adagrad", "sgd": "SGD"}
     # A fused kernel makes no temporary tensors; CUDA has no such kernel for Adagrad.
     fused = recipe.optimiser != "adagrad" or network.own[0].is_cpu
     settings = {"lr": recipe.rate, "fused": fused}
     if recipe.momentum:
         settings["momentum"] = recipe.momentum
-    kind = getattr(torch.optim, names[recipe.optimiser])
+    kind = getattr(torch.optim, {"adam": "Adam", "adagrad": "Adagrad"}.get(recipe.optimiser, "SGD"))
     optimisers = [kind([own], **settings) for own in network.own]
     losses = torch.zeros(recipe.iterations, dtype=torch.float64, device=network.device)
     newest = [0 if folder is None else max(complete_checkpoints(folder), default=0)]
@@ -473,7 +470,7 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
     identity = {**identity, "iteration": int(path.name.partition("-")[2])}
     try:
         about = json.loads(read_text(path / _ABOUT, max_bytes=10**6))
-        unsharded.require_same(path, about["identity"], identity, _REMEDY)
+        unsharded.require_same(path, about["identity"], identity)
         names = sorted(Path(name).name for name in about["sha256"])
         if _INDEX not in names or _digests(path, names) != about["sha256"]:
             raise ValueError("its files are not as they were written")

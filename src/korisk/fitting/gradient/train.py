@@ -25,7 +25,7 @@ Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
 Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the last call
 
 _FORMAT = "korisk training 2"
-_REMEDY = "delete the file to train from the start, or name another"
+_REMEDY = "delete it to train from the start, or name another"
 _SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
 _PIECE = 16  # samples that are evaluated at once
 
@@ -260,7 +260,7 @@ class _Trainer:
                 warnings.simplefilter("ignore")
                 place = self.stepper.losses.device
                 content = torch.load(path, map_location=place, weights_only=True)
-            require_same(path, content["identity"], self.identity, _REMEDY)
+            require_same(path, content["identity"], self.identity)
             self.done = int(content["iteration"])
             if not 0 < self.done <= self.recipe.iterations:
                 raise ValueError("the recipe has no such iteration")
@@ -352,14 +352,14 @@ def fingerprint(tensors: Iterable[Tensor]) -> str:
     return digest.hexdigest()
 
 
-def require_same(path: Path, theirs: object, ours: Mapping[str, object], remedy: str) -> None:
+def require_same(path: Path, theirs: object, ours: Mapping[str, object]) -> None:
     """Refuse the checkpoint of another training."""
     for field, value in ours.items():
         found = theirs.get(field) if isinstance(theirs, dict) else None
         if type(found) is not type(value) or found != value:
             raise KoriskError(
                 f"{path}: is a checkpoint of another training, its {field} is {shown(found)} and "
-                f"here it is {shown(value)}; {remedy}"
+                f"here it is {shown(value)}; {_REMEDY}"
             )
 
 

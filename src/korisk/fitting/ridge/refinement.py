@@ -108,8 +108,7 @@ def refine(fit: DiagonalFit, scorer: Scorer, *, steps: int = 20) -> Refined:
     while taken < steps and not ended:
         moved = _step(fit, weights, value, slope, memory)
         if moved is None:
-            ended = True
-            break
+            return Refined(best, taken, True, before, best_score)
         new, value, new_slope = moved
         memory.append((new - weights, new_slope - slope))
         weights, slope, taken = new, new_slope, taken + 1
