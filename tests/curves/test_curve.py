@@ -142,11 +142,11 @@ def test_names_and_repr() -> None:
         (lambda: Curve([4, 8], [0.5]), "same length, got 2 and 1"),
         (lambda: Curve([4], [0.5], ["1", "2"]), "n and seed must have the same length"),
         (lambda: Curve([4], [0.5], "1"), "seed must be a list"),
-        (lambda: Curve([4], [0.5], [True]), "seed must be a printable text, got True"),
+        (lambda: Curve([4], [0.5], [True]), "seed must be a printable text"),
         (lambda: Curve([4, 8], [0.3, 0.2], [10**5000, 1]), "seed must be a printable text"),
-        (lambda: Curve([4], [0.5], [math.nan]), "seed must be a printable text, got nan"),
+        (lambda: Curve([4], [0.5], [math.nan]), "80 characters, got nan"),
         (lambda: Curve([4], [0.5], ["a\nb"]), "seed must be a printable text"),
-        (lambda: Curve([4], [0.5], model="x" * 81), "model must have at most 80 characters"),
+        (lambda: Curve([4], [0.5], model="x" * 81), "model must be a printable text of at most"),
         (lambda: Curve([[4]], [0.5]), "n must be a list of numbers"),
         (lambda: Curve([[4], [3, 2]], [0.5]), "n must be a list of numbers"),
         (lambda: Curve(["4"], [0.5]), "n must be a list of numbers"),
@@ -158,16 +158,15 @@ def test_names_and_repr() -> None:
         (lambda: Curve([math.nan], [0.5]), "got nan"),
         (lambda: Curve([10**15 + 1], [0.5]), "from 2 to 10^15"),
         (lambda: Curve([4], [0.0]), "N = 4: error must be above 0 (1e-100 to 1e100), got 0.0"),
-        (lambda: Curve([4], [-1]), "got -1.0"),
         (lambda: Curve([4], [math.inf]), "got inf"),
         (lambda: Curve([4], [1e-101]), "got 1e-101"),
-        (lambda: Curve([4, 4], [0.5, 0.6]), "N = 4 is given twice without a seed; add a seed"),
-        (lambda: Curve([4, 4], [0.5, 0.6], [3, 3]), "seed '3' is given twice at N = 4"),
+        (lambda: Curve([4, 4], [0.5, 0.6]), "N = 4 is given twice with seed ''; add a seed"),
+        (lambda: Curve([4, 4], [0.5, 0.6], [3, 3]), "N = 4 is given twice with seed '3'"),
         (lambda: Curve([4], [0.5], unit="mile"), "unit must be one of"),
         (lambda: Curve([4], [0.5], metric="PSNR"), "pass unit='psnr'"),
         (lambda: PILOT.up_to(3), "KO has no measurement up to N = 3; the smallest is N = 4"),
         (lambda: PILOT.up_to(math.nan), "no measurement up to N = nan"),
-        (lambda: PILOT.merged(PILOT), "seed '1' is given twice at N = 4"),
+        (lambda: PILOT.merged(PILOT), "N = 4 is given twice with seed '1'"),
         (lambda: PILOT.merged(Curve([8], [0.5])), "the same model, got 'KO' and ''"),
         (lambda: PILOT.merged(Curve([8], [0.5], None, "KO")), "the same metric, got 'mse' and ''"),
         (
@@ -246,7 +245,6 @@ def test_a_mapped_column_names_the_metric() -> None:
         (lambda: Curve.from_records({}), "records must be a list of mappings"),
         (lambda: Curve.from_records("n,error"), "records must be a list"),  # type: ignore[arg-type]
         (lambda: Curve.from_records([4]), "record 1: must be a mapping"),  # type: ignore[list-item]
-        (lambda: Curve.from_records([{"n": 4, "N": 4}]), "two keys differ only in case"),
         (lambda: Curve.from_records(TWO, columns={"m": "n"}), "columns must map n, error, seed,"),
         (
             lambda: Curve.from_records([{"n": 64, "error": 1.0}], unit="accuracy"),
@@ -337,7 +335,7 @@ def test_folds_are_seeds() -> None:
         ([4], [0.5], "scores must be a table of numbers"),
         ([4], [[]], "got shape (1, 0)"),
         ([1], [[0.5]], "train size 1: N must be a whole number"),
-        ([4, 4], [[0.5], [0.6]], "seed '1' is given twice at N = 4"),
+        ([4, 4], [[0.5], [0.6]], "N = 4 is given twice with seed '1'"),
     ],
 )
 def test_wrong_learning_curves_are_refused(sizes: Any, scores: Any, expected: str) -> None:

@@ -19,8 +19,9 @@ from korisk.curves.read import (
     record_measurements,
 )
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
-from korisk.curves.unit import unit as known_unit
+from korisk.curves.unit import unit as as_unit
 from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.theory.bracket import set_fields
 
 LARGEST_N = 10**15  # beyond it no sample size means anything
 MAX_MODELS = 1_000
@@ -103,26 +104,24 @@ class Curve:
         def where(row: int, name: str) -> str:
             return f"{name}, measurement {row + 1}"
 
-        named = label("model", model), label("metric", metric), known_unit(unit)
-        self._fill(sizes, errors, seeds, named, UNITS["error"], where)
+        self._fill(sizes, errors, seeds, (model, metric, unit), where, UNITS["error"])
 
     def _fill(
         self,
         n: Floats,
         values: Floats,
         seeds: list[str],
-        named: tuple[str, str, Unit],  # model, metric, unit
-        told: Unit,  # the unit that the values are in
+        named: tuple[str, str, Unit | str],  # model, metric, unit
         where: Place,
-        source: str = "",
+        told: Unit | None = None,  # the unit that the values are in, if it is another
     ) -> None:
         """Check and order the rows; errors say where in the input they are."""
-        _, metric, unit = named
-        suggested = suggested_unit(metric)
+        model, metric, unit = label("model", named[0]), label("metric", named[1]), as_unit(named[2])
+        told, suggested = told or unit, suggested_unit(metric)
         if suggested and not unit.larger_is_better:
             raise KoriskError(
-                f"{source}metric {metric!r} must have a unit in which larger is better, got "
-                f"{unit.name!r}; pass unit={suggested!r}"
+                f"{where(0, 'error')}: metric {metric!r} must have a unit in which larger is better, "
+                f"got {unit.name!r}; pass unit={suggested!r}"
             )
         with np.errstate(invalid="ignore"):
             right = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
@@ -144,20 +143,13 @@ class Curve:
         twice = (np.diff(n[order]) == 0) & (np.diff(rank[order]) == 0)
         if twice.any():
             row = int(order[np.argmax(twice) + 1])
-            size, seed = f"N = {n[row]:.0f}", seeds[row]
-            problem = f"seed {seed!r} is given twice at {size}; rename or remove one"
-            if not seed:
-                problem = f"{size} is given twice without a seed; add a seed column (or a model "
-                problem += "column), for only distinct seeds are averaged"
-            raise KoriskError(f"{where(row, 'n')}: {problem}")
-        fields = {
-            "n": _read_only(n[order].astype(np.int64)),
-            "error": _read_only(errors[order]),
-            "seed": tuple(seeds[row] for row in order),
-            **dict(zip(("model", "metric", "unit"), named, strict=True)),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+            raise KoriskError(
+                f"{where(row, 'n')}: N = {n[row]:.0f} is given twice with seed {seeds[row]!r}; "
+                "add a seed column (or a model column), or rename or remove one"
+            )
+        sizes, errors = _read_only(n[order].astype(np.int64)), _read_only(errors[order])
+        set_fields(self, n=sizes, error=errors, seed=tuple(seeds[row] for row in order))
+        set_fields(self, model=model, metric=metric, unit=unit)
 
     # --- Where curves come from ------------------------------------------------------------------
 
@@ -205,8 +197,7 @@ class Curve:
         >>> kr.Curve.read("pilot.csv", unit="psnr", columns=columns)
         Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
         """
-        known = known_unit(unit)
-        return cls._one(read_measurements(path, columns), model, metric, known)
+        return cls._one(read_measurements(path, columns), model, metric, unit)
 
     @classmethod
     def read_all(
@@ -243,8 +234,7 @@ class Curve:
         >>> [curve.model for curve in kr.Curve.read_all("two.csv")]
         ['KO', 'FC']
         """
-        known = known_unit(unit)
-        return cls._each(read_measurements(path, columns), metric, known)
+        return cls._each(read_measurements(path, columns), metric, unit)
 
     @classmethod
     def from_records(
@@ -281,8 +271,7 @@ class Curve:
         >>> kr.Curve.from_records(rows, metric="accuracy", unit="accuracy").error.round(3).tolist()
         [0.1, 0.05]
         """
-        known = known_unit(unit)
-        return cls._one(record_measurements(records, columns), model, metric, known)
+        return cls._one(record_measurements(records, columns), model, metric, unit)
 
     @classmethod
     def all_from_records(
@@ -318,8 +307,7 @@ class Curve:
         >>> [curve.model for curve in kr.Curve.all_from_records(rows)]
         ['KO', 'FC']
         """
-        known = known_unit(unit)
-        return cls._each(record_measurements(records, columns), metric, known)
+        return cls._each(record_measurements(records, columns), metric, unit)
 
     @classmethod
     def from_frame(
@@ -349,8 +337,7 @@ class Curve:
         Curve
             The curve.
         """
-        known = known_unit(unit)
-        return cls._one(frame_measurements(frame, columns), model, metric, known)
+        return cls._one(frame_measurements(frame, columns), model, metric, unit)
 
     @classmethod
     def from_learning_curve(
@@ -400,13 +387,14 @@ class Curve:
             return size if name == "n" else f"{size}, fold {row % folds + 1}"
 
         seeds = [str(fold + 1) for fold in range(folds)] * len(sizes)
-        named = label("model", model), label("metric", metric), known_unit(unit)
-        made = cls.__new__(cls)
-        made._fill(np.repeat(sizes, folds), values.ravel(), seeds, named, named[2], where)
+        made, named = cls.__new__(cls), (model, metric, unit)
+        made._fill(np.repeat(sizes, folds), values.ravel(), seeds, named, where)
         return made
 
     @classmethod
-    def _one(cls, found: Measurements, model: str | None, metric: str | None, unit: Unit) -> Self:
+    def _one(
+        cls, found: Measurements, model: str | None, metric: str | None, unit: Unit | str
+    ) -> Self:
         chosen = _choose("model", model, found.model, found)
         rows = [row for row, name in enumerate(found.model) if name == chosen]
         wanted = _choose("metric", metric, (found.metric[row] for row in rows), found)
@@ -414,38 +402,33 @@ class Curve:
         return cls._of_rows(found, rows, chosen or model or "", metric, unit)
 
     @classmethod
-    def _each(cls, found: Measurements, metric: str | None, unit: Unit) -> tuple[Self, ...]:
+    def _each(cls, found: Measurements, metric: str | None, unit: Unit | str) -> tuple[Self, ...]:
         chosen = _choose("metric", metric, found.metric, found)
         groups: dict[str, list[int]] = {}
         for row, model in enumerate(found.model):
             if found.metric[row] == chosen:
                 groups.setdefault(model, []).append(row)
         if len(groups) > MAX_MODELS:
-            raise found.source.error(
-                f"names {len(groups):,} models, more than the limit of {MAX_MODELS:,}; "
-                "is it the right column?"
-            )
-        return tuple(
-            cls._of_rows(found, rows, model, metric, unit) for model, rows in groups.items()
-        )
+            raise found.source.error(f"names {len(groups):,} models; is it the right column?")
+        made = groups.items()
+        return tuple(cls._of_rows(found, rows, model, metric, unit) for model, rows in made)
 
     @classmethod
     def _of_rows(
-        cls, found: Measurements, rows: list[int], model: str, metric: str | None, unit: Unit
+        cls, found: Measurements, rows: list[int], model: str, metric: str | None, unit: Unit | str
     ) -> Self:
         # A column that was mapped to `error` names the metric where nothing else does.
         column = found.value_column or "error"
         implied = "" if column.casefold() == "error" else column
-        metric = found.metric[rows[0]] or metric or implied
+        named = model, found.metric[rows[0]] or metric or implied, unit
+        n, values = (np.array([each[row] for row in rows]) for each in (found.n, found.value))
         made = cls.__new__(cls)
         made._fill(
-            np.array([found.n[row] for row in rows]),
-            np.array([found.value[row] for row in rows]),
+            n,
+            values,
             [found.seed[row] for row in rows],
-            (label("model", model), label("metric", metric), unit),
-            unit,
+            named,
             lambda row, field: found.where(rows[row], field),
-            source=f"{found.source.name}: " if found.source.name else "",
         )
         return made
 
@@ -632,12 +615,12 @@ class Curve:
         ends = dict.fromkeys(self.sizes[[0, -1]].tolist())
         sizes, seeds = len(self.sizes), len(self.seeds)
         parts = [
-            *([repr(self.model)] if self.model else []),
-            *([self.metric] if self.metric else []),
+            self.model and repr(self.model),
+            self.metric,
             f"N = {' ... '.join(map(str, ends))} ({sizes} size{'s' * (sizes > 1)})",
-            *([f"{seeds} seed{'s' * (seeds > 1)}"] if self.seeds != ("",) else []),
+            "" if self.seeds == ("",) else f"{seeds} seed{'s' * (seeds > 1)}",
         ]
-        return f"Curve({', '.join(parts)})"
+        return f"Curve({', '.join(filter(None, parts))})"
 
 
 def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
@@ -659,16 +642,11 @@ def _natural(seed: str) -> tuple[list[str | int], str]:
 
 def _choose(kind: str, wanted: str | None, names: Iterable[str], found: Measurements) -> str:
     known = list(dict.fromkeys(names))
-    if known == [""]:
-        return ""
-    if wanted is None and len(known) == 1:
+    if known == [""] or (wanted is None and len(known) == 1):
         return known[0]
     if wanted is None:
-        listed = ", ".join(map(repr, known[:10]))
-        more = f" and {len(known) - 10} more" if len(known) > 10 else ""
-        raise found.source.error(
-            f"holds {len(known)} {kind}s, {listed}{more}; name one with {kind}="
-        )
+        listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+        raise found.source.error(f"holds {len(known)} {kind}s, {listed}; name one with {kind}=")
     if wanted not in known:
         hint = did_you_mean(str(wanted)[:80], known[:1_000])
         raise found.source.error(f"no {kind} {shown(wanted)}{hint}")

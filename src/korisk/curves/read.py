@@ -10,7 +10,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -99,11 +99,6 @@ def read_measurements(path: str | PathLike[str], columns: Columns = None) -> Mea
     text = read_text(path, max_bytes=MAX_CSV_BYTES)
     if not text.strip():
         raise KoriskError(f"{path}: the file is empty; write a header such as n,error,seed first")
-    if str(path).casefold().endswith((".yaml", ".yml")):
-        raise KoriskError(
-            f"{path}: is YAML and not a table; korisk bound takes networks, korisk run and predict "
-            "take studies"
-        )
     if "\0" in text:
         raise KoriskError(f"{path}: looks like UTF-16 or a binary file; save it as UTF-8 text")
     if text.lstrip()[0] in "[{":
@@ -152,12 +147,10 @@ def label(what: str, value: object) -> str:
     elif _is_number(value):
         with suppress(OverflowError, ValueError):  # not finite, or too many digits
             text = str(int(number)) if number == int(number) else repr(float(number))
-    if text is None or not text.isprintable():
-        raise KoriskError(f"{what} must be a printable text, got {shown(value)}; rename it")
-    if len(text) > MAX_LABEL:
+    if text is None or not text.isprintable() or len(text) > MAX_LABEL:
         raise KoriskError(
-            f"{what} must have at most {MAX_LABEL} characters, got {len(text)}; "
-            f"shorten {shown(value)}"
+            f"{what} must be a printable text of at most {MAX_LABEL} characters, got "
+            f"{shown(value)}; rename it"
         )
     return text
 
@@ -228,11 +221,9 @@ def _folded(name: str) -> str:
 
 def _missing(name: str, wanted: str, header: Sequence[str], source: Source) -> KoriskError:
     listed = ", ".join(shown(column, limit=30) for column in header[:10]) or "none"
-    listed += f" and {len(header) - 10} more" if len(header) > 10 else ""
+    listed += ", ..." if len(header) > 10 else ""
     if header and all(isinstance(_parsed(column), float) for column in header):
-        return source.error(
-            f"no header, found {listed}; name the columns in the first line, without a #"
-        )
+        return source.error(f"no header, found {listed}; name the columns in the first line")
     short = {_folded(column): column for column in header[:100] if len(column) <= MAX_LABEL}
     meant = [each for each in short if each in _SYNONYMS.get(name, ())]
     meant += difflib.get_close_matches(_folded(wanted), short, n=1)
@@ -247,10 +238,7 @@ def _missing(name: str, wanted: str, header: Sequence[str], source: Source) -> K
 def _seed_of(name: str, index: int, source: Source, others: dict[int, str | None]) -> str:
     """The seed whose values are in a column of a wide table."""
     if not name:
-        raise source.error(
-            f"column {index + 1} has no name; name it after its seed, or remove it "
-            "(pandas: to_csv(index=False))"
-        )
+        raise source.error(f"column {index + 1} has no name; name it after its seed, or remove it")
     found = words(name)
     other = suggested_unit(name) is not None or not _NOT_SEEDS.isdisjoint(found)
     if other and not any(_SEED_WORD.fullmatch(word) for word in found):
@@ -287,9 +275,9 @@ def _gathered(rows: Iterable[Row], layout: _Layout, source: Source) -> Measureme
         model, metric, own = labels
         numbers = {}
         for index in (layout.n, *layout.values):
-            numbers[index] = _number(cells[index], source.at, position, header[index])
+            where = source.at(position, header[index])
+            numbers[index] = _number(cells[index], where)
             if numbers[index] is None and layout.values.get(index) is None:
-                where = source.at(position, header[index])
                 raise KoriskError(
                     f"{where}: is missing; write the number, or remove the {source.place}"
                 )
@@ -298,9 +286,7 @@ def _gathered(rows: Iterable[Row], layout: _Layout, source: Source) -> Measureme
             if value is None or n is None:
                 continue  # a wide table has a cell for every N and seed
             if len(result.n) == MAX_ROWS:
-                raise source.error(
-                    f"holds more than {MAX_ROWS:,} measurements, the limit; {_THIN_IT}"
-                )
+                raise source.error(f"holds more than {MAX_ROWS:,} measurements; {_THIN_IT}")
             seed = layout.values[index]
             row = (position, n, value, own if seed is None else seed, model, metric)
             for kept, each in zip(columns, row, strict=True):
@@ -310,9 +296,7 @@ def _gathered(rows: Iterable[Row], layout: _Layout, source: Source) -> Measureme
     return result
 
 
-def _number(
-    cell: object, at: Callable[[int, str], str], position: int, column: str
-) -> float | None:
+def _number(cell: object, where: str) -> float | None:
     """The number in a cell; None where the cell is empty."""
     if isinstance(cell, str):
         cell = cell.strip() or None
@@ -328,7 +312,7 @@ def _number(
         remedy = "write it with a decimal point and without marks between thousands"
     elif isinstance(cell, str) and isinstance(_parsed(cell), float):
         remedy = "write it without quotes"
-    raise KoriskError(f"{at(position, column)}: must be a number, got {shown(cell)}; {remedy}")
+    raise KoriskError(f"{where}: must be a number, got {shown(cell)}; {remedy}")
 
 
 def _parsed(text: str) -> float | str:
@@ -365,14 +349,9 @@ def _of_csv(text: str, source: Source, columns: Columns) -> Measurements:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) < width or any(cell.strip() for cell in cells[width:]):
-                remedy = "quote texts that hold the delimiter"
-                if len(cells) < width:
-                    remedy = "fill it up"
-                elif delimiter == ",":
-                    remedy = "write 0.5 and not 0,5, and quote texts that hold a comma"
                 raise KoriskError(
                     f"{source.at(position)}: has {len(cells)} cells where the header has {width}; "
-                    f"{remedy}"
+                    "fill it up, write 0.5 and not 0,5, and quote texts that hold the delimiter"
                 )
             for index in (layout.n, *layout.values):
                 cells[index] = _parsed(cells[index])
@@ -399,12 +378,8 @@ def _cells(line: str, delimiter: str, position: int, source: Source) -> list[str
     try:
         return next(csv.reader([line], delimiter=delimiter, strict=True, skipinitialspace=True))
     except csv.Error as error:
-        problem = str(error).splitlines()[0]
-        if problem == "unexpected end of data":
-            problem = "a quote is not closed in its line"
-        raise KoriskError(
-            f"{source.at(position)}: not valid CSV: {problem}; correct the line"
-        ) from None
+        where, problem = source.at(position), str(error).splitlines()[0]
+        raise KoriskError(f"{where}: not valid CSV: {problem}; check its quotes") from None
 
 
 # --- Records -------------------------------------------------------------------------------------
@@ -412,9 +387,7 @@ def _cells(line: str, delimiter: str, position: int, source: Source) -> list[str
 
 def _json_records(text: str, source: Source) -> list[object]:
     if len(text) > MAX_JSON_BYTES:
-        raise source.error(
-            f"is larger than {MAX_JSON_BYTES / 1e6:g} MB, the limit for JSON; {_THIN_IT}"
-        )
+        raise source.error(f"is larger than {MAX_JSON_BYTES / 1e6:g} MB; {_THIN_IT}")
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         made = dict(pairs)
@@ -427,12 +400,10 @@ def _json_records(text: str, source: Source) -> list[object]:
     except json.JSONDecodeError as error:
         where = f"{source.name}, line {error.lineno}, column {error.colno}"
         raise KoriskError(f"{where}: not valid JSON: {error.msg.lower()}; correct it") from None
-    except RecursionError:
-        raise source.error("nested too deeply; write a list of records") from None
     except KoriskError:
         raise
-    except ValueError:  # Python refuses whole numbers of thousands of digits
-        raise source.error("a number has too many digits; round it") from None
+    except (RecursionError, ValueError):  # the latter for numbers of thousands of digits
+        raise source.error("nested too deeply, or a number has too many digits") from None
     if isinstance(content, dict):
         lists = [value for value in content.values() if isinstance(value, list)]
         content = lists[0] if len(lists) == 1 else content
@@ -456,9 +427,7 @@ def _of_records(records: Iterable[object], source: Source, columns: Columns) -> 
                 )
             made = {_folded(str(key)): value for key, value in record.items()}
             if len(made) < len(record):
-                raise KoriskError(
-                    f"{source.at(position)}: two keys differ only in case or spaces; remove one"
-                )
+                raise KoriskError(f"{source.at(position)}: two keys are alike; remove one")
             yield made
 
     mappings = folded()
