@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import io
 import json
 import logging
 import math
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import FrozenInstanceError
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -57,15 +55,11 @@ def export(*arguments: object) -> list[str]:
 def test_a_curve_of_every_size_and_seed() -> None:
     pilot = kr.run_pilot(power, SIZES, 3)
     curve = pilot.curve
-    found = zip(curve.n.tolist(), map(int, curve.seed), curve.error.tolist(), strict=True)
-    assert list(found) == [(n, seed, power(n, seed)) for n in SIZES for seed in range(3)]
+    assert curve.error.tolist() == [power(n, seed) for n in SIZES for seed in range(3)]
     assert (curve.model, curve.metric, curve.unit.name) == ("power", "error", "error")
     assert (pilot.failures, pilot.store) == ((), None)
     assert pilot.stopped == "all requested sizes are measured"
     assert pilot.plan(0.04) == kr.plan(curve, 0.04)
-    assert 0 < pilot.seconds < 60
-    with pytest.raises(FrozenInstanceError):
-        pilot.model = "other"  # type: ignore[misc]
     with pytest.raises(KoriskError, match="plan needs a target"):
         pilot.plan()
 
@@ -109,34 +103,26 @@ def test_words_csv_and_export_tell_the_same(tmp_path: Path) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sizes": []}, "in ascending order"),
     ({"sizes": [1, 2]}, "sizes must be a whole number from 2"),
-    ({"sizes": [4, 4]}, "in ascending order"),
     ({"sizes": "8"}, "sizes must be a whole number from 2"),
     ({"sizes": 8}, "sizes must be a list"),
     ({"seeds": 0}, "seeds must be a whole number"),
     ({"seeds": []}, "seeds must be one or more"),
     ({"seeds": [1, 1]}, "seeds must be one or more"),
-    ({"seeds": [-1]}, "seeds must be a whole number"),
-    ({"seeds": True}, "seeds must be a whole number"),
     ({"timeout": 1, "workers": 0}, "needs workers >= 1"),
     ({"timeout": 0}, "timeout must be a finite number > 0"),
     ({"unit": "furlong"}, "unit must be one of"),
     ({"settings": {"x": object()}}, "settings must be a dict of plain values"),
-    ({"settings": {1: 2}}, "settings must be a dict of plain values"),
     ({"settings": [1]}, "settings must be a dict"),
     ({"workers": "2"}, "workers must be a whole number >= 0, got '2'"),
     ({"store": 3}, "store must be the name of a file, got 3"),
-    ({"store": ""}, "store must be the name of a file"),
     ({"watch": 3}, "watch must be a function, got 3"),
     ({"cost": 3}, "cost must be a function, got 3"),
     ({"cluster": 3}, "cluster must be one of korisk.studies.run.clusters, got 3"),
     ({"metric": 3}, "metric must be a printable text, got 3"),
-    ({"metric": ""}, "metric must be a printable text"),
     ({"mlflow": 3}, "mlflow must be True or an experiment's name, got 3"),
-    ({"mlflow": " "}, "mlflow must be True or"),
     ({"grow": True, "budget": 1.0}, "must have a target and an end"),
     ({"grow": True, "target": 0.1}, "must have a target and an end"),
     ({"largest": 8, "target": 0.1}, "largest must be a whole number from 128"),
-    ({"narrow_enough": 1.0}, "narrow_enough must be a finite number > 1"),
     ({"budget": -1}, "budget must be"),
     ({"most_fits": 0}, "most_fits must be"),
     ({"model": "two\nlines"}, "model must be a printable text"),
@@ -160,19 +146,14 @@ def test_options_that_make_no_sense_are_refused_before_the_first_fit() -> None:
     ("value", "said"),
     [
         (math.nan, "must give a finite number, got nan"),
-        (-math.inf, "must give a finite number, got -inf"),
         (10**400, "must give a finite number, got inf"),
         (None, "must give a number, got None"),
-        ("0.5", "must give a number, got '0.5'"),
         (True, "must give a number, got True"),
-        (1 + 2j, "must give a number"),
         (np.ones(1), "an array of shape (1,)"),
         (torch.ones(2, 3), "an array of shape (2, 3)"),
-        (np.bool_(True), "must give a number"),
         (-0.5, "must be above 0"),
         (1e-300, "must be above 0"),
         ({}, "a dict of 0 metrics"),
-        ({"": 0.5}, "name of a metric must be a printable text"),
         ({3: 0.5}, "name of a metric must be"),
         ({"mse": [0.5]}, "mse must give a number"),
         ({"accuracy": 1.2}, "accuracy must be below 1"),
@@ -412,21 +393,20 @@ def test_loggers_and_threads_of_a_fit_print_to_the_fit_that_runs_then_to_the_scr
 
 
 def test_a_pilot_inside_a_pilot() -> None:
-    own = io.StringIO()
-
     def fit(n: int, seed: int) -> float:
         print("outer")
         inner = kr.run_pilot(pilot_fits.raises, [4], 1)
         assert inner.printed == {(4, 0): "so far so good\n"}
-        print("outer again", file=own)
         return power(n, seed)
 
     assert kr.run_pilot(fit, [8], 1).printed == {(8, 0): "outer\n"}
-    assert own.getvalue() == "outer again\n"
 
 
-@pytest.mark.parametrize("error", [SpeaksBadly(), KeepsSilent("said"), RefusesNotes("said")])
-def test_exceptions_that_cannot_speak_are_failures_of_their_fit_alone(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [SpeaksBadly(), KeepsSilent("said"), RefusesNotes("said"), ValueError("x"), SystemExit(3)],
+)
+def test_exceptions_are_failures_of_their_fit_alone(error: BaseException) -> None:
     def fit(n: int, seed: int) -> float:
         print("printed")
         if seed == 1:
@@ -436,13 +416,8 @@ def test_exceptions_that_cannot_speak_are_failures_of_their_fit_alone(error: Exc
     pilot = kr.run_pilot(fit, [8, 16], 2)
     assert len(pilot.fits) == 2
     assert all(failure.reason.startswith(type(error).__name__) for failure in pilot.failures)
-
-
-def test_failures_in_this_process_keep_what_was_printed() -> None:
-    fits = {0: pilot_fits.raises, 1: pilot_fits.leaves, 2: power}
-    pilot = kr.run_pilot(lambda n, seed: fits[seed](n, seed), [8], 3)
-    assert reasons(pilot) == {(8, 0): "ValueError: no luck with 8", (8, 1): "SystemExit: 3"}
-    assert pilot.printed == {(8, 0): "so far so good\n", (8, 1): "before the exit\n"}
+    if isinstance(error, ValueError | SystemExit):
+        assert pilot.printed[8, 1] == "printed\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -628,22 +603,16 @@ def test_mlflow_gets_one_run_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> No
     kr.run_pilot(
         lambda n, seed: fits[seed](n, seed), [8], 2, model="m", settings={"a": 1}, mlflow="digits"
     )
-    by_name = [(name, args) for name, args, _ in stub.calls if name != "start_run"]
+    said: dict[str, list[Any]] = {}
+    for name, args, kwargs in stub.calls:
+        said.setdefault(name, []).append([*args, *kwargs.values()])
     plain = {"model": "m", "n": 8, "settings.a": 1}
-    assert by_name[:3] == [
-        ("set_experiment", ("digits",)),
-        ("log_params", (plain | {"seed": 0},)),
-        ("log_metrics", (scores(8, 0),)),
-    ]
-    assert by_name[3][1][0] == "seconds"
-    assert by_name[4:6] == [
-        ("end_run", ("FINISHED",)),
-        ("log_params", (plain | {"seed": 1},)),
-    ]
-    assert by_name[6][1][1].startswith("ValueError: no luck with 8")
-    assert by_name[7] == ("end_run", ("FAILED",))
-    started = [kwargs["run_name"] for name, _, kwargs in stub.calls if name == "start_run"]
-    assert started == ["m, n = 8, seed 0", "m, n = 8, seed 1"]
+    assert said["set_experiment"] == [["digits"]]
+    assert said["start_run"] == [[f"m, n = 8, seed {seed}", False] for seed in (0, 1)]
+    assert said["log_params"] == [[plain | {"seed": seed}] for seed in (0, 1)]
+    assert said["log_metrics"] == [[scores(8, 0)]]
+    assert said["set_tag"][0][1].startswith("ValueError: no luck with 8")
+    assert said["end_run"] == [["FINISHED"], ["FAILED"]]
 
 
 def test_a_failing_mlflow_is_said_once_and_the_pilot_goes_on(

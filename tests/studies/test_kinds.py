@@ -62,23 +62,17 @@ def run(made: Study, point: int = 0) -> Result:
         ("mri", {"problem": {"kind": "mir"}}, "no problem of kind 'mir'; did you mean 'mri'"),
         ("mri", {"protocol": "released"}, "for kind ct only, got kind mri"),
         ("mri", {"problem": {"kind": "mri", "noise": {"poisson": 10.0}}}, "must be gaussian"),
-        ("mri", {"problem": {"kind": "mri", "beam": "fan"}}, "unknown key 'beam'"),
         ("mri", {"points": [{"side": 8}]}, "lines is missing"),
         ("mri", {"points": [{"side": 8, "lines": 9}]}, "lines must be"),
         ("heat", {"models": {"KO": {"relu": True}}}, "models.KO.relu must be false"),
-        ("heat", {"models": {"FC": {"relu": True}}}, "models.FC.relu must be false"),
         ("heat", {"points": [{"assumed": -1.0}]}, "viscosity must be"),
-        ("heat", {"metric": "psnr"}, "metric must be"),
         ("heat", {"models": {"KO": {"refine": 5}}}, "models.KO.refine must be 0"),
         ("heat", {"problem": {"kind": "heat", "noise": 1e308}}, "is not finite"),
-        ("heat", {"problem": {"kind": "heat", "speed": 1e308}}, "is not finite"),
         ("mri", {"problem": {"kind": "mri", "noise": {"gaussian": 1e308}}}, "is not finite"),
-        ("deep", {"models": {"KO": {"rate": -1.0}}}, "rate must be"),
         ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be less"),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
         ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc must be"),
         ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),
-        ("ct", {"problem": {"images": {"path": "nowhere"}}}, "nowhere"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(
@@ -267,14 +261,6 @@ def test_the_constant_of_the_true_convolutions_is_that_of_their_matrices() -> No
     assert product * (1 - 1e-6) <= upper <= 1.03 * product
 
 
-def test_images_that_moved_are_the_same_study(folder: Path) -> None:
-    before = Study(with_images(folder), folder=folder.parent)
-    moved = folder.rename(folder.parent / f"{folder.name} moved")
-    after = Study(with_images(moved), folder=moved.parent)
-    assert before.tasks[0].spec_hash == after.tasks[0].spec_hash
-    assert run(after).rows
-
-
 def test_images_must_suffice_for_every_seed(tmp_path: Path) -> None:
     """One patient has most images: where that one is held out, too few are left to learn from."""
     rng = np.random.default_rng(0)
@@ -366,16 +352,15 @@ def test_what_a_study_says_of_its_images_reaches_their_reading(folder: Path) -> 
     assert abs(truth.mean() - 1.0) < 0.2  # 0 HU is water, which is 1
 
 
-def test_other_images_are_another_study(folder: Path) -> None:
+def test_moved_images_are_the_same_study_and_other_images_another(folder: Path) -> None:
+    first = Study(with_images(folder), folder=folder.parent)
+    folder = folder.rename(folder.parent / f"{folder.name} moved")
     before = Study(with_images(folder), folder=folder.parent)
+    assert first.tasks[0].spec_hash == before.tasks[0].spec_hash
+    assert run(before).rows
     np.save(folder / "patient0" / "0.npy", np.eye(12, dtype=np.float32))
     sources._read.cache_clear()
     after = Study(with_images(folder), folder=folder.parent)
     assert before.tasks[0].spec_hash != after.tasks[0].spec_hash
     with pytest.raises(KoriskError, match="images have changed"):
         run(before)
-
-
-def test_too_few_images_are_said_before_anything_runs(folder: Path) -> None:
-    with pytest.raises(KoriskError, match=r"mine\.yaml"):
-        Study(with_images(folder, sizes=[2, 100]), folder=folder.parent, source="mine.yaml")

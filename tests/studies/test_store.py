@@ -116,10 +116,8 @@ def test_everything_comes_back_as_it_was(path: Path) -> None:
     assert back.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(back[name], array, strict=True)
-    [[application]], [[version]] = (
-        sql(path, f"PRAGMA {name}") for name in ("application_id", "user_version")
-    )
-    assert (application, version) == (APPLICATION_ID, FORMAT)
+    assert sql(path, "PRAGMA application_id") == [(APPLICATION_ID,)]
+    assert sql(path, "PRAGMA user_version") == [(FORMAT,)]
 
 
 names = st.text(max_size=100)
@@ -157,10 +155,8 @@ def one(model: str = "KO", n: int = 4, **metrics: Any) -> Result:
         (one(a="x"), "metrics must be numbers"),
         (Result(rows=one().rows * 2), "2 rows of n = 4"),
         (one(n=-1), "n must be from 0 to"),
-        (one(n=10**15 + 1), "got 1000000000000001"),
         (one("\udc80"), "valid Unicode"),
         (one("a\x1b[2J"), "control characters"),
-        (one("K" * 81), "has 81 characters, more than 80"),
         (None, "must return a Result, got None"),
     ],
 )
@@ -236,7 +232,7 @@ def respecced(seed: int, **changed: Any) -> list[Task]:
             ("dummy", respecced(seed, sizes=[4, 64]), r"sizes is \[4, 16\] in the store and \[4, 6")
             for seed in (0, 7)
         ),
-        ("dummy", respecced(0, noise=0.1), "noise is missing in the store and 0.1 in this study"),
+        ("dummy", respecced(0, noise={"a": 1}), "noise is missing in the store and {'a': 1} in"),
         ("dummy", tasks(1, 1) * 2, "point-1, seed 0: is twice"),
         ("other", [], "holds the study 'dummy', not 'other'"),
     ],
@@ -250,15 +246,6 @@ def test_what_contradicts_a_store_is_refused(
         Store.create_or_open(path, {"name": name, "other": 1}, tasks=asked)
     assert "\n" not in str(error.value)
     assert files(path.parent) == before
-
-
-def test_nested_difference_is_named_by_its_path(path: Path) -> None:
-    [task] = tasks(1, 1, scan={"views": 8, "bins": 4})
-    with Store.create_or_open(path, STUDY) as store:
-        store.record(task, result(task), USAGE)
-        other = replace(task, spec={**task.spec, "scan": {"views": 8, "bins": 5}})
-        with pytest.raises(KoriskError, match=r"scan\.bins is 4 in the store and 5 in this study"):
-            store.check([other])
 
 
 # --- What is no store ----------------------------------------------------------------------------

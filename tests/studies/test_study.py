@@ -59,47 +59,31 @@ def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
     assert set(task.spec["models"]) == {"KO", "FC"}
 
 
-def test_every_example_study_is_one() -> None:
-    found = sorted((Path(__file__).parents[2] / "examples").glob("crossover*.yaml"))
-    assert found
-    for path in found:
-        assert Study.read(path).tasks
-
-
 WRONG = [
     ({"points": []}, "points must be a list of one entry or more"),
     ({"points": [{"side": 8}, {"side": 8}]}, "twice"),
     ({"points": [{"side": 20}]}, "needs views and bins"),
-    ({"points": [{"side": 1}]}, "side must be greater than or equal to 2"),
     ({"sizes": [8, 4]}, "sizes must be ascending"),
     ({"sizes": [1, 4]}, r"sizes\[1\] must be greater than or equal to 2"),
-    ({"sizes": []}, "sizes must be a list of one entry"),
     ({"points": [{"side": 8, "views": 0}]}, "views must be"),
-    ({"points": [{"side": 8, "sizes": []}]}, "sizes must be a list of one entry"),
-    ({"points": [{"side": 8, "ellipses": []}]}, "least and the largest number"),
     ({"points": [{"side": 8, "beam": "surrogate", "bins": 9}]}, "bins must equal side"),
-    ({"models": {"FC": {"grid": []}}}, "grid must be a list of one entry"),
     (
         {"models": {"KO": {"fit": "gradient", "grid": [1.0]}}},
         "grid does not belong to fit: gradient",
     ),
     ({"models": {"KO": {"rate": 0.1}}}, "rate does not belong to fit: ridge"),
     ({"models": {"KO": {"fit": "gradient", "iterations": 0}}}, "iterations must be"),
-    ({"models": {"KO": {"fit": "gradient", "iterations": 10**12}}}, "equal to 10000000"),
     ({"models": {"KO": {"fit": "gradient", "rate": -1.0}}}, "rate must be"),
     ({"problem": {"noise": {"poisson": 0.5}}}, "photons must be"),
     ({"seeds": [1, 1]}, "seeds must differ"),
-    ({"seeds": []}, "seeds must be a list of one entry"),
     ({"problem": {"noise": {"gaussian": 0.1, "poisson": 1e5}}}, "exactly one of the keys"),
     ({"problem": {"noise": {"gaussian": -1.0}}}, "noise.gaussian must be"),
     ({"problem": {"ellipses": [4, 1]}}, "least and the largest number"),
     ({"problem": {"beam": "cone"}}, "beam"),
     ({"models": {}}, "models must name KO, FC or both"),
-    ({"models": {"FC": {"select": "luck"}}}, "select"),
     ({"models": {"KO": {"refine": -1}}}, "refine must be greater than or equal to 0"),
     ({"pools": {"validation": 0}}, "pools.validation is 0"),
     ({"pools": {"test": 0}}, "pools.test must be"),
-    ({"metric": "psnr"}, "metric"),
     ({"nmae": "typo"}, "nmae"),
     ({"protocol": "released"}, "fixes problem, models, pools and metric"),
     ({"name": ""}, "name must be a printable text"),
@@ -115,17 +99,12 @@ def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], words: str) -
 
 
 def test_the_released_protocol_is_the_authors_and_takes_no_settings() -> None:
-    (task,) = Study(
-        {"name": "x", "protocol": "released", "points": [{"side": 128}], "seeds": [1]}
-    ).tasks
-    assert task.spec["models"]["KO"]["optimiser"] == "adagrad"
     for side in (128, 256, 512):
-        (other,) = Study(
-            {"name": "x", "protocol": "released", "points": [{"side": side}], "seeds": [1]}
-        ).tasks
-        settings = {name: other.spec["models"]["KO"][name] for name in RECIPE}
+        content = {"name": "x", "protocol": "released", "points": [{"side": side}], "seeds": [1]}
+        (task,) = Study(content).tasks
+        settings = {name: task.spec["models"]["KO"][name] for name in RECIPE}
         assert Recipe(**settings) == Recipe.released(side)
-    assert task.spec["models"]["FC"]["select"] == "test"
-    assert task.spec["problem"]["beam"] == "released"
+        assert task.spec["models"]["FC"]["select"] == "test"
+        assert task.spec["problem"]["beam"] == "released"
     with pytest.raises(KoriskError, match="the paper's views and bins"):
         Study({"name": "x", "protocol": "released", "points": [{"side": 128, "views": 61}]})

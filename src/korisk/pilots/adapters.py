@@ -163,10 +163,15 @@ def pilot_sklearn(
         "scoring": sorted(scorers.values()),
         "data": import_module("joblib").hash((fit.x, fit.y, x_test, y_test, fit.groups)),
     }
-    known = {
-        "model": type(estimator).__name__,
-        "unit": {metric: _unit(name) for metric, name in scorers.items()},
-    }
+    units = {
+        metric: "error"
+        if _is_negated(name)
+        else name
+        if name in {"accuracy", "r2"}
+        else "complement"
+        for metric, name in scorers.items()
+    }  # all scores of scikit-learn but negated errors are best at 1
+    known = {"model": type(estimator).__name__, "unit": units}
     return run_pilot(fit, asked, seeds, **_run_options(known, options, about, asked, len(train)))
 
 
@@ -211,13 +216,6 @@ def _scorers(scoring: Scoring, classes: bool) -> dict[str, str]:
 
 def _is_negated(name: str) -> bool:
     return name.startswith("neg_") or name == "max_error"
-
-
-def _unit(name: str) -> str:
-    """All scores of scikit-learn but negated errors are best at 1."""
-    if _is_negated(name):
-        return "error"
-    return name if name in {"accuracy", "r2"} else "complement"
 
 
 # --- PyTorch -------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def short_name(name: str) -> str:
     return re.sub(r"[<>]", "", name.rpartition(".")[2])[:80] or "fit"
 
 
-def plain_settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+def plain_settings(settings: Any) -> dict[str, Any]:
     """A copy of the user's settings as plain JSON values."""
     if settings is None:
         return {}
@@ -146,7 +146,7 @@ def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Limits:
     """When a pilot ends; `last` is the largest of the given sizes."""
 

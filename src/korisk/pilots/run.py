@@ -153,15 +153,7 @@ def run_pilot(
                 f"cluster must be one of korisk.studies.run.clusters, got {shown(cluster)}; "
                 "with local_cluster(4) as cluster: is the simplest"
             )
-    limits = Limits(
-        target=target,
-        grow=grow,
-        largest=largest,
-        narrow_enough=narrow_enough,
-        budget=budget,
-        most_fits=most_fits,
-        last=asked[-1],
-    )
+    limits = Limits(target, grow, largest, narrow_enough, budget, most_fits, last=asked[-1])
     identity = Identity.of(fit, name, model, settings)
     for given in unit.values() if isinstance(unit, Mapping) else [unit]:
         if given is not None:

@@ -104,8 +104,20 @@ class NetworkCheck:
         return math.inf if bound > 0 else None
 
 
+class Checked:
+    """Several networks."""
+
+    checks: Sequence[NetworkCheck]
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the theorem holds in all networks with a bound; None without any."""
+        judged = [check.holds for check in self.checks if check.judged]
+        return all(judged) if judged else None
+
+
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class Group(Checked):
     """The networks of one model and N, over seeds. Means are over those with a bound."""
 
     model: str
@@ -121,11 +133,6 @@ class Group:
     def held(self) -> int:
         """In how many the theorem holds."""
         return sum(check.holds is True for check in self.checks)
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether it holds in all networks with a bound; None without any."""
-        return all_hold(self.checks)
 
     @property
     def error(self) -> float:
@@ -166,18 +173,13 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointTheorem:
+class PointTheorem(Checked):
     """All networks of one point, and notes on what is missing there."""
 
     name: str
     checks: tuple[NetworkCheck, ...]
     pixels: int | None  # entries of one output, over which errors are summed
     notes: tuple[str, ...]
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether it holds in all networks with a bound; None without any."""
-        return all_hold(self.checks)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -208,35 +210,20 @@ class PointTheorem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Theorem:
+class Theorem(Checked):
     """The check of a whole study."""
 
     name: str
     store: Path
     points: tuple[PointTheorem, ...]
     unmeasured: tuple[str, ...]  # points without errors of layers
-
-    @property
-    def checks(self) -> tuple[NetworkCheck, ...]:
-        """The networks of all points."""
-        return tuple(check for point in self.points for check in point.checks)
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether it holds in all networks with a bound; None without any."""
-        return all_hold(self.checks)
+    checks: tuple[NetworkCheck, ...]  # of all points
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
     """Of the finite values; None without any."""
     finite = [value for value in values if value is not None and math.isfinite(value)]
     return Spread(min(finite), _mean(finite), max(finite)) if finite else None
-
-
-def all_hold(checks: Iterable[NetworkCheck]) -> bool | None:
-    """Whether the theorem holds in all networks with a bound; None without any."""
-    judged = [check.holds for check in checks if check.judged]
-    return all(judged) if judged else None
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -290,9 +277,12 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
             f"{file}: {of} has errors of layers; write `theorem: true` in the study and run it "
             "into another folder, see docs/explanation/check.md"
         )
-    unmeasured = tuple(each for each, made in found.items() if made is None)
     return Theorem(
-        name=str(study.get("name") or ""), store=file, points=points, unmeasured=unmeasured
+        name=str(study.get("name") or ""),
+        store=file,
+        points=points,
+        unmeasured=tuple(each for each, made in found.items() if made is None),
+        checks=tuple(check for made in points for check in made.checks),
     )
 
 
