@@ -192,7 +192,7 @@ def test_json_tells_what_was_written_and_what_is_missing(
     [
         (("--only", "pages"), "--only must be one of page, figures, tables, got 'pages'; did you"),
         (("--formats", "gif"), "--formats must be one of png, svg, pdf, got 'gif'"),
-        (("--target", "-1"), "target must be an error above 0"),
+        (("--target", "-1"), "target must be above 0"),
         (("--only", "tables", "--target", "0.1"), "--target is asked on the page"),
     ],
 )
@@ -256,7 +256,7 @@ def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> N
     assert found.data["groups"][0]["target"] == 0.004
     assert found.answer.endswith("(mse 0.004, as asked)")
     contents = read_contents(folder)
-    with pytest.raises(KoriskError, match="must be an error above 0"):
+    with pytest.raises(KoriskError, match="target must be above 0"):
         study_page(contents, target=0.0)
     (point,) = contents.points
     easy = [Curve(curve.n, 100 * curve.error, curve.seed, curve.model) for curve in point.curves]
