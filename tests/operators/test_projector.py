@@ -189,15 +189,11 @@ def test_a_scan_folded_in_four_is_the_whole_scan(views: int) -> None:
 
 
 def test_only_even_scans_fold() -> None:
-    for other in (
-        ParallelBeam(9, views=7, bins=13),
-        ParallelBeam((8, 9), views=8, bins=13),
-        ParallelBeam(9, views=8, bins=13, detector_offset=0.1),
-        ParallelBeam(9, views=8, bins=13, arc=3.0),
-        ParallelBeam(9, views=8, bins=13, start=0.1),
-        ParallelBeam(9, angles=(0.0, 1.0), bins=13),
-    ):
-        assert not folds(Joseph(other))
+    uneven: list[dict[str, Any]] = [{"views": 7}, {"shape": (8, 9)}, {"detector_offset": 0.1}]
+    uneven += [{"arc": 3.0}, {"start": 0.1}, {"angles": (0.0, 1.0), "views": None}]
+    for other in uneven:
+        scan: dict[str, Any] = {"shape": 9, "views": 8, "bins": 13, **other}
+        assert not folds(Joseph(ParallelBeam(**scan)))
 
 
 def test_operators_of_one_geometry_share_one_matrix_while_they_live() -> None:

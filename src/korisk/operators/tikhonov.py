@@ -86,20 +86,16 @@ class Tikhonov(Wrapped):
         """The shapes, mu and the solver, as nn.Module prints them."""
         return f"{super().extra_repr()}, mu={self.mu:g}, solver={self.solver!r}"
 
-    @property
-    def _needs_double(self) -> bool:
-        """Whether to iterate in float64: in float32 the residual of the iteration is not true."""
-        return self.solver == "cg" and self.dtype != torch.float64
-
     def _map(self, x: Tensor) -> Tensor:
-        if self._needs_double:
+        # Iterated in float64: in float32 the residual of the iteration is not true.
+        if self.solver == "cg" and x.dtype != torch.float64:
             return self._doubled()._map(x.double()).to(x.dtype)
         if self._inner:
             return self._solved(self.of._map_adjoint(x))
         return self.of._map_adjoint(self._solved(x))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        if self._needs_double:
+        if self.solver == "cg" and y.dtype != torch.float64:
             return self._doubled()._map_adjoint(y.double()).to(y.dtype)
         if self._inner:
             return self.of._map(self._solved(y))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from korisk.curves.unit import unit
 from korisk.errors import KoriskError, shown
 
 _PIECE = 2**20  # pixels that are looked at once
@@ -42,16 +41,12 @@ class Metric(NamedTuple):
     words: str
 
 
-def _metric(name: str, words: str) -> Metric:
-    return Metric(name, unit(name).larger_is_better, words)
-
-
 METRICS: dict[str, Metric] = {
-    "mse": _metric("error", "mean squared error"),
-    "relative": _metric("squared", "||y - p|| / ||y||"),
-    "rmse_over_max": _metric("squared", "RMSE / max(y)"),
-    "psnr": _metric("psnr", "PSNR (dB)"),
-    "ssim": _metric("ssim", "SSIM"),
+    "mse": Metric("error", False, "mean squared error"),
+    "relative": Metric("squared", False, "||y - p|| / ||y||"),
+    "rmse_over_max": Metric("squared", False, "RMSE / max(y)"),
+    "psnr": Metric("psnr", True, "PSNR (dB)"),
+    "ssim": Metric("ssim", True, "SSIM"),
 }
 
 

@@ -68,7 +68,7 @@ class MriProblem(Problem):
         side = _checks.count("side", self.side, at_least=4, at_most=4096, remedy=remedy)
         if side % 2:
             raise KoriskError(f"side must be even, got {side}; use {side + 1}")
-        remedy = "count the lines of k-space that are measured; side= of them for no undersampling"
+        remedy = "count the lines of k-space that are measured, of side="
         lines = _checks.count("lines", self.lines, at_least=1, at_most=side, remedy=remedy)
         centre = max(1, lines // 2) if self.centre is None else self.centre
         remedy = "count the lines about the origin that are all measured"

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -66,21 +65,17 @@ def entry_count(stencil: Stencil) -> int:
     return math.ceil(np.mean([int(torch.count_nonzero(each.weight)) for each in taps]) * views)
 
 
-def _sizes(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> tuple[int, int, int]:
-    """Entries of the matrix, bytes that it takes with its transpose, and bytes that are free."""
-    entries = entry_count(stencil)
-    return entries, 2 * entries * (4 + dtype.itemsize), free_memory(device)
-
-
 def worth_storing(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> bool:
     """Whether the matrix takes a small part of the free memory."""
-    entries, needed, free = _sizes(stencil, device, dtype)
-    return needed <= _WORTH_STORING * free and entries < 2**31
+    entries = entry_count(stencil)
+    needed = 2 * entries * (4 + dtype.itemsize)  # with its transpose
+    return needed <= _WORTH_STORING * free_memory(device) and entries < 2**31
 
 
 def check_matrix_fits(stencil: Stencil, device: torch.device, dtype: torch.dtype) -> None:
     """Raise if the matrix would not fit into memory."""
-    entries, needed, free = _sizes(stencil, device, dtype)
+    entries, free = entry_count(stencil), free_memory(device)
+    needed = 2 * entries * (4 + dtype.itemsize)
     if entries >= 2**31 or needed > _FITS * free:
         raise KoriskError(
             f"the matrix of {stencil.geometry!r} would have {entries / 1e6:,.0f} million entries "
@@ -238,7 +233,8 @@ class _Rows:
             starts = matrix.indptr[first : last + 1] - start
             block = scipy.sparse.csr_array((*parts, starts), shape=(last - first, columns))
             self.blocks.append(block)
-        self.mkl = _as_torch(matrix) if _has_mkl() else None
+        has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+        self.mkl = _as_torch(matrix) if has_mkl else None
 
     def times_columns(self, columns: Tensor) -> Tensor:
         """The product with (source, batch), by MKL where there is one."""
@@ -266,11 +262,6 @@ class _Rows:
         for other in others:
             other.result()
         return result
-
-
-@cache
-def _has_mkl() -> bool:
-    return bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 
 
 def _as_torch(matrix: Any, device: torch.device | str = "cpu") -> Tensor:

@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
@@ -107,15 +106,16 @@ def fbp(
         scale = spread * magnification / geometry.bin_spacing
         back = PixelBackprojector(geometry, engine=engine, **place)
     ramp = RampFilter(geometry.sinogram_shape, window=window, scale=scale, **place)
-    weights = Diagonal(_as_tensor(fbp_weights(geometry), **place), name="W", trainable=trainable)
+    weights = _diagonal(fbp_weights(geometry), trainable, **place)
     return Composed([weights, ramp, back], name="FBP")
 
 
-def _as_tensor(
-    array: FloatArray, device: torch.device | str | None, dtype: torch.dtype | None
-) -> Tensor:
-    """An array as a tensor on a device and in a precision, both checked."""
-    return torch.from_numpy(array).to(device=checked_device(device), dtype=checked_dtype(dtype))
+def _diagonal(
+    array: FloatArray, trainable: bool, device: torch.device | str | None, dtype: torch.dtype | None
+) -> Diagonal:
+    """The layer W on a device and in a precision, both checked."""
+    weights = torch.from_numpy(array).to(checked_device(device), checked_dtype(dtype))
+    return Diagonal(weights, name="W", trainable=trainable)
 
 
 def fbp_weights(geometry: Geometry) -> FloatArray:
@@ -341,9 +341,8 @@ def released_fbp(
     ['W', 'K', 'A^T']
     """
     place: dict[str, Any] = {"device": device, "dtype": dtype}
-    weights = _as_tensor(released_weights(geometry), **place)
+    weights = _diagonal(released_weights(geometry), trainable, **place)
     scale = math.pi / geometry.views_count
     ramp = RampFilter(geometry.sinogram_shape, window="released", scale=scale, **place)
     back = PixelBackprojector(geometry, engine=engine, **place)
-    layers = [Diagonal(weights, name="W", trainable=trainable), ramp, back]
-    return Composed(layers, name="FBP as released")
+    return Composed([weights, ramp, back], name="FBP as released")
