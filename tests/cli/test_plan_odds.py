@@ -114,7 +114,7 @@ def test_a_step_has_no_answer_beyond(step: Path) -> None:
     assert "cannot be extrapolated: from N = 32 to 64 the mean goes from 1 to 0.01" in said
     assert "Measure at N = 2,048" in said
     assert "are enough" not in said
-    assert err.startswith("korisk: no sample size for target 0.005")
+    assert err.startswith("korisk: No sample size for the target 0.005")
     assert err.count("\n") == 1
     (row,) = rows("plan", step, "--target", 0.005, code=3)
     assert row == ["-"] * 9 + ["2,048"]

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -218,7 +217,6 @@ def test_a_method_that_levels_off_says_where() -> None:
         told = words.headline(kr.plan(curve, 0.05, fit=fit))
         floor = kr.calibrate(curve, fit).floor
         assert f"not reachable: its curve levels off at {floor:.4g}. " in told
-        assert ("lowest error seen" in told) == (fit == "paper")
         assert "By the default fit the chance of meeting it by N = 5,120,000 is" in told
 
 
@@ -245,7 +243,7 @@ def test_out_of_reach_has_its_floor_its_odds_and_a_remedy() -> None:
     assert "not reachable according to this pilot" in said
     assert f"the error of KO levels off at about {made.floor:.4g}" in said
     assert "by N = 20,480,000 is below 1%" in said
-    assert "Before giving up, measure at N = 4,096" in said
+    assert "Measure at N = 4,096 and plan again before giving up" in said
 
 
 def test_a_hard_target_is_questioned_in_a_sentence() -> None:
@@ -258,7 +256,7 @@ def test_a_step_has_no_number_beyond_and_one_inside() -> None:
     beyond = kr.plan(STEP, 0.005)
     said = words.explain(beyond)
     assert beyond.doubt in said
-    assert "Measure at N = 2,048 and plan again." in said
+    assert "Measure at N = 2,048 and plan again" in said
     assert "chance" not in said
     assert "are enough" not in said
     inside = kr.plan(STEP, 0.5)
@@ -304,7 +302,7 @@ def test_what_related_curves_change_is_told() -> None:
     assert made.trust is not None
     assert alone.chance is not None
     said = words.explain(made)
-    assert f'"simulated" explains the pilot (trust {words.chance(made.trust)})' in said
+    assert f'("simulated") explain the pilot (trust {words.chance(made.trust)})' in said
     assert f"about {alone.samples} (chance {words.chance(alone.chance)})" in said
     assert "simulated" not in words.explain(alone)
 
@@ -315,33 +313,30 @@ def test_related_curves_may_make_a_target_reachable() -> None:
     assert made.alone.samples is None
     said = words.explain(made)
     odds = words.chance(made.alone.reach)
-    assert f"without it the target would be called not reachable (chance {odds})" in said
+    assert f"without them the target would be called not reachable (chance {odds})" in said
 
 
 def test_curves_that_step_or_disagree_are_said_to() -> None:
     said = words.explain(kr.plan(PILOT, 0.006, related=[OTHER]))
-    assert '"misleading" cannot be extrapolated and is not used' in said
+    assert '("misleading") cannot be extrapolated and are not used' in said
     sizes, errors = np.repeat(N[:6], 5), np.repeat(0.2 * N[:6] ** -0.9, 5)
     sure = kr.Curve(sizes, errors * np.tile([0.99, 1.0, 1.01, 1.0, 1.0], 6), [1, 2, 3, 4, 5] * 6)
     flat = kr.Curve(N, 1.0 - 0.02 * np.log(N), model="flat")
     made = kr.plan(sure, 0.5 * float(sure.means[-1]), related=[flat])
-    assert '"flat" disagrees with the pilot (trust below 1%)' in words.explain(made)
+    assert '("flat") disagree with the pilot (trust below 1%)' in words.explain(made)
     assert made.samples == made.alone.samples
 
 
-@pytest.mark.parametrize(("related", "named"), [((ALIKE, OTHER), True), ((ALIKE,), True)])
-def test_inside_the_pilot_related_curves_change_nothing(
-    related: Sequence[kr.Curve], named: bool
-) -> None:
-    said = words.explain(kr.plan(PILOT, 0.013, related=related))
+def test_inside_the_pilot_related_curves_change_nothing() -> None:
+    said = words.explain(kr.plan(PILOT, 0.013, related=(ALIKE, OTHER)))
     assert "not change the answer" in said
-    assert all(f'"{each.model}"' in said for each in related) == named
+    assert '("simulated", "misleading")' in said
 
 
 def test_a_doubt_is_not_removed_by_related_curves() -> None:
     said = words.explain(kr.plan(STEP, 0.005, related=[ALIKE]))
     assert "cannot be extrapolated" in said
-    assert 'The related curve "simulated" is not used.' in said
+    assert 'Related curves ("simulated") are not used.' in said
 
 
 # --- Two pilots ----------------------------------------------------------------------------------
@@ -374,21 +369,16 @@ def test_one_that_does_not_reach_the_target_is_told_apart(plan: kr.Plan) -> None
     never = replace(plan, samples=None, reach=0.2)
     some = replace(plan, samples=1600)
     told = words.comparison_headline(kr.Comparison(some, never))
-    odds = words.chance(plan.probability(1600))
-    assert f"first reaches 0.012 with about 1,600 samples (chance {odds})." in told
-    assert "second does not reach 0.012 according to its pilot (chance 20%)." in told
-    told = words.comparison_headline(kr.Comparison(replace(some, reach=0.4), never))
-    assert "first probably does not reach 0.012" in told
-    assert "at most 40%" in told
+    assert told == f"first: {words.headline(some)} second: {words.headline(never)}"
+    assert "is 20%" in told
 
 
 def test_a_doubt_of_one_side_is_told() -> None:
     curve = kr.Curve(STEP_N, [0.5 / math.sqrt(n) for n in STEP_N], model="KO")
     both = kr.compare(curve, STEP, 0.005)
     said = words.comparison_headline(both)
-    assert "No sample size of step" in said
     assert both.second.doubt in said
-    assert f"KO reaches 0.005 with about {both.first.samples:,} samples" in said
+    assert f"KO needs about {both.first.samples:,} samples" in said
 
 
 def test_a_ratio_is_told_with_its_range() -> None:
@@ -539,11 +529,11 @@ def test_three_are_told_in_full_and_the_rest_counted() -> None:
     zigzag = [1.0, 0.5] * 6
     rising = words.findings(kr.Curve([4 * 2**k for k in range(12)], zigzag))
     assert sum("not monotone" in each for each in rising) == 3
-    assert "It rises at 2 more N." in rising
+    assert "There are 2 more rises." in rising
     assert any("N = 16: the mean there, 1, is worse than 0.5 at N = 8" in each for each in rising)
     odd = {4 * 2**k: [1.0, 1.0, 1.0, 1.0, 5.0] for k in range(5)}
     told = words.findings(_repeated(odd))
     assert sum("is an outlier" in each for each in told) == 3
-    assert "2 more measurements are outliers." in told
+    assert "There are 2 more outliers." in told
     exact = words.findings(_repeated({n: odd[n] for n in (4, 8, 16)}))
     assert not any("more" in each and "outliers" in each for each in exact)

@@ -396,7 +396,7 @@ def _pilot(values: tuple[float, float, float], unit: str) -> kr.Curve:
         ("error", (2e-4, 1.5e-4, 1e-4), 40, "in decibels", 1e-4),
         ("error", (2e-6, 1.5e-6, 1e-6), 0.0012, "as a root of the metric", 1.44e-6),
         ("error", (0.05, 0.04, 0.03), 0.0016, "as a square of the metric", 0.04),
-        ("negated", (-0.2, -0.15, -0.1), 0.15, "with the sign of an error", -0.15),
+        ("negated", (-0.2, -0.15, -0.1), 0.15, "as an error", -0.15),
         ("accuracy", (0.8, 0.85, 0.9), 0.12, "as an error", 0.88),
         ("accuracy", (0.5, 0.6, 0.7), 0.006, "as a fraction of one", 0.6),
         ("percent", (80, 85, 90), 12, "as an error", 88),
@@ -423,8 +423,8 @@ def test_a_target_near_the_pilot_is_taken_at_its_word_and_one_too_easy_is_not() 
     assert target_error(_pilot((20, 15, 10), "error"), 0.12) == 0.12  # hard is a sound question
     for pilot, target, said in (
         (curve, 12, "target 12 is worse than all that was measured"),
-        (_pilot((0.8, 0.85, 0.9), "complement"), 88, "must be a score below 1, got 88"),
-        (_pilot((0.8, 0.85, 0.9), "accuracy"), 88, "must be an accuracy"),
+        (_pilot((0.8, 0.85, 0.9), "complement"), 88, "must be below 1, got 88"),
+        (_pilot((0.8, 0.85, 0.9), "accuracy"), 88, "must be below 1"),
     ):
         with pytest.raises(kr.KoriskError, match=said):
             target_error(pilot, target)

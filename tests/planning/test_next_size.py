@@ -185,9 +185,7 @@ def test_words() -> None:
         "now and is expected to span 3.5 then."
     )
     endless = NextSize(2048, 1, 30.0, 3.5, 3.1, (), counted_to=10_240)
-    assert "has no upper end (counted to N = 10,240, it spans a factor of 30) and is" in str(
-        endless
-    )
+    assert "30 now (up to N = 10,240; it has no upper end) and is" in str(endless)
     assert "not expected to narrow" in str(NextSize(20, 2, 1.0, 1.0, 0.0, ()))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from korisk._checks import one_of
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.explain import explain_comparison
@@ -102,11 +103,11 @@ class Comparison:
 
         It cannot where one has no answer, or where both meet the target at their smallest N.
         """
-        if self.first.samples is None or self.second.samples is None:
+        first, second = self.first.samples, self.second.samples
+        if first is None or second is None:
             return None
-        if all(made.samples <= made.curve.sizes[0] for made in (self.first, self.second)):
-            return None
-        return self.second.samples / self.first.samples
+        at_once = first <= self.first.curve.sizes[0] and second <= self.second.curve.sizes[0]
+        return None if at_once else second / first
 
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
@@ -117,9 +118,8 @@ class Comparison:
         """
         spreads = []
         for made in (self.first, self.second):
-            if made.samples is None or made.fit != DEFAULT_FIT:
-                return None
-            if made.samples <= made.curve.sizes[0]:
+            answered = made.samples is not None and made.samples > made.curve.sizes[0]
+            if not answered or made.fit != DEFAULT_FIT:
                 return None
             counted = made.chances.at(made.before_long)
             spreads.append([made.chances.first(share * counted) for share in _SHARES])
@@ -145,10 +145,7 @@ class Comparison:
         UnreachableError
             If a floor is at or above the target.
         """
-        if fit not in ("line", "paper"):
-            raise KoriskError(
-                f"fit must be 'line' or 'paper', got {fit!r}; the two factors need lines"
-            )
+        one_of("fit", fit, ("line", "paper"))
         first, second = (fitted_line(made.curve, fit) for made in (self.first, self.second))
         return two_factors(first, second, self.first.goal)
 
@@ -171,11 +168,9 @@ class Comparison:
         n = np.unique(n)
         ahead = self.odds(n)  # that the second is better
         clear = np.flatnonzero(np.abs(ahead - 0.5) >= _CLEAR - 0.5)
-        if not clear.size:
-            return None
         second_leads = ahead[clear] > 0.5
-        behind = np.flatnonzero(second_leads != second_leads[-1])
-        if not behind.size:
+        behind = np.flatnonzero(second_leads != second_leads[-1:])
+        if not behind.size:  # none is clearly the better, or one is everywhere
             return None
         falls = not second_leads[-1]
         odds = 1 - ahead if falls else ahead  # of the one that is ahead in the end

@@ -98,21 +98,21 @@ def outliers(curve: Curve) -> dict[int, float]:
 
 def findings(curve: Curve) -> tuple[str, ...]:
     """Sentences on what a reader of the plan should know of its pilot."""
-    sizes, listed, odd = curve.sizes, rises(curve), outliers(curve)
-    said = [
+    sizes = curve.sizes
+    rising = [
         f"This curve is not monotone at N = {sizes[at]}: the mean there, {_mean(curve, at)}, is "
         f"worse than {_mean(curve, at - 1)} at N = {sizes[at - 1]}."
-        for at in listed[:_LISTED]
+        for at in rises(curve)
     ]
-    if len(listed) > _LISTED:
-        said.append(f"It rises at {len(listed) - _LISTED} more N.")
-    said += [
+    outlying = [
         f"Seed {curve.seed[row]} is an outlier at N = {curve.n[row]}: its error is {factor:.2g} "
         "times the median of the seeds."
-        for row, factor in list(odd.items())[:_LISTED]
+        for row, factor in outliers(curve).items()
     ]
-    if len(odd) > _LISTED:
-        said.append(f"{len(odd) - _LISTED} more measurements are outliers.")
+    said = []
+    for kind, found in (("rises", rising), ("outliers", outlying)):
+        more = [f"There are {len(found) - _LISTED} more {kind}."] if len(found) > _LISTED else []
+        said += found[:_LISTED] + more
     if curve.means[-1] >= curve.means[0]:
         said.append(
             "The pilot shows no learning: its last mean is no better than its first. If larger "
@@ -138,12 +138,10 @@ def doubt(curve: Curve, made: Posterior) -> str:
         least = _ERRORS_OF_A_RISE * math.sqrt(noise[0] + noise[-1])
     gone = int((collapsed(curve) & (curve.n == sizes[-1])).sum())
     if gone:
-        every = gone == curve.counts[-1]
-        seeds = "every seed" if every else f"{gone} of {curve.counts[-1]} seeds"
-        have = "has" if every or gone == 1 else "have"
-        why = f"at {last}, {seeds} {have} fallen to rounding, where no learning curve continues"
+        why = f"at {last}, {gone} of {curve.counts[-1]} seeds fell to rounding, where no learning "
+        why += "curve continues"
     elif lost.any():
-        why = f"at N = {sizes[lost][0]:,} every seed has fallen to rounding, and at {last} none has"
+        why = f"at N = {sizes[lost][0]:,} every seed fell to rounding, and at {last} none did"
     elif math.log(curve.means[-1] / curve.means[0]) > max(least, _RISING):
         why = f"with more data it gets worse, from {_mean(curve, 0)} at N = {sizes[0]:,} to "
         why += f"{_mean(curve, -1)} at {last}"
@@ -197,17 +195,12 @@ def explain(plan: Any) -> str:
         if plan.fit != DEFAULT_FIT:
             said.append("The chances are those of the default fit.")
     following = plan.next_round
-    if plan.doubt and plan.doubt != plan.forecast.doubt:
+    if plan.doubt and following is None:
         said.append("Ask for an easier target.")  # below rounding no measurement would say more
-    elif plan.doubt:
-        said.append(f"Measure at N = {following:,} and plan again.")
     elif plan.inside or following is None:
         pass  # nothing has to be measured
     elif plan.samples is None:
-        said.append(
-            f"Before giving up, measure at N = {following:,}: "
-            "one more doubling tells a floor from a slow decline."
-        )
+        said.append(f"Measure at N = {following:,} and plan again before giving up.")
     elif len(plan.rounds) == 1:
         said.append(f"Collect up to N = {following:,}, then plan again.")
     else:
@@ -223,7 +216,7 @@ def headline(plan: Any) -> str:
     name, target, samples = plan.curve.model, value(plan.target), plan.samples
     model, odds = name or "the model", f"(chance {chance(plan.chance)})"
     if samples is None:
-        return _no_answer(plan)
+        return no_answer(plan)
     if samples <= plan.curve.sizes[0]:
         return (
             f"{name or 'The model'} meets the target {target} already at the pilot's smallest "
@@ -261,7 +254,8 @@ def headline(plan: Any) -> str:
     return said
 
 
-def _no_answer(plan: Any) -> str:
+def no_answer(plan: Any) -> str:
+    """Why there is no number of samples, and how likely the target is all the same."""
     target, far = value(plan.target), f"N = {plan.forecast.horizon:,}"
     odds = f"the chance of meeting it by {far} is {chance(plan.reach)}"
     above = float(plan.curve.unit.to_error(plan.floor)) >= plan.goal
@@ -276,11 +270,6 @@ def _no_answer(plan: Any) -> str:
     else:
         why = f"levels off at {value(plan.floor)}" if above else f"does not get there by {far}"
         said = f"By fit {plan.fit!r} the target {target} is not reachable: its curve {why}."
-        if plan.fit == "paper":
-            said += (
-                " This fit always levels off at the lowest error seen, so that it has no answer "
-                "for any target below that."
-            )
         if plan.inside:
             return f"{said} The measured means meet it inside the pilot: use the default fit."
         return f"{said} By the default fit {odds}."
@@ -292,26 +281,22 @@ def _related(plan: Any) -> list[str]:
     """What related curves changed, and how far they are trusted."""
     if not plan.related or plan.trust is None:
         return []
-    several = len(plan.related) > 1
     names = ", ".join(f'"{each.model}"' for each in plan.related if each.model)
-    who = f"The related curve{'s' if several else ''} {names}".rstrip()
-    are, do, them, s = ("are", "do", "them", "") if several else ("is", "does", "it", "s")
+    who = f"Related curves ({names})" if names else "Related curves"
     if plan.doubt:
-        return [f"{who} {are} not used."]
+        return [f"{who} are not used."]
     if plan.forecast.relatives is None:
-        return [f"{who} cannot be extrapolated and {are} not used."]
-    trusted = f"(trust {chance(plan.trust)})"
-    if plan.trust < _DISAGREES:
-        return [f"{who} disagree{s} with the pilot {trusted} and {do} not change the answer."]
-    how = f"{who} explain{s} the pilot{'' if plan.trust >= 0.5 else ' poorly'} {trusted}"
+        return [f"{who} cannot be extrapolated and are not used."]
+    verb = "disagree with" if plan.trust < _DISAGREES else "explain"
+    how = f"{who} {verb} the pilot (trust {chance(plan.trust)})"
     alone = plan.alone
     if alone.samples == plan.samples and chance(alone.chance) == chance(plan.chance):
-        return [f"{how} and {do} not change the answer."]
+        return [f"{how} and do not change the answer."]
     if alone.samples is None:
         other = f"the target would be called not reachable (chance {chance(alone.reach)})"
     else:
         other = f"the answer would be about {alone.samples:,} (chance {chance(alone.chance)})"
-    return [f"{how}: without {them} {other}."]
+    return [f"{how}: without them {other}."]
 
 
 def enough(plan: Any, p: float = _LEVEL) -> str:
@@ -397,23 +382,7 @@ def comparison_headline(comparison: Any) -> str:
             low, high = map(times, comparison.ratio_range)
             said += f" (90%: {low} to {high}, if both reach it)"
         return f"{said}."
-    said_of_each = []
-    for name, plan in zip(names, plans, strict=True):
-        if plan.samples is not None and plan.reach < 0.5:
-            said = f"{name} probably does not reach {target}; if it does, it needs "
-            said += f"{_about(plan, ' samples')}."
-        elif plan.samples is not None:
-            said = f"{name} reaches {target} with {_about(plan, ' samples')}."
-        elif plan.doubt:
-            said = f"No sample size of {name} for the target {target} can be given. {plan.doubt}"
-        elif plan.fit != DEFAULT_FIT:
-            said = f"By fit {plan.fit!r} {name} does not reach {target} (chance by the default "
-            said += f"fit: {chance(plan.reach)})."
-        else:
-            said = f"{name} does not reach {target} according to its pilot "
-            said += f"(chance {chance(plan.reach)})."
-        said_of_each.append(said)
-    return " ".join(said_of_each)
+    return " ".join(f"{n}: {headline(plan)}" for n, plan in zip(names, plans, strict=True))
 
 
 def _at_once(plan: Any) -> bool:

@@ -9,7 +9,7 @@ fails to converge, gives the same answer every time, and runs for thousands of r
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import overload
 
 import numpy as np
@@ -134,29 +134,23 @@ class _Problem:
         basis = _basis(self.family, self.x, self.log_last, tuple(p[:, None] for p in points))
         _, _, loss = nonnegative(basis, self.errors, self.weights, self.family.has_floor)
         best = np.argmin(loss, axis=1)
-        shape = self._closed_in(tuple(point[best] for point in points))
-        return self._descended(shape) if len(shape) > 1 else shape
-
-    def _closed_in(self, shape: tuple[Array, ...]) -> tuple[Array, ...]:
-        """The grid drawn in around the best point, unless that point is at its edge."""
-        dimensions = len(shape)
-        steps = [np.full(len(shape[0]), np.log(g[1] / g[0])) for g in self.family.grids]
+        shape = tuple(point[best] for point in points)
+        # The grid is drawn in around the best point, unless that point is at its edge.
+        dimensions, rows = len(shape), np.arange(len(best))
+        steps = [np.full(len(best), np.log(g[1] / g[0])) for g in self.family.grids]
         offsets = np.linspace(-1.0, 1.0, _POINTS[dimensions])
-        mesh = np.meshgrid(*([offsets] * dimensions), indexing="ij")
-        flat = [axis.ravel() for axis in mesh]
-        rows = np.arange(len(shape[0]))
+        flat = [a.ravel() for a in np.meshgrid(*([offsets] * dimensions), indexing="ij")]
         for _ in range(_ROUNDS[dimensions]):
+            axes = zip(shape, steps, flat, self.family.limits, strict=True)
             tried = tuple(
                 np.clip(s[:, None] * np.exp(step[:, None] * axis), *limits)
-                for s, step, axis, limits in zip(
-                    shape, steps, flat, self.family.limits, strict=True
-                )
+                for s, step, axis, limits in axes
             )
             best = np.argmin(self.solve(tried)[2], axis=1)
             shape = tuple(t[rows, best] for t in tried)
             inside = np.all([np.abs(axis[best]) < 1.0 for axis in flat], axis=0)
             steps = [np.where(inside, step * 0.4, step) for step in steps]
-        return shape
+        return self._descended(shape) if dimensions > 1 else shape
 
     def _descended(self, shape: tuple[Array, ...]) -> tuple[Array, ...]:
         """Levenberg-Marquardt in the logarithms, each pilot with its own damping.
@@ -168,13 +162,8 @@ class _Problem:
         residual = self._residual(at)
         damping = np.full(len(at), 1e-3)
         for _ in range(_STEPS):
-            slopes = np.stack(
-                [
-                    (self._residual(at + _NUDGE * axis) - residual) / _NUDGE
-                    for axis in np.eye(at.shape[1])
-                ],
-                axis=-1,
-            )  # (B, K, 2)
+            nudged = [self._residual(at + _NUDGE * axis) for axis in np.eye(at.shape[1])]
+            slopes = (np.stack(nudged, axis=-1) - residual[:, :, None]) / _NUDGE  # (B, K, 2)
             square = np.swapaxes(slopes, 1, 2) @ slopes
             diagonal = np.einsum("bii->bi", square)
             square = square + np.eye(2) * (damping[:, None] * diagonal + _TINY)[:, :, None]
@@ -444,11 +433,9 @@ def calibrate(curve: Curve, fit: str = "power") -> Calibration:
     curve.require(least_sizes(fit), f"fit {fit!r}")
     if fit == "posterior":
         found = posterior(curve)
-        floor = found.floor_quantile(0.5)
-        parameters = {"c": floor, "b": float(found.weight @ found.rate)}
-        return Calibration(
-            fit, FORMULAS[fit], curve, floor, parameters, lambda n: found.quantile(n, 0.5)
-        )
+        parameters = {"c": found.floor_quantile(0.5), "b": float(found.weight @ found.rate)}
+        middle = partial(found.quantile, p=0.5)
+        return Calibration(fit, FORMULAS[fit], curve, parameters["c"], parameters, middle)
     made = estimate(fit, curve.sizes.astype(float), curve.means[None, :], weights(curve))
     floor, scale, last = made.floor.item(), made.scale.item(), made.last
     if fit == "paper":
@@ -514,20 +501,16 @@ def _pooled(curve: Curve, resamples: int, seed: int) -> tuple[Fits, ...]:
 
 # --- Targets -------------------------------------------------------------------------------------
 
-# What people mean when a target is far from all that was measured, and the units in which they may.
-_ERRORS = ("error", "squared")
-_MEANINGS: tuple[tuple[str, Callable[[float], float], tuple[str, ...]], ...] = (
-    ("in percent", lambda t: t / 100, (*_ERRORS, "complement", "percent")),
-    ("as a fraction of one", lambda t: t * 100, (*_ERRORS, "complement", "percent")),
-    ("as a score of which larger is better", lambda t: 1 - t, _ERRORS),
-    ("as a score in percent", lambda t: 1 - t / 100, _ERRORS),
-    ("in decibels", lambda t: 10 ** (-t / 10), _ERRORS),
-    ("as a root of the metric", lambda t: t * t, _ERRORS),
-    ("as a square of the metric", lambda t: math.sqrt(t), _ERRORS),
-    ("with the sign of an error", lambda t: -t, ("negated",)),
-    ("as an error", lambda t: 1 - t, ("complement",)),
-    ("as an error", lambda t: 100 - t, ("percent",)),
-    ("as an error", lambda t: -10 * math.log10(t), ("psnr",)),
+# What people mean when a target is far from all that was measured: the first two in every unit,
+# the others where the metric is an error. Where it is a score, an error may be meant.
+_MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
+    ("in percent", lambda t: t / 100),
+    ("as a fraction of one", lambda t: t * 100),
+    ("as a score of which larger is better", lambda t: 1 - t),
+    ("as a score in percent", lambda t: 1 - t / 100),
+    ("in decibels", lambda t: 10.0 ** (-t / 10)),
+    ("as a root of the metric", np.square),
+    ("as a square of the metric", np.sqrt),
 )
 
 
@@ -543,11 +526,8 @@ def target_error(curve: Curve, target: object) -> float:
     error = float(curve.unit.to_error(value))
     hint = other_unit(curve, value)
     if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
-        article = "an" if noun[0] in "aeiou" else "a"
-        raise KoriskError(
-            f"target must be {article} {noun} {curve.unit.rule}, got {value:.6g}; "
-            + (hint or "give the one that you want to reach")
-        )
+        remedy = hint or f"give the {noun} that you want to reach"
+        raise KoriskError(f"target must be {curve.unit.rule}, got {value:.6g}; {remedy}")
     if hint and error > curve.means.max():
         raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
     return error
@@ -561,12 +541,13 @@ def other_unit(curve: Curve, value: float) -> str:
     tiny_score = unit.larger_is_better and value < worst / 10 and worst > 0
     if _HARD * low <= error <= high or (high < error <= _EASY * high and not tiny_score):
         return ""
-    for words, convert, laws in _MEANINGS:
-        try:
-            other = convert(value)
-        except (ValueError, OverflowError):
-            continue
-        if unit.law in laws and 0.3 * low <= float(unit.to_error(other)) <= high:
+    meanings = _MEANINGS
+    if unit.larger_is_better:
+        meanings = (*_MEANINGS[:2], ("as an error", unit.from_error))
+    for words, convert in meanings:
+        with np.errstate(all="ignore"):
+            other = float(convert(np.array(value)))
+        if 0.3 * low <= float(unit.to_error(other)) <= high:
             ends = sorted(unit.from_error([low, high]).tolist())
             return (
                 f"the pilot runs from {ends[0]:.4g} to {ends[1]:.4g}: was the target given "

@@ -234,9 +234,7 @@ class Forecast:
     @property
     def horizon(self) -> int:
         """The largest N of which anything is said."""
-        if self.doubt:
-            return self.last
-        return min(int(HORIZON * self.last), LARGEST_N)
+        return self.last if self.doubt else min(int(HORIZON * self.last), LARGEST_N)
 
     def law(self, n: Array) -> Law:
         """The law of the log error at each N.
@@ -287,10 +285,9 @@ class Forecast:
         """
         last = np.array([float(self.last)])
         start = self.measured.law(last)
-        parts: list[tuple[float, Posterior | Relatives]] = [(1.0, self.posterior)]
-        if self.relatives is not None:
-            trust = self.relatives.trust
-            parts = [(1 - trust, self.posterior), (trust, self.relatives)]
+        trust = 0.0 if self.relatives is None else self.relatives.trust
+        parts: list[tuple[float, Posterior | Relatives]] = [(1 - trust, self.posterior)]
+        parts += [] if self.relatives is None else [(trust, self.relatives)]
         fitted = mixed([share for share, _ in parts], [each.law(n) for _, each in parts])
         fall = sum(share * (each.centre(n) - each.centre(last)) for share, each in parts)
         settled = np.where(n > self.last, np.exp2(-_SETTLING * np.log2(n / self.last)), 0.0)

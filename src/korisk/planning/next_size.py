@@ -13,8 +13,7 @@ and an interval without an end has no width that could shrink.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,15 +86,14 @@ class NextSize:
         words = f"Measure N = {self.n:,} next, with {self.seeds} seed{'s' * (self.seeds != 1)}"
         if self.narrowing <= 0:
             return f"{words}; it is not expected to narrow the answer."
-        spans = f"spans a factor of {self.now:.3g} now"
-        if self.counted_to is not None:
-            spans = (
-                f"has no upper end (counted to N = {self.counted_to:,}, it spans a factor of "
-                f"{self.now:.3g})"
-            )
+        end = (
+            ""
+            if self.counted_to is None
+            else f" (up to N = {self.counted_to:,}; it has no upper end)"
+        )
         return (
-            f"{words}: the 90% interval of the answer {spans} and is "
-            f"expected to span {self.expected:.3g} then."
+            f"{words}: the 90% interval of the answer spans a factor of {self.now:.3g} now{end} "
+            f"and is expected to span {self.expected:.3g} then."
         )
 
 
@@ -155,9 +153,8 @@ def next_size(
     if candidates is None:
         asked = open_sizes(curve, largest)
     else:
-        limits: dict[str, Any] = {"at_least": 2, "at_most": LARGEST_N}
-        remedy = "count the training samples"
-        sizes = {count("candidates", n, **limits, remedy=remedy) for n in candidates}
+        rule = partial(count, at_least=2, at_most=LARGEST_N, remedy="count the training samples")
+        sizes = {rule("candidates", n) for n in candidates}
         asked = sorted(n for n in sizes if largest is None or n <= largest)
     if not asked:
         raise KoriskError(
@@ -173,13 +170,10 @@ def next_size(
     end = min(NEAR * plan.last, LARGEST_N) if made.doubt else plan.before_long
     outlook = Outlook(made, goal, end)
     variance = outlook.seed_variance(noise) / often
-    now = outlook.width_now
+    now, remedy = outlook.width_now, "cost(n) is what one training with n samples costs"
     found = []
     for n in asked:
-        remedy = "cost(n) is what one training with n samples costs"
-        price = (
-            None if cost is None else often * real(f"cost({n})", cost(n), above=0, remedy=remedy)
-        )
+        price = cost and often * real(f"cost({n})", cost(n), above=0, remedy=remedy)
         then = outlook.expected_width(n, variance)
         found.append(Candidate(n, math.exp(then), (now - then) / math.log(2), price))
     best = max(found, key=lambda each: (each.narrowing / (each.cost or 1.0), -each.n))

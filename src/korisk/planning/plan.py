@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from korisk._checks import real
 from korisk.curves.curve import LARGEST_N, Curve
 from korisk.curves.noise import ROUNDING
-from korisk.errors import KoriskError, OutOfReachError
-from korisk.planning.explain import explain, findings
+from korisk.errors import OutOfReachError
+from korisk.planning.explain import explain, findings, no_answer
 from korisk.planning.fit import DEFAULT_FIT, target_error
 from korisk.planning.forecast import Expectation, Forecast, forecast
 
@@ -179,9 +179,13 @@ class Plan:
         return bool(self.curve.means[-1] <= self.goal)
 
     @property
+    def _below_rounding(self) -> bool:
+        return bool(self.goal < ROUNDING * self.curve.means.max())
+
+    @property
     def doubt(self) -> str:
         """Why there is no answer although the target may be reachable; empty where there is one."""
-        if self.goal < ROUNDING * self.curve.means.max():
+        if self._below_rounding:
             return "The target lies below rounding, where errors have no meaning."
         return "" if self.inside else self.forecast.doubt
 
@@ -313,19 +317,16 @@ class Plan:
     @property
     def floor(self) -> float:
         """Where the curve levels off as far as the pilot tells, in the user's unit."""
-        made = self.forecast
+        made, error = self.forecast, self.forecast.calibration.floor
         if self.related and not made.doubt:
             error = float(made.quantile(made.horizon, 0.5)[0])
-        else:
-            error = made.calibration.floor
         return float(self.curve.unit.from_error(error))
 
     @property
     def rounds(self) -> tuple[int, ...]:
         """Totals after each round of collection, none more than four times the one before."""
         if self.samples is None:
-            below = self.goal < ROUNDING * self.curve.means.max()
-            return () if below else (min(2 * self.last, LARGEST_N),)
+            return () if self._below_rounding else (min(2 * self.last, LARGEST_N),)
         totals, total = [], self.last
         while total < self.samples:
             total = min(ROUND * total, self.samples)
@@ -374,17 +375,7 @@ class Plan:
             If the pilot speaks against the target, or cannot be extrapolated.
         """
         if self.samples is None:
-            name = self.curve.model or "the model"
-            if self.doubt:
-                raise OutOfReachError(
-                    f"no sample size for target {self.target:.6g} of {name} can be given; "
-                    f"{self.doubt[0].lower()}{self.doubt[1:].rstrip('.')}"
-                )
-            raise OutOfReachError(
-                f"target {self.target:.6g} is not reachable by {name} according to this pilot "
-                f"and fit {self.fit}, which levels off at about {self.floor:.4g}; "
-                f"measure at N = {self.rounds[0]:,} before giving up, or ask for an easier target"
-            )
+            raise OutOfReachError(f"{no_answer(self)} Measure more, or ask for an easier target.")
         return self.samples
 
     def explain(self) -> str:
@@ -405,13 +396,8 @@ class Plan:
         dict
             See docs/reference/files.md for its keys.
         """
-        reached = None
-        if self.samples is not None:
-            reached = {
-                "by": self.before_long,
-                "chance": self.chances.at(self.before_long),
-                **{f"{p:g}": self.if_reached(p) for p in LEVELS},
-            }
+        by, reached = self.before_long, {f"{p:g}": self.if_reached(p) for p in LEVELS}
+        condition = {"by": by, "chance": self.chances.at(by), **reached}
         return {
             "model": self.curve.model,
             "metric": self.curve.metric,
@@ -424,7 +410,7 @@ class Plan:
             "upper": self.upper,
             "reach": None if math.isnan(self.reach) else self.reach,
             "safe": {f"{p:g}": self.safe(p) for p in LEVELS},
-            "if_reached": reached,
+            "if_reached": None if self.samples is None else condition,
             "inside": self.inside,
             "doubt": self.doubt,
             "trust": self.trust,
@@ -437,11 +423,7 @@ class Plan:
 
 
 def plan(
-    curve: Curve,
-    target: float,
-    *,
-    fit: str = DEFAULT_FIT,
-    related: Iterable[Curve] = (),
+    curve: Curve, target: float, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] = ()
 ) -> Plan:
     """How many samples a target asks for, according to a pilot of at least three sizes.
 
@@ -477,7 +459,6 @@ def plan(
     >>> round(made.samples, -1), made.next_round == made.samples
     (660, True)
     """
-    target_error(curve, target)  # refused first, in its own words
     return plan_from(forecast(curve, fit=fit, related=related), target)
 
 
@@ -550,7 +531,4 @@ def first_met(errors: Callable[[Array], Array], grid: Array, goal: float) -> int
 
 
 def _level(p: float) -> float:
-    level = real("p", p, remedy="ask for a level from 0.5 to 0.99, such as 0.9")
-    if not 0.5 <= level <= 0.99:
-        raise KoriskError(f"p must be from 0.5 to 0.99, got {p!r}; ask for 0.9, for example")
-    return level
+    return real("p", p, at_least=0.5, at_most=0.99, remedy="ask for 0.9, for example")

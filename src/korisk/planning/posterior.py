@@ -234,17 +234,12 @@ class Posterior:
         """(M,) the probability that the error at each N is at most the target."""
         return self.law(n).under(np.full(len(n), np.log(target)))
 
-    @cached_property
-    def floors(self) -> tuple[Array, Array]:
-        """(P,) errors that no data removes, ascending, and their weights."""
+    def floor_quantile(self, p: float) -> float:
+        """The floor, the error that no data removes, which the true one undercuts with p."""
         floors = self.floor * np.exp(self.level)
         order = np.argsort(floors, kind="stable")
-        return floors[order], self.weight[order]
-
-    def floor_quantile(self, p: float) -> float:
-        """The floor that the true one undercuts with probability p."""
-        floors, weight = self.floors
-        return float(floors[min(int(np.searchsorted(np.cumsum(weight), p)), len(floors) - 1)])
+        at = int(np.searchsorted(np.cumsum(self.weight[order]), p))
+        return float(floors[order][min(at, len(floors) - 1)])
 
 
 @lru_cache(maxsize=32)  # some 100 kB each; reports ask for the same pilots again and again

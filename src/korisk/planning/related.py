@@ -50,18 +50,12 @@ KINSHIP = Kinship()
 
 @dataclass(frozen=True)
 class _Case:
-    """Some of the relatives, a step of the walk and a floor."""
+    """Some of the relatives, a step of the walk and a floor, and what they say of the pilot."""
 
-    group: tuple[int, ...]
+    group: list[int]
     step: float
     floor: float
-    log_weight: float
-
-
-@dataclass(frozen=True)
-class _Solved:
-    """What a case concludes from the pilot."""
-
+    parts: Array  # (J, K) the shapes of its relatives with its floor
     inverse: Array  # (K, K) of the Cholesky factor of the means' covariance
     ones: Array  # (K,) inverse times ones
     white: Array  # (K,) whitened means less mean shape and level
@@ -85,21 +79,6 @@ class Relatives:
         """The pilot's largest N."""
         return float(self.n[-1])
 
-    @cached_property
-    def _cases(self) -> list[_Case]:
-        kin, count = self.kinship, len(self.shapes)
-        groups: list[tuple[int, ...]] = [(index,) for index in range(count)]
-        groups += [tuple(range(count))] if count > 1 else []
-        grid = product(
-            groups,
-            zip(kin.walks, kin.walk_weights, strict=True),
-            zip(kin.floors, kin.floor_weights, strict=True),
-        )
-        return [
-            _Case(group, step, floor, float(np.log(p * q / len(groups))))
-            for group, (step, p), (floor, q) in grid
-        ]
-
     def _shape(self, n: Array) -> tuple[Array, Array]:
         """(J, M) log error of each relative over its own at the pilot's last N, and variances."""
         at = np.append(n, self.last)
@@ -112,19 +91,19 @@ class Relatives:
         return means[:, :-1] - means[:, -1:], variances[:, :-1]
 
     @staticmethod
-    def _parts(shape: tuple[Array, Array], case: _Case) -> tuple[Array, Array]:
-        """(J, M) the shapes of a case's relatives with its floor; (M,) their mean's variance."""
-        fall = (1 - case.floor) * np.exp(shape[0][list(case.group)])
-        parts = np.log(fall + case.floor)
+    def _parts(shape: tuple[Array, Array], group: list[int], floor: float) -> tuple[Array, Array]:
+        """(J, M) the shapes of a group of relatives with a floor; (M,) their mean's variance."""
+        fall = (1 - floor) * np.exp(shape[0][group])
+        parts = np.log(fall + floor)
         # What a floor hides of a relative's error, it hides of its noise.
-        seen = (fall / np.exp(parts)) ** 2 * shape[1][list(case.group)]
+        seen = (fall / np.exp(parts)) ** 2 * shape[1][group]
         return parts, seen.mean(axis=0) / len(parts)
 
-    def _shared(self, case: _Case, u: Array, parts: Array, v: Array, other: Array) -> Array:
+    def _shared(self, step: float, u: Array, parts: Array, v: Array, other: Array) -> Array:
         """(M, L) covariance of log errors at u and v: the walk, the stretch, each one's part."""
         same = np.sign(u)[:, None] * np.sign(v)[None, :] > 0
         nearer = np.minimum(np.abs(u)[:, None], np.abs(v)[None, :])
-        found = case.step**2 * np.where(same, nearer, 0.0)
+        found = step**2 * np.where(same, nearer, 0.0)
         mean, other_mean = parts.mean(axis=0), other.mean(axis=0)
         found += self.kinship.stretch**2 * np.outer(mean, other_mean)
         if len(parts) > 1:
@@ -132,17 +111,16 @@ class Relatives:
         return np.asarray(found)
 
     @cached_property
-    def _own_shape(self) -> tuple[Array, Array]:
-        return self._shape(self.n)
-
-    @cached_property
-    def _solved(self) -> list[_Solved]:
-        u = np.log2(self.n / self.last)
-        noise = np.maximum(self.variance, self.kinship.least_noise**2)
+    def _cases(self) -> list[_Case]:
+        kin, count, u = self.kinship, len(self.shapes), np.log2(self.n / self.last)
+        groups = [[index] for index in range(count)] + ([[*range(count)]] if count > 1 else [])
+        steps = zip(kin.walks, kin.walk_weights, strict=True)
+        floors = zip(kin.floors, kin.floor_weights, strict=True)
+        noise, shape = np.maximum(self.variance, kin.least_noise**2), self._shape(self.n)
         found = []
-        for case in self._cases:
-            parts, variance = self._parts(self._own_shape, case)
-            covariance = np.diag(noise + variance) + self._shared(case, u, parts, u, parts)
+        for group, (step, p), (floor, q) in product(groups, steps, floors):
+            parts, variance = self._parts(shape, group, floor)
+            covariance = np.diag(noise + variance) + self._shared(step, u, parts, u, parts)
             inverse = np.linalg.inv(np.linalg.cholesky(covariance))
             ones = inverse.sum(axis=1)
             white = inverse @ (self.y - parts.mean(axis=0))
@@ -150,14 +128,15 @@ class Relatives:
             level = float(ones @ white) / precision
             misfit = float(white @ white) - level**2 * precision
             density = np.log(np.diag(inverse)).sum() - 0.5 * np.log(precision) - 0.5 * misfit
-            evidence = case.log_weight + float(density)
-            found.append(_Solved(inverse, ones, white - level * ones, level, evidence))
+            evidence = float(np.log(p * q / len(groups))) + float(density)
+            left = white - level * ones
+            found.append(_Case(group, step, floor, parts, inverse, ones, left, level, evidence))
         return found
 
     @cached_property
     def evidence(self) -> float:
         """Log of how likely the pilot is, but for its level and for constants."""
-        return float(np.logaddexp.reduce([each.evidence for each in self._solved]))
+        return float(np.logaddexp.reduce([each.evidence for each in self._cases]))
 
     @cached_property
     def trust(self) -> float:
@@ -169,16 +148,15 @@ class Relatives:
         u, at = np.log2(self.n / self.last), np.log2(n / self.last)
         shape = self._shape(n)
         means, deviations = np.empty((2, len(self._cases), len(n)))
-        for index, (case, made) in enumerate(zip(self._cases, self._solved, strict=True)):
-            parts, _ = self._parts(self._own_shape, case)
-            there, variance = self._parts(shape, case)
-            pull = made.inverse @ self._shared(case, u, parts, at, there)  # (K, M)
-            own = np.diag(self._shared(case, at, there, at, there)) + variance
+        for index, made in enumerate(self._cases):
+            there, variance = self._parts(shape, made.group, made.floor)
+            pull = made.inverse @ self._shared(made.step, u, made.parts, at, there)  # (K, M)
+            own = np.diag(self._shared(made.step, at, there, at, there)) + variance
             free = 1.0 - made.ones @ pull
             means[index] = there.mean(axis=0) + made.level + made.white @ pull
             spread = own - (pull**2).sum(axis=0) + free**2 / float(made.ones @ made.ones)
             deviations[index] = np.sqrt(np.maximum(spread, 1e-8))
-        weight = np.exp(np.array([each.evidence for each in self._solved]) - self.evidence)
+        weight = np.exp(np.array([each.evidence for each in self._cases]) - self.evidence)
         return weight, means, deviations
 
     def law(self, n: Array) -> Law:
