@@ -99,8 +99,8 @@ def test_where_one_has_no_answer_the_other_still_has(released: kr.Comparison) ->
     assert released.ratio_range is None
     assert released.second.samples is not None
     words = released.explain()
-    assert "KO does not reach 0.042" in words
-    assert "FC reaches 0.042 with about" in words
+    assert "KO: The target 0.042 is not reachable" in words
+    assert "FC needs about" in words
     content = json.loads(json.dumps(released.to_dict()))
     assert content["ratio"] is None
     assert "unknown" in content["two_factors"]["paper"]
@@ -116,7 +116,7 @@ def test_like_is_compared_with_like() -> None:
 
 def test_the_factors_need_lines() -> None:
     comparison = kr.compare(released_h8("KO"), released_h8("FC"), 0.003)
-    with pytest.raises(kr.KoriskError, match="'line' or 'paper'"):
+    with pytest.raises(kr.KoriskError, match="fit must be one of line, paper"):
         comparison.factors("power")
     assert math.isfinite(comparison.factors().product)
 

@@ -375,7 +375,8 @@ class Plan:
             If the pilot speaks against the target, or cannot be extrapolated.
         """
         if self.samples is None:
-            raise OutOfReachError(f"{no_answer(self)} Measure more, or ask for an easier target.")
+            first = "".join(f"measure at N = {n:,} before giving up, or " for n in self.rounds)
+            raise OutOfReachError(f"{no_answer(self)} Remedy: {first}ask for an easier target.")
         return self.samples
 
     def explain(self) -> str:
