@@ -181,7 +181,8 @@ def _child(
     connection: Connection,
 ) -> None:
     os.chdir(folder)
-    for content in reader.seeds():  # first, so that memory which libraries allocate once is not counted
+    # First, so that memory which libraries allocate once is not counted.
+    for content in reader.seeds():
         (folder / reader.file).write_bytes(content)
         refusal(reader, folder / reader.file)
     limit_memory()

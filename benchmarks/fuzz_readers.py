@@ -142,8 +142,7 @@ def _read_job_options(path: Path) -> None:
 
 @cache
 def _predictions() -> list[bytes]:
-    from korisk.prediction.study import prediction_content
-    from korisk.prediction.study import predict_study
+    from korisk.prediction.study import predict_study, prediction_content
     from korisk.studies.spec.study import Study
 
     (made,) = predict_study(Study(_STUDY), examples=16)

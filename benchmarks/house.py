@@ -5,9 +5,10 @@
     python benchmarks/house.py --json build/house.json
 
 Code is counted without docstrings, comments and blank lines. A module is "imported by one" if one
-other module of the package imports it, wherever in a file; `__init__.py` files are not counted. A private helper is a function or method whose name begins with one
-underscore; it is called once if its module uses its name once.
-A circle is a set of modules that import one another, in functions and for types too.
+other module of the package imports it, wherever in a file; `__init__.py` files are not counted. A
+private helper is a function or method whose name begins with one underscore; it is called once if
+its module uses its name once. A circle is a set of modules that import one another, in functions
+and for types too.
 """
 
 import argparse

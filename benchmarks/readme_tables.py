@@ -21,7 +21,8 @@ from study_tables import header, line
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 ADDS = {
-    "core": "bounds, plans, comparisons: NumPy, SciPy, typer, rich, pydantic, PyYAML, filelock, tabulate",
+    "core": "bounds, plans, comparisons: NumPy, SciPy, typer, rich, pydantic, PyYAML, filelock, "
+    "tabulate",
     "report": "figures and pages: matplotlib, plotly",
     "torch": "operators, studies, predictions: PyTorch, here its CPU build",
     "dask": "clusters and batch systems: Dask",

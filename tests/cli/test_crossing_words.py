@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from korisk.cli.studying import crossing_json, in_words
+from korisk.cli.run import crossing_json, in_words
 from korisk.planning.compare import Crossover
 from korisk.studies.results import Crossing
 
@@ -30,6 +30,7 @@ def test_a_crossover_is_told_where_the_means_allow_it(
         assert f"{n:,}" not in said
         assert f"{better} is better at" in said
     content = crossing_json(crossing)
+    assert content is not None
     assert (content["found"] is not None) == kept
     assert content["explanation"] == said
     assert content["last"] == 1024

@@ -135,7 +135,7 @@ def test_headers_that_name_no_seed(tmp_path: Path, name: str) -> None:
         ("n,error\n4," + "1" * 200 + "\n", ", line 2, column 'error': must be a number"),
         ('n,error\n4,"' + "1" * 200_000 + '"\n', ", line 2: not valid CSV: field larger"),
         ("n,error\n" + "," * 1_000_001 + "\n", ", line 2: has more than 1,000,000 characters"),
-        ("n,error,metric\n4,0.9,accuracy\n", ": metric 'accuracy' must have a unit in which"),
+        ("n,error,metric\n4,0.9,accuracy\n", ": metric 'accuracy' needs a unit in which"),
         (b"\xff\xfen\x00,\x00", ": is not UTF-8 text"),
         ("n,error\n4,1\n".encode("utf-16-le"), ": looks like UTF-16 or a binary file"),
         (b"PK\x03\x04\x00\x00", ": looks like UTF-16 or a binary file"),

@@ -44,7 +44,9 @@ def test_a_reproduction_has_the_papers_seeds_unless_told() -> None:
 
 def test_points_that_the_paper_has_not_are_refused() -> None:
     for wrong in ([64], [8, 8]):
-        with pytest.raises(KoriskError, match="points must be among 8, 16, 32, 128, 256, 512, each"):
+        with pytest.raises(
+            KoriskError, match="points must be among 8, 16, 32, 128, 256, 512, each"
+        ):
             studies(points=wrong)
     with pytest.raises(KoriskError, match="no point at 512"):
         studies(points=[512], protocols=["released"])

@@ -120,7 +120,7 @@ class Curve:
         told, suggested = told or unit, suggested_unit(metric)
         if suggested and not unit.larger_is_better:
             raise KoriskError(
-                f"{where(0, 'error')}: metric {metric!r} must have a unit in which larger is better, "
+                f"{where(0, 'error')}: metric {metric!r} needs a unit in which larger is better, "
                 f"got {unit.name!r}; pass unit={suggested!r}"
             )
         with np.errstate(invalid="ignore"):
