@@ -79,7 +79,7 @@ class OutOfReachError(KoriskError):
     ...                  model="KO")
     >>> kr.plan(pilot, target=0.01).require()
     Traceback (most recent call last):
-    korisk.errors.OutOfReachError: target 0.01 is not reachable by KO ...
+    korisk.errors.OutOfReachError: The target 0.01 is not reachable according to this pilot: ...
     """
 
     exit_code: ClassVar[int] = 3

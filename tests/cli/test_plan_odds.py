@@ -145,9 +145,9 @@ def test_compare_tells_the_doubt_of_one_side(tmp_path: Path) -> None:
     steep = written(tmp_path / "a.csv", zip(SIZES, STEP, strict=True), "step")
     smooth = written(tmp_path / "b.csv", ((n, 0.5 * n**-0.5) for n in SIZES), "KO")
     said = text("compare", smooth, steep, "--target", 0.005, code=3)
-    assert "No sample size of step" in said
+    assert "step: No sample size for the target 0.005" in said
     assert "cannot be extrapolated" in said
-    assert "KO reaches 0.005 with about" in said
+    assert "KO needs about" in said
 
 
 # --- Related curves ------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_related_curves_make_the_answer_surer(pilot: Path, simulated: Path) -> N
     assert abs(found["samples"] - truth) < abs(alone["samples"] - truth)
     assert found["lower"] < truth < (found["upper"] or math.inf)
     said = text(*command, "--related", simulated)
-    assert f'"simulated.csv" explains the pilot (trust {chance(found["trust"])})' in said
+    assert f'("simulated.csv") explain the pilot (trust {chance(found["trust"])})' in said
     assert f"about {alone['samples']} (chance {chance(alone['chance'])})" in said
     library = kr.plan(
         kr.Curve.read(pilot), 0.006, related=[kr.Curve.read(simulated, model="simulated.csv")]
@@ -199,7 +199,7 @@ def test_a_misleading_curve_changes_nothing(pilot: Path, misleading: Path) -> No
     assert found["trust"] < 0.01
     assert found["samples"] == pytest.approx(alone["samples"], rel=0.01)
     said = text(*command, "--related", misleading)
-    assert '"misleading.csv" cannot be extrapolated and is not used' in said
+    assert '("misleading.csv") cannot be extrapolated and are not used' in said
 
 
 def test_related_files_may_be_several(pilot: Path, simulated: Path, misleading: Path) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe, Training, draw_batches, train
 from korisk.fitting.gradient.recipe import OptimiserName, released_generator
-from korisk.fitting.gradient.steps import Stepper, gradient
+from korisk.fitting.gradient.train import Stepper, gradient
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.operators import Matrix, ParallelBeam, fbp
 

@@ -30,7 +30,7 @@ FUZZED = {  # module: the readers that come there
     "files.py": ("csv", "json", "network", "study", "jobs", "prediction"),
     "fitting/gradient/sharded.py": ("shards", "metadata"),
     "fitting/gradient/train.py": ("checkpoint",),
-    "images/formats/arrays.py": ("npy", "npz"),
+    "images/formats/page.py": ("npy", "npz"),
     "images/formats/dicom.py": ("dicom",),
     "images/formats/hdf5.py": ("hdf5", "lodopab"),
     "images/patients.py": ("patients",),

@@ -36,3 +36,17 @@ def test_json_has_the_largest_chance_where_there_is_one() -> None:
     made = kr.plan(kr.Curve(sizes, [0.5 * n**-0.5 + 0.05 for n in sizes]), 0.07)
     assert made.to_dict()["reach"] == made.reach
     assert 0 < made.reach < 1
+
+
+def test_a_pilot_is_not_its_own_relative() -> None:
+    curve = kr.Curve([4, 8, 16, 32], [0.4, 0.3, 0.2, 0.15])
+    with pytest.raises(kr.KoriskError, match="another measurement than the pilot"):
+        kr.plan(curve, 0.1, related=[curve])
+
+
+def test_two_that_meet_a_target_at_once_have_no_ratio() -> None:
+    first = kr.Curve([4, 8, 16, 32], [0.4, 0.3, 0.2, 0.15], model="KO")
+    second = kr.Curve([4, 8, 16, 32], [0.45, 0.35, 0.25, 0.2], model="FC")
+    made = kr.compare(first, second, 0.6)
+    assert made.ratio is None
+    assert "in relation to each other is not known" in made.explain()

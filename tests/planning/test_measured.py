@@ -60,7 +60,7 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     assert part.samples is None
     assert part.safe(0.9) is None
     assert math.isnan(part.reach)
-    assert "1 of 4 seeds has fallen to rounding" in part.explain()
+    assert "1 of 4 seeds fell to rounding" in part.explain()
     with pytest.raises(kr.OutOfReachError, match="cannot be extrapolated"):
         part.require()
     with pytest.raises(kr.KoriskError, match="cannot be extrapolated"):
@@ -95,7 +95,7 @@ def test_what_a_pilot_or_a_relative_cannot_tell_is_not_told() -> None:
     misled = kr.plan(pilot, 0.005, related=[step])
     assert misled.trust == 0
     assert misled.samples == kr.plan(pilot, 0.005).samples
-    assert "cannot be extrapolated and is not used" in misled.explain()
+    assert "not used" in misled.explain()
     with pytest.raises(kr.KoriskError, match="another measurement than the pilot"):
         kr.plan(pilot, 0.01, related=[pilot])
     easy = kr.plan(pilot, 0.35)

@@ -14,8 +14,7 @@ from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
 from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Reconstruction, sources
 from korisk.studies.result import Result, Row
-from korisk.studies.run.cells import run_cell
-from korisk.studies.run.layer_errors import KnownLayers, refined_errors, refined_network
+from korisk.studies.run.cells import KnownLayers, refined_errors, refined_network, run_cell
 from korisk.studies.run.usage import Usage
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Cell

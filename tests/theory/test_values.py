@@ -34,7 +34,7 @@ def test_values_are_frozen() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("Bound", "BarronBound", "Law", "Chances", "Relatives", "Measured", "Misfit", "Moment"),
+        *("Bound", "BarronBound", "Law", "Chances", "Relatives", "Measured", "Moment"),
         *("PredictedPair", "Prediction", "Spectrum", "Structured"),
     ],
 )

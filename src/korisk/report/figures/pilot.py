@@ -50,6 +50,7 @@ def plan_figure(plan: Plan) -> Figure:
     Examples
     --------
     >>> import korisk as kr
+    >>> from korisk.report.figures.pilot import plan_figure
     >>> curve = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model="net")
     >>> plan_figure(kr.plan(curve, target=0.02)).axes[0].get_title(loc="left")
     'net'
