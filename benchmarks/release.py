@@ -27,8 +27,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from korisk import __version__
 from korisk.studies.run.usage import machine
+
+from korisk import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 from release_contents import WrongContents, check_same, check_sdist, check_wheel

@@ -46,19 +46,11 @@ if TYPE_CHECKING:
     from korisk import prediction as prediction
     from korisk import problems as problems
     from korisk import studies as studies
-    from korisk.networks.describe.describe import describe as describe
-    from korisk.networks.describe.marks import known as known
-    from korisk.networks.describe.marks import learned as learned
-    from korisk.pilots.adapters import pilot_sklearn as pilot_sklearn
-    from korisk.pilots.adapters import pilot_torch as pilot_torch
-    from korisk.pilots.result import Pilot as Pilot
-    from korisk.pilots.run import run_pilot as run_pilot
-    from korisk.planning.next_size import NextSize as NextSize
-    from korisk.planning.next_size import next_size as next_size
-    from korisk.prediction.api import predict_dense as predict_dense
-    from korisk.prediction.api import predict_structured as predict_structured
-    from korisk.prediction.prediction import Prediction as Prediction
-    from korisk.prediction.study import predict_study as predict_study
+    from korisk.networks.describe.describe import describe
+    from korisk.networks.describe.marks import known, learned
+    from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
+    from korisk.planning.next_size import NextSize, next_size
+    from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
 
 _PACKAGES = (
     *("fitting", "images", "networks", "operators", "pilots", "prediction", "problems", "studies"),

@@ -11,8 +11,8 @@ from torch import Tensor
 from korisk.errors import KoriskError
 from korisk.fitting import DiagonalFit, DiagonalRidge, Scorer, refine, tail_gram
 from korisk.fitting.ridge import diagonal
+from korisk.fitting.ridge.diagonal import FactoredSystem, Krylov, conjugate_gradients
 from korisk.fitting.ridge.refinement import penalised_loss
-from korisk.fitting.ridge.solvers import FactoredSystem, Krylov, conjugate_gradients
 from korisk.operators import Composed, Identity, Matrix
 
 DOMAIN, RANGE = (3, 4), (2, 5)

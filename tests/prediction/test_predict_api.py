@@ -13,7 +13,7 @@ import korisk as kr
 from korisk.errors import KoriskError
 from korisk.operators import Matrix
 from korisk.prediction import predict_dense, predict_structured
-from korisk.prediction.user_inputs import examples_of
+from korisk.prediction.api import examples_of
 from korisk.problems import CtProblem, CtScanner, Gaussian, Poisson
 
 Array = NDArray[np.float64]

@@ -31,22 +31,20 @@ from korisk.studies.store.store import Cell, Store
 from korisk.studies.theorem.check import (
     COMPUTED,
     MEASURED,
-    Group,
-    NetworkCheck,
-    Theorem,
-    checks_of,
-    read_theorem,
-)
-from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
-from korisk.studies.theorem.order import (
     RUNGS,
+    Group,
     MeanCurve,
     Needed,
+    NetworkCheck,
     Order,
+    Theorem,
+    checks_of,
     mean_curves,
     order_of,
+    read_theorem,
     strength,
 )
+from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
 from korisk.theory import (
     BOUNDS,
     Composition,

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
-from korisk.planning.law import Law, normals
-from korisk.planning.posterior import Posterior, posterior
+from korisk.planning.posterior import Law, Posterior, normals, posterior
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from korisk.planning.law import Law, normals
+from korisk.planning.posterior import Law, normals
 
 Array = NDArray[np.float64]
 

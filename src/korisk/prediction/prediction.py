@@ -13,9 +13,8 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, shown
 from korisk.planning.explain import chance, count, span, times, value
-from korisk.planning.law import Law, mixed
 from korisk.planning.plan import LEAST_REACH, TAIL, table
-from korisk.planning.posterior import MOST_SIZES, PRIOR, Posterior, posterior, thinned
+from korisk.planning.posterior import MOST_SIZES, PRIOR, Law, Posterior, mixed, posterior, thinned
 from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 

@@ -18,8 +18,8 @@ from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError
 from korisk.planning.explain import chance, count, findings, value
 from korisk.planning.forecast import Forecast
-from korisk.planning.law import Law
 from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
+from korisk.planning.posterior import Law
 
 Array = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from korisk.problems.deep import DeepProblem
 from korisk.problems.problem import Pairs, Reconstruction
 from korisk.studies.result import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.worker import Report
-from korisk.studies.spec.entries import OF_GRADIENT
+from korisk.studies.spec.kinds import OF_GRADIENT
 from korisk.studies.spec.study import problem_of
 from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
 

@@ -12,9 +12,9 @@ from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
 from korisk.studies.result import Task
 from korisk.studies.spec import kinds
-from korisk.studies.spec.entries import OF_GRADIENT, source_of
-from korisk.studies.spec.entries import PROTOCOLS as PROTOCOLS
-from korisk.studies.spec.entries import Protocol as Protocol
+from korisk.studies.spec.kinds import OF_GRADIENT, source_of
+from korisk.studies.spec.kinds import PROTOCOLS as PROTOCOLS
+from korisk.studies.spec.kinds import Protocol as Protocol
 
 if TYPE_CHECKING:
     from korisk.problems import Problem
