@@ -46,9 +46,9 @@ NO_FILE = {  # module: why
     "operators/testing.py": "what it saved a line before",
     "report/page/page.py": "a part of the package",
     "report/page/pictures.py": "a picture that it drew",
-    "studies/run/events.py": "the kernel's account of this machine",
+    "studies/run/usage.py": "the kernel's account of this machine",
     "pilots/fit.py": "the kernel's account of its own children",
-    "pilots/request.py": "a copy of what it was given",
+    "pilots/run.py": "a copy of what it was given",
     "studies/store/store.py": "a copy of what it was given",
 }
 # How many files of a reader are tried; those that need PyTorch for each take longer.

@@ -27,7 +27,7 @@ import korisk as kr
 from korisk.cli.app import app
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.pilots.fit import LENGTH, Reading
-from korisk.pilots.request import own_name
+from korisk.pilots.run import own_name
 from korisk.report.contents import read_contents
 from korisk.studies.results import curves
 from korisk.studies.run.events import Event

@@ -20,8 +20,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.compare import compare
 from korisk.report.contents import Pictures, read_contents
-from korisk.report.page.groups import Group, groups_data, main_group, script_json
-from korisk.report.page.page import LARGEST
+from korisk.report.page.page import LARGEST, Group, groups_data, main_group, script_json
 from korisk.report.page.pictures import framed
 from korisk.report.page.study import study_page
 from korisk.report.tables.tables import cells_table
@@ -126,7 +125,7 @@ def test_curves_beyond_the_room_give_way_and_are_counted(monkeypatch: pytest.Mon
     (whole,), notes = groups_data([Group("all", curves)])
     assert not notes
     size = len(script_json(whole))
-    monkeypatch.setattr("korisk.report.page.groups.ROOM", int(0.7 * size))
+    monkeypatch.setattr("korisk.report.page.page.ROOM", int(0.7 * size))
     (kept,), notes = groups_data([Group("all", curves)])
     assert len(kept["models"]) == 3
     assert {(pair["first"], pair["second"]) for pair in kept["pairs"]} == {(0, 1), (0, 2)}

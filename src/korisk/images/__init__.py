@@ -5,8 +5,14 @@ one unit and size (`pixels`), and returns an `image_set.ImageSet`. `patients` fi
 each image and splits a set into pools that share no patient.
 """
 
-from korisk.images.image_set import ImageSet, Skipped, relative
-from korisk.images.patients import ImagePools, image_pools, split_patients
+from korisk.images.patients import (
+    ImagePools,
+    ImageSet,
+    Skipped,
+    image_pools,
+    relative,
+    split_patients,
+)
 from korisk.images.pixels import MU_WATER
 from korisk.images.read import read_images
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.images.formats.page import Page
-from korisk.images.image_set import digest
+from korisk.images.patients import digest
 
 Array = NDArray[np.float64]
 PixelUnit = Literal["HU", "1/mm", "1/cm", "1/m", "plain"]

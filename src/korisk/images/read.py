@@ -22,8 +22,15 @@ from korisk.images.formats.dicom import is_dicom, read_dicom
 from korisk.images.formats.hdf5 import read_hdf5
 from korisk.images.formats.page import NotAnImageError, Page, check_fits, read_npy, read_npz
 from korisk.images.formats.pictures import read_png, read_tiff
-from korisk.images.image_set import ImageSet, Skipped, counted, in_words
-from korisk.images.patients import Patients, checked_rule, name_patients
+from korisk.images.patients import (
+    ImageSet,
+    Patients,
+    Skipped,
+    checked_rule,
+    counted,
+    in_words,
+    name_patients,
+)
 from korisk.images.pixels import MU_WATER, Conversion, Crop, Image, PixelUnit, Resample
 
 Source = str | PathLike[str]

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
-from korisk.pilots.request import checked_sizes, own_name, plain_settings, short_name
 from korisk.pilots.result import Pilot
-from korisk.pilots.run import run_pilot
+from korisk.pilots.run import checked_sizes, own_name, plain_settings, run_pilot, short_name
 
 Indices = NDArray[np.intp]
 Scoring = str | Sequence[str] | None

@@ -13,8 +13,7 @@ from korisk.errors import KoriskError
 from korisk.prediction.study import NAME, PointRecord, read_prediction
 from korisk.report.contents import Contents, Point
 from korisk.report.figures.prediction import prediction_figure
-from korisk.report.page.groups import Watch
-from korisk.report.page.page import Section, bullets, figure_html
+from korisk.report.page.page import Section, Watch, bullets, figure_html
 from korisk.report.tables.tables import ReportTable
 from korisk.report.tables.text import html as table_html
 

@@ -11,8 +11,17 @@ from korisk.errors import KoriskError
 from korisk.planning.fit import target_error
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import STILL, THEOREM, study_figures
-from korisk.report.page.groups import Group, Watch, groups_data
-from korisk.report.page.page import LARGEST, Page, Section, asset, bullets, figure_html
+from korisk.report.page.page import (
+    LARGEST,
+    Group,
+    Page,
+    Section,
+    Watch,
+    asset,
+    bullets,
+    figure_html,
+    groups_data,
+)
 from korisk.report.page.pictures import framed
 from korisk.report.page.prediction import prediction_section
 from korisk.report.tables.tables import THEOREM as THEOREM_TABLES
