@@ -26,10 +26,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from korisk.studies.run.usage import machine, versions
-
 from fuzz_readers import READERS, Reader, refusal
 from fuzz_watch import SECONDS, limit_memory, tried
+from korisk.studies.run.usage import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),

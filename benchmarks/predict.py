@@ -24,14 +24,13 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from korisk.studies.run.usage import machine
-
 import planner_fits
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.plan import plan
 from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
+from korisk.studies.run.usage import machine
 from korisk.studies.spec.study import Study, problem_of
 
 STUDIES = Path(__file__).parent / "predict"

@@ -18,12 +18,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from korisk.studies.run.usage import Meter, Usage, machine, versions
-
 from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.noise import Gaussian
+from korisk.studies.run.usage import Meter, Usage, machine, versions
 
 Made = TypeVar("Made")
 

@@ -27,9 +27,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from korisk.studies.run.usage import machine
-
 from korisk import __version__
+from korisk.studies.run.usage import machine
 
 sys.path.insert(0, str(Path(__file__).parent))
 from release_contents import WrongContents, check_same, check_sdist, check_wheel

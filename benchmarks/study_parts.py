@@ -36,9 +36,9 @@ def reference(sides: list[int]) -> dict[str, Any]:
 def korisk(sides: list[int]) -> dict[str, Any]:
     """The released CPU protocol by korisk, every cell in this process, and the same figures."""
     import torch
-    from korisk.studies.run.usage import machine, versions
 
     from korisk.studies.run.cells import run_cell
+    from korisk.studies.run.usage import machine, versions
     from korisk.studies.spec.study import Study
 
     torch.set_num_threads(1)

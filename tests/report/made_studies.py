@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from korisk.studies.run.usage import Usage
 
 from korisk.studies.result import Result, Row, Task
+from korisk.studies.run.usage import Usage
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Store
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from korisk.studies.run.usage import Usage
 from markdown_it import MarkdownIt
 
 from korisk import published
@@ -35,6 +34,7 @@ from korisk.report.tables.tables import (
 from korisk.report.tables.text import LONG, csv, html, latex, markdown, one_line, save_tables
 from korisk.studies.reproduction import NAME
 from korisk.studies.result import Result, Row, Task
+from korisk.studies.run.usage import Usage
 from korisk.studies.store.store import Store
 
 SIZES = (4, 8, 16, 32, 64)
