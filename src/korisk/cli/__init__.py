@@ -1,4 +1,4 @@
-"""The `korisk` command. Exit codes: 0 done, 2 wrong input, 3 not reachable, 130 interrupted."""
+"""The `korisk` command, one file a subcommand; `app` has the exit codes."""
 
 from korisk.cli.app import main
 

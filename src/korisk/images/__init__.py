@@ -1,7 +1,7 @@
 """The user's own images: files of several formats, one size and value scale, split by patient.
 
 Start with `read.read_images`. It finds the files, lets `formats` read their pages, brings each to
-one unit and size (`pixels`), and returns an `image_set.ImageSet`. `patients` finds the patient of
+one unit and size (`pixels`), and returns a `patients.ImageSet`. `patients` finds the patient of
 each image and splits a set into pools that share no patient.
 """
 

@@ -1,8 +1,8 @@
 """Pilots: learning curves of the user's own training.
 
-Start with `run.py`: `run_pilot` checks its options (`request.py`), runs each fit as a cell of a
-study (`fit.py`) and returns a `Pilot` (`result.py`). `adapters.py` builds fits of scikit-learn
-estimators and PyTorch datasets, which are imported when they are used.
+Start with `run.py`: `run_pilot` checks its options, runs each fit as a cell of a study (`fit.py`)
+and returns a `Pilot` (`result.py`). `adapters.py` builds fits of scikit-learn estimators and
+PyTorch datasets, which are imported when they are used.
 """
 
 from korisk.pilots.adapters import pilot_sklearn, pilot_torch

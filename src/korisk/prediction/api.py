@@ -1,7 +1,7 @@
 """Learning curves before training, from an operator, a handful of images and the noise.
 
-`predict_dense` and `predict_structured` take what a user has. They make examples of it
-(`user_inputs`), compute a theory from them (`dense`, `weights`), and return a `Prediction`.
+`predict_dense` and `predict_structured` take what a user has. They make examples of it,
+compute a theory from them (`dense`, `weights`), and return a `Prediction`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The page of a study or a pilot, one HTML file: start with `study` or `pilot`.
+"""The page of a study or a pilot, one HTML file: start with `study` or `page`.
 
-`groups` says what a page answers, `planner` packs the planner's answers into a table, `page`
-writes the file around `assets/` (style, scripts, parts of HTML).
+`page` says what a page answers, `planner` packs the planner's answers into a table, `page` writes
+the file around `assets/` (style, scripts, parts of HTML).
 """

@@ -1,4 +1,7 @@
-"""What one cell of a study computes: a point and a seed, every model at every training set size."""
+"""What one cell of a study computes: a point and a seed, every model at every training set size.
+
+Where a study asks for the theorem, the errors of single layers are measured, too.
+"""
 
 from __future__ import annotations
 

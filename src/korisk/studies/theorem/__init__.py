@@ -1,6 +1,6 @@
 """The check of the theorem on trained networks, layer by layer.
 
 Start with `check.py`: `read_theorem` computes bounds from stored errors of layers and compares
-them with the errors of the networks. `order.py` compares predicted with measured sample sizes of
-two models. `explain.py` writes the sentences.
+them with the errors of the networks. It also compares predicted with measured sample sizes of two
+models. `explain.py` writes the sentences.
 """
