@@ -112,7 +112,7 @@ def test_the_budget_counts_seconds_of_fitting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr("korisk.studies.run.events.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("korisk.studies.run.usage.time.perf_counter", lambda: clock[0])
 
     def slow(n: int, seed: int) -> float:
         clock[0] += 10.0
