@@ -172,7 +172,7 @@ def test_what_goes_wrong_is_one_line_and_2(
 
 def test_exactly_one_source(models: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert korisk("bound", "net.yaml", "--module", f"{models}:plain") == 2
-    assert "name either" in capsys.readouterr().err
+    assert "one of them" in capsys.readouterr().err
     assert korisk("bound") == 2
     assert "package.module:factory" in capsys.readouterr().err
     assert korisk("bound", "net.yaml", "--write", "other.yaml") == 2

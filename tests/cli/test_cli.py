@@ -141,8 +141,14 @@ def test_defaults_and_mismatch_are_pointed_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["bound"], "name either a file NETWORK.yaml"),
+        (["bound"], "give a file NETWORK.yaml or a PyTorch module with --module, one of them"),
         (["bound", "nowhere.yaml"], "nowhere.yaml: no such file"),
+        (["bound", KO, "--bond", "paper"], "see korisk bound --help"),
+        (
+            ["operators", "8", "9", "9", "--footprint", "--fan"],
+            "--footprint shows",
+        ),
+        (["reproduce", "--published", "--full"], "--published runs nothing"),
         (["bound", KO, "-n", "1"], "n must be a finite number >= 2, got 1"),
         (["bound", KO, "-n", "many"], "Invalid value for '-n'"),
         (["bound", KO, "--target", "-1"], "target must be a finite number > 0"),

@@ -117,7 +117,7 @@ def test_plot_draws_the_scanner(tmp_path: Path) -> None:
     [
         (("16", "0", "24"), "V must be a whole number from 1 to 1,000,000, got 0"),
         (("16", "20"), "Missing argument 'B'"),
-        ((*SMALL, "--pixel", "-1"), "pixel_spacing must be a finite number >= 1e-09"),
+        ((*SMALL, "--pixel", "-1"), "--pixel must be a finite number >= 1e-09"),
         ((*SMALL, "--arc", "0"), "--arc must be a finite number > 0"),
         ((*SMALL, "--arc", "400"), "> 0 and <= 360, got 400"),
         ((*SMALL, "--window", "han"), "did you mean 'hann'?"),

@@ -103,6 +103,7 @@ def test_plots_are_written(tmp_path: Path, suffix: str, arguments: tuple[str, ..
         (("plan", "absent.csv", "--target", "0.1"), "no such file"),
         (("compare", H8), "needs --target"),
         (("compare", H8, H128, "--target", "0.05"), "needs two models, got 4"),
+        (("compare", H8, "--target", "0.003", "--models", "KO,KO"), "must name two"),
         (("compare", H8, "--target", "0.003", "--models", "KO"), "must name two"),
         (("compare", H8, "--target", "0.003", "--models", "KO,CNN"), "no model 'CNN'"),
         (("compare", H8, H8, H8, "--target", "0.003"), "one file or two"),

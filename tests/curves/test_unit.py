@@ -70,9 +70,9 @@ def test_the_users_word_is_kept() -> None:
     ("wrong", "expected"),
     [
         ("acuracy", "did you mean 'accuracy'?"),
-        ("zzz", "known: error"),
+        ("zzz", "one of error, complement"),
         ("", "got ''"),
-        (3, "got 3"),
+        (3, "got '3'"),
     ],
 )
 def test_unknown_units_are_refused(wrong: str, expected: str) -> None:

@@ -197,7 +197,9 @@ def test_what_differs_from_call_to_call_has_an_open_end(module: nn.Module) -> No
     assert "1 cannot be followed inside (it is random, or changes with every call)" in words
     assert net.layers[-1].bracket.lower <= 2  # of what is drawn, or nothing
     stated = nn.Sequential(nn.Linear(4, 4), kr.known(module, lipschitz=4.0))
-    assert math.isfinite(upper(stated, torch.ones(1, 4)))
+    for seed in range(40):  # some draw the same twice
+        torch.manual_seed(seed)
+        assert math.isfinite(upper(stated, torch.ones(1, 4)))
     assert upper(nn.Dropout(), torch.ones(1, 4)) == 1
 
 

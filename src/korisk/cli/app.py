@@ -96,7 +96,8 @@ def run(arguments: list[str]) -> int:
         return _fail(with_options(str(error)), error.exit_code)
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
-        return _fail(f"{message.rstrip('.')}; see korisk --help", 2)
+        command = f"{arguments[0]} " if options() else ""
+        return _fail(f"{message.rstrip('.')}; see korisk {command}--help", 2)
     except (MemoryError, RuntimeError) as error:
         # PyTorch says with a plain RuntimeError that it could not allocate.
         said = str(error)

@@ -430,7 +430,7 @@ def _network(path: Path | None, module: str | None, write: Path | None) -> Netwo
     """The network of a file, or of a module, which may be kept as a file."""
     if (path is None) == (module is None):
         raise KoriskError(
-            f"name either a file NETWORK.yaml or a PyTorch module with --module, not both; {_FORM}"
+            f"give a file NETWORK.yaml or a PyTorch module with --module, one of them; {_FORM}"
         )
     if path is not None and write is not None:
         raise KoriskError(f"--write keeps what --module describes, and {path} is a file; copy it")

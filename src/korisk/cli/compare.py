@@ -69,11 +69,16 @@ def _two(found: list[Curve], models: str | None) -> tuple[Curve, Curve]:
     names = [curve.model for curve in found]
     if models is not None:
         wanted = [name.strip() for name in models.split(",")]
-        if len(wanted) != 2:
+        if len(set(wanted)) != 2 or len(wanted) != 2:
             raise KoriskError(f"--models must name two, got {shown(models)}; write --models KO,FC")
         for name in wanted:
             if name not in names:
                 raise KoriskError(f"--models: no model {shown(name)}{did_you_mean(name, names)}")
+            if names.count(name) > 1:
+                raise KoriskError(
+                    f"--models: {names.count(name)} files have a model {shown(name)}; "
+                    "rename one of them"
+                )
         return found[names.index(wanted[0])], found[names.index(wanted[1])]
     if len(found) != 2:
         listed = ", ".join(name or "one without a name" for name in names)

@@ -74,6 +74,11 @@ def operators(
     out = console()
     size = Footprint(H, V, B)
     if footprint:
+        if fan or plot is not None or mu is not None or arc is not None:
+            raise KoriskError(
+                "--footprint shows parameters and memory alone, which depend on H, V and B; leave "
+                "the other options out"
+            )
         if as_json:
             print_json({"footprint": _footprint_json(size)})
         else:

@@ -37,7 +37,10 @@ def plain(text: str) -> str:
 
 
 # Arguments of the library whose options have other names on the command line.
-_OPTIONS = {"store": "out", "columns": "column"}
+_OPTIONS = {
+    **{"store": "out", "columns": "column", "pixel_spacing": "pixel"},
+    **{"bin_spacing": "bin", "detector_offset": "offset"},
+}
 _ARGUMENT = re.compile(r"(?<![\w-])([a-z_]+)=(True|'[^']*'|\{[^}]*\}|)(?![\w])")
 
 
@@ -62,6 +65,10 @@ def with_options(text: str) -> str:
             return " ".join(f"{option} {key}={other}" for key, other in pairs)
         return option if value in ("", "True") else f"{option} {value.strip(chr(39))}"
 
+    first, found, rest = text.partition(" must be ")  # `unit must be one of ...`
+    option = "--" + _OPTIONS.get(first, first).replace("_", "-")
+    if found and option in options_in_use.get()():
+        text = option + found + rest
     return _ARGUMENT.sub(replaced, text)
 
 

@@ -84,6 +84,10 @@ def reproduce(
     test's, fits in closed form). It can be stopped at any time: the next run continues.
     """
     if only_published:
+        if points or seeds or full or retry_failed or wait or workers is not None:
+            raise KoriskError(
+                "--published runs nothing, and shows all points; leave the other options out"
+            )
         _print_published(as_json=as_json)
         return
     where = chosen_device(device)

@@ -8,7 +8,8 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk._checks import one_of
+from korisk.errors import KoriskError, shown
 
 Array = NDArray[np.float64]
 
@@ -188,13 +189,9 @@ def unit(name: str | Unit) -> Unit:
     """The unit of that name, in upper or lower case; a unit is returned as it is."""
     if isinstance(name, Unit):
         return name
-    known = UNITS.get(str(name).strip().casefold())
-    if known is None:
-        raise KoriskError(
-            f"unit must be one of {', '.join(UNITS)}, got {shown(name)}"
-            f"{did_you_mean(str(name)[:80], UNITS)}"
-        )
-    return known
+    asked = str(name)[:80].strip().casefold()
+    one_of("unit", asked, tuple(UNITS))
+    return UNITS[asked]
 
 
 # A metric's words, each with the unit to suggest for it.

@@ -310,7 +310,13 @@ def enough(plan: Any, p: float = _LEVEL) -> str:
         return f"No number of samples can be given for {level} probability."
     found = plan.safe(p)
     if found is not None:
-        return f"{found:,} samples are enough with {level} probability."
+        said = f"{found:,} samples are enough with {level} probability."
+        if plan.inside and found > plan.upper:
+            said += (
+                f" That is more than the interval up to {plan.upper:,}, which shows where the "
+                "measured means pass the target: seeds scatter about them."
+            )
+        return said
     most = chance(plan.reach)
     most = f"just below {level}" if most == level else f"at most {most}"
     if plan.forecast.doubt:

@@ -498,12 +498,20 @@ def check_recording(
         same = len(ours) == len(theirs) and all(map(_same, ours, theirs))
         if not (same and _repeats(step, values)):
             raise CannotFollow(step.frames[-1] if step.frames else recording.root, RANDOM)
-    if not all(_repeats(step, values) for step in steps if step.module is not None):
+
+    def random_inside(tries: int) -> bool:
+        whole = [step for step in steps if step.module is not None]
+        return not all(_repeats(step, values) for step in whole for _ in range(tries))
+
+    if random_inside(tries=1):
         return
     value, needed = values[recording.output], recording.leading_to(recording.output)
     with torch.no_grad():
         found = replayed(needed, {0: example})
+    # Dropout of a few values often drops the same twice, so a difference is looked at harder.
     if not _close(found, value, slack=_slack(value - value.mean(), value)):
+        if random_inside(tries=16):
+            return
         raise CannotFollow(recording.root, "its steps do not give its output again")
     near = recording.branches and example.dtype not in _COARSE
     drawn = torch.randn(example.shape, generator=torch.Generator().manual_seed(2))
@@ -520,6 +528,8 @@ def check_recording(
     with torch.no_grad():
         moved, ours_moved = expected - value, replayed(needed, {0: other}) - value
     if not _close(ours_moved, moved, slack=_slack(moved, expected)):
+        if random_inside(tries=16):
+            return
         raise CannotFollow(recording.root, "its steps do not give its output for other inputs")
 
 

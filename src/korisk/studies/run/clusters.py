@@ -295,12 +295,15 @@ def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
     kind, asked = _job_class(system, options or {})
     logs = Path(str(asked.get("log_directory") or "."))
     had_logs = logs.exists()
-    with _as_one_line(f"the options of {system}", "correct them"):
+    with _as_one_line(f"the options of {system}", _JOB_REMEDY):
         job = kind.job_cls("tcp://ADDRESS-OF-THE-SCHEDULER", name="NAME", **asked)
         if not had_logs:  # dask-jobqueue makes the folder even for a script that is only shown
             with suppress(OSError):
                 logs.rmdir()
         return str(job.job_script())
+
+
+_JOB_REMEDY = "give at least cores and memory, as dask-jobqueue takes them"
 
 
 def _job_class(system: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -312,7 +315,7 @@ def _job_class(system: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, 
     one_of("system", system, SYSTEMS)
     name = {"htcondor": "HTCondor", "moab": "Moab"}.get(system, system.upper())
     asked = {"job_name": "korisk"} | {key.replace("-", "_"): options[key] for key in options}
-    with _as_one_line(f"the options of {system}", "correct them"):
+    with _as_one_line(f"the options of {system}", _JOB_REMEDY):
         kind = getattr(_extra("dask_jobqueue"), f"{name}Cluster")
         configured = _extra("dask").config.get(f"jobqueue.{system}", {})
         for key in ("job_script_prologue", "worker_extra_args", "processes", "cores"):

@@ -39,7 +39,7 @@ _OPTIONS: dict[str, tuple[Any, Any, str]] = {  # type, default and help
     "point": (str, "", "name of the point, if there are several"),
     "seed": (int, 1, "random seed for samples, batches and weights"),
     "samples": (int, None, "training samples [default: the point's largest size]"),
-    "out": (Path, None, "folder for results [default: named as the file]"),
+    "out": (Path, None, "folder for results [default: STUDY-train]"),
     "optimiser": (str, "adam", f"update rule: {', '.join(OPTIMISERS)}"),
     "rate": (float, 1e-4, "learning rate"),
     "iterations": (int, 1000, "number of mini-batches"),
