@@ -35,7 +35,6 @@ def _train(checkpoint: Path) -> None:
         generator=torch.Generator().manual_seed(1),
         checkpoint=checkpoint,
         every=5,
-        validation=(rows, rows),
     )
     assert made.losses.shape == (10,)
     assert made.explain()

@@ -106,7 +106,9 @@ def run(arguments: list[str]) -> int:
         what = (str(error).splitlines() or ["it ran out"])[0]
         return _fail(f"there is not enough memory: {what}; ask for less", 2)
     except OSError as error:
-        _drop_output()
+        # What is still buffered goes nowhere, so that Python does not complain again at its exit.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader has gone: `korisk ... | head`
             return 0
         reason = error.strerror or error
@@ -114,12 +116,6 @@ def run(arguments: list[str]) -> int:
     if code == 130:  # Typer turns Ctrl-C into this code and says nothing
         return _fail("interrupted", 130)
     return code if isinstance(code, int) else 0
-
-
-def _drop_output() -> None:
-    """Send what is still buffered nowhere, so that Python does not complain again at its exit."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> int:

@@ -75,10 +75,7 @@ def _two(found: list[Curve], models: str | None) -> tuple[Curve, Curve]:
             if name not in names:
                 raise KoriskError(f"--models: no model {shown(name)}{did_you_mean(name, names)}")
             if names.count(name) > 1:
-                raise KoriskError(
-                    f"--models: {names.count(name)} files have a model {shown(name)}; "
-                    "rename one of them"
-                )
+                raise KoriskError(f"--models: two files have a model {shown(name)}; rename one")
         return found[names.index(wanted[0])], found[names.index(wanted[1])]
     if len(found) != 2:
         listed = ", ".join(name or "one without a name" for name in names)

@@ -54,8 +54,7 @@ Workers = Annotated[
     ),
 ]
 Device = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: a GPU if there is one."),
+    str, typer.Option(metavar="NAME", help="cpu, cuda, cuda:1, or auto: a GPU if there is one.")
 ]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")]
 Wait = Annotated[

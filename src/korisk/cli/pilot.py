@@ -23,12 +23,10 @@ Target = Annotated[
     float | None, typer.Option(metavar="E", help="The value to reach, in the pilot's unit.")
 ]
 FitOption = Annotated[
-    str,
-    typer.Option("--fit", metavar="FIT", help=f"Extrapolation fit: {', '.join(FITS)}."),
+    str, typer.Option("--fit", metavar="FIT", help=f"Extrapolation fit: {', '.join(FITS)}.")
 ]
 UnitOption = Annotated[
-    str,
-    typer.Option("--unit", metavar="UNIT", help=f"Unit of the values: {', '.join(UNITS)}."),
+    str, typer.Option("--unit", metavar="UNIT", help=f"Unit of the values: {', '.join(UNITS)}.")
 ]
 MetricOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Which metric, if the file holds several.")

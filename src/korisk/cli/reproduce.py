@@ -62,8 +62,7 @@ def reproduce(
         typer.Option("--full", help="All five points and the whole grid of N on a CPU too: hours."),
     ] = False,
     out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="Folder for results; a later run continues there."),
+        Path, typer.Option(metavar="DIR", help="Folder for results; a later run continues there.")
     ] = Path("reproduction"),
     workers: Workers = None,
     retry_failed: Retry = False,

@@ -52,8 +52,7 @@ def run(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run",
-            help="List the cells with state, estimated time and memory; run nothing.",
+            "--dry-run", help="List the cells with state, estimated time and memory; run nothing."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,

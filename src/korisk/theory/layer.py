@@ -9,14 +9,7 @@ from typing import ClassVar
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.theory.bracket import (
-    NOT_KNOWN,
-    HasNorm,
-    Lipschitz,
-    NormBracket,
-    set_fields,
-    terse_repr,
-)
+from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket, set_fields, terse_repr
 
 
 @dataclass(frozen=True, repr=False)

@@ -110,11 +110,7 @@ class Network:
     name: str = ""
 
     def __init__(
-        self,
-        layers: Iterable[Layer],
-        *,
-        compositions: Iterable[Composition] = (),
-        name: str = "",
+        self, layers: Iterable[Layer], *, compositions: Iterable[Composition] = (), name: str = ""
     ) -> None:
         set_fields(self, layers=tuple(layers), compositions=tuple(compositions), name=name)
         if not self.layers:

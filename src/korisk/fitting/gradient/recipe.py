@@ -169,19 +169,6 @@ class Standing(NamedTuple):
     gradient: Tensor
 
 
-class Validation(NamedTuple):
-    """The loss on samples that were not trained on, and the weights that were best on them.
-
-    With several runs each has its own best iteration, and `best_weights` holds for each run the
-    weights of that iteration; `network.load_state_dict(best_weights, strict=False)` restores them.
-    """
-
-    iterations: tuple[int, ...]
-    losses: Tensor  # (evaluations[, runs])
-    best_iteration: Tensor  # () or (runs,)
-    best_weights: dict[str, Tensor]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Training:
     """The outcome of `train`: every loss, and whether it had converged.
@@ -202,8 +189,6 @@ class Training:
     start, late, end : Standing
         Loss and gradient norm before the first, before the last tenth and after the last
         iteration, on the same up to 64 training samples of each run.
-    validation : Validation, optional
-        The validation loss over time and the best weights, if there were validation samples.
     negligible : float, default 0.0
         A loss that is rounding, at which a run counts as converged.
 
@@ -225,7 +210,6 @@ class Training:
     start: Standing
     late: Standing
     end: Standing
-    validation: Validation | None = None
     negligible: float = 0.0
 
     @property

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.files import write_bytes
-from korisk.fitting.gradient.recipe import Recipe, Standing, Training, Validation, draw_batches
+from korisk.fitting.gradient.recipe import Recipe, Standing, Training, draw_batches
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.operators.linear import LinearOperator, shape_text
 
@@ -148,7 +148,7 @@ class Stepper:
 Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
 Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the last call
 
-_FORMAT = "korisk training 2"
+_FORMAT = "korisk training 3"
 _REMEDY = "delete it to train from the start, or name another"
 _SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
 _PIECE = 16  # samples that are evaluated at once
@@ -165,7 +165,6 @@ def train(
     checkpoint: str | PathLike[str] | None = None,
     every: int = 500,
     progress: Progress | None = None,
-    validation: Pool | None = None,
 ) -> Training:
     """Fit a network in place to the mean squared error over mini-batches.
 
@@ -189,12 +188,9 @@ def train(
         to the same bits on the same device. A network that draws random numbers itself draws
         others when resumed.
     every : int, default 500
-        Iterations between checks that the losses are finite, validation losses, checkpoints and
-        calls of `progress`.
+        Iterations between checks that the losses are finite, checkpoints and calls of `progress`.
     progress : callable, optional
         Called with the iterations done and the mean loss since the last call.
-    validation : (Tensor, Tensor), optional
-        Inputs and targets that are not trained on.
 
     Returns
     -------
@@ -237,11 +233,8 @@ def train(
             f"indices must be torch.int64 of shape {shape_text((*lead, recipe.batch))}, or fewer "
             f"in the last axis, from 0 to {len(inputs) - 1}, got {shown(indices)}; use draw_batches"
         )
-    held_out = None
-    if validation is not None:
-        held_out = checked_pool(network, *validation, prefix="validation ")
     every = _checks.count("every", every, at_least=1, remedy="try 500")
-    trainer = _Trainer(network, pool, indices.to(inputs.device), recipe, held_out)
+    trainer = _Trainer(network, pool, indices.to(inputs.device), recipe)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         trainer.resume(path)
@@ -257,8 +250,6 @@ def train(
             trainer.evaluate()
         if mark not in pauses:
             continue
-        if held_out is not None:
-            trainer.validate(*held_out)
         if path is not None:
             trainer.save(path)
         if progress is not None:
@@ -269,19 +260,11 @@ def train(
 class _Trainer:
     """A training in progress: what is stepped, what is evaluated, and what a checkpoint holds."""
 
-    def __init__(
-        self,
-        network: nn.Module,
-        pool: Pool,
-        indices: Tensor,
-        recipe: Recipe,
-        held_out: Pool | None,
-    ) -> None:
+    def __init__(self, network: nn.Module, pool: Pool, indices: Tensor, recipe: Recipe) -> None:
         self.network, self.recipe, self.pool, self.done = network, recipe, pool, 0
         self.stepper = Stepper(network, pool, indices, recipe)
         self.samples, self.shares = fixed_samples(indices, pool[0].dtype)
         self.standings: dict[int, Standing] = {}  # by the iterations done
-        self.validation: Validation | None = None
         operators = [each for each in network.modules() if isinstance(each, LinearOperator)]
         known = {id(buffer) for operator in operators for buffer in operator.buffers()}
         buffers = {name: b for name, b in network.named_buffers() if id(b) not in known}
@@ -295,9 +278,8 @@ class _Trainer:
             "precision": str(pool[0].dtype),
             "network": hashlib.sha256(repr(network).encode()).hexdigest(),
             "number of samples": len(pool[0]),
-            "validation samples": 0 if held_out is None else len(held_out[0]),
             "order of samples": fingerprint([indices]),
-            "data": fingerprint([*(gather(each, seen) for each in pool), *(held_out or ())]),
+            "data": fingerprint([*(gather(each, seen) for each in pool)]),
         }
 
     def evaluate(self) -> None:
@@ -332,35 +314,6 @@ class _Trainer:
         if not all(bool(torch.isfinite(p).all()) for p in self.stepper.optimiser.parameters):
             raise diverged(mark, self.recipe)
 
-    @torch.no_grad()
-    def validate(self, inputs: Tensor, targets: Tensor) -> None:
-        """Take the validation loss, and keep the weights of the runs where it is best so far."""
-        runs = runs_of(self.network)
-        lead = () if runs is None else (runs,)
-        total = inputs.new_zeros(lead)
-        with _evaluating(self.network):
-            pieces = torch.split(inputs, _PIECE), torch.split(targets, _PIECE)
-            for x, y in zip(*pieces, strict=True):
-                images = self.network(x.expand(*lead, *x.shape))
-                total += (images - y).square().flatten(len(lead)).sum(-1)
-        loss, weights = (total / targets.numel()).cpu(), dict[str, Tensor](trainable(self.network))
-        seen = self.validation
-        if seen is None:
-            seen = Validation(
-                (), loss.new_zeros(0, *lead), torch.zeros_like(loss, dtype=torch.int64), weights
-            )
-        better = loss < torch.stack([*seen.losses, torch.full_like(loss, torch.inf)]).amin(0)
-        best = {}
-        for name, new in weights.items():
-            chosen = better.reshape(*lead, *[1] * (new.ndim - len(lead))).to(new.device)
-            best[name] = torch.where(chosen, new, seen.best_weights[name])
-        self.validation = Validation(
-            (*seen.iterations, self.done),
-            torch.stack([*seen.losses, loss]),
-            torch.where(better, self.done, seen.best_iteration),
-            best,
-        )
-
     def save(self, path: Path) -> None:
         """Write the checkpoint whole or not at all, in place of an earlier one."""
         content = {
@@ -370,7 +323,6 @@ class _Trainer:
             "state": self.stepper.optimiser.state,
             "losses": self.stepper.losses[: self.done].clone(),
             "standings": {at: tuple(standing) for at, standing in self.standings.items()},
-            "validation": None if self.validation is None else self.validation._asdict(),
         }
         file = io.BytesIO()
         torch.save(content, file)
@@ -397,14 +349,6 @@ class _Trainer:
             self.stepper.iteration.fill_(self.done)
             standings = content["standings"].items()
             self.standings = {at: Standing(*(t.cpu() for t in pair)) for at, pair in standings}
-            if self.identity["validation samples"]:
-                seen = Validation(**content["validation"])
-                best = {
-                    name: seen.best_weights[name].reshape_as(weight)
-                    for name, weight in trainable(self.network).items()
-                }
-                losses, at = seen.losses.cpu(), seen.best_iteration.cpu()
-                self.validation = Validation(tuple(seen.iterations), losses, at, best)
             if self.done == self.recipe.iterations:
                 self.result().explain()  # nothing else would notice that something is missing
         except KoriskError:
@@ -423,7 +367,6 @@ class _Trainer:
         return Training(
             recipe=recipe,
             losses=self.stepper.losses.cpu(),
-            validation=self.validation,
             negligible=error**2 * size**2 / targets.numel(),
             start=self.standings[0],
             late=self.standings[recipe.iterations - recipe.last_tenth],
@@ -506,7 +449,7 @@ def diverged(iteration: int, recipe: Recipe) -> KoriskError:
     )
 
 
-def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor, *, prefix: str = "") -> Pool:
+def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor) -> Pool:
     """Inputs and targets that fit the network."""
     weights = list(trainable(network).values())
     if not weights:
@@ -514,7 +457,7 @@ def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor, *, prefix:
             f"{type(network).__name__} has no weights to train; unfreeze some with requires_grad_()"
         )
     like = weights[0]
-    for field, values in ((f"{prefix}inputs", inputs), (f"{prefix}targets", targets)):
+    for field, values in (("inputs", inputs), ("targets", targets)):
         if (values.dtype, values.device) != (like.dtype, like.device):
             raise KoriskError(
                 f"{field} must be {like.dtype} on {like.device} as the network is, got "
@@ -524,7 +467,7 @@ def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor, *, prefix:
             raise KoriskError(f"{field} must be finite, got NaN or infinities; clean them first")
     if len(inputs) != len(targets) or not len(inputs):
         raise KoriskError(
-            f"{prefix}inputs and targets must have the same number of samples, at least 1, got "
+            "inputs and targets must have the same number of samples, at least 1, got "
             f"{len(inputs):,} and {len(targets):,}; pair them"
         )
     # Broadcasting would compute a loss of targets that are not of the outputs' shape.
@@ -534,7 +477,7 @@ def checked_pool(network: nn.Module, inputs: Tensor, targets: Tensor, *, prefix:
         image = network(inputs[:1].expand(*lead, *inputs.shape[1:]))
     if image.shape != (*lead, *targets.shape[1:]):
         raise KoriskError(
-            f"{prefix}targets must have the shape of the network's outputs, "
+            "targets must have the shape of the network's outputs, "
             f"{shape_text(tuple(image.shape[len(lead) :]), batched=True)}, got "
             f"{shape_text(tuple(targets.shape))}"
         )

@@ -22,13 +22,7 @@ from torch import Tensor
 
 from korisk._memory import check_memory
 from korisk.prediction.dense.moments import Moment
-from korisk.prediction.dense.spectral import (
-    CLIPPED_AT,
-    Spectrum,
-    clipped_share,
-    clipping,
-    spectrum,
-)
+from korisk.prediction.dense.spectral import CLIPPED_AT, Spectrum, clipped_share, clipping, spectrum
 from korisk.prediction.lanczos import Product, along, lanczos, without
 from korisk.problems.problem import Examples
 

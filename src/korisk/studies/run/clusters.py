@@ -624,17 +624,9 @@ class DaskPool:
         worker.point = task.point
         worker.started, worker.clock = now(), time.monotonic()
         key = f"korisk-{uuid4().hex}"
-        about = (
-            worker.folder,
-            self._versions,
-            self._topic,
-            key,
-            self._work,
-            task,
-            self._log.timeout,
-        )
+        about = worker.folder, self._versions, self._topic, key, self._work, task
         worker.future = self._client.submit(
-            *(pickle.loads, pickle.dumps(Call(run_there, *about))),
+            *(pickle.loads, pickle.dumps(Call(run_there, *about, self._log.timeout))),
             key=key,
             workers=[worker.address],
             resources={"GPU": 1} if self._cluster.gpu else None,

@@ -487,10 +487,7 @@ def read_theorem(path: str | PathLike[str], *, point: str | None = None) -> Theo
 
 
 def point_theorem(
-    name: str,
-    cells: Sequence[Cell],
-    failures: Sequence[Failure] = (),
-    asked: Sequence[Task] = (),
+    name: str, cells: Sequence[Cell], failures: Sequence[Failure] = (), asked: Sequence[Task] = ()
 ) -> PointTheorem | None:
     """One point from its finished cells; None if no row stores errors of layers."""
     checks = tuple(check for cell in cells for check in checks_of(cell))
