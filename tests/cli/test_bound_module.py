@@ -4,61 +4,39 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import korisk
+from commands import content, korisk, outputs, text
 
 import korisk as kr
 
 MODELS = """
 import torch
 from torch import nn
-
 print("words of the user's own")
-
-
 def plain():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), torch.ones(3, 4)
-
-
 class Exponential(nn.Module):
     def forward(self, x):
         return torch.exp(x)
-
-
 class Nets:
     @staticmethod
     def open_ended():
         return nn.Sequential(nn.Linear(4, 8), Exponential()), torch.ones(1, 4)
-
-
 def open_in_front():
     return nn.Sequential(Exponential(), nn.Linear(4, 8)), torch.ones(1, 4)
-
-
 def residual():
     class Block(nn.Linear):
         def forward(self, x):
             return x + super().forward(x)
-
     return Block(4, 4), torch.ones(1, 4)
-
-
 def failing():
     raise RuntimeError("no weights\\nhere")
-
-
 def leaving():
     raise SystemExit(7)
-
-
 def wrong():
     return 3
-
-
 def unfit():
     return nn.Linear(4, 4), torch.ones(1, 5)
-
-
 number = 3
 """
 
@@ -73,13 +51,10 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_module_gives_what_its_description_gives(
-    models: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert korisk("bound", "--module", f"{models}:plain", "-n", 50, "--json") == 0
-    captured = capsys.readouterr()
-    found = json.loads(captured.out)  # what the user's code prints is not among it
-    assert "words of the user's own" in captured.err
+def test_a_module_gives_what_its_description_gives(models: str) -> None:
+    out, err = outputs("bound", "--module", f"{models}:plain", "-n", 50, "--json")
+    found = json.loads(out)  # what the user's code prints is not among it
+    assert "words of the user's own" in err
     import torch
     from torch import nn
 
@@ -91,57 +66,42 @@ def test_a_module_gives_what_its_description_gives(
     assert found["network"]["name"] == f"{models}:plain"
 
 
-def test_other_options_work_the_same(models: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_options_work_the_same(models: str) -> None:
     arguments = ("bound", "--module", f"{models}:plain", "--target", "0.5", "--bound", "paper")
-    assert korisk(*arguments, "--replace", "2 Linear") == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "0 Linear" in out
-    assert "With 2 Linear known" in out
-    assert "the bound stays at or below the target 0.5" in out
+    out = text(*arguments, "--replace", "2 Linear")
+    for fact in ("0 Linear", "With 2 Linear known", "the bound stays at or below the target 0.5"):
+        assert fact in out
 
 
-def test_the_description_can_be_kept(
-    models: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert korisk("bound", "--module", f"{models}:plain", "--write", "net.yaml", "--json") == 0
-    first = capsys.readouterr()
-    assert "korisk: wrote net.yaml" in first.err
-    assert korisk("bound", "net.yaml", "--json") == 0
-    again = capsys.readouterr().out
-    assert json.loads(again)["bounds"] == json.loads(first.out)["bounds"]
+def test_the_description_can_be_kept(models: str) -> None:
+    out, err = outputs("bound", "--module", f"{models}:plain", "--write", "net.yaml", "--json")
+    assert "korisk: wrote net.yaml" in err
+    assert content("bound", "net.yaml")["bounds"] == json.loads(out)["bounds"]
 
 
-def test_an_open_end_is_refused_with_a_way_out(
-    models: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_open_end_is_refused_with_a_way_out(models: str, tmp_path: Path) -> None:
     place = f"{models}:Nets.open_ended"
-    assert korisk("bound", "--module", place, "--write", "net.yaml") == 2
-    said = capsys.readouterr().err
+    said = outputs("bound", "--module", place, "--write", "net.yaml", code=2)[1]
     assert "korisk: warning: no upper Lipschitz constant is known of 1.exp" in said
     assert "lipschitz has no upper end (sampled, a lower estimate)" in said
     assert "--write FILE.yaml" in said
-    text = (tmp_path / "net.yaml").read_text()
-    (tmp_path / "net.yaml").write_text(text.replace(".inf", "50"))
-    assert korisk("bound", "net.yaml") == 0
-    assert korisk("bound", "--module", place, "-n", 1) == 2
-    assert "--write" not in capsys.readouterr().err.splitlines()[-1]
+    file = tmp_path / "net.yaml"
+    file.write_text(file.read_text().replace(".inf", "50"))
+    assert korisk("bound", file) == 0
+    last = outputs("bound", "--module", place, "-n", 1, code=2)[1].splitlines()[-1]
+    assert "--write" not in last
 
 
-def test_an_open_end_in_front_is_shown_in_words(
-    models: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert korisk("bound", "--module", f"{models}:open_in_front") == 0
-    out = " ".join(capsys.readouterr().out.split())
+def test_an_open_end_in_front_is_shown_in_words(models: str) -> None:
+    out = text("bound", "--module", f"{models}:open_in_front")
     assert "known >= " in out
     assert "The Lipschitz constant of 0.exp was only sampled" in out
     assert "inf " not in out
 
 
-def test_what_is_no_chain_is_a_line_on_stderr(
-    models: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert korisk("bound", "--module", f"{models}:residual") == 0
-    assert "korisk: warning: the network is not a chain" in capsys.readouterr().err
+def test_what_is_no_chain_is_a_line_on_stderr(models: str) -> None:
+    said = outputs("bound", "--module", f"{models}:residual")[1]
+    assert "korisk: warning: the network is not a chain" in said
 
 
 @pytest.mark.parametrize(
@@ -156,27 +116,20 @@ def test_what_is_no_chain_is_a_line_on_stderr(
         ("{}:unfit", "the module fails on the example of shape (1, 5)"),
         ("{}_broken:plain", "failed: ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
         ("nowhere.models:plain", "No module named 'nowhere'"),
-        ("{}.sub:plain", "No module named '{}.sub'"),
-        ("{}", "write package.module:factory"),
-        ("{}:", "write package.module:factory"),
-        ("../{}.py:plain", "write package.module:factory"),
+        ("{}.sub:plain", "No module named '{}.sub'"), ("{}", "write package.module:factory"),
+        ("{}:", "write package.module:factory"), ("../{}.py:plain", "write package.module:factory"),
     ],
-)
-def test_what_goes_wrong_is_one_line_and_2(
-    models: str, capsys: pytest.CaptureFixture[str], place: str, says: str
-) -> None:
-    assert korisk("bound", "--module", place.format(models)) == 2
-    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("korisk: "))
+)  # fmt: skip
+def test_what_goes_wrong_is_one_line_and_2(models: str, place: str, says: str) -> None:
+    err = outputs("bound", "--module", place.format(models), code=2)[1]
+    (line,) = (line for line in err.splitlines() if line.startswith("korisk: "))
     assert says.format(models) in line
 
 
-def test_exactly_one_source(models: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert korisk("bound", "net.yaml", "--module", f"{models}:plain") == 2
-    assert "one of them" in capsys.readouterr().err
-    assert korisk("bound") == 2
-    assert "package.module:factory" in capsys.readouterr().err
-    assert korisk("bound", "net.yaml", "--write", "other.yaml") == 2
-    assert "is a file; copy it" in capsys.readouterr().err
+def test_exactly_one_source(models: str) -> None:
+    assert "one of them" in outputs("bound", "net.yaml", "--module", f"{models}:plain", code=2)[1]
+    assert "package.module:factory" in outputs("bound", code=2)[1]
+    assert "is a file; copy it" in outputs("bound", "net.yaml", "--write", "other.yaml", code=2)[1]
 
 
 def test_the_path_of_modules_is_left_as_it_was(models: str) -> None:

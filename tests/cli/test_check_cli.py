@@ -1,12 +1,10 @@
 """`korisk check` as a user types it."""
 
-import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import korisk
+from commands import content, outputs, refused, text
 from theorem_stores import cell, row, written
 
 from korisk.studies.result import Result, Row
@@ -22,31 +20,23 @@ def small(*errors: float, net: Network = NET) -> Result:
     return Result(rows=tuple(rows), detail={"networks": {"KO": net.to_dict()}})
 
 
-Captured = pytest.CaptureFixture[str]
-
-
-def said(capsys: Captured) -> Any:
-    return json.loads(capsys.readouterr().out)
-
-
-def test_words_come_first_and_a_table_for_each_point(tmp_path: Path, capsys: Captured) -> None:
+def test_words_come_first_and_a_table_for_each_point(tmp_path: Path) -> None:
     folder = written(tmp_path, {"one": [cell(1), cell(2)], "two": [cell(1, mismatch=0.1)]})
-    assert korisk("check", folder) == 0
-    text = capsys.readouterr().out
-    first, *_ = text.splitlines()
+    shown = outputs("check", folder)[0]
+    first, *_ = shown.splitlines()
     assert first.startswith("In all 24 networks the error stays within all three bounds; the")
-    assert text.index("\none: squared errors") < text.index("KO against FC") < text.index("\ntwo:")
-    assert text.count(" 2 of 2") == 8
-    assert "VIOLATED" not in text
-    assert korisk("check", folder / "study.db", "--point", "two") == 0
-    text = capsys.readouterr().out
-    assert text.startswith("In all 8 networks")
-    assert "\none:" not in text
+    assert (
+        shown.index("\none: squared errors") < shown.index("KO against FC") < shown.index("\ntwo:")
+    )
+    assert shown.count(" 2 of 2") == 8
+    assert "VIOLATED" not in shown
+    shown = outputs("check", folder / "study.db", "--point", "two")[0]
+    assert shown.startswith("In all 8 networks")
+    assert "\none:" not in shown
 
 
-def test_json_holds_every_number_of_the_table(tmp_path: Path, capsys: Captured) -> None:
-    assert korisk("check", written(tmp_path, {"p": [small(2.0, 1.0)]}), "--json") == 0
-    found = said(capsys)
+def test_json_holds_every_number_of_the_table(tmp_path: Path) -> None:
+    found = content("check", written(tmp_path, {"p": [small(2.0, 1.0)]}))
     assert (found["holds"], found["networks"], found["held"]) == (True, 2, 2)
     assert (found["violated"], found["unknown"], found["tolerance"]) == (0, 0, 1e-4)
     (point,) = found["points"]
@@ -59,11 +49,10 @@ def test_json_holds_every_number_of_the_table(tmp_path: Path, capsys: Captured) 
     assert point["orders"] == []
 
 
-def test_json_tells_the_order_of_sample_sizes(tmp_path: Path, capsys: Captured) -> None:
-    assert korisk("check", written(tmp_path, {"p": [cell(1, mismatch=0.1)]}), "--json") == 0
-    (order,) = said(capsys)["points"][0]["orders"]
-    assert order["models"] == ["KO", "FC"]
-    assert order["predicted"]["composed"] == "KO"
+def test_json_tells_the_order_of_sample_sizes(tmp_path: Path) -> None:
+    found = content("check", written(tmp_path, {"p": [cell(1, mismatch=0.1)]}))
+    (order,) = found["points"][0]["orders"]
+    assert (order["models"], order["predicted"]["composed"]) == (["KO", "FC"], "KO")
     assert order["leaves_out"] == [["KO", "K"]]
     last = order["targets"][-1]
     assert last["fewer"] == "FC"
@@ -72,41 +61,34 @@ def test_json_tells_the_order_of_sample_sizes(tmp_path: Path, capsys: Captured) 
     assert order["neither_below"] == pytest.approx(last["target"])
 
 
-def test_a_violation_is_unmistakable(tmp_path: Path, capsys: Captured) -> None:
+def test_a_violation_is_unmistakable(tmp_path: Path) -> None:
     folder = written(tmp_path, {"p": [small(5.0, 1.0), small(5.0, 9.0), small(3.0, 1.0)]})
-    assert korisk("check", folder) == 1
-    text = capsys.readouterr().out
-    assert text.startswith("VIOLATED: in 3 of 6 networks")
-    assert "p, KO, N = 4, seed 1: error 5 above minkowski 4, composed 4." in text
-    assert "p, KO, N = 16, seed 2: error 9 above paper 8, minkowski 4, composed 4." in text
-    assert "1 of 3 VIOLATED" in text
-    assert korisk("check", folder, "--json") == 1
-    found = said(capsys)
+    shown = outputs("check", folder, code=1)[0]
+    assert shown.startswith("VIOLATED: in 3 of 6 networks")
+    assert "p, KO, N = 4, seed 1: error 5 above minkowski 4, composed 4." in shown
+    assert "p, KO, N = 16, seed 2: error 9 above paper 8, minkowski 4, composed 4." in shown
+    assert "1 of 3 VIOLATED" in shown
+    found = content("check", folder, code=1)
     assert found["holds"] is False
     assert found["violated"] == 3
     assert [group["holds"] for group in found["points"][0]["groups"]] == [False, False]
 
 
-def test_no_bound_at_all_is_no_success(tmp_path: Path, capsys: Captured) -> None:
+def test_no_bound_at_all_is_no_success(tmp_path: Path) -> None:
     some = written(tmp_path / "some", {"p": [small(1.0), small(math.nan)], "q": [small(1.0)]})
-    assert korisk("check", some) == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert text.startswith("In 2 of 3 networks")
-    assert "There is no bound for 1 network" in text
-    assert "1 of 1, 1 open" in text
+    shown = text("check", some)
+    assert shown.startswith("In 2 of 3 networks")
+    assert all(fact in shown for fact in ("There is no bound for 1 network", "1 of 1, 1 open"))
     none = written(tmp_path / "none", {"p": [small(1.0, net=OPEN)]})
-    assert korisk("check", none) == 3
-    text = " ".join(capsys.readouterr().out.split())
-    assert text.startswith("Not known")
-    assert "layer 'K [b]': lipschitz has no upper end" in text
-    assert "? ? ?" in text
-    assert korisk("check", none, "--json") == 3
-    found = said(capsys)
+    shown = text("check", none, code=3)
+    assert shown.startswith("Not known")
+    assert all(fact in shown for fact in ("layer 'K [b]': lipschitz has no upper end", "? ? ?"))
+    found = content("check", none, code=3)
     assert (found["holds"], found["unknown"], found["violated"]) == (None, 1, 0)
     assert found["points"][0]["groups"][0]["bounds"]["paper"] is None
 
 
-def test_what_cannot_be_checked_is_one_line(tmp_path: Path, capsys: Captured) -> None:
+def test_what_cannot_be_checked_is_one_line(tmp_path: Path) -> None:
     bare = Result(rows=(Row(model="KO", n=4, metrics={"mse": 1.0}),))
     folder = written(tmp_path / "bare", {"p": [bare]})
     mixed = written(tmp_path / "mixed", {"p": [bare], "q": [small(1.0)]}, failed=["q"])
@@ -115,11 +97,7 @@ def test_what_cannot_be_checked_is_one_line(tmp_path: Path, capsys: Captured) ->
         ((mixed, "--point", "r"), "no point 'r'"),
         ((tmp_path / "nowhere",), "nowhere"),
     ):
-        assert korisk("check", *arguments) == 2
-        line = capsys.readouterr().err
-        assert why in line
-        assert line.count("\n") == 1
-    assert korisk("check", mixed) == 0
-    text = capsys.readouterr().out
-    assert "p: no row has errors of layers." in text
-    assert "1 cell failed, not counted here; the first: no <luck>." in text
+        assert why in refused("check", *arguments)
+    shown = outputs("check", mixed)[0]
+    assert "p: no row has errors of layers." in shown
+    assert "1 cell failed, not counted here; the first: no <luck>." in shown

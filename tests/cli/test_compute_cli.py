@@ -1,6 +1,5 @@
 """Where `korisk run` has its cells run: options, clusters, and what a dry run lists."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Any
 
 import dummy_work
 import pytest
-from commands import korisk
+from commands import content, korisk, outputs
 
 from korisk.cli import compute
 from korisk.cli.compute import Compute, chosen_compute, groups, opened, run_tasks
@@ -25,16 +24,11 @@ from korisk.studies.store.store import Store
 STUDY = """
 name: tiny
 problem: {beam: surrogate}
-points:
-  - {side: 8, sizes: [4, 8, 16]}
+points: [{side: 8, sizes: [4, 8, 16]}]
 seeds: [1, 2]
 pools: {validation: 8, test: 8}
 """
-OPTIONS = """
-cores: 4
-memory: 8 GB
-walltime: "01:00:00"
-"""
+OPTIONS = 'cores: 4\nmemory: 8 GB\nwalltime: "01:00:00"\n'
 GPU = "worker_extra_args: [--resources, GPU=1]\n"
 
 
@@ -101,37 +95,26 @@ def test_where_nothing_is_left_to_do_no_cluster_is_started(
     ],
 )
 def test_wrong_options_are_one_line(
-    study: Path,
-    options: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    given: list[str],
-    words: str,
+    study: Path, options: Path, tmp_path: Path, given: list[str], words: str
 ) -> None:
     (tmp_path / "list.yaml").write_text("[1, 2]\n")
     (tmp_path / "typo.yaml").write_text(OPTIONS + "waltime: 2\n")
     files = {"FILE": options, "LIST": tmp_path / "list.yaml", "TYPO": tmp_path / "typo.yaml"}
     asked = [str(files.get(each, each)) for each in given]
-    assert korisk("run", study, "--out", tmp_path / "out", *asked) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = outputs("run", study, "--out", tmp_path / "out", *asked, code=2)[1].splitlines()
     assert words in line
 
 
-# --- Dry runs ------------------------------------------------------------------------------------
-
-
 def test_a_dry_run_shows_memory_and_the_job_script(
-    study: Path, options: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, options: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     jobs = ("--cluster", "slurm", "--cluster-options", options, "--workers", "3")
-    assert korisk("run", study, "--out", out, "--dry-run", *jobs, "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    said = content("run", study, "--out", out, "--dry-run", *jobs)
     assert [cell["state"] for cell in said["cells"]] == ["to do", "to do"]
     # 8 x 8 pixels and the released 15 x 8 rays in float64: 32 samples; B^T B twice is the most.
-    rays = (
-        said["cells"][0]["spec"]["problem"]["views"] * said["cells"][0]["spec"]["problem"]["bins"]
-    )
+    problem = said["cells"][0]["spec"]["problem"]
+    rays = problem["views"] * problem["bins"]
     expected = 32 * (64 + 2 * rays) * 8 + max(4 * 8 * 16**2, 2 * rays**2 * 8)
     assert {cell["memory"] for cell in said["cells"]} == {expected}
     assert said["to_do"] == {"cells": 2, "without_estimate": 2, "workers": 3, "seconds": None}
@@ -140,8 +123,7 @@ def test_a_dry_run_shows_memory_and_the_job_script(
     assert "#SBATCH -t 01:00:00" in script
     assert not out.exists()
 
-    assert korisk("run", study, "--out", out, "--dry-run", *jobs) == 0
-    shown = capsys.readouterr().out
+    shown = outputs("run", study, "--out", out, "--dry-run", *jobs)[0]
     assert said["job_script"].strip() in shown
     assert "2 cells to do: no measured cell yet" in shown
 
@@ -156,9 +138,7 @@ pools: {validation: 4, test: 4}
 """
 
 
-def test_a_dry_run_estimates_time_from_measured_cells(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_estimates_time_from_measured_cells(tmp_path: Path) -> None:
     """Of the same point, or of another of the same size; a finer one may take longer."""
     path, out = tmp_path / "heat.yaml", tmp_path / "out"
     path.write_text(HEAT)
@@ -169,21 +149,19 @@ def test_a_dry_run_estimates_time_from_measured_cells(
             first, dummy_work.cell(first, lambda fraction: None), Usage(started="now", seconds=8.0)
         )
     asked = ("run", path, "--out", out, "--device", "cpu", "--workers", "2", "--dry-run")
-    assert korisk(*asked, "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    said = content(*asked)
     seconds = {(cell["point"], cell["seed"]): cell["seconds"] for cell in said["cells"]}
     assert seconds["exact", 2] == seconds["wrong", 1] == seconds["wrong", 2] == 8.0
     assert seconds["finer", 1] is None
     assert said["to_do"] == {"cells": 5, "without_estimate": 2, "workers": 2, "seconds": 12.0}
     path.write_text(HEAT.replace(", {name: finer, points: 16}", ""))
-    assert korisk(*asked) == 0
-    shown = capsys.readouterr().out
+    shown = outputs(*asked)[0]
     assert (shown.count(" done "), shown.count(" to do ")) == (1, 3)
     assert "3 cells to do: about 12 s on 2 workers" in shown  # three cells of 8 s on two
 
 
 def test_a_dry_run_tells_failed_cells_from_those_to_do_and_one_study_from_another(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    study: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -191,13 +169,11 @@ def test_a_dry_run_tells_failed_cells_from_those_to_do_and_one_study_from_anothe
     with Store.create_or_open(out / "study.db", {"name": "tiny"}) as store:
         store.record_failure(first, "no luck", Usage(started="now", seconds=1.0))
     for more, count in (([], 1), (["--retry-failed"], 2)):
-        assert korisk("run", study, "--out", out, "--dry-run", "--json", *more) == 0
-        said = json.loads(capsys.readouterr().out)
+        said = content("run", study, "--out", out, "--dry-run", *more)
         assert [cell["state"] for cell in said["cells"]] == ["failed", "to do"]
         assert said["to_do"]["cells"] == count
     study.write_text(STUDY.replace("name: tiny", "name: other"))
-    assert korisk("run", study, "--out", out, "--dry-run") == 2
-    assert "holds the study 'tiny'" in capsys.readouterr().err
+    assert "holds the study 'tiny'" in outputs("run", study, "--out", out, "--dry-run", code=2)[1]
 
 
 def test_a_dry_run_needs_no_pytorch(study: Path, tmp_path: Path) -> None:
@@ -208,9 +184,6 @@ def test_a_dry_run_needs_no_pytorch(study: Path, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 cells to do" in done.stdout
-
-
-# --- Devices and clusters ------------------------------------------------------------------------
 
 
 def chosen(
@@ -254,19 +227,12 @@ def test_processes_of_this_machine_are_as_many_on_dask_as_in_the_local_pool() ->
     assert groups([small, large], chosen_compute("tcp://h:1")) == [([small, large], 1)]
 
 
-# --- Refusals ------------------------------------------------------------------------------------
-
-
 def refused(out: Path, words: str) -> None:
     """A run of cells in `out` that ends before the first of them."""
     asked = dummy_work.tasks(1, 1, problem={})
     with pytest.raises(KoriskError, match=words):
         run_tasks(
-            *(asked, dummy_work.STUDY, out),
-            compute=Compute(),
-            retry=False,
-            wait=0.0,
-            quiet=True,
+            *(asked, dummy_work.STUDY, out), compute=Compute(), retry=False, wait=0.0, quiet=True
         )
 
 
@@ -293,15 +259,12 @@ def test_the_store_of_another_writer_stays(tmp_path: Path, monkeypatch: pytest.M
         assert list(store.results()) == []
 
 
-def test_a_study_without_an_error_is_stored_and_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_without_an_error_is_stored_and_says_so(tmp_path: Path) -> None:
     """Gains of one, no noise, the exact flow: KO has nothing to learn and errs by nothing."""
     study, out = tmp_path / "heat.yaml", tmp_path / "out"
     text = HEAT.replace("points: 8", "points: 8, noise: 0, gain: 0, time: 0")
     text = text.replace(", {name: wrong, assumed: 0.02}, {name: finer, points: 16}", "")
     study.write_text(text + "models: {KO: {}}\n")
-    assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu") == 0
-    assert "exact" in capsys.readouterr().out
-    assert korisk("run", study, "--out", out, "--workers", "0", "--device", "cpu", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["skipped"] == 2
+    command = ("run", study, "--out", out, "--workers", "0", "--device", "cpu")
+    assert "exact" in outputs(*command)[0]
+    assert content(*command)["skipped"] == 2

@@ -51,13 +51,9 @@ def test_norms_are_brackets_of_the_matrices_norms() -> None:
     assert list(rows) == NAMES
     whole = fbp(ParallelBeam((16, 16), views=20, bins=24), window="hann", dtype=torch.float64)
     expected = {
-        "W": whole["W"],
-        "K": whole["K"],
-        "A": whole["A^T"].T,
-        "A^T": whole["A^T"],
-        "A^T K": whole["A^T"] @ whole["K"],
-        "A^T K W": whole,
-    }
+        "W": whole["W"], "K": whole["K"], "A": whole["A^T"].T, "A^T": whole["A^T"],
+        "A^T K": whole["A^T"] @ whole["K"], "A^T K W": whole,
+    }  # fmt: skip
     for name, operator in expected.items():
         norm = float(torch.linalg.matrix_norm(operator.as_matrix(), 2))
         bracket = rows[name]["norm"]
@@ -79,13 +75,10 @@ def test_the_geometry_is_told_so_that_python_takes_it_back() -> None:
     found = content("operators", *SMALL, *FAN, *options)
     geometry = eval(found["geometry"])
     assert isinstance(geometry, FanBeam)
-    assert geometry.shape == (16, 16)
-    assert geometry.sinogram_shape == (20, 24)
+    assert (geometry.shape, geometry.sinogram_shape) == ((16, 16), (20, 24))
     assert geometry.arc == pytest.approx(3.490658504)
     assert (geometry.pixel_spacing, geometry.bin_spacing) == (0.5, 0.75)
-    assert geometry.detector_offset == 0.25
-    assert found["window"] == "ramp"
-    assert found["mu"] is None
+    assert (geometry.detector_offset, found["window"], found["mu"]) == (0.25, "ramp", None)
     assert found["truncation"] == geometry.truncation
 
 
@@ -140,8 +133,7 @@ def test_without_torch_it_says_what_to_install() -> None:
         "from korisk.cli.app import run; sys.exit(run(['operators', '8', '8', '8']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (2, "")
     assert "pip install 'korisk[torch]'" in done.stderr
     footprint = code.replace("'8'])", "'8', '--footprint'])")
     done = subprocess.run([sys.executable, "-c", footprint], capture_output=True, text=True)
@@ -153,12 +145,9 @@ def test_footprint_is_the_papers() -> None:
     out, _ = outputs("operators", "512", "180", "512", "--footprint")
     assert "360 GiB" in out
     size = content("operators", "512", "180", "512", "--footprint")["footprint"]
-    assert size["ratio"] == 512**2
-    assert size["networks"]["KO"]["parameters"] == 180 * 512
-    assert (
-        content("operators", *SMALL)["footprint"]["networks"]["FC"]["parameters"]
-        == 20 * 24 * 16 * 16
-    )
+    assert (size["ratio"], size["networks"]["KO"]["parameters"]) == (512**2, 180 * 512)
+    networks = content("operators", *SMALL)["footprint"]["networks"]
+    assert networks["FC"]["parameters"] == 20 * 24 * 16 * 16
 
 
 def test_help_imports_nothing_heavy() -> None:

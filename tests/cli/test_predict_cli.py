@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands import korisk
+from commands import outputs
 
 from korisk.planning.explain import chance
 from korisk.prediction.study import NAME
@@ -19,7 +19,6 @@ points:
 """
 BOTH = STUDY + "  - {side: 16, views: 4, bins: 4}\n"
 DENSE = STUDY + "models: {FC: {relu: false}}\n"  # half the work
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -36,13 +35,13 @@ def dense(tmp_path: Path) -> Path:
     return path
 
 
-def predict(path: Path, *options: object) -> int:
-    return korisk("predict", path, "--examples", 16, *options)
+def predict(path: Path, *options: object, code: int = 0) -> tuple[str, str]:
+    return outputs("predict", path, "--examples", 16, *options, code=code)
 
 
-def point_of(capsys: Capture) -> dict[str, Any]:
-    """The only point of what was printed as JSON."""
-    (point,) = json.loads(capsys.readouterr().out)["points"]
+def point_of(path: Path, *options: object) -> dict[str, Any]:
+    """The only point of what is printed as JSON."""
+    (point,) = json.loads(predict(path, *options, "--json")[0])["points"]
     return dict(point)
 
 
@@ -53,9 +52,8 @@ def saved(folder: Path, count: int, name: str = "") -> Path:
     return folder
 
 
-def test_a_geometry_alone_is_predicted(study: Path, capsys: Capture) -> None:
-    assert predict(study) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_a_geometry_alone_is_predicted(study: Path) -> None:
+    said = " ".join(predict(study)[0].split())
     for fact in (
         "from 16 phantoms and nothing trained",
         "Samples for targets, as examples",
@@ -67,22 +65,19 @@ def test_a_geometry_alone_is_predicted(study: Path, capsys: Capture) -> None:
         assert fact in said
 
 
-def test_numbers_of_samples_have_their_chance(dense: Path, capsys: Capture) -> None:
-    assert predict(dense, "--target", 0.02, "--json") == 0
-    (found,) = point_of(capsys)["models"][0]["samples"]
+def test_numbers_of_samples_have_their_chance(dense: Path) -> None:
+    (found,) = point_of(dense, "--target", 0.02)["models"][0]["samples"]
     assert 0 < found["chance"] <= found["reach"] <= 1
-    assert predict(dense, "--target", 0.02) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(predict(dense, "--target", 0.02)[0].split())
     number, odds = f"{found['samples']:,}", chance(found["chance"])
     assert f" {number} {odds} " in said  # in the table, side by side
     assert f"needs about {number} samples for 0.02 (chance {odds};" in said
 
 
-def test_json_holds_all_of_it(study: Path, capsys: Capture) -> None:
+def test_json_holds_all_of_it(study: Path) -> None:
     # The second target is within reach of FC alone, which is enough.
     targets = ("--target", 0.02, "--target", 0.0014)
-    assert predict(study, "--json", *targets, "--at", 300, "--at", 16, "--at", 16) == 0
-    point = point_of(capsys)
+    point = point_of(study, *targets, "--at", 300, "--at", 16, "--at", 16)
     known, dense = point["models"]
     assert (known["model"], dense["model"]) == ("KO", "FC")
     assert [row["n"] for row in dense["errors"]] == [16, 300]
@@ -100,21 +95,19 @@ def test_json_holds_all_of_it(study: Path, capsys: Capture) -> None:
     assert set(point["two_factors"][0]) >= {"target"}
 
 
-def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path, capsys: Capture) -> None:
-    assert predict(dense, "--target", 1e-9, "--json") == 3
-    out, err = capsys.readouterr()
+def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path) -> None:
+    out, err = predict(dense, "--target", 1e-9, "--json", code=3)
     (model,) = json.loads(out)["points"][0]["models"]
     assert (model["samples"][0]["samples"], model["samples"][0]["upper"]) == (None, None)
     assert err.startswith("korisk: no model is expected to reach 1e-09 at rigorous-8; allow")
     assert err.count("\n") == 1
 
 
-def test_own_images_noise_and_files(dense: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_own_images_noise_and_files(dense: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "mine", 9)
     out, plot = tmp_path / "out", tmp_path / "curve.png"
     options = ("--images", folder, "--noise", 0.1, "--out", out, "--plot", plot, "--json")
-    assert predict(dense, *options) == 0
-    printed, err = capsys.readouterr()
+    printed, err = predict(dense, *options)
     assert json.loads((out / NAME).read_text()) == json.loads(printed)
     (point,) = json.loads(printed)["points"]
     assert point["images"] == "9 images"
@@ -123,7 +116,7 @@ def test_own_images_noise_and_files(dense: Path, tmp_path: Path, capsys: Capture
     assert [line.split()[-1] for line in err.splitlines()] == [str(plot), str(out / NAME)]
 
 
-def test_settings_of_the_studys_images_are_kept(tmp_path: Path, capsys: Capture) -> None:
+def test_settings_of_the_studys_images_are_kept(tmp_path: Path) -> None:
     """Its pattern chooses among other images, and its table of patients does not."""
     saved(tmp_path / "mine", 9, "a")
     folder = saved(tmp_path / "mine", 3, "b")
@@ -133,15 +126,13 @@ def test_settings_of_the_studys_images_are_kept(tmp_path: Path, capsys: Capture)
         f"problem: {{beam: surrogate, noise: {{gaussian: 0.05}}, images: {images}}}\n"
         "points: [{side: 8}]\nmodels: {FC: {}}\n"
     )
-    assert predict(path, "--images", folder, "--json") == 0
-    assert point_of(capsys)["examples"] == 9
+    assert point_of(path, "--images", folder)["examples"] == 9
 
 
-def test_a_pilot_is_checked_and_combined(dense: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_pilot_is_checked_and_combined(dense: Path, tmp_path: Path) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text("n,error,model\n4,0.06,FC\n8,0.05,FC\n")
-    assert predict(dense, "--pilot", pilot, "--at", 8) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(predict(dense, "--pilot", pilot, "--at", 8)[0].split())
     assert "FC inside the pilot" in said
     assert "KO inside the pilot" not in said
     assert "moves the level of the curve" in said
@@ -155,12 +146,11 @@ def test_a_pilot_is_checked_and_combined(dense: Path, tmp_path: Path, capsys: Ca
     ],
 )
 def test_pilots_of_several_metrics_and_of_other_columns_are_read(
-    dense: Path, tmp_path: Path, capsys: Capture, text: str, options: tuple[str, ...]
+    dense: Path, tmp_path: Path, text: str, options: tuple[str, ...]
 ) -> None:
     pilot = tmp_path / "pilot.csv"
     pilot.write_text(text)
-    assert predict(dense, "--pilot", pilot, *options, "--json") == 0
-    checks = point_of(capsys)["models"][0]["checks"]
+    checks = point_of(dense, "--pilot", pilot, *options)["models"][0]["checks"]
     assert [check["measured"] for check in checks] == [0.06, 0.05]
 
 
@@ -171,19 +161,16 @@ def test_pilots_of_several_metrics_and_of_other_columns_are_read(
         (("--noise", -1), "noise must be a finite number >= 0"),
         (("--at", 0.5), "--at must be a whole number"),
         (("--seed", -1), "seed must be a whole number"),
-        (("--plot", "x.gif"), "suffix of a figure"),
-        (("--images", "nowhere"), "does not exist"),
-        (("--pilot", "nowhere.csv"), "no such file"),
-        (("--column", "n=size"), "give --pilot FILE"),
+        (("--plot", "x.gif"), "suffix of a figure"), (("--images", "nowhere"), "does not exist"),
+        (("--pilot", "nowhere.csv"), "no such file"), (("--column", "n=size"), "give --pilot FILE"),
         (("--device", "tpu"), "--device must be"),
         (("--out", "/dev/null/x"), "/dev/null/x: cannot be"),
     ],
-)
+)  # fmt: skip
 def test_wrong_input_is_one_line_and_code_2(
-    study: Path, capsys: Capture, options: tuple[Any, ...], words: str
+    study: Path, options: tuple[Any, ...], words: str
 ) -> None:
-    assert predict(study, *options) == 2
-    out, err = capsys.readouterr()
+    out, err = predict(study, *options, code=2)
     assert (out, err.count("\n")) == ("", 1)
     assert words in err
 
@@ -196,25 +183,19 @@ def test_wrong_input_is_one_line_and_code_2(
         ("problem: {kind: heat}\npoints: []\n", "points must be"),
     ],
 )
-def test_wrong_files_are_one_line_and_code_2(
-    tmp_path: Path, capsys: Capture, text: str, words: str
-) -> None:
+def test_wrong_files_are_one_line_and_code_2(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(text)
-    assert predict(path) == 2
-    err = capsys.readouterr().err
+    err = predict(path, code=2)[1]
     assert err.count("\n") == 1
     assert words in err
 
 
-def test_options_for_one_point_ask_for_it(tmp_path: Path, capsys: Capture) -> None:
+def test_options_for_one_point_ask_for_it(tmp_path: Path) -> None:
     path, pilot = tmp_path / "both.yaml", tmp_path / "pilot.csv"
     path.write_text(BOTH)
     pilot.write_text("n,error,model\n4,0.06,FC\n")
     for options in (("--pilot", pilot), ("--plot", tmp_path / "a.png")):
-        assert predict(path, *options) == 2
-        said = capsys.readouterr().err
-        assert "one point, and the study has 2" in said
-        assert "with --point" in said
-    assert predict(path, "--pilot", pilot, "--point", "rigorous-8", "--json") == 0
-    assert point_of(capsys)["point"] == "rigorous-8"
+        said = predict(path, *options, code=2)[1]
+        assert all(fact in said for fact in ("one point, and the study has 2", "with --point"))
+    assert point_of(path, "--pilot", pilot, "--point", "rigorous-8")["point"] == "rigorous-8"

@@ -1,14 +1,12 @@
 """The commands that run studies, as a user types them."""
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import korisk
+from commands import content, korisk, outputs, refused, text
 
 from korisk.curves.curve import Curve
 from korisk.studies.store.store import Store
@@ -16,8 +14,7 @@ from korisk.studies.store.store import Store
 STUDY = """
 name: tiny
 problem: {beam: surrogate}
-points:
-  - {side: 8, sizes: [4, 8, 16]}
+points: [{side: 8, sizes: [4, 8, 16]}]
 seeds: [1, 2, 3]
 pools: {validation: 8, test: 8}
 """
@@ -38,19 +35,16 @@ def errors(store: Path) -> dict[tuple[str, int, str, int], float]:
         }
 
 
-def test_a_study_is_run_continued_and_exported(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_study_is_run_continued_and_exported(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+    command = ("run", study, "--out", out, "--device", "cpu", "--workers", "0")
+    said = content(*command)
     assert (said["done"], said["skipped"], said["failed"]) == (3, 0, 0)
     assert len(said["points"]["rigorous-8"]["FC"]) == 9
     first = errors(out / "study.db")
 
     study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
-    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
-    assert "rigorous-8: mean mse over seeds" in capsys.readouterr().out
+    assert "rigorous-8: mean mse over seeds" in outputs(*command)[0]
     assert first.items() <= errors(out / "study.db").items()
 
     pilot = tmp_path / "pilot.csv"
@@ -58,37 +52,27 @@ def test_a_study_is_run_continued_and_exported(
     assert len(Curve.read(pilot, model="FC")) == 12
 
     study.write_text(STUDY.replace("16]", "32]"))
-    assert korisk("run", study, "--out", out, "--device", "cpu") == 2
-    assert "sizes" in capsys.readouterr().err
+    assert "sizes" in refused(*command)
     assert first.items() <= errors(out / "study.db").items()
 
 
-def test_a_dry_run_lists_the_cells_and_runs_none(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_lists_the_cells_and_runs_none(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert korisk("run", study, "--out", out, "--dry-run") == 0
-    assert capsys.readouterr().out.count(" to do ") == 3
+    cells = content("run", study, "--out", out, "--dry-run")["cells"]
+    assert [(cell["seed"], cell["state"]) for cell in cells] == [(s, "to do") for s in (1, 2, 3)]
     assert not out.exists()
-    assert korisk("run", study, "--out", out, "--dry-run", "--json") == 0
-    assert [cell["seed"] for cell in json.loads(capsys.readouterr().out)["cells"]] == [1, 2, 3]
     out.mkdir()  # a folder without a store is one that a run would fill
     assert korisk("run", study, "--out", out, "--dry-run") == 0
-    capsys.readouterr()
     assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
     study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
-    assert korisk("run", study, "--out", out, "--dry-run") == 0
-    said = capsys.readouterr().out
+    said = outputs("run", study, "--out", out, "--dry-run")[0]
     assert (said.count(" done "), said.count(" to do ")) == (3, 1)
     study.write_text(STUDY.replace("16]", "32]"))
     assert korisk("run", study, "--out", out, "--dry-run") == 2
 
 
 def test_failed_cells_are_named_kept_apart_and_tried_again(
-    study: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", "0"]
     study.write_text(STUDY.replace("[1, 2, 3]", "[1]"))
@@ -96,9 +80,7 @@ def test_failed_cells_are_named_kept_apart_and_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr("korisk.studies.run.cells.free_memory", lambda device: 1000)
         study.write_text(STUDY)
-        capsys.readouterr()
-        assert korisk(*command) == 1
-    said = capsys.readouterr().err.splitlines()
+        said = outputs(*command, code=1)[1].splitlines()
     assert [line.split(" failed: ")[0] for line in said[:-1]] == [
         "korisk: rigorous-8, seed 2",
         "korisk: rigorous-8, seed 3",
@@ -107,8 +89,7 @@ def test_failed_cells_are_named_kept_apart_and_tried_again(
     assert said[-1].endswith("run again with --retry-failed")
 
     study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2]"))
-    assert korisk(*command) == 1  # without being asked it is not tried again
-    assert "seed 3" not in capsys.readouterr().err
+    assert "seed 3" not in outputs(*command, code=1)[1]  # not tried again without being asked
     study.write_text(STUDY)
     assert korisk(*command, "--retry-failed") == 0
     assert len(errors(tmp_path / "out" / "study.db")) == 21
@@ -131,11 +112,9 @@ main(sys.argv[1:])
 """
 
 
-def test_a_killed_run_goes_on_to_the_same_results(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    command = ["run", str(study), "--device", "cpu", "--json", "--out"]
+    command = ["run", str(study), "--device", "cpu", "--out"]
     process = subprocess.run(
         [sys.executable, "-c", DIES, *command, str(killed), "--workers", "1"],
         start_new_session=True,
@@ -146,8 +125,7 @@ def test_a_killed_run_goes_on_to_the_same_results(
     store = killed / "study.db"
     there = errors(store)
     assert len(there) == 7  # of the only cell that was stored
-    assert korisk(*command, killed, "--workers", "0") == 0
-    said = json.loads(capsys.readouterr().out)
+    said = content(*command, killed, "--workers", "0")
     assert said["skipped"] == len(there) / 7  # rows of a cell
     assert said["done"] == 3 - said["skipped"] > 0
     assert korisk(*command, whole, "--workers", "0") == 0
@@ -159,27 +137,20 @@ def reproduced(tmp_path: Path, *more: object) -> list[object]:
     return ["reproduce", "--points", "8", "--out", tmp_path / "r", "--device", "cpu", *more]
 
 
-def test_reproduce_prints_four_origins_and_the_outcome(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert korisk(*reproduced(tmp_path, "--workers", "0", "--protocol", "released")) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
+    said = text(*reproduced(tmp_path, "--workers", "0", "--protocol", "released"))
     for figure in ("2.480e-3 / 8.510e-3", "4.500e-3 / 7.533e-2"):  # the paper's, the released
         assert figure in said
     assert said.count("2.340e-3 / 9.986e-3") == 2  # released, and ours under its protocol
     assert "KO dominates FC at every N" in said
-    assert korisk(*reproduced(tmp_path, "--workers", "0", "--seeds", "1,2")) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = text(*reproduced(tmp_path, "--workers", "0", "--seeds", "1,2"))
     assert "2.340e-3 / 9.986e-3" in said  # the released figures; ours are of two seeds now
     assert "at N = 64" in said
     assert "; 2 seeds" in said
     assert "The curves cross at about N =" in said
     assert "from there on FC is probably better" in said
 
-    assert (
-        korisk(*reproduced(tmp_path, "--seeds", "1,2", "--json")) == 0
-    )  # from the store, without a fit
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found = content(*reproduced(tmp_path, "--seeds", "1,2"))  # from the store, without a fit
     assert (found["done"], found["skipped"]) == (0, 4)
     assert [each["holds"] for each in found["outcomes"]] == [True, True]
     (finding,) = found["findings"]
@@ -191,63 +162,43 @@ def test_reproduce_prints_four_origins_and_the_outcome(
 WRONG = [
     (["--points", "9"], "points must be among"),
     (["--points", "eight"], "--points must be whole numbers"),
-    (["--protocol", "sloppy"], "--protocol must be"),
-    (["--seeds", "1,1"], "seeds must differ"),
+    (["--protocol", "sloppy"], "--protocol must be"), (["--seeds", "1,1"], "seeds must differ"),
     (["--seeds", "-1"], "must be greater than or equal to 0, got -1"),
-    (["--device", "tpu"], "--device must be"),
-    (["--device", "cuda:99"], "was not found"),
-    (["--device", "cpu:99"], "--device must be"),
-    (["--workers", "-1"], "workers must be"),
-    (["--workers", "100000"], "workers must be"),
-    (["--wait", "nan"], "--wait must be"),
-]
+    (["--device", "tpu"], "--device must be"), (["--device", "cuda:99"], "was not found"),
+    (["--device", "cpu:99"], "--device must be"), (["--workers", "-1"], "workers must be"),
+    (["--workers", "100000"], "workers must be"), (["--wait", "nan"], "--wait must be"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "words"), WRONG, ids=[words for _, words in WRONG])
-def test_what_is_wrong_is_said_in_one_line(
-    options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = korisk(
-        "reproduce", "--out", tmp_path / "r", "--device", "cpu", "--points", "8", *options
-    )
-    said = capsys.readouterr()
-    assert (code, said.out) == (2, "")
-    assert words in said.err
-    assert len(said.err.splitlines()) == 1
+def test_what_is_wrong_is_said_in_one_line(options: list[str], words: str, tmp_path: Path) -> None:
+    out, err = outputs(*reproduced(tmp_path, *options), code=2)
+    assert (out, err.count("\n")) == ("", 1)
+    assert words in err
     assert not (tmp_path / "r").exists()
 
 
-def test_names_and_paths_are_shown_as_they_are(
-    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_and_paths_are_shown_as_they_are(study: Path, tmp_path: Path) -> None:
     study.write_text(STUDY.replace("{side: 8,", "{side: 8, name: '[red]x[/bold]',"))
     out = tmp_path / "out[v2]"
-    assert korisk("run", study, "--out", out, "--device", "cpu", "--workers", "0") == 0
-    said = capsys.readouterr().out
-    assert "[red]x[/bold]: mean mse over seeds" in said
-    assert "out[v2]" in said
+    said = outputs("run", study, "--out", out, "--device", "cpu", "--workers", "0")[0]
+    assert all(fact in said for fact in ("[red]x[/bold]: mean mse over seeds", "out[v2]"))
 
 
 @pytest.mark.parametrize("name", ["r/study.db", "r"])
-def test_another_file_in_the_place_of_results_is_left_alone(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_file_in_the_place_of_results_is_left_alone(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("my notes")
-    assert korisk(*reproduced(tmp_path)) == 2
+    refused(*reproduced(tmp_path))
     assert path.read_text() == "my notes"
-    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_network_file_system_is_warned_of_in_one_line(
-    study: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("korisk.studies.store.store.network_file_system", lambda path: "nfs4")
-    assert korisk("run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", 0) == 0
-    (line,) = capsys.readouterr().err.splitlines()
+    command = ("run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", 0)
+    (line,) = outputs(*command)[1].splitlines()
     assert line.startswith("korisk: warning: ")
     assert "network file system (nfs4)" in line

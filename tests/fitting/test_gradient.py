@@ -59,9 +59,6 @@ EACH = [recipe("adam"), recipe("adagrad"), recipe("sgd"), recipe("sgd", momentum
 each = pytest.mark.parametrize("by", EACH, ids=lambda by: f"{by.optimiser}-{by.momentum:g}")
 
 
-# Recipes and batches
-
-
 def test_the_released_recipe() -> None:
     assert Recipe.released(128) == Recipe(optimiser="adagrad", rate=0.02, iterations=5000, batch=4)
     assert (Recipe.released(256).batch, Recipe.released(256).iterations) == (1, 5000)
@@ -78,9 +75,6 @@ def test_batches_are_those_of_one_call_an_iteration(samples: int, batch: int) ->
         alone = torch.randint(0, samples, (min(batch, samples),), generator=generator)
         assert torch.equal(row, alone)
     assert drawn.shape == (50, min(batch, samples))
-
-
-# Against PyTorch
 
 
 def reference(network: nn.Module, x: Tensor, y: Tensor, by: Recipe, indices: Tensor) -> Tensor:
@@ -136,17 +130,9 @@ def test_the_gradient_written_out_is_that_of_autograd(relu: bool, runs: int | No
         assert not written.requires_grad
 
 
-# Runs side by side
-
-
 def numbers(done: Training) -> list[Tensor]:
     """All that a training gives, the axis of runs last where there is one."""
-    found = [done.losses, *done.start, *done.late, *done.end]
-    if done.validation is not None:
-        found += [done.validation.losses, done.validation.best_iteration]
-        best = done.validation.best_weights.values()
-        found += [weight.movedim(0, -1) if done.losses.ndim > 1 else weight for weight in best]
-    return found
+    return [done.losses, *done.start, *done.late, *done.end]
 
 
 @each
@@ -155,20 +141,15 @@ def test_each_run_evolves_as_it_would_alone(by: Recipe) -> None:
     columns = [batches(by, samples=size) for size in sizes]
     tail = fbp(GEOMETRY, dtype=torch.float64).layers[1:]
     together = KnownOperatorNet(weights, tail)
-    held_out = draw(5, 6, 10, seed=8), draw(5, 8, 8, seed=9)
-    options: dict[str, Any] = {"every": 4, "validation": held_out}
-    side_by_side = fit(together, by, indices=torch.stack(columns, 1), **options)
+    side_by_side = fit(together, by, indices=torch.stack(columns, 1), every=4)
     assert side_by_side.losses.shape == (20, 3)
     for run, size in enumerate(sizes):
         alone = KnownOperatorNet(weights[run], tail)
-        own = fit(alone, by, pool=(x[:size], y[:size]), indices=columns[run], **options)
+        own = fit(alone, by, pool=(x[:size], y[:size]), indices=columns[run], every=4)
         ours = [*numbers(side_by_side), together.weights.detach().movedim(0, -1)]
         theirs = [*numbers(own), alone.weights.detach()]
         for one, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(one[..., run], other, rtol=1e-12, atol=1e-12)
-
-
-# Convergence
 
 
 def convex(iterations: int, rate: float) -> tuple[Training, Tensor, Tensor]:
@@ -247,27 +228,6 @@ def test_several_runs_are_explained_by_one_that_did_not_converge() -> None:
     assert done.explain().startswith("2 of 2 runs not converged, among them run 0: the loss")
 
 
-# Validation
-
-
-def test_the_best_weights_are_those_of_the_lowest_validation_loss() -> None:
-    by, (x, y) = recipe("sgd", iterations=40), data()
-    indices = batches(by)
-    halfway = net()  # what this network gives is fitted best after 21 iterations, exactly
-    train(halfway, x, y, recipe("sgd", iterations=21), indices=indices[:21])
-    unseen = draw(40, 6, 10, seed=3)
-    held_out = unseen, halfway(unseen).detach()
-    done = train(net(), x, y, by, indices=indices, every=3, validation=held_out)
-    assert done.validation is not None
-    assert done.validation.iterations == (*range(3, 40, 3), 40)
-    assert int(done.validation.best_iteration) == 21
-    assert torch.equal(done.validation.best_weights["weights"], halfway.weights)
-    last = net()
-    train(last, x, y, by, indices=indices)
-    loss = nn.functional.mse_loss(last(unseen), held_out[1]).detach()
-    torch.testing.assert_close(loss, done.validation.losses[-1])
-
-
 def normalised() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(10, 3), nn.BatchNorm1d(6), nn.Linear(3, 10)).double()
@@ -277,13 +237,10 @@ def test_evaluation_leaves_the_mode_and_the_statistics_of_a_network_alone() -> N
     ours, theirs, by = normalised(), normalised(), recipe("sgd")
     x, y = draw(SAMPLES, 6, 10), draw(SAMPLES, 6, 10, seed=1)
     reference(theirs, x, y, by, batches(by))
-    train(ours, x, y, by, indices=batches(by), every=1, validation=(x, y))
+    train(ours, x, y, by, indices=batches(by), every=1)
     assert all(module.training for module in ours.modules())
     for name, value in ours.state_dict().items():
         torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-11, atol=1e-12)
-
-
-# Interrupted and resumed
 
 
 class StopHereError(Exception):
@@ -306,7 +263,7 @@ def same(one: Training, other: Training) -> bool:
 @each
 @pytest.mark.parametrize("stopped", [4, 18])
 def test_a_resumed_training_gives_the_same_bits(by: Recipe, stopped: int, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"every": 4, "validation": data(5)}
+    options: dict[str, Any] = {"every": 4}
     whole, resumed, again = net(), net(), net()
     expected = fit(whole, by, **options)
     options["checkpoint"] = tmp_path / "training.pt"
@@ -385,7 +342,6 @@ def resume(path: Path, by: Recipe | None = None, **changed: Any) -> Training:
         ({"pool": (data()[0], data()[1] * 2)}, "data"),
         ({"network": net(relu=False)}, "network"),
         ({"network": net(runs=1), "indices": batches(recipe())[:, None]}, "weights is"),
-        ({"validation": data(3)}, "validation samples is 0"),
     ],
 )
 def test_the_checkpoint_of_another_training_is_refused(
@@ -430,9 +386,6 @@ def test_a_folder_that_is_missing_is_named() -> None:
         resume(Path("/nowhere/training.pt"))
 
 
-# What is refused
-
-
 def test_divergence_names_the_iteration_and_the_remedy(tmp_path: Path) -> None:
     by, (x, y), path = recipe("sgd", rate=1e40), data(), tmp_path / "c"
     losses = reference(net(relu=False), x, y, by, batches(by))
@@ -475,7 +428,6 @@ DRAWN, GENERATOR = batches(recipe()), torch.Generator()
         ({"inputs": X[:5]}, "5 and 12"),
         ({"inputs": X * math.nan}, "inputs must be finite"),
         ({"targets": Y[:, :1]}, r"\(\.\.\., 8, 8\), got \(12, 1, 8\)"),
-        ({"validation": (X, X)}, "validation targets"),
         ({"every": 0}, "every"),
     ],
 )
@@ -503,9 +455,6 @@ def test_a_wrong_training_is_refused_in_one_line(changed: dict[str, Any], says: 
 def test_a_wrong_recipe_is_refused(make: Callable[[], object], says: str) -> None:
     with pytest.raises(KoriskError, match=says):
         make()
-
-
-# On a GPU
 
 
 @pytest.mark.parametrize("captures", [True, False])

@@ -110,9 +110,6 @@ def test_one_rank_trains_as_one_process_does(relu: bool, alone: torch.device) ->
     assert (done.ranks, done.resumed_at) == (1, 0)
 
 
-# Killed and resumed
-
-
 def copy_of(two: Found, to: Path) -> Path:
     return Path(shutil.copytree(two[0] / "checkpoints", to / "checkpoints"))
 
@@ -142,9 +139,6 @@ def test_one_rank_continues_what_two_ranks_began(
     again = work.trained(alone, work.KEPT, kept)[1]
     assert (again.resumed_at, again.seconds_per_step) == (20, None)
     assert torch.equal(again.losses, done.losses)
-
-
-# Checkpoints that must not be read
 
 
 @pytest.fixture
@@ -255,9 +249,6 @@ def test_a_checkpoint_that_cannot_be_written_is_reported(
         work.trained(alone, work.KEPT, tmp_path / "file")
 
 
-# Memory
-
-
 def test_memory_is_shared_among_ranks_and_as_predicted(two: Found, tmp_path: Path) -> None:
     one, both = on_ranks(1, tmp_path, "memory")["memory"], two[1]["memory"]
     assert max(both["peaks"]) < 0.65 * one["peaks"][0]  # no rank ever has the whole matrix
@@ -290,9 +281,6 @@ def test_blocks_are_neither_large_nor_many_and_cover_all_rows(rows: int, columns
     blocks, size = sharded.sharded_blocks(rows, columns), 4 * rows * columns
     assert [*(first for first, _ in blocks), rows] == [0, *(last for _, last in blocks)]
     assert len(blocks) == min(rows, max(-(-size // 2**30), min(16, -(-size // 2**20))))
-
-
-# Wrong use
 
 
 def test_wrong_values_are_refused(alone: torch.device) -> None:

@@ -39,9 +39,6 @@ def refused(reason: str, source: Any, **options: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-# Formats
-
-
 def test_numpy_files_are_images_or_stacks(tmp_path: Path) -> None:
     one, stack = picture(), picture(3, 6, 6)
     np.save(tmp_path / "a.npy", one)
@@ -156,9 +153,6 @@ def test_lodopab_has_attenuation_and_patients(tmp_path: Path) -> None:
     assert set(read_images(tmp_path, limit=6).patients) == {"ground_truth_train"}
 
 
-# Sizes
-
-
 def test_mixed_sizes_are_named_or_brought_to_one(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", picture(8, 8))
     np.save(tmp_path / "b.npy", picture(4, 4))
@@ -186,9 +180,6 @@ def test_mixed_units_are_refused(tmp_path: Path) -> None:
     refused(r"in 1/mm, which contradicts unit='HU'", attenuation, unit="HU")
     refused("holds attenuation, and scale=2 is for plain values", attenuation, scale=2)
     assert read_images(tmp_path, unit="1/mm").unit == "1/mm"
-
-
-# Files that cannot be read
 
 
 def test_a_corrupt_file_among_many_is_named_or_left_out(tmp_path: Path) -> None:
@@ -322,9 +313,6 @@ def test_huge_images_are_refused_by_their_header(
     assert len(read_images(tmp_path, limit=2)) == 2
 
 
-# Folders
-
-
 def test_folders_are_searched_in_one_order_and_loops_end(tmp_path: Path) -> None:
     for name in ("p2/s1/b.npy", "p2/s1/a.npy", "p10/x.npy", "z.npy", ".hidden/a.npy", "p2/.h.npy"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -374,9 +362,6 @@ def test_the_extra_is_named_where_a_package_is_missing(
     monkeypatch.setattr(image_page, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"reading PNG needs PIL.Image.*'korisk\[io\]'"):
         read_images(tmp_path, on_error="skip")
-
-
-# The set
 
 
 def test_a_set_is_indexed_and_cannot_be_changed(clinic: Path) -> None:
@@ -437,9 +422,6 @@ def test_wrong_options_are_refused_before_anything_is_read(
     tmp_path: Path, option: dict[str, Any], reason: str
 ) -> None:
     refused(reason, tmp_path / "missing", **option)
-
-
-# The example
 
 
 def test_the_example_makes_reads_and_splits_a_folder(

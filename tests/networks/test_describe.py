@@ -35,9 +35,6 @@ def parameters(net: kr.Network) -> list[int | None]:
     return [layer.parameters for layer in net.learned]
 
 
-# Networks that can tell themselves
-
-
 def test_korisks_own_networks_have_their_own_numbers() -> None:
     known = KnownOperatorNet.from_fbp(fbp(GEOMETRY))
     dense = DenseNet((3, 6), (4, 4), matrix=torch.randn(16, 18))
@@ -52,8 +49,7 @@ def test_korisks_own_networks_have_their_own_numbers() -> None:
         (nn.Sequential(nn.Identity(), known), known),
     ):
         net, expected = kr.describe(module, SINOGRAM), own.describe()
-        assert kinds(net) == kinds(expected)
-        assert parameters(net) == parameters(expected)
+        assert (kinds(net), parameters(net)) == (kinds(expected), parameters(expected))
         for form in kr.BOUNDS:
             assert net.amplification(form) == pytest.approx(expected.amplification(form))
             found = kr.barron_bound(net, 100, bound=form)
@@ -69,8 +65,7 @@ def test_korisks_own_networks_have_their_own_numbers() -> None:
 def test_own_networks_inside_others_become_their_layers() -> None:
     known = KnownOperatorNet.from_fbp(fbp(GEOMETRY))
     net = kr.describe(nn.Sequential(known, nn.Flatten(), nn.Linear(16, 3)), SINOGRAM)
-    assert net.names == ("W", "K", "A^T", "ReLU", "2 Linear")
-    assert parameters(net) == [18, 51]
+    assert (net.names, parameters(net)) == (("W", "K", "A^T", "ReLU", "2 Linear"), [18, 51])
     assert net["W"].bracket.upper == known.weights.abs().max()
     matrix = torch.randn(4, 5)
     behind = nn.Sequential(nn.Linear(3, 5), DenseNet(5, 4, matrix=matrix))
@@ -88,9 +83,6 @@ def test_own_networks_inside_others_become_their_layers() -> None:
     assert parameters(kr.describe(several, torch.ones(3, 2, 3, 6))) == [18]
 
 
-# Networks of all shapes
-
-
 def test_a_small_cnn() -> None:
     module = nn.Sequential(
         nn.Conv2d(1, 4, 3, padding=1, padding_mode="circular"),
@@ -105,9 +97,7 @@ def test_a_small_cnn() -> None:
     net = kr.describe(module, torch.randn(4, 1, 8, 8), name="small")
     # Dropout and Flatten are no layers; the padding is part of its convolution.
     names = "0 Conv2d, 1 BatchNorm2d, 2 ReLU, 4 MaxPool2d, 6 Linear, 7 LogSoftmax"
-    assert ", ".join(net.names) == names
-    assert parameters(net) == [40, 8, 370]
-    assert net.name == "small"
+    assert (", ".join(net.names), parameters(net), net.name) == (names, [40, 8, 370], "small")
     assert net["0 Conv2d"].bracket.how.startswith("present weights: ")
     assert math.isfinite(kr.barron_bound(net, 100, bound="paper").total)
 
@@ -120,8 +110,7 @@ def block(width: int) -> Of:
 def test_a_residual_mlp_is_a_chain_of_blocks() -> None:
     module = nn.Sequential(block(8), nn.Tanh(), block(8), nn.Linear(8, 1))
     net, words = told(module, torch.randn(3, 8))
-    assert net.names == ("0 Of", "1 Tanh", "2 Of", "3 Linear")
-    assert parameters(net) == [280, 280, 9]
+    assert (net.names, parameters(net)) == (("0 Of", "1 Tanh", "2 Of", "3 Linear"), [280, 280, 9])
     for path in (0, 2):
         parts: Any = module[path].parts
         inner = [torch.linalg.matrix_norm(part.weight.double(), 2) for part in parts]
@@ -140,8 +129,7 @@ def test_a_unet_is_cut_where_one_value_carries_everything(
     module, example = script["factory"]()
     net, words = told(module, example)
     names = "W, K, A^T, unet.first, unet.ReLU, unet.pool to unet.cat, unet.last"
-    assert ", ".join(net.names) == names
-    assert parameters(net) == [288, 40, 148, 73]
+    assert (", ".join(net.names), parameters(net)) == (names, [288, 40, 148, 73])
     assert sum(p for p in parameters(net) if p) == sum(p.numel() for p in module.parameters())
     middle = module.unet.middle.double()
     inner = upper(middle, torch.ones(1, 4, 8, 8).double())
@@ -188,9 +176,6 @@ def test_the_functions_of_the_module_are_recorded_in_loops_and_branches() -> Non
     net, words = told(Of(forward, nn.Linear(4, 4)), torch.ones(1, 4))
     assert net.names == ("parts.0 Linear", "tanh", "parts.0 Linear (2)", "tanh (2)", "mul")
     assert "chooses its way by the values" in words
-
-
-# What is learned, and how much of it
 
 
 def test_frozen_parameters_are_known() -> None:
@@ -254,11 +239,7 @@ def test_weights_that_are_computed_count_by_what_they_come_from() -> None:
     module.parts[0].offset = nn.Parameter(torch.zeros(2))
     net = kr.describe(module, torch.ones(1, 2))
     assert net.names == ("parts.0.gains", "parts.0.offset", "ReLU")
-    assert [layer.bracket.upper for layer in net] == [3, 1, 1]
-    assert parameters(net) == [2, 2]
-
-
-# Marks
+    assert ([layer.bracket.upper for layer in net], parameters(net)) == ([3, 1, 1], [2, 2])
 
 
 def test_marks_say_what_parameters_do_not() -> None:
@@ -269,8 +250,7 @@ def test_marks_say_what_parameters_do_not() -> None:
     learned = kr.learned(nn.MultiheadAttention(4, 1), lipschitz=2.0, parameters=7)
     attend = Of(lambda x, a: a(x, x, x)[0], learned)
     net = kr.describe(nn.Sequential(known, attend, nn.Linear(4, 1)), torch.ones(1, 5, 4))
-    assert net.names[0] == "physics"
-    assert kinds(net) == ["known", "learned", "learned"]
+    assert (net.names[0], kinds(net)) == ("physics", ["known", "learned", "learned"])
     assert parameters(net) == [7, 5]
     physics = net["physics"]
     assert isinstance(physics, kr.Known)
@@ -304,8 +284,7 @@ def test_marks_survive_copies_pickles_and_state_dicts() -> None:
     other.load_state_dict(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)).state_dict())
     for again in (copy.deepcopy(module), pickle.loads(pickle.dumps(module)), loaded, other):
         net = kr.describe(again, torch.ones(1, 3))
-        assert kinds(net) == ["learned", "known"]
-        assert net["B"].bracket.upper == 7
+        assert (kinds(net), net["B"].bracket.upper) == (["learned", "known"], 7)
 
 
 def test_a_marked_operator_keeps_its_norm_and_thawed_parameters_are_warned_of() -> None:
@@ -317,9 +296,6 @@ def test_a_marked_operator_keeps_its_norm_and_thawed_parameters_are_warned_of() 
     net, words = told(module, torch.ones(1, 3))
     assert kinds(net) == ["learned", "known"]
     assert "1 Linear: marked as known, but with parameters that require gradients" in words
-
-
-# What cannot be followed
 
 
 def test_what_leaves_torch_is_taken_whole_and_sampled() -> None:
@@ -371,8 +347,7 @@ def test_what_is_missed_is_noticed_by_another_input() -> None:
             return x * torch.vmap(torch.exp)(x)
 
     net, words = told(nn.Sequential(nn.Linear(4, 4), Of(hidden)), torch.ones(1, 4))
-    assert net.names == ("Sequential",)
-    assert net.layers[0].bracket.upper == math.inf
+    assert (net.names, net.layers[0].bracket.upper) == (("Sequential",), math.inf)
     assert "its steps do not give its output for other inputs" in words
 
 
@@ -413,9 +388,6 @@ def test_writing_in_place_by_name_is_followed() -> None:
     assert net.lipschitz() == pytest.approx(12)
 
 
-# Nothing is changed
-
-
 def test_the_module_is_left_as_it_was() -> None:
     noise = Of(lambda x: x + torch.rand(4))
     module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.ReLU(), noise)
@@ -450,9 +422,7 @@ def test_the_module_is_left_as_it_was() -> None:
     assert nn.Module.__call__ is call
 
 
-def test_the_same_numbers_again_in_other_batches_precisions_and_from_a_file(
-    tmp_path: Path,
-) -> None:
+def test_the_same_numbers_again_in_other_batches_precisions_and_from_a_file(tmp_path: Path) -> None:
     module, x = nn.Sequential(nn.Conv1d(1, 2, 3), nn.GELU(), Of(torch.exp)), torch.randn(1, 1, 9)
     assert repr(told(module, x)[0]) == repr(told(module, x)[0])
     module = nn.Sequential(nn.Linear(6, 5), nn.ReLU())
@@ -463,11 +433,7 @@ def test_the_same_numbers_again_in_other_batches_precisions_and_from_a_file(
     net, _ = told(nn.Sequential(nn.Linear(4, 4), block(4), Of(torch.exp)), torch.ones(1, 4))
     net.write(tmp_path / "net.yaml")
     again = kr.Network.read(tmp_path / "net.yaml")
-    assert again.names == net.names
-    assert again.tails().tolist() == net.tails().tolist()
-
-
-# What is refused
+    assert (again.names, again.tails().tolist()) == (net.names, net.tails().tolist())
 
 
 ONES, SEQUENCE, LINEAR = torch.ones(1, 4), torch.ones(1, 3, 4), nn.Linear(4, 4)

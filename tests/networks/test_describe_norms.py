@@ -89,17 +89,13 @@ def test_average_pooling_holds_the_slope_at(
 @pytest.mark.parametrize(
     "module",
     [
-        nn.Upsample(scale_factor=2, mode="nearest"),
-        nn.Upsample(scale_factor=2.5, mode="bilinear"),
+        nn.Upsample(scale_factor=2, mode="nearest"), nn.Upsample(scale_factor=2.5, mode="bilinear"),
         nn.Upsample(size=(3, 9), mode="bilinear", align_corners=True),
-        nn.Upsample(scale_factor=2, mode="bicubic"),
-        nn.Upsample(scale_factor=0.5, mode="area"),
-        nn.ReflectionPad2d(2),
-        nn.ConstantPad2d(1, 3.0),
-        nn.Unfold(3, stride=2),
+        nn.Upsample(scale_factor=2, mode="bicubic"), nn.Upsample(scale_factor=0.5, mode="area"),
+        nn.ReflectionPad2d(2), nn.ConstantPad2d(1, 3.0), nn.Unfold(3, stride=2),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_resampling_holds_the_slope_at(module: nn.Module) -> None:
     check_linear(module, draw(1, 2, 5, 6))
 
@@ -108,37 +104,28 @@ MATRIX = draw(6, 6, seed=3)
 fft2: Any = torch.fft.fft2
 
 NARROW: dict[str, Callable[[Tensor], Tensor]] = {
-    "times a matrix": lambda x: x @ MATRIX,
-    "a matrix times": lambda x: MATRIX @ x,
-    "factor": lambda x: -2.5 * x,
-    "factors": lambda x: x * MATRIX,
-    "divided": lambda x: x / MATRIX,
-    "minus": lambda x: 3 - x,
-    "twice": lambda x: torch.add(x, x, alpha=-3),
+    "times a matrix": lambda x: x @ MATRIX, "a matrix times": lambda x: MATRIX @ x,
+    "factor": lambda x: -2.5 * x, "factors": lambda x: x * MATRIX, "divided": lambda x: x / MATRIX,
+    "minus": lambda x: 3 - x, "twice": lambda x: torch.add(x, x, alpha=-3),
     "reversed": lambda x: torch.rsub(x, MATRIX, alpha=4),
     "scaled sum": lambda x: torch.add(MATRIX, x, alpha=2),
     "beside constants": lambda x: 2 * torch.cat([x, x.new_ones(1, 6, 6)], 1),
     "rolled": lambda x: 2 * x.roll(1, 2).flip(1).transpose(1, 2),
     "spectrum": lambda x: torch.view_as_real(fft2(x)),
-}
+}  # fmt: skip
 INDEX = torch.tensor([0, 1, 1, 0, 0, 0])
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    **NARROW,
-    "einsum": lambda x: torch.einsum("bij,jk->bk", x, MATRIX),
-    "mean": lambda x: x.mean(-1),
-    "sum": lambda x: x.sum((1, 2)),
-    "cumsum": lambda x: x.cumsum(1),
+    **NARROW, "einsum": lambda x: torch.einsum("bij,jk->bk", x, MATRIX),
+    "mean": lambda x: x.mean(-1), "sum": lambda x: x.sum((1, 2)), "cumsum": lambda x: x.cumsum(1),
     "spread": lambda x: x.mean((1, 2), keepdim=True) * MATRIX,
-    "added to more": lambda x: x.mean(1) + MATRIX,
-    "indexed": lambda x: x[:, [0, 0, 2, 0]],
+    "added to more": lambda x: x.mean(1) + MATRIX, "indexed": lambda x: x[:, [0, 0, 2, 0]],
     "masked": lambda x: x.masked_fill(MATRIX > 0, 0.0) * 2,
-    "filled": lambda x: torch.where(MATRIX > 0, x, MATRIX),
-    "repeated": lambda x: x.repeat(1, 3, 1),
+    "filled": lambda x: torch.where(MATRIX > 0, x, MATRIX), "repeated": lambda x: x.repeat(1, 3, 1),
     "expanded": lambda x: x.unsqueeze(1).expand(-1, 4, -1, -1),
     "written": lambda x: x.new_zeros(6, 6).copy_(x[0]) * 3,
     "scattered": lambda x: torch.zeros(1, 6, 2).double().index_add(2, INDEX, x),
     "filtered": lambda x: F.conv1d(x, MATRIX[:, :, None]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -158,13 +145,11 @@ def test_linear_functions_hold_the_slope_at(name: str) -> None:
 def test_linear_blocks_hold_the_slope_at(seed: int, kind: str) -> None:
     def block(x: Tensor, one: nn.Module, two: nn.Module, three: nn.Module) -> Tensor:
         ways: dict[str, Callable[[], Tensor]] = {
-            "sum": lambda: x + two(one(x)),
-            "sub": lambda: one(x) - 2 * three(x),
+            "sum": lambda: x + two(one(x)), "sub": lambda: one(x) - 2 * three(x),
             "cat": lambda: torch.cat([one(x), x, two(x)], 1),
-            "stack": lambda: torch.stack([one(x), two(x)], 1),
-            "chain": lambda: two(one(x)),
+            "stack": lambda: torch.stack([one(x), two(x)], 1), "chain": lambda: two(one(x)),
             "nested": lambda: (y := one(x)) + two(y + three(y)) - x,
-        }
+        }  # fmt: skip
         return ways[kind]()
 
     def make() -> nn.Module:
@@ -193,20 +178,12 @@ ONE = (
     *(nn.Softshrink(), nn.Threshold(1, 1), Of(torch.sin), Of(lambda x: x.clamp(-1, 2))),
 )
 ACTIVATIONS: list[tuple[nn.Module, float]] = [
-    *((module, 1) for module in ONE),
-    (nn.LeakyReLU(-2.0), 2),
-    (nn.PReLU(init=1.75), 1.75),
-    (nn.ELU(2.5), 2.5),
-    (nn.SELU(), 1.7580993408),
-    (nn.SiLU(), 1.0998393201),
-    (nn.GELU(), 1.1289041452),
-    (nn.GELU(approximate="tanh"), 1.1289930687),
-    (nn.Mish(), 1.0884981613),
-    (nn.Sigmoid(), 0.25),
-    (nn.Hardswish(), 1.5),
-    (nn.Hardsigmoid(), 1 / 6),
-    (Of(torch.erf), 2 / math.sqrt(math.pi)),
-]
+    *((module, 1) for module in ONE), (nn.LeakyReLU(-2.0), 2), (nn.PReLU(init=1.75), 1.75),
+    (nn.ELU(2.5), 2.5), (nn.SELU(), 1.7580993408), (nn.SiLU(), 1.0998393201),
+    (nn.GELU(), 1.1289041452), (nn.GELU(approximate="tanh"), 1.1289930687),
+    (nn.Mish(), 1.0884981613), (nn.Sigmoid(), 0.25), (nn.Hardswish(), 1.5),
+    (nn.Hardsigmoid(), 1 / 6), (Of(torch.erf), 2 / math.sqrt(math.pi)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("module", "constant"), ACTIVATIONS, ids=str)
@@ -239,14 +216,11 @@ def test_softmax_and_its_logarithm_reach_their_constants(entries: int) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        nn.MaxPool2d(2),
-        nn.MaxPool2d(3, stride=2, padding=1),
-        nn.MaxPool2d((3, 2), stride=1),
-        nn.MaxPool2d(2, stride=1, dilation=2),
-        nn.AdaptiveMaxPool2d((3, 4)),
+        nn.MaxPool2d(2), nn.MaxPool2d(3, stride=2, padding=1), nn.MaxPool2d((3, 2), stride=1),
+        nn.MaxPool2d(2, stride=1, dilation=2), nn.AdaptiveMaxPool2d((3, 4)),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_max_pooling_stretches_a_peak_as_often_as_windows_hold_it(module: nn.Module) -> None:
     (layer,) = told(module, draw(1, 1, 5, 5))[0]
     most = 0.0
@@ -306,16 +280,12 @@ def test_no_upper_end_is_below_a_sampled_slope(
 ) -> None:
     """Random networks: steps along the steepest direction at random points stay below."""
     others: list[Callable[[], nn.Module]] = [
-        lambda: nn.Conv1d(4, 4, 3, padding=1),
-        lambda: nn.Linear(8, 8),
-        lambda: nn.LayerNorm(8, eps=0.1),
-        lambda: nn.BatchNorm1d(4),
-        lambda: nn.MaxPool1d(3, stride=1, padding=1),
-        lambda: nn.AvgPool1d(3, stride=1, padding=1),
-        lambda: nn.Softmax(-1),
-        lambda: nn.LogSoftmax(1),
+        lambda: nn.Conv1d(4, 4, 3, padding=1), lambda: nn.Linear(8, 8),
+        lambda: nn.LayerNorm(8, eps=0.1), lambda: nn.BatchNorm1d(4),
+        lambda: nn.MaxPool1d(3, stride=1, padding=1), lambda: nn.AvgPool1d(3, stride=1, padding=1),
+        lambda: nn.Softmax(-1), lambda: nn.LogSoftmax(1),
         lambda: Of(lambda x: torch.maximum(x.flip(1), 2 * x)),
-    ]
+    ]  # fmt: skip
 
     def make() -> nn.Module:
         parts = [
@@ -372,20 +342,13 @@ def test_recurrent_layers_by_unrolling(kind: str, both: bool, part: int) -> None
 @pytest.mark.parametrize(
     "function",
     [
-        torch.exp,
-        lambda x: x * x,
-        lambda x: x @ x.transpose(1, 2),
-        lambda x: x / (x.norm() + 1e-3),
-        lambda x: torch.where(x > 0, x, x - 1),
-        lambda x: 1 / x,
-        lambda x: x * (x > 0),
-        lambda x: F.normalize(x),
+        torch.exp, lambda x: x * x, lambda x: x @ x.transpose(1, 2),
+        lambda x: x / (x.norm() + 1e-3), lambda x: torch.where(x > 0, x, x - 1), lambda x: 1 / x,
+        lambda x: x * (x > 0), lambda x: F.normalize(x),
         lambda x: F.grid_sample(MATRIX[None, None], x.reshape(-1, 4, 3, 2), align_corners=True),
-        nn.Hardshrink(),
-        nn.GLU(),
-        nn.Threshold(0.1, 5.0),
+        nn.Hardshrink(), nn.GLU(), nn.Threshold(0.1, 5.0),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_rule_is_a_lower_estimate(function: Callable[[Tensor], Tensor]) -> None:
     module, x = Of(function), draw(2, 4, 6)
     (layer,), words = told(module, x)

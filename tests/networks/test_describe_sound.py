@@ -116,9 +116,6 @@ def test_normalisation_of_16_bits_and_of_one_entry(kind: torch.dtype) -> None:
     assert upper(nn.LayerNorm(2), torch.ones(1, 4, 2)) > 100
 
 
-# What changes while the module runs, or after
-
-
 def test_constants_are_those_of_the_time() -> None:
     def decaying(x: Tensor) -> Tensor:
         step = torch.tensor(5.0)
@@ -247,9 +244,6 @@ def test_a_large_offset_hides_nothing() -> None:
     assert "do not give its output" in words
 
 
-# Modules that are taken whole
-
-
 class Tenfold(DenseNet):
     def forward(self, x: Tensor) -> Tensor:
         return 10 * super().forward(x)
@@ -273,17 +267,14 @@ def hooked(module: nn.Module) -> nn.Module:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Tenfold(6, 6, matrix=MATRIX),
-        lambda: Recurrent(6, 3).double(),
-        lambda: Stretched(MATRIX),
-        lambda: hooked(Matrix(MATRIX)),
+        lambda: Tenfold(6, 6, matrix=MATRIX), lambda: Recurrent(6, 3).double(),
+        lambda: Stretched(MATRIX), lambda: hooked(Matrix(MATRIX)),
         lambda: nn.Sequential(kr.known(hooked(Matrix(MATRIX)))),
-        lambda: nn.Sequential(kr.known(hooked(nn.Identity()))),
-        lambda: kr.known(Stretched(MATRIX)),
+        lambda: nn.Sequential(kr.known(hooked(nn.Identity()))), lambda: kr.known(Stretched(MATRIX)),
         lambda: kr.learned(Tenfold(6, 6, matrix=MATRIX)),
         lambda: Of(lambda x, a: a(a(x)), kr.known(hooked(Matrix(MATRIX)))),
     ],
-)
+)  # fmt: skip
 def test_what_a_user_adds_to_a_module_counts(make: Callable[[], nn.Module]) -> None:
     module = make()
     points = [draw(1, 6, seed=seed) for seed in range(3)]
@@ -314,9 +305,6 @@ def test_one_value_twice_counts_twice() -> None:
     assert layer.name == "S"
     inner = Of(lambda x, add: x + add(x, x), kr.known(Add(), lipschitz=math.sqrt(2)))
     assert told(inner, torch.ones(1, 4))[0].lipschitz() == pytest.approx(3)
-
-
-# What is learned
 
 
 class Scale(nn.Module):
@@ -359,8 +347,7 @@ def test_stated_parameters_count_once_for_each_module() -> None:
     assert told(twice, torch.ones(1, 4))[0].parameters == 7
     for module, p in ((stated, 7), (kr.learned(nn.Linear(4, 4).requires_grad_(False)), 20)):
         net, _ = told(nn.Sequential(module, nn.ReLU(), module), torch.ones(1, 4))
-        assert [layer.shared for layer in net.learned] == [0, p]
-        assert net.parameters == p
+        assert ([layer.shared for layer in net.learned], net.parameters) == ([0, p], p)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -393,9 +380,6 @@ def test_the_command_says_that_weights_stay_learned_elsewhere(tmp_path: Path) ->
     for name, stays in (("a", True), ("b", False), ("a (2)", True)):
         said = text("bound", file, "--replace", name)
         assert ("49 different parameters are learned" in said) is stays
-
-
-# What torch can do and a recording cannot
 
 
 def energy(x: Tensor, linear: nn.Module) -> Tensor:

@@ -27,9 +27,6 @@ def spectral_norm(operator: LinearOperator) -> float:
     return float(np.linalg.norm(operator.double().as_matrix().numpy(), 2))
 
 
-# Identity, Diagonal, Matrix
-
-
 def test_diagonal_is_a_diagonal_matrix_whose_norm_follows_its_weights() -> None:
     weights = draw(2, 3)
     operator = Diagonal(weights, trainable=True)
@@ -88,9 +85,6 @@ def test_matrix_with_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.operators.basic._LARGEST_DECOMPOSED", 4)
     assert "Lanczos" in operator.norm().how
     assert operator.norm().lower <= norm <= operator.norm().upper
-
-
-# Fourier
 
 
 def complex_of(x: Tensor) -> Any:
@@ -154,9 +148,6 @@ def test_norm_for_real_images(shape: tuple[int, ...], mask: list[Any], norm: flo
     assert spectral_norm(Fourier(shape, mask, dtype=torch.float64)) == pytest.approx(1, rel=1e-13)
 
 
-# Diffusion
-
-
 def flow(points: int, **changes: float) -> Diffusion:
     given = {"viscosity": 0.02, "speed": 0.7, "time": 0.3, "length": 1.5, **changes}
     return Diffusion(points, dtype=torch.float64, **given)  # type: ignore[arg-type]
@@ -200,9 +191,6 @@ def test_diffusion_keeps_the_mean_composes_in_time_and_never_grows() -> None:
         assert flow(points).norm().is_point
         assert flow(points).norm().upper == 1
         assert spectral_norm(flow(points)) == pytest.approx(1, rel=1e-13)
-
-
-# Tikhonov
 
 
 @pytest.mark.parametrize("solver", ["factor", "cg"])

@@ -54,14 +54,11 @@ def wide() -> Matrix:
 
 # To register an operator, add its name and a function without arguments that makes it.
 OPERATORS: list[tuple[str, Factory]] = [
-    ("identity", lambda: Identity((3, 4))),
-    ("diagonal", lambda: Diagonal(draw(3, 4))),
+    ("identity", lambda: Identity((3, 4))), ("diagonal", lambda: Diagonal(draw(3, 4))),
     ("diagonal of one number", lambda: Diagonal(-2.5)),
     ("diagonal, trainable", lambda: Diagonal(draw(3, 4), trainable=True)),
-    ("diagonal of zeros", lambda: Diagonal(torch.zeros(4))),
-    ("matrix, tall", tall),
-    ("matrix, wide", wide),
-    ("fourier", lambda: Fourier((4, 6))),
+    ("diagonal of zeros", lambda: Diagonal(torch.zeros(4))), ("matrix, tall", tall),
+    ("matrix, wide", wide), ("fourier", lambda: Fourier((4, 6))),
     ("fourier in 1D", lambda: Fourier(7, [0, 1, 1, 1, 0, 0, 0])),
     ("fourier in 3D", lambda: Fourier((2, 3, 4), real=True)),
     ("fourier of real images", lambda: Fourier((5, 6), draw(5, 6) > 0, real=True)),
@@ -81,8 +78,7 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("sum", lambda: Sum([flow(), Identity(8), Diagonal(draw(8))])),
     ("stacked", lambda: stack(wide(), Matrix(draw(9, 8, seed=1), range=(3, 3)))),
     ("normal equations", lambda: wide().T @ wide() + 0.1 * Identity(8)),
-    ("joseph, parallel", lambda: Projector(PARALLEL)),
-    ("joseph, fan", lambda: Projector(FAN)),
+    ("joseph, parallel", lambda: Projector(PARALLEL)), ("joseph, fan", lambda: Projector(FAN)),
     ("joseph on the fly, fan", lambda: Projector(FAN, engine="on_the_fly")),
     ("joseph's adjoint in double", lambda: Projector(PARALLEL, dtype=torch.float64).T),
     ("rotate and sum", lambda: Projector(ParallelBeam(5, views=4, bins=5), kind="rotate")),
@@ -95,11 +91,10 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("filter by FFT", lambda: RampFilter((1, 1100))),
     ("FBP, parallel", lambda: fbp(PARALLEL, trainable=True)),
     ("FBP, parallel and pixel-driven", lambda: fbp(PARALLEL, backprojection="pixel")),
-    ("FBP, fan", lambda: fbp(FAN, window="hann")),
-    ("FBP, short scan", lambda: fbp(SHORT)),
+    ("FBP, fan", lambda: fbp(FAN, window="hann")), ("FBP, short scan", lambda: fbp(SHORT)),
     ("FBP as released", lambda: released_fbp(FAN)),
     ("Tikhonov of Joseph", lambda: Tikhonov(Projector(FAN), 0.1)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "make"), OPERATORS, ids=[name for name, _ in OPERATORS])
@@ -121,9 +116,6 @@ def test_report_is_a_table_and_the_same_seed_measures_the_same() -> None:
         report["beauty"]
     first, again = (testing.check(wide(), laws=["adjoint"], seed=3) for _ in range(2))
     assert first == again
-
-
-# The suite notices
 
 
 class Broken(Matrix):

@@ -11,34 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import korisk as kr
-from korisk.operators import (
-    WINDOWS,
-    FanBeam,
-    Geometry,
-    ParallelBeam,
-    Projector,
-    RampFilter,
-    Window,
-    cosine_weights,
-    fbp,
-    fbp_weights,
-    parker_weights,
-    released_fbp,
-    released_geometry,
-    released_weights,
-)
+from korisk import operators as ops
 from korisk.operators.ct import filter as filters
 from korisk.operators.ct.fbp import parker
 from shepp_logan import shepp_logan
 
 
-def wide_fan(*, arc: float | None = None, start: float = 0.0, offset: float = 0.0) -> FanBeam:
+def wide_fan(*, arc: float | None = None, start: float = 0.0, offset: float = 0.0) -> ops.FanBeam:
     distances = {"source_to_center": 120.0, "source_to_detector": 200.0}
     scan: dict[str, Any] = {"arc": arc, "start": start, "detector_offset": offset, **distances}
-    return FanBeam(64, views=180, bins=120, bin_spacing=2.0, **scan)
-
-
-# Filters
+    return ops.FanBeam(64, views=180, bins=120, bin_spacing=2.0, **scan)
 
 
 def ramp_kernel(length: int) -> Any:
@@ -53,22 +35,22 @@ def test_filters_are_the_convolution_with_the_ramp_and_as_released() -> None:
     kernel = ramp_kernel(bins)
     around = np.concatenate([kernel[:0:-1], kernel])
     truth = [scale * np.convolve(row, around)[bins - 1 : 2 * bins - 1] for row in x]
-    found = RampFilter((3, bins), scale=scale, dtype=torch.float64)(torch.from_numpy(x))
+    found = ops.RampFilter((3, bins), scale=scale, dtype=torch.float64)(torch.from_numpy(x))
     np.testing.assert_allclose(found.numpy(), truth, atol=1e-9)
     x = np.random.default_rng(1).standard_normal((2, 11))
     bare = np.fft.ifft(np.fft.fft(x) * np.abs(np.fft.fftfreq(11))).real
-    operator = RampFilter((2, 11), window="released", dtype=torch.float64)
+    operator = ops.RampFilter((2, 11), window="released", dtype=torch.float64)
     np.testing.assert_allclose(operator(torch.from_numpy(x)).numpy(), bare, atol=1e-14)
 
 
-@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("window", ops.WINDOWS)
 @pytest.mark.parametrize("bins", [1, 2, 9, 32])
 def test_by_matrix_and_by_fft_is_the_same_and_the_norm_is_exact(
-    window: Window, bins: int, monkeypatch: pytest.MonkeyPatch
+    window: ops.Window, bins: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = torch.randn(2, bins, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     by_matrix, by_fft = (
-        RampFilter((2, bins), window=window, scale=-3.0, dtype=torch.float64) for _ in range(2)
+        ops.RampFilter((2, bins), window=window, scale=-3.0, dtype=torch.float64) for _ in range(2)
     )
     dense, norm = by_matrix(x), by_matrix.norm()
     truth = float(torch.linalg.matrix_norm(by_matrix.as_matrix(), 2))
@@ -85,12 +67,9 @@ def test_windows_leave_the_middle_and_lower_the_end() -> None:
     assert ramp.min() > 0  # a little of the mean is kept, as it must; |f| itself would not
     assert ramp[0] == pytest.approx(1 / (math.pi**2 * 64), rel=0.02)
     known = {"shepp-logan": 2 / math.pi, "cosine": 0.0, "hamming": 0.08, "hann": 0.0, "ramp": 1.0}
-    for window in set(WINDOWS) - {"released"}:
+    for window in set(ops.WINDOWS) - {"released"}:
         factor = filters.filter_response(64, window) / ramp
         np.testing.assert_allclose(factor[[0, -1]], [1.0, known[window]], atol=1e-15)
-
-
-# Weights
 
 
 @given(margin=st.floats(-0.3, 0.8), fan=st.floats(-0.6, 0.6), part=st.floats(0, 1))
@@ -114,21 +93,20 @@ def test_weights_of_a_line_measured_twice_add_up_to_one(
 
 def test_weights_of_simple_scans() -> None:
     geometry = wide_fan()
-    np.testing.assert_array_equal(parker_weights(geometry), 0.5)  # every ray is measured twice
-    np.testing.assert_allclose(cosine_weights(geometry), np.cos(geometry.fan_angles), rtol=1e-14)
-    np.testing.assert_array_equal(fbp_weights(ParallelBeam(8, views=7, bins=8)), 1.0)
+    np.testing.assert_array_equal(ops.parker_weights(geometry), 0.5)  # every ray is measured twice
+    np.testing.assert_allclose(
+        ops.cosine_weights(geometry), np.cos(geometry.fan_angles), rtol=1e-14
+    )
+    np.testing.assert_array_equal(ops.fbp_weights(ops.ParallelBeam(8, views=7, bins=8)), 1.0)
     geometry = wide_fan(arc=4.4)  # where all weights count
     uneven = geometry.view_weights[:, None] / geometry.view_weights.mean()
-    whole = uneven * parker_weights(geometry) * cosine_weights(geometry)
-    np.testing.assert_allclose(fbp_weights(geometry), whole, rtol=1e-14)
-    assert parker_weights(geometry).min() < 0.1
-    assert parker_weights(geometry).max() == 1.0
+    whole = uneven * ops.parker_weights(geometry) * ops.cosine_weights(geometry)
+    np.testing.assert_allclose(ops.fbp_weights(geometry), whole, rtol=1e-14)
+    assert ops.parker_weights(geometry).min() < 0.1
+    assert ops.parker_weights(geometry).max() == 1.0
 
 
-# Reconstructions
-
-
-def chords(geometry: Geometry, centre: tuple[float, float], radius: float) -> Tensor:
+def chords(geometry: ops.Geometry, centre: tuple[float, float], radius: float) -> Tensor:
     """The sinogram of a disc of height one, in closed form."""
     point, direction = geometry.rays()
     away = point - np.array(centre)
@@ -136,12 +114,12 @@ def chords(geometry: Geometry, centre: tuple[float, float], radius: float) -> Te
     return torch.from_numpy(2 * np.sqrt(np.clip(radius**2 - distance**2, 0, None)))
 
 
-def disc_mean_and_spread(geometry: Geometry, **options: Any) -> tuple[float, float, float]:
+def disc_mean_and_spread(geometry: ops.Geometry, **options: Any) -> tuple[float, float, float]:
     """Of a reconstructed disc away from the centre: mean and spread inside, mean outside."""
     half = min(geometry.image_size) / 2
     centre, radius = (0.3 * half, -0.2 * half), 0.4 * half
     options = {"window": "hann", "dtype": torch.float64, **options}
-    found = fbp(geometry, **options)(chords(geometry, centre, radius)).numpy()
+    found = ops.fbp(geometry, **options)(chords(geometry, centre, radius)).numpy()
     x, y = geometry.pixel_centres
     away = np.hypot(x[None, :] - centre[0], y[:, None] - centre[1])
     inside = found[away < 0.6 * radius]
@@ -154,24 +132,22 @@ UNEVEN = tuple(np.random.default_rng(0).uniform(0, math.pi, 300).tolist())
 BUNCHED = (*np.linspace(0, 1, 200).tolist(), *np.linspace(1.02, 3.14, 80).tolist())
 
 
-SCANS: dict[str, Geometry] = {
-    "parallel": ParallelBeam(64, views=90, bins=64),
-    "fine bins": ParallelBeam(64, views=90, bins=200, pixel_spacing=0.3, bin_spacing=0.1),
-    "coarse bins": ParallelBeam(64, views=90, bins=32, bin_spacing=2.0),
-    "two half turns": ParallelBeam(64, views=181, bins=64, arc=2 * math.pi),
-    "random angles": ParallelBeam(64, angles=UNEVEN, bins=64),
-    "bunched angles": ParallelBeam(64, angles=BUNCHED, bins=64),
-    "offset": ParallelBeam(64, views=90, bins=80, detector_offset=3.3),
-    "not square": ParallelBeam((48, 64), views=90, bins=80),
-    "fan": wide_fan(),
-    "fan, offset": wide_fan(offset=4.0),
-    "short scan": wide_fan(arc=wide_fan().short_scan),
+SCANS: dict[str, ops.Geometry] = {
+    "parallel": ops.ParallelBeam(64, views=90, bins=64),
+    "fine bins": ops.ParallelBeam(64, views=90, bins=200, pixel_spacing=0.3, bin_spacing=0.1),
+    "coarse bins": ops.ParallelBeam(64, views=90, bins=32, bin_spacing=2.0),
+    "two half turns": ops.ParallelBeam(64, views=181, bins=64, arc=2 * math.pi),
+    "random angles": ops.ParallelBeam(64, angles=UNEVEN, bins=64),
+    "bunched angles": ops.ParallelBeam(64, angles=BUNCHED, bins=64),
+    "offset": ops.ParallelBeam(64, views=90, bins=80, detector_offset=3.3),
+    "not square": ops.ParallelBeam((48, 64), views=90, bins=80), "fan": wide_fan(),
+    "fan, offset": wide_fan(offset=4.0), "short scan": wide_fan(arc=wide_fan().short_scan),
     "more than a short scan": wide_fan(arc=5.5, start=1.0),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("geometry", SCANS.values(), ids=SCANS.keys())
-def test_a_disc_comes_back_flat_and_at_its_height(geometry: Geometry) -> None:
+def test_a_disc_comes_back_flat_and_at_its_height(geometry: ops.Geometry) -> None:
     for backprojection in ("auto", "pixel"):
         mean, spread, outside = disc_mean_and_spread(geometry, backprojection=backprojection)
         assert mean == pytest.approx(1, abs=0.01)
@@ -182,9 +158,9 @@ def test_a_disc_comes_back_flat_and_at_its_height(geometry: Geometry) -> None:
 def test_shepp_logan_is_as_good_as_scikit_images() -> None:
     # 0.159 is iradon's relative error here: `python benchmarks/operators.py --quality`.
     phantom = shepp_logan(256)
-    geometry = ParallelBeam(256, views=180, bins=256)
-    project = Projector(geometry, engine="on_the_fly")  # a matrix does not pay for one image
-    reconstruct = fbp(geometry, engine="on_the_fly")
+    geometry = ops.ParallelBeam(256, views=180, bins=256)
+    project = ops.Projector(geometry, engine="on_the_fly")  # a matrix does not pay for one image
+    reconstruct = ops.fbp(geometry, engine="on_the_fly")
     found = reconstruct(project(torch.from_numpy(phantom).float())).numpy()
     x, y = geometry.pixel_centres
     seen = np.hypot(x[None, :], y[:, None]) < 128
@@ -192,17 +168,14 @@ def test_shepp_logan_is_as_good_as_scikit_images() -> None:
     assert error <= 1.05 * 0.159
 
 
-# Layers
-
-
 def test_weights_train_and_stand_in_a_module() -> None:
-    geometry = ParallelBeam(16, views=12, bins=16)
-    network = fbp(geometry, trainable=True)
+    geometry = ops.ParallelBeam(16, views=12, bins=16)
+    network = ops.fbp(geometry, trainable=True)
     model = nn.Sequential(network, nn.ReLU())
     (weights,) = model.parameters()
     assert weights.shape == (12, 16)
     image = torch.rand(4, 16, 16, generator=torch.Generator().manual_seed(0))
-    sinogram = Projector(geometry)(image)
+    sinogram = ops.Projector(geometry)(image)
     optimiser = torch.optim.SGD(model.parameters(), lr=2.0)
     losses = []
     for _ in range(60):
@@ -212,16 +185,13 @@ def test_weights_train_and_stand_in_a_module() -> None:
         optimiser.step()
         losses.append(loss.item())
     assert losses[-1] < 0.9 * losses[0]
-    other = nn.Sequential(fbp(geometry, trainable=True), nn.ReLU())
+    other = nn.Sequential(ops.fbp(geometry, trainable=True), nn.ReLU())
     other.load_state_dict(model.state_dict())
     assert torch.equal(other(sinogram), model(sinogram))
 
 
-# As released
-
-
 def test_released_geometry_is_that_of_the_sweeps() -> None:
-    geometry = released_geometry(128)
+    geometry = ops.released_geometry(128)
     assert geometry.sinogram_shape == (60, 128)
     assert geometry.angle_array[-1] == pytest.approx(math.pi)
     x, _ = geometry.pixel_centres
@@ -231,12 +201,12 @@ def test_released_geometry_is_that_of_the_sweeps() -> None:
     np.testing.assert_allclose(
         source[:, 5], 1000 * np.stack([-np.sin(b), np.cos(b)], axis=1), atol=1e-9
     )
-    assert eval(repr(geometry)) == geometry
+    assert eval(repr(geometry), dict(vars(ops))) == geometry
 
 
 def test_released_weights_are_parkers_without_overscan() -> None:
-    geometry = released_geometry(128)
-    found = released_weights(geometry)
+    geometry = ops.released_geometry(128)
+    found = ops.released_weights(geometry)
     offsets = np.arange(128) - 63.5
     for at_view, at_bin in ((0, 3), (1, 5), (2, 127), (30, 60), (58, 120), (59, 127), (57, 0)):
         b = math.pi * at_view / 59
@@ -252,12 +222,12 @@ def test_released_weights_are_parkers_without_overscan() -> None:
 
 
 def test_released_backprojection_is_its_formula() -> None:
-    geometry = released_geometry(128)
-    network = released_fbp(geometry, dtype=torch.float64)
+    geometry = ops.released_geometry(128)
+    network = ops.released_fbp(geometry, dtype=torch.float64)
     y = torch.rand(60, 128, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found = network(y)
     filtered = np.fft.ifft(
-        np.fft.fft(released_weights(geometry) * y.numpy()) * np.abs(np.fft.fftfreq(128))
+        np.fft.fft(ops.released_weights(geometry) * y.numpy()) * np.abs(np.fft.fftfreq(128))
     ).real
     x = np.linspace(-128 / 3, 128 / 3, 128)
     for row, column in ((30, 40), (64, 64), (90, 50)):
@@ -270,20 +240,15 @@ def test_released_backprojection_is_its_formula() -> None:
         assert float(found[row, column]) == pytest.approx(math.pi / 60 * total, rel=1e-9)
 
 
-# In the theory
-
-
 def test_a_networks_layers_take_operators_and_compose_them() -> None:
-    geometry = ParallelBeam(24, views=20, bins=24)
-    f = fbp(geometry)
+    geometry = ops.ParallelBeam(24, views=20, bins=24)
+    f = ops.fbp(geometry)
     network = kr.Network(
         [
-            kr.Learned("W", parameters=20 * 24, lipschitz=f["W"]),
-            kr.Known("K", lipschitz=f["K"]),
-            kr.Known("A^T", lipschitz=f["A^T"]),
-            kr.Known("ReLU", lipschitz=1.0),
+            kr.Learned("W", parameters=20 * 24, lipschitz=f["W"]), kr.Known("K", lipschitz=f["K"]),
+            kr.Known("A^T", lipschitz=f["A^T"]), kr.Known("ReLU", lipschitz=1.0),
         ]
-    )
+    )  # fmt: skip
     composed = (f["A^T"] @ f["K"]).norm()
     product = f["A^T"].norm().upper * f["K"].norm().upper
     assert network.tails("composed")[0] == pytest.approx(composed.upper, rel=1e-12)

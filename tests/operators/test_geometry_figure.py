@@ -19,12 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::korisk.errors.KoriskWarning")
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 NEAR: dict[str, Any] = {"bins": 128, "source_to_center": 100.0, "source_to_detector": 180.0}
-FAR: dict[str, Any] = {
-    "bins": 128,
-    "pixel_spacing": 85 / 128,
-    "source_to_center": 1000.0,
-    "source_to_detector": 1500.0,
-}
+FAR = NEAR | {"pixel_spacing": 85 / 128, "source_to_center": 1e3, "source_to_detector": 1500.0}
 VERY_FAR: dict[str, Any] = {"source_to_center": 1e6, "source_to_detector": 1.2e6}
 UNEVEN = (0.3, 0.1, 0.5, 1.7, 3.0, 3.1)
 
@@ -94,8 +89,7 @@ def test_every_scanner_is_drawn_within_its_frame_and_its_words_apart(name: str) 
     geometry, axes = made(name), laid_out(name)
     figure = whole(axes)
     views = np.stack(named(axes, "views").get_data())
-    assert views.shape == (2, geometry.views_count)
-    assert axes.get_aspect() == 1
+    assert (views.shape, axes.get_aspect()) == ((2, geometry.views_count), 1)
     top, bottom = axes.get_ylim()
     assert top > bottom  # y runs downwards
     assert any(text.startswith(f"{type(geometry).__name__}: ") for text in texts(figure))
@@ -153,8 +147,7 @@ def test_files_are_written_and_the_same_twice(tmp_path: Path, kind: str) -> None
     made("far").plot(first)
     draw_geometry(made("far"), str(second))
     assert first.read_bytes().startswith(MAGIC[kind])
-    assert first.read_bytes() == second.read_bytes()
-    assert len(list(tmp_path.iterdir())) == 2
+    assert (first.read_bytes(), len(list(tmp_path.iterdir()))) == (second.read_bytes(), 2)
 
 
 def test_without_matplotlib_it_says_what_to_install_and_drawing_leaves_no_global_state() -> None:

@@ -9,23 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from korisk import operators as ops
 from korisk.errors import KoriskError
-from korisk.operators import (
-    Diagonal,
-    Identity,
-    Matrix,
-    ParallelBeam,
-    Projector,
-    RampFilter,
-    fbp,
-    stack,
-)
 from korisk.operators.linear import LinearOperator
 
 
-def matrix(rows: int, columns: int, seed: int = 0) -> Matrix:
+def matrix(rows: int, columns: int, seed: int = 0) -> ops.Matrix:
     generator = torch.Generator().manual_seed(seed)
-    return Matrix(torch.randn(rows, columns, dtype=torch.float64, generator=generator))
+    return ops.Matrix(torch.randn(rows, columns, dtype=torch.float64, generator=generator))
 
 
 def dense(operator: LinearOperator) -> Tensor:
@@ -39,25 +30,25 @@ def test_algebra_is_that_of_matrices() -> None:
     torch.testing.assert_close(dense(2 * a - c / 4), 2 * dense(a) - dense(c) / 4)
     torch.testing.assert_close(dense(-a), -dense(a))
     torch.testing.assert_close(dense(sum([a, c])), dense(a) + dense(c))  # type: ignore[arg-type]
-    torch.testing.assert_close(dense(stack(a, c)), torch.cat([dense(a), dense(c)]))
+    torch.testing.assert_close(dense(ops.stack(a, c)), torch.cat([dense(a), dense(c)]))
     assert a.T.T is a
     x = torch.randn(2, 5, dtype=torch.float64)
     torch.testing.assert_close(a @ x, a(x))
     a.name, c.name = "A", "C"
-    names = [(a.T @ c).name, (a - c).name, stack(a, c).name, (2 * a).name]
+    names = [(a.T @ c).name, (a - c).name, ops.stack(a, c).name, (2 * a).name]
     assert names == ["A^T C", "(A + -C)", "[A; C]", "A"]
 
 
 def test_moving_a_part_moves_what_was_made_of_it_unless_it_moves_parts_apart() -> None:
-    a = Matrix(torch.randn(3, 3))
-    combined = [a.T, 2 * a, a + Identity(3), stack(a, a), a @ a]
+    a = ops.Matrix(torch.randn(3, 3))
+    combined = [a.T, 2 * a, a + ops.Identity(3), ops.stack(a, a), a @ a]
     a.to(torch.float64)
     x = torch.randn(3, dtype=torch.float64)
     for operator in (combined[0], combined[1], combined[3], combined[4]):
         assert operator.dtype == torch.float64
         operator(x)
-    a, w = Matrix(torch.randn(3, 3)), Diagonal(torch.ones(3))
-    operators = [w @ a, w + a, stack(a, w), 2 * (w @ a), (w @ a).T]
+    a, w = ops.Matrix(torch.randn(3, 3)), ops.Diagonal(torch.ones(3))
+    operators = [w @ a, w + a, ops.stack(a, w), 2 * (w @ a), (w @ a).T]
     a.to(torch.float64)
     for operator in operators:
         with pytest.raises(KoriskError, match=r"bring them together with \.to"):
@@ -65,19 +56,16 @@ def test_moving_a_part_moves_what_was_made_of_it_unless_it_moves_parts_apart() -
 
 
 def test_autocast_does_not_round_and_weights_follow_the_precision_from_scratch() -> None:
-    a, x = Matrix(torch.randn(30, 30)), torch.randn(30)
+    a, x = ops.Matrix(torch.randn(30, 30)), torch.randn(30)
     exact = a.matrix @ x
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (a.matrix @ x).dtype == torch.bfloat16  # what would happen without care
         torch.testing.assert_close(a(x), exact)
     # Converted from float32, the weights of a projector would be wrong in the eighth digit.
-    geometry = ParallelBeam(8, views=5, bins=9, pixel_spacing=1.1)
-    converted = Projector(geometry).to(torch.float64)
-    made = Projector(geometry, dtype=torch.float64)
+    geometry = ops.ParallelBeam(8, views=5, bins=9, pixel_spacing=1.1)
+    converted = ops.Projector(geometry).to(torch.float64)
+    made = ops.Projector(geometry, dtype=torch.float64)
     assert torch.equal(converted.as_matrix(), made.as_matrix())
-
-
-# Norms have a direction: the truth lies in every bracket, and brackets are narrow.
 
 
 def iterated(operator: LinearOperator, seed: int = 0) -> tuple[float, float]:
@@ -87,7 +75,7 @@ def iterated(operator: LinearOperator, seed: int = 0) -> tuple[float, float]:
 
 
 def test_norms_of_the_papers_scanner() -> None:
-    f = fbp(ParallelBeam(128, views=60, bins=128))
+    f = ops.fbp(ops.ParallelBeam(128, views=60, bins=128))
     known = {"K": (f["K"], 0.0260), "A^T": (f["A^T"], 85.72), "A^T K": (f["A^T"] @ f["K"], 0.3169)}
     for name, (operator, truth) in known.items():
         bracket = operator.norm()
@@ -110,7 +98,7 @@ def test_iterated_brackets_hold_the_largest_singular_value(
     rng = np.random.default_rng(seed)
     matrix = rng.standard_normal((rows, columns)) * np.exp(-decay * np.arange(columns))
     truth = float(np.linalg.norm(matrix, 2))
-    lower, upper = iterated(Matrix(torch.from_numpy(matrix * 10.0**exponent)), seed=seed)
+    lower, upper = iterated(ops.Matrix(torch.from_numpy(matrix * 10.0**exponent)), seed=seed)
     assert lower / 10.0**exponent <= truth * (1 + 1e-9)
     assert truth <= upper / 10.0**exponent * (1 + 1e-9)
     assert upper <= lower * 1.011
@@ -123,7 +111,7 @@ def test_brackets_hold_where_many_singular_values_crowd_the_top(seed: int) -> No
     rng = np.random.default_rng(seed)
     left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
     singular = 1 - 0.2 * (np.arange(n) / n) ** 2
-    operator = Matrix(torch.from_numpy((left * singular) @ right.T))
+    operator = ops.Matrix(torch.from_numpy((left * singular) @ right.T))
     bracket = LinearOperator._norm(operator, width, seed)
     assert bracket == LinearOperator._norm(operator, width, seed)  # by the seed
     assert bracket.lower <= 1 + 1e-9
@@ -133,7 +121,7 @@ def test_brackets_hold_where_many_singular_values_crowd_the_top(seed: int) -> No
 
 def test_lanczos_takes_the_steps_that_the_theorem_asks_for() -> None:
     n, width = 20_000, 0.01
-    operator = RampFilter((1, n), dtype=torch.float64)
+    operator = ops.RampFilter((1, n), dtype=torch.float64)
     bracket = LinearOperator._norm(operator, width, 0)
     (steps,) = (int(word) for word in bracket.how.split() if word.isdigit())
     eps = 1 - (bracket.lower / bracket.upper) ** 2
@@ -154,7 +142,7 @@ def test_brackets_of_nonnegative_matrices_are_certain(
     rng = np.random.default_rng(seed)
     matrix = rng.uniform(size=(rows, columns)) * (rng.uniform(size=(rows, columns)) > empty)
     truth = float(np.linalg.norm(matrix, 2))
-    operator = Matrix(torch.from_numpy(matrix))
+    operator = ops.Matrix(torch.from_numpy(matrix))
     assert operator.nonnegative
     lower, upper = iterated(operator)
     assert lower <= truth * (1 + 1e-9)
@@ -164,9 +152,9 @@ def test_brackets_of_nonnegative_matrices_are_certain(
 
 
 def test_zero_has_norm_zero_and_nan_has_none() -> None:
-    assert iterated(Matrix(torch.zeros(3, 4))) == (0.0, 0.0)
-    assert (0 * Matrix(torch.randn(3, 4))).norm().upper == 0.0
-    operator = Matrix(torch.eye(3))
+    assert iterated(ops.Matrix(torch.zeros(3, 4))) == (0.0, 0.0)
+    assert (0 * ops.Matrix(torch.randn(3, 4))).norm().upper == 0.0
+    operator = ops.Matrix(torch.eye(3))
     operator.matrix[0, 0] = float("nan")
     with pytest.raises(KoriskError, match="gives NaN or infinity"):
         iterated(operator)

@@ -47,9 +47,6 @@ def relative(found: Array, truth: Array) -> float:
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
 
 
-# Other libraries
-
-
 def test_projections_are_those_of_astra() -> None:
     # Written by `python benchmarks/operators.py --check --save FILE` with ASTRA 2.5.0's "linear".
     kept = np.load(DATA / "astra_sinograms.npz")
@@ -98,9 +95,6 @@ def test_sampled_projections_are_those_of_grid_sample() -> None:
     torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-12)
 
 
-# Closed forms
-
-
 def smooth_disc(geometry: Geometry, radius: float) -> Tensor:
     """A disc whose edge pixels hold the part of them that it covers."""
     fine = 8
@@ -142,9 +136,6 @@ def test_every_view_of_a_parallel_scan_holds_the_whole_mass() -> None:
     views = Projector(geometry, dtype=torch.float64)(image).sum(-1) * geometry.bin_spacing
     mass = image.sum() * geometry.pixel_spacing**2
     np.testing.assert_allclose(views.numpy(), float(mass), rtol=5e-3)
-
-
-# Engines
 
 
 @pytest.mark.parametrize("make", EVERY)

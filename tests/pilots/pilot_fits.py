@@ -92,7 +92,6 @@ BEHAVIOURS = [
 
 
 def by_seed(n: int, seed: int) -> float:
-    """Each seed another behaviour."""
     return float(BEHAVIOURS[seed](n, seed))
 
 
@@ -138,7 +137,6 @@ WITHOUT_TIMEOUT = [has_a_child, interrupts_itself, speaks_badly, leaves_a_sleepe
 
 
 def without_timeout(n: int, seed: int) -> float:
-    """Each seed another behaviour."""
     return float(WITHOUT_TIMEOUT[seed](n, seed))
 
 

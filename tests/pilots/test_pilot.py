@@ -49,9 +49,6 @@ def export(*arguments: object) -> list[str]:
     return CliRunner().invoke(app, ["export", *map(str, arguments)]).stdout.splitlines()
 
 
-# --- What it gives -------------------------------------------------------------------------------
-
-
 def test_a_curve_of_every_size_and_seed() -> None:
     pilot = kr.run_pilot(power, SIZES, 3)
     curve = pilot.curve
@@ -67,8 +64,7 @@ def test_a_curve_of_every_size_and_seed() -> None:
 def test_metrics_have_their_units_and_one_is_chosen() -> None:
     pilot = kr.run_pilot(scores, SIZES, [4, 9], target=0.97)
     assert (pilot.metric, pilot.curve.unit.name) == ("accuracy", "accuracy")
-    assert pilot.curve.seeds == ("4", "9")
-    assert set(pilot.curves) == {"accuracy", "loss"}
+    assert (pilot.curve.seeds, set(pilot.curves)) == (("4", "9"), {"accuracy", "loss"})
     assert pilot.curves["loss"].unit.name == "error"
     np.testing.assert_allclose(pilot.curves["loss"].error, 2 * pilot.curve.error, rtol=1e-12)
     assert "above 0" in pilot.left_out["bias"]
@@ -87,9 +83,8 @@ def test_words_csv_and_export_tell_the_same(tmp_path: Path) -> None:
     pilot.to_csv(tmp_path / "pilot.csv")
     assert kr.Curve.read(tmp_path / "pilot.csv", metric="accuracy", unit="accuracy") == pilot.curve
     rows = list(csv.DictReader(export(store)))
-    assert [(r["point"], r["n"], r["seed"]) for r in rows[:3]] == [
-        *(("net", "16", "0"), ("net", "16", "1"), ("net", "32", "0")),
-    ]
+    expected = [("net", "16", "0"), ("net", "16", "1"), ("net", "32", "0")]
+    assert [(r["point"], r["n"], r["seed"]) for r in rows[:3]] == expected
     assert float(rows[0]["accuracy"]) == scores(16, 0)["accuracy"]
     (tmp_path / "loss.csv").write_text("\n".join(export(store, "--metric", "loss")))
     assert kr.Curve.read(tmp_path / "loss.csv") == pilot.curves["loss"]
@@ -104,8 +99,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sizes": []}, "in ascending order"),
     ({"sizes": [1, 2]}, "sizes must be a whole number from 2"),
     ({"sizes": "8"}, "sizes must be a whole number from 2"),
-    ({"sizes": 8}, "sizes must be a list"),
-    ({"seeds": 0}, "seeds must be a whole number"),
+    *(({"sizes": 8}, "sizes must be a list"), ({"seeds": 0}, "seeds must be a whole number")),
     ({"seeds": []}, "seeds must be one or more"),
     ({"seeds": [1, 1]}, "seeds must be one or more"),
     ({"timeout": 1, "workers": 0}, "needs workers >= 1"),
@@ -123,8 +117,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"grow": True, "budget": 1.0}, "must have a target and an end"),
     ({"grow": True, "target": 0.1}, "must have a target and an end"),
     ({"largest": 8, "target": 0.1}, "largest must be a whole number from 128"),
-    ({"budget": -1}, "budget must be"),
-    ({"most_fits": 0}, "most_fits must be"),
+    *(({"budget": -1}, "budget must be"), ({"most_fits": 0}, "most_fits must be")),
     ({"model": "two\nlines"}, "model must be a printable text"),
 ]
 
@@ -139,23 +132,16 @@ def test_options_that_make_no_sense_are_refused_before_the_first_fit() -> None:
     assert len(kr.run_pilot(power, np.array([4, 8]), np.arange(2)).curve) == 4
 
 
-# --- What a fit returns --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [
         (math.nan, "must give a finite number, got nan"),
         (10**400, "must give a finite number, got inf"),
-        (None, "must give a number, got None"),
-        (True, "must give a number, got True"),
+        *((None, "must give a number, got None"), (True, "must give a number, got True")),
         (np.ones(1), "an array of shape (1,)"),
-        (torch.ones(2, 3), "an array of shape (2, 3)"),
-        (-0.5, "must be above 0"),
-        (1e-300, "must be above 0"),
-        ({}, "a dict of 0 metrics"),
-        ({3: 0.5}, "name of a metric must be"),
-        ({"mse": [0.5]}, "mse must give a number"),
+        *((torch.ones(2, 3), "an array of shape (2, 3)"), (-0.5, "must be above 0")),
+        *((1e-300, "must be above 0"), ({}, "a dict of 0 metrics")),
+        *(({3: 0.5}, "name of a metric must be"), ({"mse": [0.5]}, "mse must give a number")),
         ({"accuracy": 1.2}, "accuracy must be below 1"),
     ],
 )
@@ -181,8 +167,7 @@ def test_other_metrics_than_those_of_most_fits() -> None:
 
     pilot = kr.run_pilot(moody, [8, 16], 3)
     said = "gave the metrics 'mse', 'extra', and most others did not"
-    assert reasons(pilot) == {(8, 1): said, (16, 1): said}
-    assert len(pilot.fits) == 4
+    assert (reasons(pilot), len(pilot.fits)) == ({(8, 1): said, (16, 1): said}, 4)
 
 
 def test_a_metric_that_nobody_gave_can_be_chosen_anew_without_fitting(tmp_path: Path) -> None:
@@ -195,8 +180,7 @@ def test_a_metric_that_nobody_gave_can_be_chosen_anew_without_fitting(tmp_path: 
     started: list[Event] = []
     for metric, error in (("accuracy", power(16, 0)), ("loss", 2 * power(16, 0))):
         again = kr.run_pilot(scores, SIZES, 1, store=store, metric=metric, watch=started.append)
-        assert started == []
-        assert again.curve.error[0] == pytest.approx(error, rel=1e-12)
+        assert (started, again.curve.error[0]) == ([], pytest.approx(error, rel=1e-12))
 
 
 def test_too_few_sizes_for_a_plan_are_named() -> None:
@@ -213,27 +197,19 @@ def test_too_few_sizes_for_a_plan_are_named() -> None:
     assert "needs errors at 3 sizes" in str(pilot)
 
 
-# --- Perfect scores, and what a store says -------------------------------------------------------
-
-
 def often_perfect(n: int, seed: int) -> float:
-    """Half of the fits at 64, and all at 128, make no mistake."""
     return 0.0 if n == 128 or (n == 64 and seed % 2) else power(n, seed)
 
 
 UNITS: list[tuple[str, Callable[[float], float]]] = [
-    ("error", lambda error: error),
-    ("accuracy", lambda error: 1 - error),
-    ("percent", lambda error: 100 - error),
-    ("rmse", lambda error: error),
+    *(("error", lambda error: error), ("accuracy", lambda error: 1 - error)),
+    *(("percent", lambda error: 100 - error), ("rmse", lambda error: error)),
     ("negated", lambda error: -error),
 ]
 
 
 @pytest.mark.parametrize(("unit", "shown"), UNITS)
-def test_a_perfect_score_is_stored_and_counts_in_the_mean(
-    tmp_path: Path, unit: str, shown: Callable[[float], float]
-) -> None:
+def test_perfect_scores_count(tmp_path: Path, unit: str, shown: Callable[[float], float]) -> None:
     pilot = kr.run_pilot(
         lambda n, seed: shown(often_perfect(n, seed)), SIZES, 4, unit=unit, store=tmp_path / "p.db"
     )
@@ -261,9 +237,7 @@ def test_scores_that_are_all_perfect_leave_nothing_to_plan() -> None:
     assert pilot.next_size is None
     assert pilot.stopped.startswith("too few sizes gave an error")
     some = kr.run_pilot(lambda n, seed: 0.0 if n > 32 else 0.5, SIZES, 1)
-    with pytest.raises(
-        KoriskError, match=r"got 2 .*; every fit failed or was perfect at N = 64, 128"
-    ):
+    with pytest.raises(KoriskError, match=r"got 2 .*; .*failed or was perfect at N = 64, 128"):
         some.plan(0.1)
     other = kr.run_pilot(lambda n, seed: {"mse": 0.5, "dice": 1.0}, SIZES, 1)
     assert other.left_out == {"dice": "every fit was perfect"}
@@ -305,9 +279,6 @@ def test_a_unit_or_a_name_that_comes_later_does_not_split_a_pilot(tmp_path: Path
     assert "accuracy" in table[0]
     assert ",error" not in table[0]
     assert len(table) == 9
-
-
-# --- What a fit prints and leaves ----------------------------------------------------------------
 
 
 def test_output_is_kept_and_bounded_and_does_not_pass(capfd: pytest.CaptureFixture[str]) -> None:
@@ -356,16 +327,13 @@ def test_a_fit_has_a_real_file_and_can_neither_close_nor_lose_it(tmp_path: Path)
             return power(n, seed)
 
         pilot = kr.run_pilot(fit, [8, 16], 2)
-        assert pilot.failures == ()
-        assert set(pilot.printed.values()) == {"kept\n"}
+        assert (pilot.failures, set(pilot.printed.values())) == ((), {"kept\n"})
         assert sys.stdout is before
         print("after", flush=True)
         assert shown.read_text() == "after\n"
 
 
-def test_loggers_and_threads_of_a_fit_print_to_the_fit_that_runs_then_to_the_screen(
-    tmp_path: Path,
-) -> None:
+def test_loggers_and_threads_print_to_the_fit_that_runs_then_to_the_screen(tmp_path: Path) -> None:
     with screen(tmp_path) as shown:
         log, go_on = logging.Logger("made by the fit"), threading.Event()
         threads: list[threading.Thread] = []
@@ -433,8 +401,7 @@ def test_a_forked_child_is_no_second_pilot(tmp_path: Path) -> None:
     pilot = kr.run_pilot(lambda n, seed: fits[seed](n, seed), [8, 16], 2, watch=watch)
     assert pilot.curve.error.tolist() == [power(n, seed) for n in (8, 16) for seed in (0, 1)]
     lines = traces.read_text().splitlines()
-    assert {line.split()[0] for line in lines} == {str(os.getpid())}
-    assert len(lines) == 8
+    assert ({line.split()[0] for line in lines}, len(lines)) == ({str(os.getpid())}, 8)
 
 
 def test_what_is_left_running_is_named() -> None:
@@ -448,9 +415,6 @@ def test_what_is_left_running_is_named() -> None:
     end.set()
     assert [fit.left_running for fit in pilot.fits] == ["threads: idler"] * 2
     assert "2 fits left something running, the first at N = 8, seed 0" in str(pilot)
-
-
-# --- Stores --------------------------------------------------------------------------------------
 
 
 def test_a_store_goes_on_where_it_ended(tmp_path: Path) -> None:
@@ -471,8 +435,7 @@ def test_a_store_goes_on_where_it_ended(tmp_path: Path) -> None:
     third = kr.run_pilot(fit, [16, 32, 64], 3, store=store, retry_failed=True)
     assert (calls[9:], third.failures) == ([(32, 1)], ())
     fewer = kr.run_pilot(fit, [16, 64], 2, store=store)
-    assert len(calls) == 10
-    assert fewer.curve.sizes.tolist() == [16, 64]
+    assert (len(calls), fewer.curve.sizes.tolist()) == (10, [16, 64])
     assert fewer.curve.counts.tolist() == [2, 2]
 
 
@@ -530,9 +493,7 @@ def test_a_store_that_is_being_written_or_is_none(tmp_path: Path) -> None:
         kr.run_pilot(power, [8], 1, store=tmp_path / "notes.db")
 
 
-def test_an_interrupt_keeps_what_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(n: int, seed: int) -> float:
         if n == 32:
             raise KeyboardInterrupt
@@ -558,12 +519,7 @@ def test_nothing_is_left_without_a_store(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-# --- What is shown -------------------------------------------------------------------------------
-
-
-def test_a_bar_in_a_terminal_alone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_terminal_bars(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def noisy(n: int, seed: int) -> float:
         print("out of the fit")
         return pilot_fits.raises(n, seed) if seed else power(n, seed)
@@ -584,8 +540,6 @@ def test_a_bar_in_a_terminal_alone(
 
 
 class StubMlflow:
-    """Records what is called."""
-
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
@@ -600,9 +554,8 @@ def test_mlflow_gets_one_run_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> No
     stub = StubMlflow()
     monkeypatch.setitem(sys.modules, "mlflow", stub)
     fits = [scores, pilot_fits.raises]
-    kr.run_pilot(
-        lambda n, seed: fits[seed](n, seed), [8], 2, model="m", settings={"a": 1}, mlflow="digits"
-    )
+    told: Any = {"model": "m", "settings": {"a": 1}, "mlflow": "digits"}
+    kr.run_pilot(lambda n, seed: fits[seed](n, seed), [8], 2, **told)
     said: dict[str, list[Any]] = {}
     for name, args, kwargs in stub.calls:
         said.setdefault(name, []).append([*args, *kwargs.values()])
@@ -615,9 +568,7 @@ def test_mlflow_gets_one_run_for_each_fit(monkeypatch: pytest.MonkeyPatch) -> No
     assert said["end_run"] == [["FINISHED"], ["FAILED"]]
 
 
-def test_a_failing_mlflow_is_said_once_and_the_pilot_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failing_mlflow_is_said_once_and_a_pilot_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     class Down(StubMlflow):
         def log_params(self, params: Any) -> None:
             raise RuntimeError("server is down")
@@ -625,8 +576,7 @@ def test_a_failing_mlflow_is_said_once_and_the_pilot_goes_on(
     monkeypatch.setitem(sys.modules, "mlflow", Down())
     with pytest.warns(KoriskWarning, match="server is down") as said:
         pilot = kr.run_pilot(power, [8, 16], 2, mlflow="digits")
-    assert len(said) == 1
-    assert len(pilot.curve) == 4
+    assert (len(said), len(pilot.curve)) == (1, 4)
     assert len(kr.run_pilot(power, [8], 1, mlflow=None).curve) == 1
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ImportError, match="pip install mlflow"):
@@ -656,6 +606,5 @@ def test_pilots_need_no_pytorch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     first, *errors = done.stdout.splitlines()
     assert json.loads(first) == [1 / 4, 1 / 8, 1 / 16]
-    assert [re.findall("pip install .*", error) for error in errors] == [
-        *(["pip install scikit-learn"], ["pip install 'korisk[torch]'"]),
-    ]
+    expected = [["pip install scikit-learn"], ["pip install 'korisk[torch]'"]]
+    assert [re.findall("pip install .*", error) for error in errors] == expected

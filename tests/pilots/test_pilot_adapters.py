@@ -38,15 +38,10 @@ def data() -> tuple[Array, Array]:
     return x, x @ [1.0, -2.0, 0.5] + 0.3 * rng.standard_normal(200)
 
 
-# --- Orders --------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=40), st.integers(0, 2**40))
 @example([0] * 50 + [1] * 10, 0)
 @settings(max_examples=40)
-def test_every_start_of_a_stratified_order_holds_the_classes_in_their_shares(
-    labels: list[int], seed: int
-) -> None:
+def test_every_start_of_a_stratified_order_holds_the_shares(labels: list[int], seed: int) -> None:
     y = np.array(labels)
     order = stratified_order(np.arange(len(y)), y, seed)
     assert sorted(order) == list(range(len(y)))
@@ -66,8 +61,7 @@ def test_every_start_of_a_stratified_order_holds_the_classes_in_their_shares(
 def test_groups_stand_together_and_on_one_side(groups: list[int], seed: int) -> None:
     names = np.array(groups)
     order = subset_order(np.arange(len(names)), names, seed)
-    changes = np.count_nonzero(np.diff(names[order]))
-    assert changes == len(set(groups)) - 1
+    assert np.count_nonzero(np.diff(names[order])) == len(set(groups)) - 1
     for name in set(groups):  # within a group, in their own order
         own = [index for index in order if names[index] == name]
         assert own == sorted(own)
@@ -94,12 +88,7 @@ def test_each_seed_draws_an_order_of_its_own() -> None:
     assert (one != other).any()
 
 
-# --- scikit-learn --------------------------------------------------------------------------------
-
-
 class Spy(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Keeps what it was trained and scored on."""
-
     seen: list[tuple[Any, Array, Array]] = []  # noqa: RUF012 - clones share it
     scored: list[Array] = []  # noqa: RUF012
 
@@ -122,8 +111,7 @@ def test_subsets_are_nested_and_the_test_set_is_one_for_all() -> None:
     Spy.scored.clear()
     kr.pilot_sklearn(Spy(), x, y, sizes=[4, 12, 40], seeds=[3, 8])
     tests = {tuple(each) for each in Spy.scored}
-    assert len(tests) == 1
-    assert len(next(iter(tests))) == 25
+    assert (len(tests), len(next(iter(tests)))) == (1, 25)
     by_seed: dict[int, list[set[float]]] = {}
     for state, rows, labels in Spy.seen:
         by_seed.setdefault(state, []).append(set(rows))
@@ -136,26 +124,21 @@ def test_subsets_are_nested_and_the_test_set_is_one_for_all() -> None:
     assert by_seed[3] != by_seed[8]
 
 
-def test_scores_are_those_of_scikit_learn_and_errors_are_positive(
-    data: tuple[Array, Array],
-) -> None:
+def test_scores_are_scikit_learns_and_errors_are_positive(data: tuple[Array, Array]) -> None:
     x, y = data
     own = x[150:], y[150:]
     names = ["r2", "neg_mean_squared_error", "explained_variance"]
-    pilot = kr.pilot_sklearn(
-        Ridge(), x[:150], y[:150], sizes=[10, 20, 40], seeds=2, test=own, scoring=names
-    )
+    asked: Any = {"sizes": [10, 20, 40], "seeds": 2, "test": own, "scoring": names}
+    pilot = kr.pilot_sklearn(Ridge(), x[:150], y[:150], **asked)
     order = subset_order(np.arange(150), None, 1)[:20]
     model = Ridge().fit(x[order], y[order])
     [found] = [fit.metrics for fit in pilot.fits if (fit.n, fit.seed) == (20, 1)]
     expected = [get_scorer(name)(model, *own) for name in names]
     assert list(found) == ["r2", "mean_squared_error", "explained_variance"]
-    np.testing.assert_allclose(
-        list(found.values()), [expected[0], -expected[1], expected[2]], rtol=1e-12
-    )
-    assert [curve.unit.law for curve in pilot.curves.values()] == [
-        *("complement", "error", "complement"),
-    ]
+    expected[1] *= -1
+    np.testing.assert_allclose(list(found.values()), expected, rtol=1e-12)
+    wanted = ["complement", "error", "complement"]
+    assert [curve.unit.law for curve in pilot.curves.values()] == wanted
     assert (pilot.metric, pilot.model, pilot.curve.unit.name) == ("r2", "Ridge", "r2")
 
 
@@ -169,9 +152,7 @@ def travelling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.pilots.adapters.run_pilot", elsewhere)
 
 
-def test_the_same_in_other_processes_and_in_a_pipeline(
-    data: tuple[Array, Array], request: pytest.FixtureRequest
-) -> None:
+def test_the_same_elsewhere(data: tuple[Array, Array], request: pytest.FixtureRequest) -> None:
     x, y = data
     labels = (y > 0).astype(int)
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
@@ -195,20 +176,16 @@ def test_groups_of_samples_never_stand_on_both_sides(data: tuple[Array, Array]) 
         assert len(set(own)) == -(-len(own) // 6)  # whole patients, one after the other
 
 
-def test_another_estimator_or_other_data_in_one_store(
-    tmp_path: Path, data: tuple[Array, Array]
-) -> None:
+def test_another_estimator_or_data_in_one_store(tmp_path: Path, data: tuple[Array, Array]) -> None:
     x, y = data
     own = x[100:], y[100:]
     given: dict[str, Any] = {"estimator": DecisionTreeRegressor(), "X": x[:100], "y": y[:100]}
     given |= {"test": own, "sizes": [8, 16], "seeds": 1, "store": tmp_path / "p.db"}
-    first = kr.pilot_sklearn(**given)
-    assert kr.pilot_sklearn(**given).curve == first.curve
+    assert kr.pilot_sklearn(**given).curve == kr.pilot_sklearn(**given).curve
     kr.pilot_sklearn(**given | {"estimator": Ridge()})  # a model of its own
     others: list[tuple[dict[str, Any], str]] = [
         ({"estimator": DecisionTreeRegressor(max_depth=2)}, "parameters"),
-        ({"X": x[:100] + 1}, "data"),
-        ({"test": (x[100:150], y[100:150])}, "data"),
+        *(({"X": x[:100] + 1}, "data"), ({"test": (x[100:150], y[100:150])}, "data")),
         ({"test": (x[100:], y[100:] + 1)}, "data"),
         ({"groups": np.arange(100) // 5}, "data"),
         ({"scoring": "neg_mean_squared_error"}, "scoring"),
@@ -220,9 +197,8 @@ def test_another_estimator_or_other_data_in_one_store(
 
 def test_a_report_knows_the_unit_of_every_scorer(tmp_path: Path, data: tuple[Array, Array]) -> None:
     x, y = data
-    pilot = kr.pilot_sklearn(
-        *(Ridge(), x, y), sizes=[8, 16], seeds=2, scoring="explained_variance", store=tmp_path
-    )
+    asked: Any = {"sizes": [8, 16], "seeds": 2, "scoring": "explained_variance"}
+    pilot = kr.pilot_sklearn(Ridge(), x, y, **asked, store=tmp_path)
     assert pilot.curve.unit.law == "complement"
     (point,) = read_contents(tmp_path).points
     assert point.curves == (pilot.curve,)
@@ -251,13 +227,9 @@ def test_what_scikit_learn_cannot_do_is_refused_in_words(data: tuple[Array, Arra
     for estimator, options, said in wrong:
         with pytest.raises(KoriskError, match=said):
             kr.pilot_sklearn(estimator, x, **{"y": y, "sizes": [10, 20], **options})
-    grown = kr.pilot_sklearn(
-        DummyClassifier(), x, (y > 0), sizes=[8, 16, 32], seeds=1, target=0.9, grow=True
-    )
+    asked: Any = {"sizes": [8, 16, 32], "seeds": 1, "target": 0.9, "grow": True}
+    grown = kr.pilot_sklearn(DummyClassifier(), x, y > 0, **asked)
     assert max(fit.n for fit in grown.fits) <= 150
-
-
-# --- PyTorch -------------------------------------------------------------------------------------
 
 
 def test_torch_subsets_are_nested_and_apart_from_the_test() -> None:
@@ -283,17 +255,14 @@ def test_torch_subsets_are_nested_and_apart_from_the_test() -> None:
     assert seen[8, 0][0] != seen[8, 1][0]
 
 
-def test_torch_in_other_processes_and_a_test_set_of_ones_own(
-    request: pytest.FixtureRequest,
-) -> None:
+def test_torch_in_other_processes_and_a_test_of_ones_own(request: pytest.FixtureRequest) -> None:
     x = torch.linspace(0.1, 1, 40)
     dataset = torch.utils.data.TensorDataset(x, 2 * x + 0.1 * torch.sin(40 * x))
     options: dict[str, Any] = {"test": [(1.0, 2.0)], "sizes": [4, 40], "seeds": 2}
     here = kr.pilot_torch(pilot_fits.torch_fit, dataset, **options)
     request.getfixturevalue("travelling")
     assert here.curves == kr.pilot_torch(pilot_fits.torch_fit, dataset, **options).curves
-    assert here.model == "torch_fit"
-    assert here.curves["samples"].error.tolist() == [4, 4, 40, 40]
+    assert (here.model, here.curves["samples"].error.tolist()) == ("torch_fit", [4, 4, 40, 40])
 
 
 def test_torch_streams_and_other_wrongs() -> None:
@@ -307,10 +276,9 @@ def test_torch_streams_and_other_wrongs() -> None:
         ([1, 2, 3], {"test": 2}, "test must be a fraction"),
     ]
     for dataset, options, said in wrong:
+        asked = {"test": None, "sizes": [2]} | options
         with pytest.raises(KoriskError, match=said):
-            kr.pilot_torch(
-                pilot_fits.torch_fit, dataset, **({"test": None, "sizes": [2]} | options)
-            )
+            kr.pilot_torch(pilot_fits.torch_fit, dataset, **asked)
 
 
 def test_torch_functions_and_what_is_bound_to_them_are_told_apart(tmp_path: Path) -> None:
@@ -329,12 +297,9 @@ def test_torch_functions_and_what_is_bound_to_them_are_told_apart(tmp_path: Path
     same: dict[str, Any] = {"test": 0.2, "groups": groups}
     kr.pilot_torch(bound, dataset, model="m", **same, **options)
     others: list[tuple[Any, dict[str, Any], str]] = [
-        (fit, {}, "partial rate"),
-        (partial(fit, rate=0.3), {}, "partial rate"),
-        (partial(other_fit, rate=0.2), {}, "function"),
-        (bound, {"test": 0.5}, "test"),
-        (bound, {"test": dataset[:3]}, "test"),
-        (bound, {"groups": groups + 1}, "groups"),
+        *((fit, {}, "partial rate"), (partial(fit, rate=0.3), {}, "partial rate")),
+        *((partial(other_fit, rate=0.2), {}, "function"), (bound, {"test": 0.5}, "test")),
+        *((bound, {"test": dataset[:3]}, "test"), (bound, {"groups": groups + 1}, "groups")),
         (bound, {"groups": None}, "groups"),
     ]
     for other, changed, key in others:

@@ -28,9 +28,7 @@ class Counting:
 
     __qualname__ = "Counting"
 
-    def __init__(
-        self, fails_above: float = float("inf"), fails_at: int = 0, stops: int = -1
-    ) -> None:
+    def __init__(self, fails_above: float = 1e9, fails_at: int = 0, stops: int = -1) -> None:
         self.calls: list[tuple[int, int]] = []
         self.fails_above, self.fails_at, self.stops = fails_above, fails_at, stops
 
@@ -44,9 +42,7 @@ class Counting:
         return power(n, seed)
 
 
-def test_it_ends_when_the_answer_is_narrow_enough_and_takes_the_suggested_sizes(
-    tmp_path: Path,
-) -> None:
+def test_it_ends_when_the_answer_is_narrow_and_takes_the_suggested_sizes(tmp_path: Path) -> None:
     fit = Counting()
     options: dict[str, Any] = {"target": 0.045, "largest": 600, "store": tmp_path / "p.db"}
     pilot = kr.run_pilot(fit, SIZES, 3, **options)
@@ -100,17 +96,13 @@ def test_it_ends_where_nothing_is_left_to_measure_or_to_spend() -> None:
     options: dict[str, Any] = {"target": 0.03, "narrow_enough": 1.01}
     pilot = kr.run_pilot(power, SIZES, 2, largest=200, **options)
     assert pilot.stopped == "no size up to N = 200 is left to measure"
-    assert pilot.curve.sizes[-1] == 200
-    assert open_sizes(pilot.curve, 200) == []
+    assert (pilot.curve.sizes[-1], open_sizes(pilot.curve, 200)) == (200, [])
     fit = Counting()
     limited = kr.run_pilot(fit, SIZES, 2, grow=True, most_fits=11, **options)
-    assert len(fit.calls) == 10
-    assert limited.stopped == "another size would be more than 11 fits"
+    assert (len(fit.calls), limited.stopped) == (10, "another size would be more than 11 fits")
 
 
-def test_the_budget_counts_seconds_of_fitting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_budget_counts_seconds_of_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr("korisk.studies.run.usage.time.perf_counter", lambda: clock[0])
 
@@ -123,8 +115,7 @@ def test_the_budget_counts_seconds_of_fitting(
     for _ in range(2):  # the second goes on with the same store, and has no more to spend
         pilot = kr.run_pilot(slow, SIZES, 2, budget=55, store=tmp_path / "p.db")
         assert pilot.stopped == "the budget of 55 s of fitting is spent (60 s)"
-        assert pilot.curve.sizes.tolist() == [16, 64]
-        assert pilot.seconds == 60.0
+        assert (pilot.curve.sizes.tolist(), pilot.seconds) == ([16, 64], 60.0)
     assert clock[0] == 60.0
 
 
@@ -159,8 +150,7 @@ def test_the_suggestion_of_a_pilot() -> None:
     assert pilot.next_size is not None
     assert pilot.next_size.seeds == 3
     asked = pilot.suggest(0.05)
-    assert asked == next_size(pilot.curve, 0.05, largest=300)
-    assert asked.candidates[-1].n == 300
+    assert (asked, asked.candidates[-1].n) == (next_size(pilot.curve, 0.05, largest=300), 300)
     assert f"Measure N = {asked.n:,} next, with 3 seeds" in str(asked)
     open_ended = kr.run_pilot(power, SIZES[1:], 2)
     with pytest.raises(kr.KoriskError, match="suggest needs a target"):

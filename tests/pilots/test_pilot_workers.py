@@ -56,9 +56,8 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
     assert all(fit.metrics["error"] == power(8, fit.seed) for fit in pilot.fits)
     left = {names[fit.seed]: fit.left_running for fit in pilot.fits if fit.left_running}
     assert left == {"leaves_things_running": "threads: sleeper; child processes: 1"}
-    assert sorted(pilot.printed[8, seed("prints")].splitlines()) == [
-        *("as an error", "by Python", "by a child", "by the system"),
-    ]
+    expected = ["as an error", "by Python", "by a child", "by the system"]
+    assert sorted(pilot.printed[8, seed("prints")].splitlines()) == expected
     assert pilot.printed[8, seed("raises")] == "so far so good\n"
     assert pilot.printed[8, seed("leaves")] == "before the exit\n"
     assert capfd.readouterr() == ("", "")
@@ -68,9 +67,7 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
 
 
 @linux
-def test_children_are_allowed_and_end_with_a_worker_that_has_no_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_children_end_with_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
     names = [fit.__name__ for fit in pilot_fits.WITHOUT_TIMEOUT]
     pilot = kr.run_pilot(pilot_fits.without_timeout, [8], len(names), workers=1, quiet=True)
@@ -78,9 +75,8 @@ def test_children_are_allowed_and_end_with_a_worker_that_has_no_timeout(
     assert failed.keys() == {"interrupts_itself", "speaks_badly"}
     assert failed["interrupts_itself"] == "KeyboardInterrupt: of its own"
     assert failed["speaks_badly"].startswith("SpeaksBadly: ")
-    assert {names[fit.seed]: fit.metrics["error"] for fit in pilot.fits} == {
-        name: power(8, names.index(name)) for name in ("has_a_child", "leaves_a_sleeper")
-    }
+    expected = {name: power(8, names.index(name)) for name in ("has_a_child", "leaves_a_sleeper")}
+    assert {names[fit.seed]: fit.metrics["error"] for fit in pilot.fits} == expected
     [pid] = [int(path.name) for path in tmp_path.iterdir()]
     until(lambda: not alive(pid))
 
@@ -105,7 +101,6 @@ def test_children_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_fits_that_cannot_travel(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert pickled(power)
     assert pickled(lambda n, seed: 0.5)  # cloudpickle, which Dask brings, is installed
     held = threading.Lock()
     with pytest.raises(KoriskError, match=r"can import.*lock.*use workers=0"):

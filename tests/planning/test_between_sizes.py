@@ -48,5 +48,5 @@ def test_two_that_meet_a_target_at_once_have_no_ratio() -> None:
     first = kr.Curve([4, 8, 16, 32], [0.4, 0.3, 0.2, 0.15], model="KO")
     second = kr.Curve([4, 8, 16, 32], [0.45, 0.35, 0.25, 0.2], model="FC")
     made = kr.compare(first, second, 0.6)
-    assert made.ratio is None
+    assert (made.ratio, made.ratio_range) == (None, None)
     assert "in relation to each other is not known" in made.explain()

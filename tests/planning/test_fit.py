@@ -39,15 +39,9 @@ N = np.array([8.0, 16, 32, 64, 128, 256, 512])
 FAR = np.array([1024.0, 4096, 16384])
 FAMILIES = planner_fits.FAMILIES
 SHAPES: dict[str, tuple[float, ...]] = {
-    "power": (0.4,),
-    "line": (),
-    "log-power": (0.6,),
-    "no-floor": (0.5,),
-    "inverse-log": (),
-    "shifted-power": (0.5, 0.3),
-    "weibull": (0.4, 1.5),
-    "mmf": (0.8, 2.0),
-}
+    "power": (0.4,), "line": (), "log-power": (0.6,), "no-floor": (0.5,), "inverse-log": (),
+    "shifted-power": (0.5, 0.3), "weibull": (0.4, 1.5), "mmf": (0.8, 2.0),
+}  # fmt: skip
 every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda each: each.name)
 every_fit = pytest.mark.parametrize("fit", kr.FITS)
 
@@ -61,9 +55,6 @@ def exact(family: Family, floor: float, scale: float, shape: tuple[float, ...]) 
 def noisy(draw: int, pilots: int = 1) -> NDArray[np.float64]:
     rng = np.random.default_rng(draw)
     return np.asarray((0.05 + 0.8 * N**-0.6) * np.exp(0.1 * rng.standard_normal((pilots, len(N)))))
-
-
-# --- Families ------------------------------------------------------------------------------------
 
 
 @every_family
@@ -166,9 +157,6 @@ def test_only_one_family_has_no_floor() -> None:
     assert counts == [3, 2, 3, 2, 2, 4, 4, 4]
 
 
-# --- Rivals --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fit", "names"), [("aic", planner_fits.AVERAGED), ("aic-all", tuple(FAMILIES))]
 )
@@ -209,8 +197,6 @@ def test_rivals_are_planned_as_korisks_own_fits_are(fit: str) -> None:
     before, there = made.predict(np.array([found - 1.0, found]))[0]
     assert there <= 0.0048 < before
 
-
-# --- Calibration ---------------------------------------------------------------------------------
 
 # The summary that the authors released with their CPU runs at H = 8.
 RELEASED_H8 = {"KO": (2.340e-3, 9.986e-3), "FC": (4.500e-3, 7.533e-2)}
@@ -317,8 +303,7 @@ def test_the_first_n_below_a_target_is_the_smallest(first: int) -> None:
 
 def test_n_and_targets_have_limits() -> None:
     made = kr.calibrate(power_pilot(), "paper")
-    assert LARGEST_N == 10**15
-    assert made.predict([2, LARGEST_N]).shape == (2,)
+    assert (LARGEST_N, made.predict([2, LARGEST_N]).shape) == (10**15, (2,))
     assert isinstance(made.predict(2), float)
     for n in (1.99, 1, 0, -4, math.nan, 1.001e15, [], [[2.0]], [8, 1], "many"):
         with pytest.raises(kr.KoriskError, match="n must be a number from 2 to 10"):
@@ -330,9 +315,6 @@ def test_n_and_targets_have_limits() -> None:
         kr.calibrate(kr.Curve([8, 16, 32], [0.5, 0.3, 0.25])).samples(1e-9)
     with pytest.raises(kr.KoriskError, match="did you mean 'power'"):
         kr.calibrate(power_pilot(), "powr")
-
-
-# --- The pooled band, and the resamples behind it ------------------------------------------------
 
 
 def test_resampled_means_scatter_as_theory_says() -> None:
@@ -378,9 +360,6 @@ def test_one_seed_leaves_the_disagreement_of_families() -> None:
     assert low[0] < FC_128[-1] < high[0]
 
 
-# --- Targets that look like another unit ---------------------------------------------------------
-
-
 def _pilot(values: tuple[float, float, float], unit: str) -> kr.Curve:
     return kr.Curve([16, 32, 64], UNITS[unit].to_error(values), unit=unit)
 
@@ -416,8 +395,7 @@ def test_what_a_target_far_from_the_pilot_was_meant_as(
 def test_a_target_near_the_pilot_is_taken_at_its_word_and_one_too_easy_is_not() -> None:
     curve = _pilot((0.2, 0.15, 0.1), "error")
     for target in (0.2, 0.1, 0.011, 0.21, 0.44):
-        assert other_unit(curve, target) == ""
-        assert target_error(curve, target) == target
+        assert (other_unit(curve, target), target_error(curve, target)) == ("", target)
     below = _pilot((-1.0, -0.5, -0.2), "complement")  # a score below zero, a little worse
     assert (other_unit(below, -1.5), target_error(below, -1.5)) == ("", 2.5)
     assert target_error(_pilot((20, 15, 10), "error"), 0.12) == 0.12  # hard is a sound question

@@ -57,8 +57,7 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     known = kr.plan(kr.Curve.read(COLLAPSE, model="KO"), 0.0015)
     assert known.doubt == ""
     part = kr.plan(dense.up_to(512), 0.0003)  # one seed of four has collapsed at 512
-    assert part.samples is None
-    assert part.safe(0.9) is None
+    assert (part.samples, part.safe(0.9)) == (None, None)
     assert math.isnan(part.reach)
     assert "1 of 4 seeds fell to rounding" in part.explain()
     with pytest.raises(kr.OutOfReachError, match="cannot be extrapolated"):
@@ -66,8 +65,7 @@ def test_beyond_a_collapse_nothing_is_claimed(dense: kr.Curve) -> None:
     with pytest.raises(kr.KoriskError, match="cannot be extrapolated"):
         part.at(1024)
     below = kr.plan(dense, 1e-20)
-    assert below.samples is None
-    assert below.safe(0.9) is None
+    assert (below.samples, below.safe(0.9)) == (None, None)
     assert "rounding" in below.doubt
 
 
@@ -93,11 +91,8 @@ def test_what_a_pilot_or_a_relative_cannot_tell_is_not_told() -> None:
     pilot = kr.Curve(n, [0.3, 0.2, 0.12, 0.08, 0.05])
     step = kr.Curve([*n, 512, 1024], [0.6, 0.41, 0.23, 0.16, 0.1, 0.001, 0.0008], model="step")
     misled = kr.plan(pilot, 0.005, related=[step])
-    assert misled.trust == 0
-    assert misled.samples == kr.plan(pilot, 0.005).samples
+    assert (misled.trust, misled.samples) == (0, kr.plan(pilot, 0.005).samples)
     assert "not used" in misled.explain()
-    with pytest.raises(kr.KoriskError, match="another measurement than the pilot"):
-        kr.plan(pilot, 0.01, related=[pilot])
     easy = kr.plan(pilot, 0.35)
     assert (easy.safe(0.9), easy.probability(15)) == (16, 0)
 
@@ -125,9 +120,6 @@ def test_from_a_crossover_on_the_means_agree() -> None:
     assert found.crossover.better_after == "late"
     same = kr.compare(late, kr.Curve(n, late.error, model="same"), 0.05)
     assert "better" not in same.explain()
-    both = kr.compare(steady, kr.Curve(n, 0.9 * steady.error, model="other"), 0.25)
-    assert both.ratio is None
-    assert both.ratio_range is None
 
 
 def test_a_straight_line_between_means_is_nearly_certain() -> None:
@@ -152,9 +144,6 @@ def test_seeds_that_have_collapsed_are_a_mixture() -> None:
     assert np.sqrt(calm).max() < 0.01
     assert np.sqrt(mixed[-1]) > 0.25
     assert (collapsed(kr.Curve(n, np.maximum(errors, 2 * ROUNDING), seeds))).sum() == 0
-
-
-# --- Two hundred pilots of every bad kind --------------------------------------------------------
 
 
 def strange(kind: str, draw: int) -> kr.Curve:

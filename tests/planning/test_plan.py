@@ -43,13 +43,9 @@ def test_scaling_errors_and_target_leaves_n(fit: str, factor: float) -> None:
     curve = released_h8("FC")
     plain = kr.plan(curve, 0.003, fit=fit)
     other = kr.plan(scaled(curve, factor), 0.003 * factor, fit=fit)
-    for mine, theirs in (
-        (plain.samples, other.samples),
-        (plain.lower, other.lower),
-        (plain.upper, other.upper),
-        (plain.safe(0.9), other.safe(0.9)),
-    ):
-        assert theirs == pytest.approx(mine, rel=0.01, abs=1)
+    mine, theirs = ([it.samples, it.lower, it.upper, it.safe(0.9)] for it in (plain, other))
+    for first, second in zip(mine, theirs, strict=True):
+        assert second == pytest.approx(first, rel=0.01, abs=1)
     assert other.reach == pytest.approx(plain.reach, abs=1e-4)
 
 
@@ -59,11 +55,7 @@ def test_permuting_seeds_changes_nothing(fit: str) -> None:
     order = np.random.default_rng(0).permutation(len(curve))
     names = {"1": "5", "2": "1", "3": "4", "4": "2", "5": "3"}
     other = kr.Curve(
-        curve.n[order],
-        curve.error[order],
-        [names[curve.seed[row]] for row in order],
-        "FC",
-        "MSE",
+        curve.n[order], curve.error[order], [names[curve.seed[row]] for row in order], "FC", "MSE"
     )
     mine, theirs = (kr.plan(c, 0.003, fit=fit).to_dict() for c in (curve, other))
     for content in (mine, theirs):  # these name the outlying seed
@@ -72,10 +64,7 @@ def test_permuting_seeds_changes_nothing(fit: str) -> None:
 
 
 def test_more_of_the_same_curve_narrows_the_answer() -> None:
-    """Over twenty noisy pilots the band at N = 8192 is narrower with every size added, on average.
-
-    A single pilot may widen when its new point disagrees with the old ones; that is the noise.
-    """
+    """On average over twenty noisy pilots: a single one may widen by a new point that disagrees."""
     sizes = (16, 32, 64, 128, 256, 512, 1024, 2048)
     widths = []
     for draw in range(20):
@@ -142,11 +131,8 @@ def test_rounds_grow_by_four_at_most_and_end_at_the_answer() -> None:
 def test_a_target_out_of_reach_is_said_so() -> None:
     curve = kr.Curve(N_128, KO_128, model="KO")
     plan = kr.plan(curve, 0.03)
-    assert plan.samples is None
-    assert plan.safe(0.9) is None
-    assert plan.if_reached(0.9) is None
-    assert plan.chance is None
-    assert plan.upper == math.inf
+    assert (plan.samples, plan.safe(0.9), plan.if_reached(0.9)) == (None, None, None)
+    assert (plan.chance, plan.upper) == (None, math.inf)
     assert plan.reach < 0.1
     assert plan.rounds == (4096,)
     with pytest.raises(kr.OutOfReachError, match="the error of KO levels off"):
@@ -231,8 +217,7 @@ def test_larger_is_better_is_told_in_the_users_unit() -> None:
 def test_every_fit_makes_a_whole_plan(fit: str) -> None:
     plan = kr.plan(released_h8("FC"), 0.0048, fit=fit)
     content = json.loads(json.dumps(plan.to_dict(), allow_nan=True))
-    assert content["fit"] == fit
-    assert content["explanation"] == plan.explain()
+    assert (content["fit"], content["explanation"]) == (fit, plan.explain())
     assert plan.at(100).lower <= plan.at(100).error <= plan.at(100).upper
 
 
@@ -259,9 +244,6 @@ def test_any_pilot_gives_a_plan_or_a_refusal(
     assert plan.lower <= plan.upper
     assert 0 <= plan.reach <= 1 or (plan.doubt and math.isnan(plan.reach))
     assert plan.explain()
-
-
-# --- What is read off the chances ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -307,16 +289,14 @@ def test_a_plan_is_read_off_the_chances() -> None:
 def test_safety_is_of_all_futures_and_the_condition_of_those_before_long() -> None:
     made = planned(reach=0.925)
     assert math.isinf(made.upper)
-    assert made.safe(0.9) == planned().safe(0.9)
-    assert made.safe(0.95) is None
+    assert (made.safe(0.9), made.safe(0.95)) == (planned().safe(0.9), None)
     assert made.if_reached(0.95) == planned().if_reached(0.95)
     assert planned(reach=0.975).upper == planned().upper
 
 
 def test_late_targets_count_futures_up_to_a_multiple_of_the_earliest() -> None:
     made = planned(start=4.0)
-    assert made.lower == math.floor(doubled(4.5))
-    assert made.before_long == planning.LATER * made.lower
+    assert (made.lower, made.before_long) == (math.floor(doubled(4.5)), planning.LATER * made.lower)
     later = math.log2(made.before_long / doubled(4))
     assert made.samples == pytest.approx(doubled(4 + planning.MIDDLE * later), rel=1e-3)
 

@@ -48,9 +48,6 @@ def test_relatives_of_the_same_shape_sharpen_what_lies_beyond(stretch: float) ->
     assert np.mean(trust) > 0.5
 
 
-# --- A long, precise pilot -----------------------------------------------------------------------
-
-
 def falling(n: Array) -> Array:
     return np.asarray(0.001 + 2.0 * n**-0.8)
 
@@ -74,9 +71,7 @@ def test_a_relative_that_contradicts_the_pilot_has_no_part(wrong: kr.Curve) -> N
     assert made.trust is not None
     assert made.trust < 0.05
     assert made.samples == pytest.approx(made.alone.samples, rel=0.1)
-    assert made.related == (wrong,)
-    assert made.alone.related == ()
-    assert made.alone.trust is None
+    assert (made.related, made.alone.related, made.alone.trust) == ((wrong,), (), None)
 
 
 def test_a_wrong_relative_beside_a_good_one_changes_little() -> None:
@@ -89,12 +84,8 @@ def test_a_wrong_relative_beside_a_good_one_changes_little() -> None:
 
 def alike(first: kr.Plan, second: kr.Plan) -> None:
     assert second.trust == pytest.approx(first.trust, abs=1e-6)
-    for mine, theirs in (
-        (first.samples, second.samples),
-        (first.lower, second.lower),
-        (first.upper, second.upper),
-    ):
-        assert theirs == pytest.approx(mine, rel=1e-6, abs=1)
+    for name in ("samples", "lower", "upper"):
+        assert getattr(second, name) == pytest.approx(getattr(first, name), rel=1e-6, abs=1)
     assert second.at(4096).error == pytest.approx(first.at(4096).error, rel=1e-6)
 
 
@@ -105,9 +96,6 @@ def test_the_level_of_a_relative_plays_no_part(factor: float) -> None:
 
 def test_the_order_of_relatives_plays_no_part() -> None:
     alike(answered([GOOD, BENT, FLAT]), answered([FLAT, GOOD, BENT]))
-
-
-# --- Refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,7 @@ def test_it_is_the_spectrum_of_inputs_with_their_noise(wanted: bool, dtype: torc
     inputs, targets = examples.inputs.double().numpy(), examples.targets.double().numpy()
     sampled = np.linalg.eigvalsh(inputs.T @ inputs / len(inputs))
     assert made.values == pytest.approx(sampled, rel=0.03)
-    assert made.entries == targets.shape[1]
-    assert made.parameters == INPUTS * targets.shape[1]
+    assert (made.entries, made.parameters) == (targets.shape[1], INPUTS * targets.shape[1])
     assert made.energy / made.entries == pytest.approx(np.square(targets).mean(), rel=1e-4)
     assert made.floor == pytest.approx(least_squares(examples), rel=0.02)
 
@@ -99,9 +98,6 @@ def test_a_relu_lowers_errors_of_positive_targets_alone() -> None:
     harmed = dense_spectrum(below, moment_of(below), relu=True)
     energy = float(below.targets.double().square().mean())
     assert harmed.errors(4096)[0] == pytest.approx(energy, rel=0.15)
-
-
-# --- Without the matrix --------------------------------------------------------------------------
 
 
 @cache

@@ -132,9 +132,6 @@ def test_far_sizes_are_known_least_and_a_theory_that_fits_is_the_likelier_one() 
     assert fits.evidence > 5 + worse.evidence
 
 
-# --- A rehearsal ----------------------------------------------------------------------------------
-
-
 def pairs(count: int, *, noise: float = 0.3, seed: int = 0) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
     targets = rng.exponential(size=(count, 3, 4)) * (rng.random((count, 3, 4)) < 0.4)

@@ -45,19 +45,15 @@ class Convolved(nn.Module):
 
 
 OPERATORS: dict[str, Any] = {
-    "float32": FORWARD.astype(np.float32),
-    "tensor": torch.from_numpy(FORWARD),
-    "operator": Matrix(FORWARD, SHAPE, (14,)),
-    "function": linear,
-    "module": Convolved(),
-}
+    "float32": FORWARD.astype(np.float32), "tensor": torch.from_numpy(FORWARD),
+    "operator": Matrix(FORWARD, SHAPE, (14,)), "function": linear, "module": Convolved(),
+}  # fmt: skip
 IMAGES: list[Any] = [images().astype(np.float32), torch.from_numpy(images()), images().tolist()]
 
 
 def test_operators_and_images_are_the_same_in_every_form() -> None:
     expected = predict_dense(FORWARD, images(), 0.1)
-    assert expected.parameters == 14 * 20
-    assert (expected.model, expected.examples) == ("FC", 40)
+    assert (expected.parameters, expected.model, expected.examples) == (14 * 20, "FC", 40)
     for operator in OPERATORS.values():
         made = predict_dense(operator, images(), 0.1)
         assert made.computed(N) == pytest.approx(expected.computed(N), rel=1e-4)
@@ -79,9 +75,6 @@ def test_a_number_is_the_level_of_white_noise() -> None:
     again, other = (examples_of(FORWARD, images(), 0.2, seed=seed) for seed in (0, 1))
     assert torch.equal(level.inputs, again.inputs)
     assert not torch.equal(level.inputs, other.inputs)
-
-
-# --- Refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,9 +143,6 @@ BACK = FORWARD.T
 def test_wrong_tails_and_weights_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(KoriskError, match=words):
         predict_structured(FORWARD, images(), 0.1, **settings)
-
-
-# --- The answers ---------------------------------------------------------------------------------
 
 
 def test_without_noise_it_levels_off_at_the_part_that_is_not_seen() -> None:

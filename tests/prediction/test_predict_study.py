@@ -65,10 +65,8 @@ def test_the_models_of_the_study_are_predicted(point: PointPrediction) -> None:
     assert point.usage.seconds > 0
     assert point.usage.peak_memory
     alone = predicted(CT | {"models": {"FC": {}}})
-    assert [made.model for made in alone.predictions] == ["FC"]
-    assert alone.pair is None
-    assert errors(alone, "FC") == errors(point, "FC")
-    assert alone.to_dict([0.01])["two_factors"] == []
+    assert ([made.model for made in alone.predictions], alone.pair) == (["FC"], None)
+    assert (errors(alone, "FC"), alone.to_dict([0.01])["two_factors"]) == (errors(point, "FC"), [])
 
 
 def test_noise_replaces_that_of_the_study(point: PointPrediction) -> None:
@@ -103,8 +101,7 @@ def test_differences_from_the_study_are_noted(point: PointPrediction) -> None:
 
 def test_heat_and_mri_are_predicted() -> None:
     heat = predicted(HEAT, noise=0.05)
-    assert heat.images == "32 random fields"
-    assert heat.spec["problem"]["noise"] == 0.05
+    assert (heat.images, heat.spec["problem"]["noise"]) == ("32 random fields", 0.05)
     # The best weights are 1 / gain: what is left is the noise on the start, through the flow.
     flow = HeatProblem(points=12).flow(0.01, "cpu").as_matrix()
     left = 0.05**2 * float(flow.square().sum()) / 12
@@ -135,23 +132,18 @@ def test_a_study_of_own_images_needs_none_to_train_on(tmp_path: Path) -> None:
     assert made.examples == 10
 
 
-# --- Refusals ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("study", "settings", "words"),
     [
         (CT, {"examples": 7}, "examples must be a whole number from 8"),
         (CT, {"noise": -0.1}, "noise must be a finite number >= 0"),
-        (CT, {"noise": 1e200}, "reasonable size"),
-        (CT, {"noise": 1e100}, "reasonable size"),
-        (CT, {"point": "rigorous-9"}, "did you mean 'rigorous-8'"),
-        (DEEP, {}, "not linear"),
+        (CT, {"noise": 1e200}, "reasonable size"), (CT, {"noise": 1e100}, "reasonable size"),
+        (CT, {"point": "rigorous-9"}, "did you mean 'rigorous-8'"), (DEEP, {}, "not linear"),
         (DEEP, {"noise": 0.1}, "a deep problem has no noise"),
         (HEAT, {"source": FileSource(path=".")}, "images of this heat problem are fixed"),
         (RELEASED, {"source": FileSource(path=".")}, "images of this ct problem are fixed"),
     ],
-)
+)  # fmt: skip
 def test_wrong_settings_are_refused(
     study: dict[str, Any], settings: dict[str, Any], words: str
 ) -> None:
@@ -170,9 +162,6 @@ def test_too_few_images_and_too_many_for_memory_are_refused(
         predicted(CT)
 
 
-# --- Pilots --------------------------------------------------------------------------------------
-
-
 def pilot(model: str = "FC", metric: str = "mse") -> Curve:
     return Curve([4, 8], [0.05, 0.03], model=model, metric=metric)
 
@@ -180,8 +169,7 @@ def pilot(model: str = "FC", metric: str = "mse") -> Curve:
 def test_a_pilot_moves_its_model_alone(point: PointPrediction) -> None:
     made = predicted(CT, pilots=[pilot()])
     known, dense = made.predictions
-    assert known.pilot is None
-    assert dense.pilot == pilot()
+    assert (known.pilot, dense.pilot) == (None, pilot())
     assert [check.n for check in dense.checks] == [4, 8]
     assert dense.errors([8])[0] == pytest.approx(0.03, rel=0.1)
     assert dense.computed([8])[0] == point.predictions[1].computed([8])[0]
@@ -211,9 +199,6 @@ def test_a_pilot_is_of_one_point() -> None:
     assert made.predictions[1].pilot is not None
 
 
-# --- Values --------------------------------------------------------------------------------------
-
-
 def test_weights_of_a_dense_layer_count_every_output(point: PointPrediction) -> None:
     known, dense = point.predictions
     assert point.effective(known, 32) == known.effective(32)
@@ -237,13 +222,11 @@ def test_files_are_read_back_as_they_were_written(tmp_path: Path, point: PointPr
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
-        ("[]", "must be a mapping"),
+        ("", "not valid JSON"), ("[" * 100_000, "not valid JSON"), ("[]", "must be a mapping"),
         ('{"study": "x"}', "points is missing"),
         ('{"study": "x", "points": [{"point": 3}]}', "point must be a text|is missing"),
     ],
-)
+)  # fmt: skip
 def test_a_spoilt_file_is_refused(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / NAME).write_text(text)
     with pytest.raises(KoriskError, match=words):

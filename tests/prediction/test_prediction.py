@@ -14,13 +14,7 @@ from korisk.planning.plan import LEAST_REACH
 from korisk.planning.posterior import MOST_SIZES, PRIOR, posterior
 from korisk.prediction.misfit import LogErrors
 from korisk.prediction.pair import PredictedPair, track
-from korisk.prediction.prediction import (
-    FARTHEST_N,
-    Prediction,
-    log_errors,
-    size_words,
-    trust_words,
-)
+from korisk.prediction.prediction import FARTHEST_N, Prediction, log_errors, size_words, trust_words
 from pilots import power_pilot, scaled
 
 Array = NDArray[np.float64]
@@ -118,9 +112,6 @@ def test_targets_are_above_zero_and_sizes_are_one_or_more() -> None:
                 method(n)
 
 
-# --- A rehearsal and a pilot ---------------------------------------------------------------------
-
-
 def test_a_pilot_above_the_curve_lifts_it_and_tells_how_far() -> None:
     """Also far beyond the pilot, where a fitted curve could not know."""
     lifted = PLAIN.with_pilot(scaled(power_pilot(noise=0.02), 1.2))
@@ -201,9 +192,6 @@ def test_many_sizes_are_weighed_as_few_are(far: bool) -> None:
     assert PLAIN.with_pilot(pilot).doubted == far
 
 
-# --- Sizes ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("made", [PLAIN, FITTING, replace(PLAIN, level=0.3)])
 def test_smaller_targets_need_more(made: Prediction) -> None:
     found = [made.samples(target) for target in (0.2, 0.1, 0.06, 0.04, 0.03)]
@@ -243,8 +231,7 @@ def test_the_smallest_and_the_largest_size() -> None:
 
 def test_targets_below_the_floor_are_out_of_reach() -> None:
     found = FITTING.samples(0.25 * FLOOR)
-    assert found.samples is None
-    assert (found.lower, found.upper) == (math.inf, math.inf)
+    assert (found.samples, found.lower, found.upper) == (None, math.inf, math.inf)
     assert found.reach < 0.25
     written = found.to_dict()
     assert written["samples"] is written["lower"] is written["upper"] is None
@@ -260,9 +247,6 @@ def test_targets_below_the_floor_are_out_of_reach() -> None:
     between = [each for each in tried if each.samples is None and each.reach >= 0.05]
     assert between
     assert math.isfinite(between[0].lower)
-
-
-# --- Without noise the theory ends somewhere -----------------------------------------------------
 
 
 def test_bands_beyond_the_theory_s_range_are_of_the_law_of_its_probabilities() -> None:
@@ -295,9 +279,6 @@ def test_a_pilot_speaks_alone_beyond_the_theory_s_range() -> None:
     far = np.array([2000.0])
     assert made.errors(far) == pytest.approx(posterior(pilot).quantile(far, 0.5), rel=1e-3)
     assert made.errors(64)[0] == pytest.approx(0.5 * 64**-0.2, rel=0.05)
-
-
-# --- Two of them ---------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -376,9 +357,6 @@ def test_factors_of_lines_are_the_lines_own() -> None:
     assert "cannot be reached" in lines.factors_or_reason(1e-4)["unknown"]
 
 
-# --- Sample sizes --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("reach", "samples", "lower", "upper"),
     [
@@ -413,9 +391,6 @@ def test_sizes_are_read_off_the_chances(
         assert told[name] == here
     if samples is not None:
         assert found.chance == pytest.approx(samples, abs=0.01)
-
-
-# --- What is measured ----------------------------------------------------------------------------
 
 
 def test_many_sizes_are_thinned_and_few_are_not() -> None:
@@ -490,9 +465,6 @@ def test_beyond_a_theory_the_pilot_is_extended_by_doublings_up_to_its_end() -> N
         assert known.x * known.last == pytest.approx(expected)
 
 
-# --- Two of them ---------------------------------------------------------------------------------
-
-
 def pair_with(odds: list[float]) -> tuple[PredictedPair, Array]:
     """A pair whose odds run through some values, evenly over the doublings of N."""
     pair = PredictedPair(made(Power(0.0, 0.01, 0.0), "KO"), made())
@@ -538,9 +510,6 @@ def test_curves_that_rise_or_are_level_have_no_slope() -> None:
     assert rising.lines[1].floor == pytest.approx(0.01, rel=1e-4)
 
 
-# --- Words ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("factors", "words"),
     [
@@ -567,9 +536,6 @@ def test_without_a_target_the_error_its_band_the_floor_and_the_notes_are_told() 
         assert "levels off at 0.25" in told
         assert told.endswith("A note.")
         assert trust_words(one) == []
-
-
-# --- The ends of predictions ----------------------------------------------------------------------
 
 
 def test_the_farther_a_theory_holds_the_surer_is_what_lies_beyond_it() -> None:

@@ -158,9 +158,6 @@ def test_a_relu_multiplies_the_curve_and_its_floor() -> None:
     assert clipped.floor == pytest.approx(0.5 * plain.floor)
 
 
-# --- A ReLU ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("lowest", [0.0, -1.5])
 @pytest.mark.parametrize("scale", [1e-100, 1.0, 1e100])
 def test_it_is_the_share_of_normal_predictions(lowest: float, scale: float) -> None:

@@ -28,8 +28,6 @@ RIGHT = torch.linspace(0.5, 1.5, WEIGHTS, dtype=torch.float64)
 FAR = torch.full((WEIGHTS,), 30.0, dtype=torch.float64)  # so wrong that no ridge to them helps
 MEASURED = [4, 16, 64, 256, 4096]
 
-# --- The formula ---------------------------------------------------------------------------------
-
 
 def structured(
     gamma: Array,
@@ -73,8 +71,7 @@ def test_errors_fall_from_the_start_to_the_floor_as_slope_over_n() -> None:
     assert curve.slope == pytest.approx(float(np.sum(OMEGA / GAMMA)))
     assert (curve.errors(1e6) - 1.0) * 1e6 == pytest.approx(curve.slope, rel=0.01)
     assert np.all(errors <= 1.0 + curve.slope / SIZES + 1e-12)
-    assert curve.errors(4).shape == ()
-    assert curve.errors([[4, 8], [16, 32]]).shape == (2, 2)
+    assert (curve.errors(4).shape, curve.errors([[4, 8], [16, 32]]).shape) == ((), (2, 2))
     assert curve.errors([]).shape == (0,)
 
 
@@ -83,8 +80,7 @@ def test_the_start_decides_how_much_a_ridge_helps() -> None:
     np.testing.assert_allclose(away.errors(SIZES), 1.0 + away.slope / SIZES, rtol=1e-9)
     assert away.effective(1) == 12.0
     right = structured(GAMMA, OMEGA, np.zeros(12))
-    assert right.errors(SIZES).tolist() == [right.floor] * len(SIZES)
-    assert right.effective(100) == 0.0
+    assert (right.errors(SIZES).tolist(), right.effective(100)) == ([right.floor] * len(SIZES), 0.0)
     # Of few examples, most of the gradient at the start is chance, and is not taken for bias.
     few, many = (structured(GAMMA, OMEGA, WAY, n=n) for n in (20, 10**9))
     np.testing.assert_allclose(few.errors(SIZES), many.errors(SIZES), rtol=1e-6)
@@ -118,8 +114,7 @@ def test_few_rows_cost_as_in_ordinary_least_squares() -> None:
     curve = structured(ONES, ONES, 1e3 * ONES, leverages=rows((p, 1)))  # leverage |x|^2 = p
     for n in (60, 100, 400):
         assert curve.errors(n) - 1 == pytest.approx(p / (n - p - 1), rel=0.03)
-    assert curve.holds_from == 2 * p
-    assert structured(ONES, ONES, ONES).holds_from == 1
+    assert (curve.holds_from, structured(ONES, ONES, ONES).holds_from) == (2 * p, 1)
 
 
 def test_the_examples_own_matrix_is_not_taken_for_g() -> None:
@@ -145,9 +140,6 @@ def test_unequal_rows_are_worth_fewer_and_none_more_than_its_example() -> None:
     expected = 4 * (small + large) ** 2 / (small**2 + large**2)
     assert unequal.rows(4) == pytest.approx(expected, rel=1e-6)
     assert structured(ONES, ONES, ONES).rows(4) == math.inf
-
-
-# --- From examples -------------------------------------------------------------------------------
 
 
 def make_tail(seed: int = 0, dtype: torch.dtype = torch.float64) -> Matrix:

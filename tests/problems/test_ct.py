@@ -54,9 +54,6 @@ def released_surrogate(side: int) -> Pools:
     return pools_of(CtScanner.released(side), 1, 4, 32, 128, population="released-surrogate")
 
 
-# The released protocols
-
-
 def test_ridge_fits_on_the_surrogates_pools_give_the_released_errors() -> None:
     # The released test MSE at H = 8, seed 1, N = 4, and the lambda that was chosen for it.
     pools = released_surrogate(8)
@@ -86,9 +83,6 @@ def test_the_released_pools_are_those_of_their_generators_at_any_size() -> None:
     few = pools_of(CtScanner.released(8), 1, 2, 3, 5, population="released-surrogate")
     for some, every in zip(few[1:], released_surrogate(8)[1:], strict=True):
         assert torch.equal(some.targets, every.targets[: len(some.targets)])
-
-
-# Scanners
 
 
 def test_the_papers_scanners() -> None:
@@ -141,9 +135,6 @@ def test_precision_can_be_chosen() -> None:
         assert {each.dtype for each in (*pools.train, *pools.test)} == {own}
 
 
-# Pools
-
-
 @pytest.mark.parametrize("noise", [None, Gaussian(0.1), Poisson(1e3)], ids=str)
 def test_samples_do_not_depend_on_how_many_are_projected_at_once(
     noise: Gaussian | Poisson | None, monkeypatch: pytest.MonkeyPatch
@@ -168,9 +159,6 @@ def test_seeds_share_the_test_set_and_nothing_else() -> None:
     sources = (EllipseSource(fewest=n, most=n) for n in (1, 6))
     few, many = (pools_of(PARALLEL, 1, 100, 0, 0, source=source).train for source in sources)
     assert many.targets.mean() > 3 * few.targets.mean()
-
-
-# Noise
 
 
 def clean_sinograms(count: int) -> Tensor:
@@ -201,9 +189,6 @@ def test_noise_follows_seed_stream_and_number() -> None:
     others = [noisy(), noisy(seed=2), noisy(stream="b")]
     assert len(np.unique(torch.cat(others).flatten(1).numpy(), axis=0)) == 12
     assert torch.equal(noisy(), noisy())
-
-
-# Refusals
 
 
 def scanner_of(**changes: Any) -> CtScanner:
@@ -249,9 +234,6 @@ def test_no_two_pools_share_their_noise(noise: Gaussian | Poisson) -> None:
     pools = zip(*(pools_of(scanner, 3, 2, 2, 2, noise=each) for each in (None, noise)), strict=True)
     fields = [((y.inputs - x.inputs) / (x.inputs.abs() + 1)).flatten(1) for x, y in pools]
     assert (torch.corrcoef(torch.cat(fields)) - torch.eye(6)).abs().max() < 0.2
-
-
-# Limited angle
 
 
 def test_an_arc_takes_the_first_views_of_the_whole_scan() -> None:

@@ -73,9 +73,6 @@ def same(one: Ellipses, other: Ellipses) -> bool:
     return all(map(torch.equal, parts(one), parts(other)))
 
 
-# Pixels
-
-
 @pytest.mark.parametrize(("side", "count"), [(2, 60), (8, 60), (33, 60), (128, 60), (512, 12)])
 def test_pixels_are_those_that_keep_the_inequality(side: int, count: int) -> None:
     double = random_ellipses(count, seed=3, stream="test", most=6)
@@ -134,9 +131,6 @@ def test_pieces_and_precision_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert torch.equal(ellipses[5:9].images(32), images[5:9])
 
 
-# Released draws
-
-
 def test_phantoms_are_drawn_as_released_and_leave_the_generator_where_it_was_left() -> None:
     rng, rng_there = np.random.default_rng(4), np.random.default_rng(4)
     generator, there = torch.Generator().manual_seed(2), torch.Generator().manual_seed(2)
@@ -152,9 +146,6 @@ def test_phantoms_are_drawn_as_released_and_leave_the_generator_where_it_was_lef
                 assert not found.amplitude[i, len(phantom) :].any()
         assert rng.bit_generator.state == rng_there.bit_generator.state
         assert torch.equal(generator.get_state(), there.get_state())
-
-
-# Streams
 
 
 def test_phantoms_depend_on_seed_stream_and_number_alone() -> None:
@@ -183,9 +174,6 @@ def test_the_distributions_are_the_papers() -> None:
     for part, (low, high) in zip(parts(pool), spans, strict=True):
         uniform = scipy.stats.uniform(low, high - low)
         assert scipy.stats.kstest(part[exists].numpy(), uniform.cdf).pvalue > 1e-3
-
-
-# Refusals
 
 
 def ellipses_of(**changes: Any) -> Ellipses:

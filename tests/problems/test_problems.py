@@ -180,9 +180,6 @@ def test_without_noise_the_true_layers_give_the_targets() -> None:
     assert not any(weight.requires_grad for weight in truth.parameters())
 
 
-# MRI
-
-
 @st.composite
 def problems(draw: st.DrawFn) -> MriProblem:
     side = 2 * draw(st.integers(2, 40))
@@ -229,9 +226,6 @@ def test_noise_falls_on_the_lines_that_were_taken_and_has_its_size() -> None:
     assert ((ratio - 1).abs() < 0.15).all()
 
 
-# Heat
-
-
 def test_the_reconstruction_has_the_assumed_viscosity() -> None:
     problem = HeatProblem(points=32, viscosity=0.01, assumed=0.03, speed=0.0, time=0.5)
     for (_, (flow,)), viscosity in ((problem.reconstruction(), 0.03), (problem.truth(), 0.01)):
@@ -274,9 +268,6 @@ def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
     network = RefinedNet(torch.ones(5, 4), Identity((5, 4)), channels=3)
     one_by_one = torch.stack([torch.stack([network(each) for each in row]) for row in images])
     torch.testing.assert_close(network(images), one_by_one)  # leading axes are batches
-
-
-# Refusals
 
 
 @pytest.mark.parametrize(

@@ -9,33 +9,27 @@ from korisk.report.figures.style import FINE, settings
 
 
 def lines(figure: Figure, gid: str) -> list[Line2D]:
-    """The lines of that name, in any axes."""
     return [each for axes in figure.axes for each in axes.lines if each.get_gid() == gid]
 
 
 def line(figure: Figure, gid: str) -> Line2D:
-    """The first line of that name."""
     return lines(figure, gid)[0]
 
 
 def data(found: Line2D) -> tuple[list[float], list[float]]:
-    """The values of a line on both axes."""
     x, y = found.get_data()
     return np.asarray(x, float).tolist(), np.asarray(y, float).tolist()
 
 
 def points(found: Line2D) -> list[tuple[float, float]]:
-    """The points of a line."""
     return list(zip(*data(found), strict=True))
 
 
 def texts(figure: Figure) -> list[Text]:
-    """Everything that is written in a figure."""
     return [text for text in figure.findobj(Text) if text.get_text().strip()]
 
 
 def written(figure: Figure) -> str:
-    """All words of a figure."""
     return "\n".join(text.get_text() for text in texts(figure))
 
 

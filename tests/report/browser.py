@@ -1,12 +1,5 @@
 """What the tests in a browser share: Debian's Chromium, driven by Playwright, without a network.
 
-A test file makes its own fixture of it:
-
-    @pytest.fixture(scope="module")
-    def browser() -> Iterator[Browser]:
-        with chromium() as started:
-            yield started
-
 KORISK_CHROMIUM names another program than /usr/bin/chromium. Where there is none, the tests are
 skipped; with KORISK_BROWSER=required they fail instead, so that CI cannot pass without them.
 """
@@ -24,13 +17,8 @@ if TYPE_CHECKING:
 
 # Containers give no sandbox and little shared memory; the rest keeps Chromium off the network.
 FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     "--disable-dev-shm-usage",
 )
 
@@ -55,10 +43,7 @@ def chromium() -> "Iterator[Browser]":
 
 @contextmanager
 def fresh_page(browser: "Browser", **settings: object) -> "Iterator[Page]":
-    """An empty page in a context of its own that is offline and lets no script error pass.
-
-    `settings` are those of `Browser.new_context`: viewport, color_scheme, java_script_enabled ...
-    """
+    """An empty page in a context of its own that is offline and lets no script error pass."""
     context = browser.new_context(offline=True, **settings)  # type: ignore[arg-type]
     try:
         page = context.new_page()
@@ -71,7 +56,6 @@ def fresh_page(browser: "Browser", **settings: object) -> "Iterator[Page]":
 
 
 def slide(page: "Page", position: int, name: str = "slider") -> None:
-    """Move a slider, and wait until the page has followed."""
     page.evaluate(
         """([name, to]) => {
           const slider = document.getElementById(name);
@@ -84,7 +68,6 @@ def slide(page: "Page", position: int, name: str = "slider") -> None:
 
 
 def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
-    """Names and texts of a list of facts."""
     rows = page.locator(f"#{of} > div").all()
     return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
 

@@ -31,12 +31,9 @@ def content(
     models: Sequence[str] = ("KO", "FC"),
     name: str = "made up",
 ) -> dict[str, Any]:
-    """What a study file says."""
     return {
-        "name": name,
+        **{"name": name, "seeds": list(seeds), "sizes": list(sizes)},
         "points": [{"beam": "surrogate", **point} for point in points],
-        "seeds": list(seeds),
-        "sizes": list(sizes),
         "models": {model: {} for model in models},
     }
 
@@ -49,9 +46,8 @@ def result(
     side = int(task.spec["problem"]["side"])
     views, bins = int(task.spec["problem"]["views"]), int(task.spec["problem"]["bins"])
     across = np.linspace(-1, 1, side)
-    truth = np.stack([np.hypot(across[:, None], across) < radius for radius in (0.7, 0.4)]).astype(
-        np.float32
-    )
+    discs = [np.hypot(across[:, None], across) < radius for radius in (0.7, 0.4)]
+    truth = np.stack(discs).astype(np.float32)
     rows, arrays = [], {"truth": truth}
     for model, (floor, level, rate) in laws.items():
         sizes = [0, *task.spec["sizes"]] if model == "KO" else task.spec["sizes"]

@@ -21,6 +21,7 @@ from korisk.report.contents import read_contents, relative_error
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+Captured = pytest.CaptureFixture[str]
 SHORT = "short (too few sizes to plan)"
 NASTY = "<img src=x onerror=alert(1)>"
 PHONE = {"width": 390, "height": 844}
@@ -36,13 +37,8 @@ def browser() -> "Iterator[Browser]":
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a study with two points, one of them not whole, and its page."""
-    folder = made_study(
-        tmp_path_factory.mktemp("study"),
-        content([{"side": 8}, {"side": 16, "name": NASTY}], name=f"made up {NASTY}"),
-        missing=1,
-        failed=1,
-    )
+    said = content([{"side": 8}, {"side": 16, "name": NASTY}], name=f"made up {NASTY}")
+    folder = made_study(tmp_path_factory.mktemp("study"), said, missing=1, failed=1)
     assert korisk("report", folder, "--only", "page") == 0
     return folder
 
@@ -82,7 +78,7 @@ def scroll_to_curves(page: "Page") -> None:
     page.wait_for_selector("html[data-drawn]")
 
 
-def planned(file: Path, model: str, target: str, capsys: pytest.CaptureFixture[str]) -> Any:
+def planned(file: Path, model: str, target: str, capsys: Captured) -> Any:
     capsys.readouterr()
     code = korisk("plan", file, "--model", model, "--target", target, "--json")
     assert code in (0, 3), target
@@ -91,19 +87,15 @@ def planned(file: Path, model: str, target: str, capsys: pytest.CaptureFixture[s
 
 
 def interval(found: dict[str, Any], last: int = 128) -> str:
-    """As the page writes what the command gives."""
     upper = "∞" if found["upper"] is None else f"{found['upper']:,.0f}"
     return f"{found['lower']:,.0f} {'and' if found['samples'] <= last else 'to'} {upper}"
 
 
 def stop(page: "Page", share: float) -> None:
-    """Move the slider over the target to a share of its way."""
     slide(page, round(share * int(page.get_attribute("#slider", "max") or 0)))
 
 
-def test_moving_the_slider_gives_what_the_command_gives(
-    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_slider_gives_korisk_plan(browser: "Browser", pilot: Path, capsys: Captured) -> None:
     answers: list[int | None] = []
     kinds = set()
     with opened(browser, pilot.with_suffix(".html")) as page:
@@ -137,9 +129,7 @@ def test_moving_the_slider_gives_what_the_command_gives(
     assert len({each for each in answers if each is not None}) >= 8
 
 
-def test_a_target_between_the_stops_says_that_it_is_interpolated(
-    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_between_stops_is_interpolated(browser: "Browser", pilot: Path, capsys: Captured) -> None:
     with opened(browser, pilot.with_suffix(".html")) as page:
         page.select_option("#model", label=NASTY)
         page.fill("#target", "0.0012345")
@@ -151,9 +141,7 @@ def test_a_target_between_the_stops_says_that_it_is_interpolated(
         assert shown == pytest.approx(found["samples"], rel=0.02, abs=1)
 
 
-def test_the_comparison_is_that_of_the_command(
-    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_comparison_is_the_commands(browser: "Browser", pilot: Path, capsys: Captured) -> None:
     with opened(browser, pilot.with_suffix(".html")) as page:
         target = page.input_value("#target")  # the first one is exact for both
         facts = shown_facts(page, "versus-facts")
@@ -185,9 +173,7 @@ def test_the_comparison_is_that_of_the_command(
     assert facts["Crossover"] in found["explanation"]
 
 
-def test_costs_and_the_error_at_a_number_of_samples(
-    browser: "Browser", pilot: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_costs_and_the_error_at_a_number(browser: "Browser", pilot: Path, capsys: Captured) -> None:
     capsys.readouterr()
     asked = ("--model", "KO", "--at", "1000", "--target", "0.0021", "--json")
     assert korisk("plan", pilot, *asked) == 0
@@ -232,17 +218,14 @@ def test_a_target_that_is_none_is_refused_in_words(browser: "Browser", pilot: Pa
         page.wait_for_selector("#cost-note:not([hidden])")
 
 
-def test_the_study_page_says_what_was_run_and_what_is_missing(
-    browser: "Browser", study: Path
-) -> None:
+def test_the_study_page_says_what_was_run_and_what_is_not(browser: "Browser", study: Path) -> None:
     with opened(browser, study / "report.html") as page:
         assert page.inner_text("h1") == page.title() == f"made up {NASTY}"
         assert "chance" in page.inner_text(".answer")
         missing, failed = page.locator(".notes li").all_inner_texts()
         assert missing.startswith(f"{NASTY}: 1 of 3 cells are not there yet (seed 3)")
         assert failed == f"{NASTY}: 1 cell failed, the first: a pixel <b>fell</b> out"
-        assert page.locator("img[src=x]").count() == 0
-        assert page.locator("b").count() == 0
+        assert (page.locator("img[src=x]").count(), page.locator("b").count()) == (0, 0)
         names = page.locator("#point option").all_inner_texts()
         assert names == [NASTY, "rigorous-8"]
         page.select_option("#point", label="rigorous-8")
@@ -296,13 +279,11 @@ def test_the_keyboard_alone_reaches_every_control(browser: "Browser", study: Pat
         page.focus("#slider")
         before = page.input_value("#target")
         page.keyboard.press("ArrowRight")
-        page.wait_for_function(
-            "(old) => document.getElementById('target').value !== old", arg=before
-        )
+        changed = "(old) => document.getElementById('target').value !== old"
+        page.wait_for_function(changed, arg=before)
         page.focus("#model")
         page.keyboard.press("ArrowDown")
-        assert page.input_value("#model") == "1"
-        assert page.input_value("#other") == "0"
+        assert (page.input_value("#model"), page.input_value("#other")) == ("1", "0")
 
 
 def overflowing(page: "Page", width: int) -> list[str]:
@@ -365,8 +346,7 @@ def test_the_theme_can_be_chosen_and_scripts_can_be_off(browser: "Browser", pilo
         colour = "getComputedStyle(document.body).backgroundColor"
         dark = page.evaluate(colour)
         page.click("#theme")
-        light = page.evaluate(colour)
-        assert light == "rgb(255, 255, 255)" != dark
+        assert page.evaluate(colour) == "rgb(255, 255, 255)" != dark
         assert page.inner_text("#theme") == "Dark colours"
     with opened(browser, pilot.with_suffix(".html"), java_script_enabled=False) as page:
         assert "chance" in page.inner_text(".answer")
@@ -387,9 +367,7 @@ def test_the_page_is_small_and_names_no_other_place(study: Path, pilot: Path) ->
         assert "https://" not in own
 
 
-def test_scores_are_planned_in_their_own_unit(
-    browser: "Browser", tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_have_their_own_unit(browser: "Browser", tmp_path: Path, capsys: Captured) -> None:
     lines = ["n,error,seed"]
     for n in (10, 40, 160, 640):
         lines += [f"{n},{20 + 4 * n**0.2 + 0.1 * seed!r},{seed}" for seed in (1, 2, 3)]
@@ -411,9 +389,8 @@ def test_scores_are_planned_in_their_own_unit(
         (found,) = json.loads(capsys.readouterr().out)["plans"]
         assert page.get_attribute("#samples", "data-value") == str(found["samples"] or "")
         means = page.locator("#measured tbody td:last-child").all_inner_texts()
-        assert [float(mean) for mean in means] == pytest.approx(
-            [20.2 + 4 * n**0.2 for n in (10, 40, 160, 640)], abs=0.02
-        )
+        expected = [20.2 + 4 * n**0.2 for n in (10, 40, 160, 640)]
+        assert [float(mean) for mean in means] == pytest.approx(expected, abs=0.02)
         counts = page.locator("#measured tbody td:nth-child(3)").all_inner_texts()
         assert counts == ["3"] * 4
         scroll_to_curves(page)
@@ -434,11 +411,8 @@ def test_curves_show_bands_lines_and_the_target(browser: "Browser", pilot: Path)
         target = float(page.input_value("#target"))
         samples = int(page.get_attribute("#samples", "data-value") or "0")
         other = int(page.get_attribute("#versus", "data-value") or "0")
-        assert [mark[:4] for mark in marks] == [
-            [0, 1, target, target],
-            [samples, samples, 0, 1],
-            [other, other, 0, 1],
-        ]
+        wanted = [[0, 1, target, target], [samples, samples, 0, 1], [other, other, 0, 1]]
+        assert [mark[:4] for mark in marks] == wanted
         assert len({mark[4] for mark in marks}) == 3
         labels = plot("plot.layout.annotations.map((each) => each.text)")
         for n, label in zip((samples, other), labels, strict=True):
@@ -448,10 +422,8 @@ def test_curves_show_bands_lines_and_the_target(browser: "Browser", pilot: Path)
         (low, high) = plot("[plot.data[0].y, plot.data[1].y]")
         assert all(a < b for a, b in zip(low, high, strict=True))
         dashed = plot("plot.data.filter((t) => t.line && t.line.dash === 'dash')[0]")
-        last = 128
-        assert all(
-            (y is not None) == (n >= last) for n, y in zip(dashed["x"], dashed["y"], strict=True)
-        )
+        for n, y in zip(dashed["x"], dashed["y"], strict=True):
+            assert (y is not None) == (n >= 128)
         page.uncheck("#bands")
         assert plot(f"{bands}.length") == 0
         page.check("#lines")
@@ -486,7 +458,6 @@ def test_every_choice_changes_what_is_shown(browser: "Browser", many: Path) -> N
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of three models and of one that is too short."""
     lines = ["n,error,seed,model"]
     for at, model in enumerate("abc"):
         for n in (8, 32, 128, 512):

@@ -16,26 +16,16 @@ from korisk.errors import KoriskError
 from korisk.planning.compare import Comparison, compare
 from korisk.planning.explain import chance, crossover
 from korisk.planning.plan import Plan, plan
+from korisk.report.figures import pilot
 from korisk.report.figures.panels import ticks
-from korisk.report.figures.pilot import (
-    NO_ANSWER,
-    NOTE,
-    UNREACHABLE,
-    answer,
-    comparison_figure,
-    plan_figure,
-)
+from korisk.report.figures.pilot import UNREACHABLE, answer, comparison_figure, plan_figure
 from korisk.report.figures.style import save
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
 
 
 def seeded(
-    rate: float = 0.5,
-    level: float = 1.0,
-    model: str = "net",
-    floor: float = 0.0,
-    noise: float = 0.03,
+    rate: float = 0.5, level: float = 1, model: str = "net", floor: float = 0, noise: float = 0.03
 ) -> Curve:
     rng = np.random.default_rng(3)
     n = np.repeat([8, 32, 128, 512], 3)
@@ -74,9 +64,6 @@ def unreachable(made: Plan) -> Plan:
     return replace(made, samples=None, lower=np.inf, upper=np.inf, reach=0.0)
 
 
-# --- One plan ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("curve", [seeded(), scored()], ids=["error", "accuracy"])
 def test_every_measurement_and_every_mean_is_drawn_in_the_users_unit(curve: Curve) -> None:
     figure = plan_figure(plan(curve, curve.unit.from_error(0.04 if curve.model else 0.14).item()))
@@ -102,12 +89,10 @@ def test_target_and_answer_are_marked_and_named(planned: Plan, figure: Figure) -
     assert points(fitted)[-1] == points(extrapolated)[0]
     assert points(fitted)[-1][0] == planned.last
     assert fitted.get_linestyle() != extrapolated.get_linestyle()
-    assert NOTE in written(figure)
+    assert pilot.NOTE in written(figure)
 
 
-def test_the_number_that_is_enough_with_90_percent_is_marked_if_there_is_one(
-    planned: Plan, figure: Figure
-) -> None:
+def test_the_number_enough_with_90_percent_is_marked(planned: Plan, figure: Figure) -> None:
     sure = plan(seeded(0.9, noise=0.003), 0.003)
     safe, shown = sure.safe(0.9), plan_figure(sure)
     assert safe is not None
@@ -124,9 +109,7 @@ def test_the_number_that_is_enough_with_90_percent_is_marked_if_there_is_one(
 @pytest.mark.parametrize("target", [0.03, 0.02, 0.012, 0.004])
 @pytest.mark.parametrize("noise", [0.003, 0.03])
 @pytest.mark.parametrize("rate", [0.5, 0.9])
-def test_a_filled_mark_lies_on_the_drawn_curve_and_a_hollow_one_says_what_it_means(
-    rate: float, noise: float, target: float
-) -> None:
+def test_a_mark_lies_on_the_curve_or_is_hollow(rate: float, noise: float, target: float) -> None:
     made = plan(seeded(rate, noise=noise), target)
     if made.samples is None:
         return
@@ -167,9 +150,9 @@ def test_a_curve_that_cannot_be_extrapolated_ends_where_it_was_measured(target: 
     assert max(n for n, _ in points(line(figure, "fitted"))) == made.last
     assert figure.axes[0].get_xlim()[1] < 1.5 * made.last
     assert set(made.forecast.doubt.split()) <= set(written(figure).split())
-    assert NOTE not in written(figure)
+    assert pilot.NOTE not in written(figure)
     if made.doubt:
-        assert NO_ANSWER in written(figure)
+        assert pilot.NO_ANSWER in written(figure)
         assert not lines(figure, "answer")
     else:
         assert points(line(figure, "answer")) == [(made.samples, target)]
@@ -215,9 +198,6 @@ def test_names_are_drawn_as_they_are(name: str, tmp_path: Path) -> None:
     assert any(name in text.get_text() for text in both.legends[0].get_texts())
 
 
-# --- Two plans -----------------------------------------------------------------------------------
-
-
 def test_a_comparison_draws_both_pilots_and_both_answers(compared: Comparison) -> None:
     figure = comparison_figure(compared)
     for tag, made in (("-1", compared.first), ("-2", compared.second)):
@@ -246,17 +226,12 @@ def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> No
     assert not lines(comparison_figure(compare(curve, worse, 0.05)), "crossover")
 
 
-# --- Ticks ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("scale", ["log", "linear"])
 @pytest.mark.parametrize(
     ("low", "high"),
     [(0.04, 0.2), (3.8, 16), (0.0021, 0.0089), (1e-9, 1e9), (0.4959, 0.503), (7, 90)],
 )
-def test_an_axis_has_three_to_eight_ticks_all_different(
-    low: float, high: float, scale: str
-) -> None:
+def test_an_axis_has_3_to_8_ticks_all_different(low: float, high: float, scale: str) -> None:
     axes = Figure(figsize=(6, 4)).add_subplot()
     axes.set(yscale=scale, ylim=(low, high))
     ticks(axes.yaxis)
@@ -282,13 +257,8 @@ def test_ticks_are_plain_numbers_and_powers_of_two_where_sizes_are() -> None:
         assert axes.xaxis.get_major_formatter().format_ticks(places) == expected
 
 
-# --- Files ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", MAGIC)
-def test_a_file_is_of_its_kind_and_the_same_every_time(
-    kind: str, planned: Plan, figure: Figure, tmp_path: Path
-) -> None:
+def test_files_kinds_and_bytes(kind: str, planned: Plan, figure: Figure, tmp_path: Path) -> None:
     first, second, third = (tmp_path / f"{name}.{kind}" for name in "abc")
     save(figure, first)
     save(figure, second)
@@ -343,7 +313,5 @@ def test_without_matplotlib_the_remedy_is_named_and_pyplot_is_never_imported() -
         "print('matplotlib.figure' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines() == [
-        "a plot needs matplotlib; pip install 'korisk[report]'",
-        "True False",
-    ]
+    expected = ["a plot needs matplotlib; pip install 'korisk[report]'", "True False"]
+    assert found.stdout.splitlines() == expected

@@ -81,7 +81,6 @@ def planned(name: str, target: float) -> Plan:
 
 
 def some_stops(name: str) -> list[float]:
-    """Every fifth target at which the slider stops."""
     data = packed(name)
     return [data["targets"][at] for at in data["stops"][::5]]
 
@@ -97,9 +96,7 @@ def page(browser: "Browser") -> "Iterator[Page]":
     with fresh_page(browser) as opened:
         opened.add_script_tag(content=SCRIPT.read_text("utf-8"))
         for name in CURVES:
-            script = (
-                "([name, data]) => { (window.tables ??= {})[name] = new koriskTable.Table(data); }"
-            )
+            script = "([at, data]) => { (window.tables ??= {})[at] = new koriskTable.Table(data); }"
             opened.evaluate(script, [name, packed(name)])
         yield opened
 
@@ -123,8 +120,7 @@ def test_where_the_slider_stops_the_page_answers_as_python(page: "Page", name: s
     for found, target in zip(asked(page, name, targets), targets, strict=True):
         plan = planned(name, target)
         assert found["samples"] == plan.samples, target
-        assert found["doubt"] == plan.doubt
-        assert found["sentence"] == sentence(plan)
+        assert (found["doubt"], found["sentence"]) == (plan.doubt, sentence(plan))
         assert found["next"] == plan.next_round
         if plan.doubt:
             continue
@@ -236,9 +232,6 @@ def test_the_script_stands_alone() -> None:
         assert foreign not in text
 
 
-# --- The whole page ------------------------------------------------------------------------------
-
-
 def numbers(text: str) -> set[int]:
     """The whole numbers in a text that stand for samples: percentages are none."""
     found = re.findall(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+|\d+)(?![\d.%]|,\d)", text)
@@ -251,13 +244,9 @@ if COLLAPSE.is_file():
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" and ".join)
-def test_no_number_is_shown_without_its_odds_or_condition(
-    browser: "Browser", pair: tuple[str, str], tmp_path: Path
-) -> None:
-    curves = [
-        kr.Curve(each.n, each.error, each.seed, name, unit=each.unit)
-        for name, each in ((name, CURVES[name]) for name in pair)
-    ]
+def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_path: Path) -> None:
+    named = [(name, CURVES[name]) for name in pair]
+    curves = [kr.Curve(own.n, own.error, own.seed, name, unit=own.unit) for name, own in named]
     html = tmp_path / "page.html"
     html.write_text(pilot_page(curves, title="pilot"), encoding="utf-8")
     first = forecast(curves[0])

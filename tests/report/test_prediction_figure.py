@@ -15,13 +15,8 @@ from korisk.prediction.study import NAME, PointRecord, point_record, prediction_
 from korisk.report.contents import read_contents
 from korisk.report.figures.prediction import NOTE, prediction_figure
 from korisk.report.figures.style import save
-from korisk.report.page.prediction import (
-    Outcome,
-    measured_curves,
-    outcomes,
-    prediction_section,
-    sentences,
-)
+from korisk.report.page import prediction
+from korisk.report.page.prediction import measured_curves, outcomes, prediction_section, sentences
 
 N = [4.0 * 2**k for k in range(11)]
 
@@ -37,22 +32,17 @@ def model(name: str, level: float, rate: float, floor: float, **more: Any) -> di
 
 
 def content(problem: dict[str, Any] | None = None) -> dict[str, Any]:
+    pilot = [{"n": 4.0, "measured": 0.04}, {"n": 8.0, "measured": 0.03}]
+    checks = [{"n": 16.0, "measured": 0.021}]
+    dense = model("FC", 0.08, 0.5, 0.0005, rehearsal=pilot, checks=checks)
     return {
-        "point": "rigorous-8",
-        "problem": problem or {},
-        "images": "256 phantoms",
-        "examples": 256,
-        "models": [
-            model("KO", 0.01, 1.0, 0.002),
-            model(
-                "FC",
-                0.08,
-                0.5,
-                0.0005,
-                rehearsal=[{"n": 4.0, "measured": 0.04}, {"n": 8.0, "measured": 0.03}],
-                checks=[{"n": 16.0, "measured": 0.021}],
-            ),
-        ],
+        **{
+            "point": "rigorous-8",
+            "problem": problem or {},
+            "images": "256 phantoms",
+            "examples": 256,
+        },
+        "models": [model("KO", 0.01, 1.0, 0.002), dense],
         "crossover": {"n": 2000.0, "lower": 900.0, "upper": None, "better_after": "FC"},
     }
 
@@ -78,8 +68,7 @@ def test_curves_and_bands_are_drawn_where_they_are(figure: Figure, record: Point
     bands = [band.get_paths()[0].vertices for band in axes.collections if band.get_alpha() == 0.18]
     for made, corners in zip(record.models, bands, strict=True):
         n, expected = data(line(figure, f"expected-{made.model}"))
-        assert n == N
-        assert expected == [row.expected for row in made.track]
+        assert (n, expected) == (N, [row.expected for row in made.track])
         assert values(figure, f"computed-{made.model}") == [row.computed for row in made.track]
         assert line(figure, f"computed-{made.model}").get_linestyle() != "-"
         assert values(figure, f"floor-{made.model}") == [made.floor] * 2
@@ -113,9 +102,6 @@ def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
     assert "KO $x expected" in written(drawn)
 
 
-# --- In the page of a study ----------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_studies.made_study(tmp_path_factory.mktemp("studied"))
@@ -135,16 +121,14 @@ def test_predictions_stand_beside_what_was_measured(folder: Path) -> None:
     assert (section.html, notes) == ("", [])
     predicted(folder, content(problem(folder)))
     section, notes = prediction_section(read_contents(folder))
-    assert notes == []
-    assert section.title == "Predicted before training"
+    assert (notes, section.title) == ([], "Predicted before training")
     assert section.html.count("<img") == 1
     assert "rigorous-8, FC: predicted over measured is" in section.html
     assert "<th" in section.html
 
 
 def test_outcomes_are_at_measured_sizes_without_the_pilots(folder: Path) -> None:
-    point = read_contents(folder).points[0]
-    curves = measured_curves(point)
+    curves = measured_curves(read_contents(folder).points[0])
     assert [curve.metric for curve in curves] == ["mse", "mse"]
     found = list(outcomes(point_record(content()), curves))
     assert [each.n for each in found if each.model == "KO"] == [4, 8, 16, 32, 64, 128]
@@ -164,7 +148,8 @@ def test_outcomes_lie_between_the_sizes_that_were_kept_and_are_summed_up() -> No
     assert found.n == 10  # the others lie outside
     assert found.predicted == pytest.approx(0.1)
     assert not found.inside
-    rows = [Outcome("p", "FC", n, 1.0, 0.9, 1.1, m) for n, m in ((4, 1.0), (8, 2.0), (16, 0.5))]
+    measured = ((4, 1.0), (8, 2.0), (16, 0.5))
+    rows = [prediction.Outcome("p", "FC", n, 1.0, 0.9, 1.1, m) for n, m in measured]
     (said,) = sentences(rows)
     for words in ("is 1.00 in the geometric mean over 3 N", "0.50 at worst, at N = 8", "1 of 3"):
         assert words in said
@@ -173,8 +158,7 @@ def test_outcomes_lie_between_the_sizes_that_were_kept_and_are_summed_up() -> No
 def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> None:
     own = problem(folder)
     for made in (
-        content(own | {"noise": {"gaussian": 0.5}}),
-        content(own) | {"point": "elsewhere"},
+        *(content(own | {"noise": {"gaussian": 0.5}}), content(own) | {"point": "elsewhere"}),
         content(own) | {"models": [model("FC", 1, 1, 0, relu=False)]},
     ):
         predicted(folder, made)

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import FancyBboxPatch
 
+from korisk import theory
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
@@ -27,26 +28,9 @@ from korisk.report.figures import networks as ct
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
 from korisk.report.figures.factors import factors, factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
-from korisk.report.figures.networks import (
-    CtNetwork,
-    architecture_figure,
-    known_layers,
-    layers_figure,
-    lipschitz,
-)
 from korisk.report.figures.study import file_stems, save_figures, study_figures
 from korisk.report.figures.style import ELL, LOOKS, REST, digits, looks_of, save
-from korisk.theory import (
-    BOUNDS,
-    Composition,
-    Known,
-    Learned,
-    Network,
-    NormBracket,
-    RiskLine,
-    barron_bound,
-    two_factors,
-)
+from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
 SIZES = np.array([4, 8, 16, 32, 64])
 NASTY = [r"$x_1^{\frac{$ <img src=x>" + "W" * 175, "_line\nbreak\ttab\0null 模型"]
@@ -59,8 +43,7 @@ MADE_UP = {  # norms of a scanner that is no reason to start PyTorch
 
 def curve(model: str, floor: float, level: float, seeds: int = 3) -> Curve:
     n = np.repeat(SIZES, seeds)
-    wobble = 1 + 0.05 * np.sin(np.arange(len(n)) + 7 * len(model))
-    errors = (floor + level / n) * wobble
+    errors = (floor + level / n) * (1 + 0.05 * np.sin(np.arange(len(n)) + 7 * len(model)))
     return Curve(n, errors, list(range(seeds)) * len(SIZES), model, "mse")
 
 
@@ -94,10 +77,7 @@ def point(name: str = "a", **changes: Any) -> Point:
         metric="mse",
         curves=(curve("KO", 2e-3, 0.01), curve("FC", 3e-3, 0.2)),
         untrained={"KO": 4e-3},
-        cells=(),
-        failures=(),
-        missing=(),
-        left_out=(),
+        **dict.fromkeys(("cells", "failures", "missing", "left_out"), ()),
         pictures=pictures(),
     )
     return replace(made, **changes)
@@ -113,16 +93,15 @@ def ko_net() -> Network:
         [
             Learned("W", parameters=35, C=0.1, kappa=1e-3),
             Known("K", lipschitz=NormBracket(0.143, 0.144)),
-            Known("A^T", lipschitz=8.7, mismatch=1e-4),
-            Known("ReLU", lipschitz=1.0),
+            *(Known("A^T", lipschitz=8.7, mismatch=1e-4), Known("ReLU", lipschitz=1.0)),
         ],
         compositions=[Composition("K", "A^T", lipschitz=0.44)],
     )
 
 
 NETWORKS = [
-    CtNetwork("known", ko_net(), ("5 x 7", "6 x 6"), True, 64),
-    CtNetwork("dense", Network([Learned("M", parameters=1260, C=0.05)]), ("", ""), True, 128),
+    ct.CtNetwork("known", ko_net(), ("5 x 7", "6 x 6"), True, 64),
+    ct.CtNetwork("dense", Network([Learned("M", parameters=1260, C=0.05)]), ("", ""), True, 128),
 ]
 
 
@@ -132,7 +111,6 @@ def drawn(figure: Figure | None) -> Figure:
 
 
 def shown(figure: Figure) -> dict[str, AxesImage]:
-    """Images by their name."""
     return {str(each.get_gid()): each for axes in figure.axes for each in axes.images}
 
 
@@ -141,17 +119,14 @@ FIGURES: dict[str, Callable[[], Figure | None]] = {
     "factors": lambda: factors_figure(factors_of(study(point("a")))),
     "reconstruction": lambda: reconstruction_figure(pictures(), title="a"),
     "weights": lambda: weights_figure(pictures(), title="a"),
-    "layers": lambda: layers_figure(NETWORKS),
-    "architecture": lambda: architecture_figure(NETWORKS),
+    "layers": lambda: ct.layers_figure(NETWORKS),
+    "architecture": lambda: ct.architecture_figure(NETWORKS),
 }
 
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:
     return {name: drawn(make()) for name, make in FIGURES.items()}
-
-
-# --- Error against N -----------------------------------------------------------------------------
 
 
 def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str, Figure]) -> None:
@@ -177,8 +152,7 @@ def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str
     # Forecasts are the planner's, up to four times the last N.
     n, middle = data(line(figure, "forecast-2"))
     assert n[-1] == pytest.approx(4 * SIZES[-1])
-    expected = forecast(point().curves[1]).middle(np.array(n))
-    assert middle == pytest.approx(expected.tolist())
+    assert middle == pytest.approx(forecast(point().curves[1]).middle(np.array(n)).tolist())
 
 
 def test_a_pilot_of_one_or_two_sizes_has_no_forecast() -> None:
@@ -235,15 +209,12 @@ def test_a_root_is_drawn_squared_as_in_the_paper() -> None:
     assert pair.floors == pytest.approx(lowest, rel=0.01)
 
 
-# --- Two factors ---------------------------------------------------------------------------------
-
-
 def test_factors_are_those_of_the_theory_at_every_target(figures: dict[str, Figure]) -> None:
     fits = [calibrate(each, "paper") for each in point().curves]
-    known, dense = (RiskLine(each.floor, each.slope or 0.0) for each in fits)
+    known, dense = (theory.RiskLine(each.floor, each.slope or 0.0) for each in fits)
     targets = data(line(figures["factors"], "product"))[0]
     assert min(targets) > max(each.floor for each in fits)
-    expected = [two_factors(known, dense, target) for target in targets]
+    expected = [theory.two_factors(known, dense, target) for target in targets]
     for name in ("structural", "approximation_budget", "product", "ratio"):
         values = data(line(figures["factors"], name))[1]
         assert values == pytest.approx([getattr(each, name) for each in expected])
@@ -274,12 +245,7 @@ def test_lines_without_a_slope_are_told_in_words() -> None:
         assert words in " ".join(written(drawn(factors_figure([found]))).split())
 
 
-# --- Images --------------------------------------------------------------------------------------
-
-
-def test_error_images_are_image_less_truth_with_their_relative_rmse(
-    figures: dict[str, Figure],
-) -> None:
+def test_error_images_are_image_less_truth_with_relative_rmse(figures: dict[str, Figure]) -> None:
     made, found = pictures(), shown(figures["reconstruction"])
     error = found["error-1-1-16"]
     expected = made.images["FC"][16][1] - made.truth[1]
@@ -308,16 +274,13 @@ def test_few_sizes_and_models_are_shown_and_the_rest_is_told() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
-def test_pixels_that_are_not_finite_and_empty_images_are_drawn(
-    value: float, tmp_path: Path
-) -> None:
+def test_pixels_not_finite_and_empty_images_are_drawn(value: float, tmp_path: Path) -> None:
     truth = np.zeros((1, 3, 3))
     image = truth.copy()
     image[0, 1, 1] = value
     weight = {0: np.ones((2, 3)), 4: np.full((2, 3), value)}
-    made = Pictures(
-        seed=1, truth=truth, images={"KO": {0: image, 4: image}}, weights={"KO": weight}
-    )
+    images = {"KO": {0: image, 4: image}}
+    made = Pictures(seed=1, truth=truth, images=images, weights={"KO": weight})
     figure = drawn(reconstruction_figure(made))
     save(figure, tmp_path / "a.png")
     check_page(drawn(weights_figure(made)))
@@ -335,9 +298,6 @@ def test_the_change_of_weights_is_learned_less_analytic(figures: dict[str, Figur
     assert set(shown(drawn(weights_figure(alone)))) == {"learned"}
 
 
-# --- Networks ------------------------------------------------------------------------------------
-
-
 def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Figure]) -> None:
     net, figure = ko_net(), figures["layers"]
     for form in BOUNDS:
@@ -347,7 +307,7 @@ def test_layers_show_amplification_and_parts_of_the_bound(figures: dict[str, Fig
         assert np.nansum(parts) == pytest.approx(bound.total)
         assert digits(bound.total, 2) in written(figure)
     unknown = Network([Learned("W", parameters=3), Known("K")])  # there is no bound
-    assert layers_figure([replace(NETWORKS[0], network=unknown)]) is None
+    assert ct.layers_figure([replace(NETWORKS[0], network=unknown)]) is None
 
 
 def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) -> None:
@@ -360,28 +320,18 @@ def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) ->
 
 def test_brackets_are_rounded_outwards() -> None:
     for lower, upper, words in (
-        (1.0, 1.0, "= 1"),
-        (0.14331, 0.14338, "in [0.143, 0.144]"),
-        (0.0, 85.77, "≤ 85.8"),
-        (2.0, math.inf, "≥ 2"),
-        (0.0, math.inf, "not known"),
-        (0.0, 0.0, "= 0"),
+        *((1.0, 1.0, "= 1"), (0.14331, 0.14338, "in [0.143, 0.144]"), (0.0, 85.77, "≤ 85.8")),
+        *((2.0, math.inf, "≥ 2"), (0.0, math.inf, "not known"), (0.0, 0.0, "= 0")),
     ):
-        assert lipschitz(NormBracket(lower, upper)) == f"{ELL} {words}"
+        assert ct.lipschitz(NormBracket(lower, upper)) == f"{ELL} {words}"
 
 
-def test_networks_are_of_the_largest_point_of_each_kind_with_its_line_as_composed_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ct, "operator_norms", lambda *_: MADE_UP)
     problem = {"kind": "ct", "beam": "surrogate", "side": 8, "views": 10, "bins": 8}
     narrow = {"beam": "parallel", "arc": 60.0}  # a limited angle is a kind of its own
-    others = {
-        "other": problem,
-        "large": {**problem, "side": 16},
-        "part": problem | narrow,
-        "unlike": {"kind": "heat"},
-    }
+    others = {"other": problem, "large": {**problem, "side": 16}, "part": problem | narrow}
+    others["unlike"] = {"kind": "heat"}
     points = [point(name, spec={"problem": each}) for name, each in others.items()]
     found = ct.ct_networks(study(point("small"), *points))
     titles = [made.title.split(":")[0] for made in found]
@@ -399,16 +349,13 @@ def test_networks_are_of_the_largest_point_of_each_kind_with_its_line_as_compose
 
 @pytest.mark.parametrize("arc", [None, 60.0])
 def test_the_norms_are_those_of_the_scanner_and_of_its_views(arc: float | None) -> None:
-    layers, (whole,) = known_layers(6, 5, 7, "parallel", arc)
+    layers, (whole,) = ct.known_layers(6, 5, 7, "parallel", arc)
     scanner = CtScanner(side=6, views=5, bins=7, beam="parallel", arc=arc)
     first, last = scanner.reconstruction().tail
     assert [layer.bracket for layer in layers] == [first.norm(), last.norm()]
     assert whole.bracket == (last @ first).norm()
-    other = known_layers(6, 5, 7, "parallel", None if arc else 60.0)[0][1]
+    other = ct.known_layers(6, 5, 7, "parallel", None if arc else 60.0)[0][1]
     assert other.bracket != layers[1].bracket  # so that the first lines can fail
-
-
-# --- Words on the page ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -433,10 +380,9 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
     for figure in (
         efficiency_figure([panel(name, curves, {printable: 0.3}, note=name)]),
         factors_figure([factors(curves[0], curves[0], name=name)]),
-        reconstruction_figure(odd, title=name),
-        weights_figure(odd, title=name),
-        layers_figure([CtNetwork(name, network, ("", ""), False, 4)]),
-        architecture_figure([CtNetwork(name, network, (name, name), False, 4)]),
+        *(reconstruction_figure(odd, title=name), weights_figure(odd, title=name)),
+        ct.layers_figure([ct.CtNetwork(name, network, ("", ""), False, 4)]),
+        ct.architecture_figure([ct.CtNetwork(name, network, (name, name), False, 4)]),
     ):
         assert start in written(drawn(figure))
         check_page(drawn(figure))
@@ -447,9 +393,6 @@ def test_numbers_are_short_and_need_no_mathtext() -> None:
     powers = {1234567.0: "1.23×10⁶", -3.3e-6: "−3.3×10⁻⁶", 1e-300: "10⁻³⁰⁰"}  # noqa: RUF001
     for value, words in (plain | powers).items():
         assert digits(value, 3) == words
-
-
-# --- A whole study -------------------------------------------------------------------------------
 
 
 def test_every_figure_of_a_study_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,8 +428,7 @@ def test_files_are_written_into_the_folder_or_refused(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     paths = save_figures(study_figures(made), folder, ("svg",))
     names = ["sample_efficiency.svg", "reconstructions_up.svg", "weights_up.svg"]
-    assert [path.name for path in paths] == names
-    assert sorted(folder.iterdir()) == sorted(paths)
+    assert ([path.name for path in paths], sorted(folder.iterdir())) == (names, sorted(paths))
     with pytest.raises(KoriskError, match="kinds must be one of png, svg, pdf"):
         save_figures(study_figures(study()), tmp_path / "a", ("jpg",))
     assert not (tmp_path / "a").exists()

@@ -29,8 +29,6 @@ from korisk.studies.store.store import Store
 
 
 class Texts:
-    """What a page says."""
-
     def __init__(self, text: str) -> None:
         (self.answer,) = map(unescape, re.findall('<p class="answer">(.*?)</p>', text))
         self.lines = [unescape(line) for line in re.findall("<li>(.*?)</li>", text)]
@@ -39,16 +37,12 @@ class Texts:
         self.has_planner = 'id="panel"' in text
 
     def notes(self, words: str) -> bool:
-        """Whether this stands in a line of a list."""
         return any(words in line for line in self.lines)
 
 
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take seconds, and have tests of their own; test_page.py has pages with figures.
-
-    So do answers to many targets, of which test_planner_js.py has all.
-    """
+    """Figures and answers to many targets take seconds, and have tests of their own."""
     monkeypatch.setattr("korisk.report.page.study.study_figures", lambda *_, **__: iter([]))
     monkeypatch.setattr("korisk.report.page.planner.STOPS", 8)
 
@@ -78,9 +72,6 @@ def exact(model: str, floor: float, level: float, *, unit: str = "error") -> Cur
     return Curve(n, error, [1, 2] * 4, model, "metric", unit)
 
 
-# --- What leads a page ---------------------------------------------------------------------------
-
-
 def test_the_first_target_is_nearly_the_best_of_the_first_model() -> None:
     known, dense = exact("KO", 0.01, 0.1), exact("FC", 0.001, 1.0)
     lowest = 0.01 + 0.1 / 256
@@ -88,8 +79,7 @@ def test_the_first_target_is_nearly_the_best_of_the_first_model() -> None:
     assert 1.05 * lowest <= pair.target <= 1.06 * lowest
     assert f"{pair.target:.4g}, with 5% more error than the lowest of KO)" in pair.sentence
     assert pair.sentence.startswith(f"To reach {pair.target:.4g}, KO needs about ")
-    alone = Group("alone", (known,))
-    assert 0.8 * lowest <= alone.target <= 0.81 * lowest
+    assert 0.8 * lowest <= Group("alone", (known,)).target <= 0.81 * lowest
     assert Group("asked", (known,), 0.02).target == 0.02
     score = exact("net", 0.0005, 0.1, unit="accuracy")  # is rounded as an error
     group = Group("alone", (score,))
@@ -133,9 +123,6 @@ def test_curves_beyond_the_room_give_way_and_are_counted(monkeypatch: pytest.Mon
     assert len(script_json(kept)) <= 0.7 * size
 
 
-# --- Studies that are not whole ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("state", "words"),
     [
@@ -156,12 +143,8 @@ def test_a_study_without_results_is_refused_in_a_line(
 
 
 def test_what_is_missing_and_what_failed_is_said(tmp_path: Path) -> None:
-    folder = made_study(
-        tmp_path / "study",
-        content([{"side": 8}, {"side": 16}], sizes=[4, 16, 64]),
-        missing=4,
-        failed=1,
-    )
+    asked = content([{"side": 8}, {"side": 16}], sizes=[4, 16, 64])
+    folder = made_study(tmp_path / "study", asked, missing=4, failed=1)
     contents = read_contents(folder)
     assert [point.missing for point in contents.points] == [(3,), (1, 2, 3)]
     assert not contents.complete
@@ -172,9 +155,7 @@ def test_what_is_missing_and_what_failed_is_said(tmp_path: Path) -> None:
     assert said.notes("1 cell failed, the first: a pixel <b>fell</b> out")
 
 
-def test_json_tells_what_was_written_and_what_is_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_tells_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = made_study(tmp_path / "study", missing=1)
     out = tmp_path / "elsewhere"
     assert korisk("report", folder, "--out", out, "--only", "tables,page", "--json") == 0
@@ -204,14 +185,10 @@ def test_wrong_options_are_refused(
     assert not (folder / "report.html").exists()
 
 
-# --- Studies that are small, or odd --------------------------------------------------------------
-
-
 def test_one_point_one_model_one_seed_and_one_size(tmp_path: Path) -> None:
     found = page(made_study(tmp_path / "one", content(seeds=[7], models=["KO"])))
     (group,) = found.data["groups"]
-    assert [model["name"] for model in group["models"]] == ["KO"]
-    assert group["pairs"] == []
+    assert ([model["name"] for model in group["models"]], group["pairs"]) == (["KO"], [])
     assert found.answer.endswith("with a fifth less error than the lowest of KO)")
     found = page(made_study(tmp_path / "short", content(sizes=[16])))
     assert found.answer.startswith("No curve has three sizes yet")
@@ -267,7 +244,6 @@ def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> N
 
 
 def test_a_store_of_a_program_of_ones_own(tmp_path: Path) -> None:
-    """No study file, other specs, no pictures, metrics of another name."""
     cells = []
     for seed in (1, 2, 3):
         errors = {n: (1 + seed / 50) * n**-0.5 for n in (10, 100, 1000)}
@@ -289,8 +265,7 @@ def test_scores_of_a_program_of_ones_own_are_scores(tmp_path: Path) -> None:
     (point,) = read_contents(stored(tmp_path, *cells)).points
     assert point.curves[0].unit.name == "psnr"
     assert point.untrained["net"] == pytest.approx(10**-0.5)
-    found = page(tmp_path)
-    assert found.data["groups"][0]["models"][0]["track"]["middle"][-1] > 24
+    assert page(tmp_path).data["groups"][0]["models"][0]["track"]["middle"][-1] > 24
 
 
 def test_a_study_without_one_value_to_draw_is_a_page_nevertheless(tmp_path: Path) -> None:
@@ -312,12 +287,8 @@ def test_a_pilot_is_one_point_for_each_model_with_all_its_sizes(tmp_path: Path) 
     assert [point.name for point in contents.points] == ["mine", "other"]
     for point in contents.points:
         [curve] = point.curves
-        assert curve.sizes.tolist() == [2, 4, 8]
-        assert len(point.cells) == 6
+        assert (curve.sizes.tolist(), len(point.cells)) == ([2, 4, 8], 6)
     assert {row[0] for row in cells_table(contents).rows} == {"mine", "other"}
-
-
-# --- Pictures ------------------------------------------------------------------------------------
 
 
 def pictured(folder: Path, side: int = 32) -> Pictures:
@@ -333,8 +304,7 @@ def test_pictures_are_reduced_until_they_fit(tmp_path: Path) -> None:
     assert (whole["reduced"], dropped) == (1, [])
     size = len(json.dumps([whole]))
     made, dropped = framed([("a", pictures), ("b", pictures)], most=size)
-    assert [each["point"] for each in made] == ["b"]
-    assert dropped == ["a"]
+    assert ([each["point"] for each in made], dropped) == (["b"], ["a"])
     assert framed([("a", pictures)], most=0) == ([], ["a"])
 
 
@@ -354,9 +324,7 @@ def test_pictures_show_truth_and_errors_on_one_scale(tmp_path: Path) -> None:
     assert found["frames"]["FC"][4][1]["relative"] == pytest.approx(relative, rel=1e-3)
 
 
-def test_reduced_pictures_are_means_over_squares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reduced_pictures_are_means(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures = pictured(tmp_path)
     monkeypatch.setattr("korisk.report.page.pictures.SIDES", (8,))
     (found,), _ = framed([("a", pictures)], most=10**6)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,8 @@ from markdown_it import MarkdownIt
 from korisk import published
 from korisk.errors import KoriskError
 from korisk.report.contents import Contents, read_contents
-from korisk.report.tables.tables import (
-    BYTES,
-    ReportTable,
-    calibration_table,
-    cells_table,
-    comparison_table,
-    outcomes_table,
-    parameters_table,
-    status_table,
-    study_tables,
-)
+from korisk.report.tables import tables as report
+from korisk.report.tables.tables import ReportTable, cells_table, parameters_table, study_tables
 from korisk.report.tables.text import LONG, csv, html, latex, markdown, one_line, save_tables
 from korisk.studies.reproduction import NAME
 from korisk.studies.result import Result, Row, Task
@@ -48,16 +39,11 @@ def line(n: int, floor: float, sigma: float) -> float:
 def result(lines: Mapping[str, tuple[float, float]], seed: int, sizes: tuple[int, ...]) -> Result:
     """Errors on a line, the seeds 10% above and below it; the means lie on it."""
     off = 1.1 if seed % 2 else 0.9
-    rows = [
-        Row(
-            model=model,
-            n=n,
-            metrics={"mse": off * line(n, *pair), "rmse_over_max": math.sqrt(line(n, *pair))},
-            detail={"lambda": 0.5, "seconds": 0.25},
-        )
-        for model, pair in lines.items()
-        for n in sizes
-    ]
+    rows, detail = [], {"lambda": 0.5, "seconds": 0.25}
+    for model, n in product(lines, sizes):
+        error = line(n, *lines[model])
+        metrics = {"mse": off * error, "rmse_over_max": math.sqrt(error)}
+        rows.append(Row(model=model, n=n, metrics=metrics, detail=detail))
     return Result(rows=tuple(rows))
 
 
@@ -120,11 +106,8 @@ def least_squares(sizes: tuple[int, ...], errors: list[float]) -> tuple[float, f
     return min(errors), float(slope[0])
 
 
-# --- Values --------------------------------------------------------------------------------------
-
-
 def test_the_four_origins_stand_side_by_side(paper: Contents) -> None:
-    table = calibration_table(paper)
+    table = report.calibration_table(paper)
     assert table.columns[4:] == ["paper", "released", "ours, released", "ours, rigorous"]
     found = {(row[0], row[1], row[3]): row[4:] for row in table.rows}
     assert len(found) == len(table.rows) == 8
@@ -142,7 +125,7 @@ def test_the_four_origins_stand_side_by_side(paper: Contents) -> None:
 
 
 def test_another_study_has_its_own_calibration(own: Contents) -> None:
-    found = records(calibration_table(own))
+    found = records(report.calibration_table(own))
     assert list(found[0]) == ["point", "model", "error", "quantity", "this study"]
     assert [row["model"] for row in found[::2]] == ["KO", "FC", "mine"]
     sizes = (4, 16, 64, 256, 1024)
@@ -151,24 +134,19 @@ def test_another_study_has_its_own_calibration(own: Contents) -> None:
         floor, sigma = least_squares(sizes, [line(n, *pair) for n in sizes])
         assert found[2 * place]["this study"] == pytest.approx(floor, rel=1e-9)
         assert found[2 * place + 1]["this study"] == pytest.approx(sigma, rel=1e-9, abs=1e-12)
-    assert found[0]["error"] == "(RMSE / max)^2"
-    assert found[-1]["error"] == "mse"
+    assert (found[0]["error"], found[-1]["error"]) == ("(RMSE / max)^2", "mse")
 
 
-def test_a_rigorous_point_elsewhere_is_not_held_against_the_paper(
-    paper: Contents, own: Contents
-) -> None:
-    judged = records(outcomes_table(paper))
-    assert [(row["point"], row["protocol"]) for row in judged] == [
-        ("H = 8", "released"),
-        ("H = 128", "rigorous"),
-    ]
+def test_a_rigorous_point_elsewhere_is_not_judged(paper: Contents, own: Contents) -> None:
+    judged = records(report.outcomes_table(paper))
+    expected = [("H = 8", "released"), ("H = 128", "rigorous")]
+    assert [(row["point"], row["protocol"]) for row in judged] == expected
     assert [row["holds"] for row in judged] == ["yes", "open"]
-    assert not outcomes_table(own).rows
+    assert not report.outcomes_table(own).rows
 
 
 def test_who_is_better_and_where_that_changes(own: Contents) -> None:
-    [row] = records(comparison_table(own))  # one model alone has nobody to be compared with
+    [row] = records(report.comparison_table(own))  # one model alone has nobody to be compared with
     roots = {n: [math.sqrt(line(n, *pair)) for pair in CROSSING.values()] for n in (4, 1024)}
     assert (row["first N"], row["better at first"]) == (4, "KO")
     assert row["factor at first"] == pytest.approx(roots[4][1] / roots[4][0])
@@ -192,9 +170,7 @@ def test_parameters_are_those_of_the_papers_first_table(paper: Contents) -> None
     assert "device memory" not in found[0]  # nobody had one
 
 
-def test_a_study_of_ones_own_lists_costs_failures_and_every_row(
-    paper: Contents, own: Contents
-) -> None:
+def test_a_study_of_ones_own_lists_costs_and_every_row(paper: Contents, own: Contents) -> None:
     names = ["status", "calibration", "comparison", "parameters", "cells"]
     assert [table.name for table in study_tables(own)] == names  # without those that say nothing
     row = records(parameters_table(own))[1]  # of a point that is no scan
@@ -203,11 +179,11 @@ def test_a_study_of_ones_own_lists_costs_failures_and_every_row(
     assert len(found) == 2 * 5 * (2 + 1)
     errors = 1.1 * line(4, 1e-2, 0.0), math.sqrt(line(4, 1e-2, 0.0))
     assert tuple(found[0].values()) == (NASTY, 1, "KO", 4, *errors, 0.5, 0.25)
-    status = records(status_table(own))[0]
+    status = records(report.status_table(own))[0]
     assert tuple(status.values()) == (NASTY, 3, 2, 1, "no")
     assert list(status)[1:] == ["cells asked", "done", "failed", "first error"]
-    assert "does not tell which" in status_table(own).caption
-    assert not status_table(paper).rows
+    assert "does not tell which" in report.status_table(own).caption
+    assert not report.status_table(paper).rows
 
 
 def test_a_study_without_results(tmp_path: Path) -> None:
@@ -219,17 +195,14 @@ def test_a_study_without_results(tmp_path: Path) -> None:
     assert (row["cells asked"], row["done"], row["missing seeds"]) == (2, 0, "4, 7")
 
 
-# --- Texts ---------------------------------------------------------------------------------------
-
 SMALL = ReportTable(
     name="small",
     title="A_title",
     caption="Of 5% & more.",
     columns=("point", "N", "mse", "time", "memory"),
-    units={"time": "s", "memory": BYTES},
+    units={"time": "s", "memory": report.BYTES},
     rows=(
-        ("a|b", 2048, 0.0023401, 12.0, 2**20),
-        ("-c", -1, 0.25, -1234.56, None),
+        *(("a|b", 2048, 0.0023401, 12.0, 2**20), ("-c", -1, 0.25, -1234.56, None)),
         (None, None, 2.0, math.inf, 0),
     ),
 )
@@ -251,10 +224,8 @@ def test_a_small_table_in_every_format() -> None:
     numbers = [tag for tag, attributes in seen.tags if attributes.get("class") == "number"]
     assert numbers == ["th"] * 4 + ["td"] * 12
     assert csv(SMALL).splitlines() == [
-        "point,N,mse,time (s),memory (bytes)",
-        "a|b,2048,0.0023401,12.0,1048576",
-        "'-c,-1,0.25,-1234.56,",
-        ",,2.0,inf,0",
+        *("point,N,mse,time (s),memory (bytes)", "a|b,2048,0.0023401,12.0,1048576"),
+        *("'-c,-1,0.25,-1234.56,", ",,2.0,inf,0"),
     ]
     text = latex(SMALL)
     assert r"\begin{tabular}{lrrrr}" in text
@@ -265,10 +236,8 @@ def test_a_small_table_in_every_format() -> None:
 
 
 def named(*names: str, rows: int = 2) -> ReportTable:
-    """A table in which every text is one of the names."""
-    return ReportTable(
-        name="named", title=names[0], caption=names[-1], columns=names, rows=(names,) * rows
-    )
+    words: Any = {"title": names[0], "caption": names[-1]}
+    return ReportTable(name="named", **words, columns=names, rows=(names,) * rows)
 
 
 # Characters that mean something in one of the formats, and some that mean nothing anywhere.
@@ -281,7 +250,6 @@ some = examples(max_examples=60)  # of a few milliseconds each: the special char
 
 
 def markdown_cells(table: ReportTable) -> list[list[str]]:
-    """Head and rows as markdown-it reads them."""
     tokens = MarkdownIt("commonmark").enable("table").parse(markdown(table))
     assert [token.type for token in tokens].count("table_open") == 1
     found: list[list[str]] = []
@@ -426,8 +394,7 @@ def test_numbers_have_four_digits() -> None:
 def test_tables_are_saved_and_what_cannot_be_is_refused(own: Contents, tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "tables"
     written = save_tables(own, folder, ("md", "html"))
-    assert sorted(written) == sorted(folder.iterdir())
-    assert len(written) == 2 * 5
+    assert (sorted(written), len(written)) == (sorted(folder.iterdir()), 2 * 5)
     assert (folder / "cells.html").read_text(encoding="utf-8") == html(cells_table(own))
     with pytest.raises(KoriskError, match="kinds must be one of md, tex, csv, html, got 'docx'"):
         save_tables(own, tmp_path / "none", ("md", "docx"))

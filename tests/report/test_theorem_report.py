@@ -15,14 +15,8 @@ from korisk.report.figures.panels import MOST_PANELS
 from korisk.report.figures.study import save_figures, study_figures
 from korisk.report.figures.theorem import theorem_figure
 from korisk.report.page.study import study_page, theorem_sentences
-from korisk.report.tables.tables import (
-    THEOREM,
-    ReportTable,
-    layers_table,
-    order_table,
-    study_tables,
-    theorem_table,
-)
+from korisk.report.tables import tables as report
+from korisk.report.tables.tables import THEOREM, ReportTable, study_tables, theorem_table
 from korisk.report.tables.text import FORMATS
 from korisk.studies.result import Result, Row
 from korisk.studies.theorem.check import PointTheorem
@@ -50,18 +44,13 @@ def figure_of(made: list[PointTheorem]) -> Figure:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> list[PointTheorem]:
-    cells = {
-        "exact": [cell(1, sizes=(0, *SIZES)), cell(2, sizes=(0, *SIZES))],
-        "wrong": [cell(1, mismatch=0.2)],
-    }
+    exact = [cell(seed, sizes=(0, *SIZES)) for seed in (1, 2)]
+    cells = {"exact": exact, "wrong": [cell(1, mismatch=0.2)]}
     return points(tmp_path_factory.mktemp("both"), cells, failed=["wrong"])
 
 
-# --- Tables --------------------------------------------------------------------------------------
-
-
 def test_the_tables_hold_every_model_and_n_and_parts_add_up(both: list[PointTheorem]) -> None:
-    rows, parts = records(theorem_table(both)), records(layers_table(both))
+    rows, parts = records(theorem_table(both)), records(report.layers_table(both))
     groups = [(point.name, group) for point in both for group in point.groups]
     assert len(rows) == len(groups) == 2 * 5 + 2 * 4
     assert {each["model"] for each in parts} == {"KO"}  # in FC one layer alone has errors
@@ -85,7 +74,7 @@ def test_the_tables_hold_every_model_and_n_and_parts_add_up(both: list[PointTheo
 
 
 def test_the_order_has_a_row_for_each_form(both: list[PointTheorem]) -> None:
-    rows = records(order_table(both))
+    rows = records(report.order_table(both))
     assert [each["bound"] for each in rows] == [*BOUNDS, *BOUNDS]
     for each, order in zip(rows[::3], (both[0].orders[0], both[1].orders[0]), strict=True):
         assert each["A p, first"] == order.strengths["paper"][0]
@@ -98,48 +87,38 @@ def test_the_order_has_a_row_for_each_form(both: list[PointTheorem]) -> None:
 def test_tables_of_what_is_not_known_or_violated(tmp_path: Path) -> None:
     endless = Network([Learned("W"), Known("K"), Learned("C", lipschitz=1.0)]).to_dict()
     known = Network([Learned("D", parameters=3)]).to_dict()
-    rows = (
-        row("a", 4, 1.0, {"W": 1.0, "C": 1.0}),
-        row("b", 4, 0.0, {"D": 0.0}),
-        row("c", 4, 2.0, {"D": 1.0}),
-    )
+    told = (("a", 1.0, {"W": 1.0, "C": 1.0}), ("b", 0.0, {"D": 0.0}), ("c", 2.0, {"D": 1.0}))
+    rows = tuple(row(model, 4, error, layers) for model, error, layers in told)
     nets = {"a": endless, "b": known, "c": known}
     made = points(tmp_path, {"p|q": [Result(rows=rows, detail={"networks": nets})]})
     found = records(theorem_table(made))
     assert [each["holds"] for each in found] == ["not known", "yes", "VIOLATED"]
     assert found[0]["composed"] is None
     assert found[1]["loose by, mean"] is None
-    tables = [theorem_table(made), order_table(made)]
-    assert not layers_table(made).rows
-    predicted = [each["predicted"] for each in records(order_table(made))]
+    tables = [theorem_table(made), report.order_table(made)]
+    assert not report.layers_table(made).rows
+    predicted = [each["predicted"] for each in records(report.order_table(made))]
     assert predicted == ["not known"] * 6 + ["neither"] * 3
     assert not any("nan" in write(table) for table in tables for write in FORMATS.values())
     assert theorem_sentences(made)[0].startswith("VIOLATED: in 1 of 2 networks")
 
 
 def bare() -> Result:
-    """What a cell stores that was not asked for the theorem."""
     rows = cell(1, sizes=(4, 16)).rows
-    return Result(
-        rows=tuple(Row(model=each.model, n=each.n, metrics=each.metrics) for each in rows)
-    )
+    plain = [Row(model=each.model, n=each.n, metrics=each.metrics) for each in rows]
+    return Result(rows=tuple(plain))
 
 
 def test_a_study_without_errors_of_layers_has_nothing_of_it(tmp_path: Path) -> None:
     contents = read_contents(written(tmp_path, {"p": [bare()]}))
-    assert contents.theorems == []
-    assert theorem_sentences([]) == []
+    assert (contents.theorems, theorem_sentences([])) == ([], [])
     assert theorem_figure([]) is None
     assert not set(THEOREM) & {table.name for table in study_tables(contents)}
 
 
-# --- The figure ----------------------------------------------------------------------------------
-
-
 def test_the_figure_shows_errors_bounds_and_parts(both: list[PointTheorem]) -> None:
     frames = figure_of(both).axes
-    titles = [axes.get_title(loc="left") for axes in frames]
-    assert titles == ["exact"] * 3 + ["wrong"] * 3
+    assert [axes.get_title(loc="left") for axes in frames] == ["exact"] * 3 + ["wrong"] * 3
     groups = [group for group in both[0].groups if group.model == "KO" and group.n]
     n, error = drawn(frames[0], "error")
     assert n.tolist() == list(SIZES)  # a logarithmic axis has no place for the untrained
@@ -154,8 +133,7 @@ def test_the_figure_shows_errors_bounds_and_parts(both: list[PointTheorem]) -> N
         assert np.max(line.get_ydata()) < high
     notes = [text.get_text() for axes in frames for text in axes.texts]
     assert notes[:3] == [
-        "KO: holds in 8 of 8",
-        "KO: composed bound by layer",
+        *("KO: holds in 8 of 8", "KO: composed bound by layer"),
         "FC: holds in 8 of 8; bound = error",
     ]
 
@@ -188,16 +166,10 @@ def test_many_panels_are_counted_and_many_layers_are_grey(tmp_path: Path) -> Non
     figure = figure_of(made)
     assert len(figure.axes) == MOST_PANELS
     assert any("12 of 24 panels" in text.get_text() for text in figure.texts)
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend[-1] == "other layers"
+    assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == "other layers"
 
 
-# --- The page ------------------------------------------------------------------------------------
-
-
-def test_the_report_has_a_section_with_words_figure_and_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_has_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.report.figures.study.efficiency_figure", lambda _: None)
     told = {"<b>p</b>": [cell(seed, models=["KO"], sizes=(4, 16)) for seed in (1, 2)]}
     contents = read_contents(written(tmp_path / "told", told))
@@ -212,10 +184,8 @@ def test_the_report_has_a_section_with_words_figure_and_tables(
     assert '<section id="figures"' not in text
     assert "Does the theorem hold?" not in text[end:]
     assert "VIOLATED" not in text
-    broken = Result(
-        rows=(row("KO", 4, 9.0, {"D": 1.0}),),
-        detail={"networks": {"KO": Network([Learned("D")]).to_dict()}},
-    )
+    detail = {"networks": {"KO": Network([Learned("D")]).to_dict()}}
+    broken = Result(rows=(row("KO", 4, 9.0, {"D": 1.0}),), detail=detail)
     bad = study_page(read_contents(written(tmp_path / "bad", {"p": [broken]})))
     assert "which is VIOLATED: p." in bad[: bad.index("</header>")]
     other = study_page(read_contents(written(tmp_path / "bare", {"p": [bare()]})))

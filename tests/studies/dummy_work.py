@@ -141,8 +141,7 @@ def _say_so(event: Event) -> None:
 
 
 def _main(path: str, workers: str, work: str, folder: str) -> None:
-    spec = {"folder": folder} if folder else {}
-    asked = tasks(points=4, seeds=15, **spec)
+    asked = tasks(points=4, seeds=15, **({"folder": folder} if folder else {}))
     with Store.create_or_open(path, STUDY, tasks=asked, wait=100) as store:
         if workers != "dask":
             run_study(asked, globals()[work], store, workers=int(workers), watch=_say_so)

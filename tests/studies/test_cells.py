@@ -36,11 +36,8 @@ def cells(protocol: Protocol, side: int, seeds: int) -> list[tuple[Task, Result]
 
 
 def rows(protocol: Protocol, side: int, seeds: int) -> list[FlatRow]:
-    return [
-        FlatRow(task=task, row=row)
-        for task, result in cells(protocol, side, seeds)
-        for row in result.rows
-    ]
+    found = cells(protocol, side, seeds)
+    return [FlatRow(task=task, row=row) for task, result in found for row in result.rows]
 
 
 def test_the_released_errors_at_8_pixels_are_met_one_by_one() -> None:
@@ -82,15 +79,10 @@ def test_the_released_dense_errors_at_128_pixels_are_met() -> None:
         ridge = DenseRidge(*pools.train)
         fits = [ridge.training(n).fit(scorer=judge, grid=[1e-4, 1e-2, 1, 1e2, 1e4]) for n in sizes]
         assert {fit.penalty for fit in fits} == {1e4}  # the edge of their grid
-        found.append(
-            [
-                measure(fit.predict(pools.test.inputs), pools.test.targets)["rmse_over_max"]
-                for fit in fits
-            ]
-        )
-    expected = [
-        published.RELEASED_SWEEP.dense[published.RELEASED_SWEEP.sizes.index(n)] for n in sizes
-    ]
+        inputs, targets = pools.test
+        found.append([measure(fit.predict(inputs), targets)["rmse_over_max"] for fit in fits])
+    theirs = published.RELEASED_SWEEP
+    expected = [theirs.dense[theirs.sizes.index(n)] for n in sizes]
     assert np.mean(found, axis=0) == pytest.approx(expected, rel=2e-3)
 
 
@@ -113,11 +105,8 @@ def test_the_dense_network_passes_the_floor_that_the_paper_reads_off() -> None:
 
 def small(**changes: Any) -> Task:
     content: dict[str, Any] = {
-        "name": "x",
-        "problem": {"beam": "fan"},
+        **{"name": "x", "problem": {"beam": "fan"}, "sizes": [2, 8], "seeds": [4]},
         "points": [{"side": 24, "views": 20, "bins": 24}],
-        "sizes": [2, 8],
-        "seeds": [4],
         "pools": {"validation": 8, "test": 8},
     }
     (task,) = Study(content | changes).tasks

@@ -28,6 +28,8 @@ from korisk.studies.run.clusters import job_cluster, job_script, joined_cluster,
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.store.store import Store
 
+Captured = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 HERE = Path(dummy_work.__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "slurm_options.yaml"
 
@@ -55,10 +57,8 @@ class Fleet:
     def _start(self, program: str, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{program}", *options]
         with (self._folder / f"log-{len(self._processes)}").open("w") as log:
-            variables = {"PYTHONPATH": str(HERE), "TMPDIR": str(self._folder)}
-            process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, **variables}
-            )
+            env = {**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(self._folder)}
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
         self._processes.append(process)
         return process
 
@@ -79,9 +79,6 @@ def fleet(folder: Path, *options: str) -> Iterator[Fleet]:
         made.stop()
 
 
-# --- Addresses -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "address", ["tcp://", "nonsense", "host", "tcp://host", "host:0", "tcp://host:99999", "x://h:1"]
 )
@@ -91,9 +88,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     assert address in str(caught.value)
 
 
-def test_an_address_without_a_scheduler_is_told_in_one_line(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_an_address_without_a_scheduler_is_told_in_one_line(capfd: Captured) -> None:
     with socket.socket() as mute:  # takes connections and says nothing
         mute.bind(("127.0.0.1", 0))
         mute.listen()
@@ -106,16 +101,10 @@ def test_an_address_without_a_scheduler_is_told_in_one_line(
                     joined_cluster(f"127.0.0.1:{port}", timeout=1.0).__enter__()
                 assert str(caught.value).startswith(f"tcp://127.0.0.1:{port}: ")
                 assert "\n" not in str(caught.value)
-    assert threading.active_count() == before
-    assert capfd.readouterr() == ("", "")
+    assert (threading.active_count(), capfd.readouterr()) == (before, ("", ""))
 
 
-# --- Joined clusters -----------------------------------------------------------------------------
-
-
-def test_a_killed_scheduler_ends_the_run_and_the_next_one_continues(
-    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_survives_a_killed_scheduler(store: Store, tmp_path: Path, capfd: Captured) -> None:
     asked = tasks(2, 10, folder=str(tmp_path), pause=0.02)
     work = dummy_work.leaves_a_trace
     with fleet(tmp_path / "first") as first:
@@ -145,11 +134,15 @@ def test_a_killed_scheduler_ends_the_run_and_the_next_one_continues(
     assert capfd.readouterr() == ("", "")
 
 
-def test_gpu_cells_go_to_workers_with_a_gpu_alone(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_cells_go_to_gpu_workers_only(store: Store, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(clusters, "_QUIET_WAIT", 0.0)
     with fleet(tmp_path) as one:
+        lack = f"no worker for 1 s; start one.*dask worker {one.address}"
+        with (
+            joined_cluster(one.address, patience=1.0) as none,
+            pytest.raises(KoriskError, match=lack),
+        ):
+            run_study(tasks(1, 1), cell, store, cluster=none)
         one.worker()
         with joined_cluster(one.address, gpu=True, patience=0.6) as cluster:
             cluster.client.wait_for_workers(1, timeout=120)
@@ -166,15 +159,6 @@ def test_gpu_cells_go_to_workers_with_a_gpu_alone(
             assert cluster.gpu
             run_study(tasks(1, 8), dummy_work.tells_process, store, cluster=cluster)
     assert {found.row.metrics["pid"] for found in store.rows()} == {fit.pid}
-
-
-def test_a_cluster_without_workers_is_not_waited_for_without_end(
-    store: Store, tmp_path: Path
-) -> None:
-    with fleet(tmp_path) as one, joined_cluster(one.address, patience=1.0) as cluster:
-        with pytest.raises(KoriskError, match="no worker for 1 s; start one") as caught:
-            run_study(tasks(1, 1), cell, store, cluster=cluster)
-        assert f"dask worker {one.address}" in str(caught.value)
 
 
 OTHER_NUMPY = """
@@ -222,9 +206,7 @@ def test_a_scheduler_needs_no_korisk(store: Store, tmp_path: Path) -> None:
         assert counts(run_study(tasks(1, 2), cell, store, cluster=cluster)) == (2, 0, 0)
 
 
-def test_a_worker_that_returns_at_its_address_is_another(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_returns_is_another(store: Store, tmp_path: Path, monkeypatch: Patch) -> None:
     """Between two looks at who is there, a scheduler would run the lost cell again by itself."""
     folder = tmp_path / "traces"
     folder.mkdir()
@@ -255,12 +237,7 @@ def test_a_worker_that_returns_at_its_address_is_another(
     assert len(list(folder.glob("*seed 1*"))) == 2
 
 
-# --- Local clusters ------------------------------------------------------------------------------
-
-
-def test_local_workers_know_their_threads_and_this_process_keeps_its_own(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_local_workers_know_their_threads(store: Store, monkeypatch: Patch) -> None:
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     before = dict(os.environ)
@@ -272,7 +249,7 @@ def test_local_workers_know_their_threads_and_this_process_keeps_its_own(
         local_cluster(0).__enter__()
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_it_is_named(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     for made in (joined_cluster("tcp://127.0.0.1:8786"), local_cluster(1)):
         with pytest.raises(MissingExtraError, match=r"pip install 'korisk\[dask\]'"):
@@ -284,8 +261,6 @@ def test_dask_is_imported_for_clusters_alone() -> None:
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
 
-
-# --- Jobs ----------------------------------------------------------------------------------------
 
 SBATCH = """#!/bin/sh
 number=$$
@@ -301,7 +276,7 @@ kill -9 -- -$(cat {folder}/$1.pid)
 
 
 @pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def slurm(tmp_path: Path, monkeypatch: Patch) -> Iterator[Path]:
     """A batch system of this machine: jobs start at once, each a process group of its own."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -316,7 +291,6 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def job_groups(folder: Path) -> list[int]:
-    """Those of the jobs that are alive."""
     return [group for file in folder.glob("*.pid") if group_lives(group := int(file.read_text()))]
 
 
@@ -325,9 +299,7 @@ def options(**changes: Any) -> dict[str, Any]:
     return found | changes
 
 
-def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
-    slurm: Path, store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_cells_run_in_jobs(slurm: Path, store: Store, monkeypatch: Patch, capfd: Captured) -> None:
     monkeypatch.setattr(clusters, "_RENEWAL", 0.5)
     soon = distributed.dask.config.set({"distributed.deploy.lost-worker-timeout": "0.2 s"})
     chosen = options(
@@ -350,8 +322,7 @@ def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
         assert math.isinf(cluster.patience)  # which a test has not
         impatient = replace(cluster, patience=60.0)
         summary = run_study(tasks(2, 3), cell, store, cluster=impatient, watch=watch)
-        assert counts(summary) == (6, 0, 0)
-        assert len(job_groups(slurm)) == 1
+        assert (counts(summary), len(job_groups(slurm))) == ((6, 0, 0), 1)
     until(lambda: not job_groups(slurm))
     jobs = list((slurm / "jobs").iterdir())
     assert len(jobs) == 2
@@ -363,9 +334,7 @@ def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
     assert capfd.readouterr() == ("", "")
 
 
-def test_jobs_that_cannot_be_submitted_are_told_in_one_line(
-    slurm: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_that_cannot_be_submitted(slurm: Path, monkeypatch: Patch, capfd: Captured) -> None:
     before = threading.active_count()
     refusal = "#!/bin/sh\necho 'error: invalid partition' >&2\nexit 1\n"
     (slurm / "bin" / "sbatch").write_text(refusal)
@@ -384,8 +353,7 @@ def test_jobs_that_cannot_be_submitted_are_told_in_one_line(
     [
         ("slurm", {"queue": "fast", "account": "us"}, ["#SBATCH -p fast", "#SBATCH -t 00:10:00"]),
         (
-            "pbs",
-            {"queue": "fast", "resource-spec": "select=1"},
+            *("pbs", {"queue": "fast", "resource-spec": "select=1"}),
             ["#PBS -q fast", "#PBS -l select=1"],
         ),
         ("lsf", {"project": "us"}, ['#BSUB -P "us"', "#BSUB -W 00:10:00"]),
@@ -393,9 +361,7 @@ def test_jobs_that_cannot_be_submitted_are_told_in_one_line(
         ("moab", {}, ["#PBS -l walltime=00:10:00"]),
     ],
 )
-def test_options_are_those_of_dask_jobqueue(
-    system: str, asked: dict[str, Any], lines: list[str]
-) -> None:
+def test_options_are_dask_jobqueues(system: str, asked: dict[str, Any], lines: list[str]) -> None:
     script = job_script(system, options(cores=4, **asked))
     assert set(lines) <= set(script.splitlines())
     assert "OMP_NUM_THREADS=4" in script
@@ -416,16 +382,13 @@ def test_what_is_missing_comes_from_dasks_own_configuration() -> None:
     ("system", "asked", "said"),
     [
         ("spark", {}, "system must be one of slurm, pbs,"),
-        ("slurm", {"waltime": "2"}, "'waltime'"),
-        ("slurm", {"memory": "much"}, "much"),
+        *(("slurm", {"waltime": "2"}, "'waltime'"), ("slurm", {"memory": "much"}, "much")),
         ("slurm", {"cores": "four"}, "four"),
         ("slurm", {"cores": None}, "the options of slurm"),
         ("slurm", {"job_script_prologue": "module load"}, "job_script_prologue must be a list"),
     ],
 )
-def test_wrong_options_are_refused_in_one_line(
-    system: str, asked: dict[str, Any], said: str
-) -> None:
+def test_wrong_options_are_told_in_one_line(system: str, asked: dict[str, Any], said: str) -> None:
     with pytest.raises(KoriskError) as caught:
         job_script(system, options(**asked))
     assert said in str(caught.value)

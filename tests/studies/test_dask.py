@@ -30,6 +30,9 @@ from korisk.studies.run.usage import Usage
 from korisk.studies.run.worker import Done
 from korisk.studies.store.store import Store
 
+Captured = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
+
 
 @pytest.fixture
 def cluster(start: Callable[[bool], Cluster]) -> Cluster:
@@ -60,8 +63,6 @@ def start() -> Iterator[Callable[[bool], Cluster]]:
 
 
 def contents(store: Store, *, seconds: bool = True) -> dict[str, Any]:
-    """All that a store holds of its cells, their usage apart, to the last bit."""
-
     def plain(row: Any) -> Any:  # times of fits stand among a row's details
         kept = {k: v for k, v in row.detail.items() if seconds or "seconds" not in k}
         return row.model, row.n, row.metrics, kept
@@ -87,12 +88,7 @@ def keys_held(cluster: Cluster) -> int:
     return int(cluster.client.run_on_scheduler(count))
 
 
-# --- Results -------------------------------------------------------------------------------------
-
-
-def test_two_hundred_cells_are_those_of_the_local_pool(
-    store: Store, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_200_cells_are_those_of_a_pool(store: Store, cluster: Cluster, tmp_path: Path) -> None:
     asked = tasks(4, 50)
     finished: list[str] = []
     held: list[int] = []
@@ -117,9 +113,7 @@ def test_two_hundred_cells_are_those_of_the_local_pool(
     assert counts(run_study(asked, cell, store, cluster=cluster)) == (0, 0, 200)
 
 
-def test_a_real_study_is_the_same_to_the_last_bit(
-    store: Store, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_real_study_is_bitwise_the_same(store: Store, cluster: Cluster, tmp_path: Path) -> None:
     (study,) = studies(points=[8], protocols=["released"], seeds=[1, 2], full=False)
     assert counts(run_study(study.tasks, run_cell, store, cluster=cluster)) == (2, 0, 0)
     with Store.create_or_open(tmp_path / "local.db", STUDY) as local:
@@ -135,21 +129,14 @@ def test_progress_comes_while_a_cell_runs(store: Store, cluster: Cluster) -> Non
     assert kinds == [("started", 0.0), ("progress", 0.25), ("progress", 0.75), ("done", 1.0)]
 
 
-# --- Failures ------------------------------------------------------------------------------------
-
-
-def test_an_exception_is_recorded_and_does_not_stop_the_rest(
-    store: Store, cluster: Cluster
-) -> None:
+def test_an_exception_is_recorded_and_the_rest_goes_on(store: Store, cluster: Cluster) -> None:
     work = dummy_work.raises_on_odd_seeds
     assert counts(run_study(tasks(1, 4), work, store, cluster=cluster)) == (2, 2, 0)
     assert [failure.task.seed for failure in store.failures()] == [1, 3]
     assert store.failures()[0].error.startswith("KoriskError: odd seeds are not taken\n")
 
 
-def test_a_worker_killed_in_mid_run_costs_its_cell_one_more_try(
-    store: Store, cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_killed_worker(store: Store, cluster: Cluster, tmp_path: Path, capfd: Captured) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()
     asked = tasks(2, 20, folder=str(folder), pause=0.05)
@@ -186,26 +173,20 @@ def test_a_cell_that_always_kills_its_worker_fails_alone(store: Store, cluster: 
     [failure] = store.failures()
     assert failure.task.seed == 1
     assert failure.error.startswith("its worker died 2 times (at tcp://")
-    assert failure.usage.attempts == 2
-    assert [event.kind for event in events].count("retried") == 1
+    assert (failure.usage.attempts, [event.kind for event in events].count("retried")) == (2, 1)
 
 
-def test_a_cell_that_takes_too_long_fails_and_its_worker_returns(
-    store: Store, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_cell_that_takes_too_long_fails(store: Store, cluster: Cluster, tmp_path: Path) -> None:
     endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
     asked, work = [endless, *tasks(1, 3)], dummy_work.one_never_ends
-    summary = run_study(asked, work, store, cluster=cluster, timeout=3.0)
-    assert counts(summary) == (3, 1, 0)
+    assert counts(run_study(asked, work, store, cluster=cluster, timeout=3.0)) == (3, 1, 0)
     [failure] = store.failures()
     assert (failure.task, failure.error) == (endless, "took longer than 3 s")
     assert failure.usage.attempts == 1
     cluster.client.wait_for_workers(2, timeout=60)
 
 
-def test_work_that_no_worker_can_import(
-    store: Store, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_that_no_worker_can_import(store: Store, cluster: Cluster, monkeypatch: Patch) -> None:
     with pytest.raises(KoriskError, match="work must be a function that other processes can"):
         run_study(tasks(1, 1), lambda task, report: cell(task, report), store, cluster=cluster)
     ghost = ModuleType("ghost")
@@ -216,9 +197,7 @@ def test_work_that_no_worker_can_import(
     assert store.failures() == []
 
 
-def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
-    store: Store, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_error(store: Store, cluster: Cluster, tmp_path: Path, monkeypatch: Patch) -> None:
     endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
     asked = tasks(1, 3)
 
@@ -242,8 +221,6 @@ def test_a_cell_meant_for_another_process_is_not_run(cluster: Cluster, tmp_path:
     assert cluster.client.submit(pickle.loads, pickle.dumps(call)).result(timeout=120) is None
 
 
-# --- Answers that do not come --------------------------------------------------------------------
-#
 # The cluster is a stand-in here: such failures last milliseconds in a real one.
 
 ADDRESS = "tcp://10.0.0.1:1"
@@ -299,8 +276,7 @@ class DaskError(Exception):
 
 def done() -> Done:
     (task,) = tasks(1, 1)
-    packed = pack(cell(task, lambda fraction: None))
-    return Done(packed, Usage(started="now", seconds=1.0))
+    return Done(pack(cell(task, lambda fraction: None)), Usage(started="now", seconds=1.0))
 
 
 def events_of(store: Store, client: Client, **about: Any) -> list[Event]:
@@ -356,13 +332,10 @@ def test_an_answer_that_cannot_be_read_ends_the_run(store: Store) -> None:
     assert not store.failures()
 
 
-def test_without_a_worker_a_run_says_so_once_and_then_ends(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_worker_a_run_says_so_once_and_ends(store: Store, monkeypatch: Patch) -> None:
     monkeypatch.setattr(clusters, "_QUIET_WAIT", 0.0)
     for gpu, workers, lack in (
-        (False, (), "no worker"),
-        (True, (ADDRESS,), "no worker with a GPU"),
+        *((False, (), "no worker"), (True, (ADDRESS,), "no worker with a GPU")),
     ):
         said: list[Event] = []
         made = Cluster(client=Client(workers=workers), name="it", gpu=gpu, patience=1.2)

@@ -39,9 +39,6 @@ def figures(cells: list[Cell]) -> dict[str, Any]:
     return {found.task.key: (found.rows, found.detail) for found in cells}
 
 
-# --- Results -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_every_cell_is_stored_with_its_cost(store: Store, workers: int) -> None:
     asked = tasks(2, 3)
@@ -96,9 +93,8 @@ def test_a_worker_stays_with_its_point_then_goes_where_nobody_is_then_helps() ->
         ("point-16", ["point-1"]),  # only the first is left: it helps
     ]
     taken = [queue.take(point, busy) for point, busy in asked]
-    assert [(task.point, task.seed) for task in taken] == [
-        *(("point-4", 0), ("point-4", 1), ("point-16", 0), ("point-16", 1), ("point-1", 0)),
-    ]
+    expected = [("point-4", 0), ("point-4", 1), ("point-16", 0), ("point-16", 1), ("point-1", 0)]
+    assert [(task.point, task.seed) for task in taken] == expected
     queue.put_back(taken[-1])
     assert [queue.take().seed, queue.take().seed] == [0, 1]
     assert not queue
@@ -122,8 +118,6 @@ def test_peak_memory_is_the_cells_own(store: Store) -> None:
 
 
 class FakeTorch:
-    """What the engine asks PyTorch for, where a device is in use."""
-
     def __init__(self) -> None:
         self.cuda = self
         self.peaks = [5_000, 5_000]
@@ -151,9 +145,6 @@ def test_device_memory_is_the_cells_own(store: Store, monkeypatch: pytest.Monkey
     run_study(tasks(1, 1), cell, store, workers=0, threads=3)
     assert [found.usage.device_memory for found in store.results()] == [201]
     assert torch.threads == 3
-
-
-# --- Failures ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -201,14 +192,12 @@ def test_a_worker_that_dies_once_is_replaced(store: Store, tmp_path: Path) -> No
 def test_a_worker_that_always_dies_fails_its_cell_alone(store: Store) -> None:
     events: list[Event] = []
     asked = tasks(1, 3)
-    summary = run_study(
-        asked, dummy_work.kills_itself_always, store, workers=1, watch=events.append
-    )
+    work, watch = dummy_work.kills_itself_always, events.append
+    summary = run_study(asked, work, store, workers=1, watch=watch)
     assert counts(summary) == (2, 1, 0)
     [failure] = store.failures()
     assert failure.error == "its worker died 3 times (exit code -9)"
-    assert failure.usage.attempts == 3
-    assert [event.kind for event in events].count("retried") == 2
+    assert (failure.usage.attempts, [event.kind for event in events].count("retried")) == (3, 2)
 
 
 def test_work_that_no_worker_can_import(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,12 +233,8 @@ def test_workers_that_cannot_start_are_told(tmp_path: Path) -> None:
     assert "workers do not start (exit code 1); call run_study from a file, under if" in done.stderr
 
 
-# --- Kills and interrupts ------------------------------------------------------------------------
-
-
 @contextmanager
 def program(path: Path, *arguments: str, pause: float = 0.1) -> Iterator[subprocess.Popen[str]]:
-    """The dummy study as a process group of its own."""
     process = subprocess.Popen(
         [sys.executable, PROGRAM, path, *arguments],
         stdout=subprocess.PIPE,
@@ -325,9 +310,7 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
         *(("dask", signal.SIGINT), ("dask", signal.SIGTERM)),
     ],
 )
-def test_an_interrupt_keeps_what_is_finished(
-    tmp_path: Path, workers: str, number: signal.Signals
-) -> None:
+def test_an_interrupt_keeps_results(tmp_path: Path, workers: str, number: signal.Signals) -> None:
     path = tmp_path / "study.db"
     with program(path, workers) as process:
         wait_for("done", process)
@@ -355,12 +338,8 @@ def test_workers_do_not_outlive_a_killed_owner(tmp_path: Path) -> None:
 def test_two_programs_on_one_store_take_turns(tmp_path: Path) -> None:
     path = tmp_path / "study.db"
     with program(path, "0", pause=0.005) as one, program(path, "0", pause=0.005) as other:
-        assert one.wait(timeout=120) == 0
-        assert other.wait(timeout=120) == 0
+        assert (one.wait(timeout=120), other.wait(timeout=120)) == (0, 0)
     assert set(started(path)) == {task.key for task in tasks(4, 15)}
-
-
-# --- What is seen --------------------------------------------------------------------------------
 
 
 def test_events_tell_counts_and_fractions(store: Store) -> None:
@@ -377,9 +356,7 @@ def test_events_tell_counts_and_fractions(store: Store) -> None:
     assert {(event.total, event.skipped) for event in events} == {(1, 1)}
 
 
-def test_display_names_what_runs_and_what_failed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_bars(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with progress(unit="cells") as watch:  # no terminal
         assert watch is None
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
@@ -389,7 +366,6 @@ def test_display_names_what_runs_and_what_failed(
     parts = ["", ""]
 
     def said() -> str:
-        """All that was written to stderr so far."""
         parts[:] = (old + new for old, new in zip(parts, capsys.readouterr(), strict=True))
         return parts[1]
 

@@ -119,9 +119,7 @@ def test_an_output_is_replaced_whole_and_nothing_else_stays(tmp_path: Path) -> N
     assert {file.name for file in tmp_path.iterdir()} == {STORE_NAME, "table.csv"}
 
 
-def test_parquet_holds_what_the_store_does_or_names_its_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parquet_holds_what_a_store_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study(tmp_path, 2)
     output = tmp_path / "table.parquet"
     with monkeypatch.context() as without:

@@ -52,9 +52,6 @@ def run(made: Study, point: int = 0) -> Result:
     return run_cell(made.tasks[point], lambda _: None)
 
 
-# --- Files ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("kind", "change", "words"),
     [
@@ -74,9 +71,7 @@ def run(made: Study, point: int = 0) -> Result:
         ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_runs(
-    kind: str, change: dict[str, Any], words: str
-) -> None:
+def test_what_is_wrong_is_said_before_a_run(kind: str, change: dict[str, Any], words: str) -> None:
     with pytest.raises(KoriskError, match=words):
         study(kind, **change)
 
@@ -85,9 +80,8 @@ def test_points_have_names_that_tell_them_apart() -> None:
     mri = study("mri", points=[{"side": 8, "lines": 5}, {"side": 8, "lines": 3}])
     assert [task.point for task in mri.tasks] == ["5 of 8 lines", "3 of 8 lines"]
     heat = study("heat", points=[{}, {"assumed": 0.02}])
-    assert [task.point for task in heat.tasks] == [
-        f"viscosity {assumed} for 0.01" for assumed in (0.01, 0.02)
-    ]
+    expected = [f"viscosity {assumed} for 0.01" for assumed in (0.01, 0.02)]
+    assert [task.point for task in heat.tasks] == expected
 
 
 def test_a_ct_study_of_before_has_the_spec_of_before() -> None:
@@ -102,9 +96,6 @@ def test_a_study_that_ran_is_read_again_from_what_its_store_keeps() -> None:
         again = Study(made.content, ran=True)
         assert [task.key for task in again.tasks] == [task.key for task in made.tasks]
         assert [task.spec_hash for task in again.tasks] == [task.spec_hash for task in made.tasks]
-
-
-# --- Cells ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +129,7 @@ def test_nothing_is_measured_by_layer_unless_asked() -> None:
 
 def test_errors_of_the_layers_of_a_heat_network_are_those_of_its_weights() -> None:
     """Computed again from the stored weights, by matrices of the two flows."""
-    made = study("heat", points=[{"assumed": 0.02}])
-    result = run(made)
+    result = run(study("heat", points=[{"assumed": 0.02}]))
     problem = HeatProblem(points=16, assumed=0.02)
     inputs, targets = problem.pools(seed=1, train=0, validation=0, test=6).test
     true = problem.flow(0.01).as_matrix().numpy()
@@ -177,8 +167,7 @@ def test_without_noise_gains_are_learned_exactly_and_a_wrong_viscosity_remains()
 
 
 def test_a_deep_network_learns_both_parts() -> None:
-    models = {"KO": {"iterations": 300}}
-    result = run(study("deep", models=models, sizes=[16]))
+    result = run(study("deep", models={"KO": {"iterations": 300}}, sizes=[16]))
     before, after = (row.detail["theorem"] for row in result.rows)
     assert after["error"] < before["error"] / 20
     for layer in ("W", "S"):
@@ -294,9 +283,6 @@ def test_weights_that_no_linear_fit_improves_are_trained_with_the_relu() -> None
     assert refined.detail["lambda"] > 0
 
 
-# --- Images of one's own -------------------------------------------------------------------------
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
@@ -309,20 +295,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def with_images(folder: Path, **other: Any) -> dict[str, Any]:
-    return {
-        "name": "mine",
-        "problem": {"beam": "parallel", "images": {"path": folder.name, "patients": "folder"}},
-        "points": [{"side": 8, "views": 10, "bins": 12}],
-        "sizes": [2, 8],
-        "seeds": [1],
-        "pools": {"validation": 4, "test": 6},
-        **other,
-    }
+    images = {"path": folder.name, "patients": "folder"}
+    made = {"name": "mine", "problem": {"beam": "parallel", "images": images}, "sizes": [2, 8]}
+    points = [{"side": 8, "views": 10, "bins": 12}]
+    return {**made, "points": points, "seeds": [1], "pools": {"validation": 4, "test": 6}, **other}
 
 
 def test_images_of_one_s_own_take_the_place_of_ellipses(folder: Path) -> None:
-    made = Study(with_images(folder), folder=folder.parent)
-    first = run(made)
+    first = run(Study(with_images(folder), folder=folder.parent))
     assert {row.model for row in first.rows} == {"KO", "FC"}
     truth = first.arrays["truth"].astype(float)
     assert truth.shape == (2, 8, 8)

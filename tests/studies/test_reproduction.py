@@ -19,9 +19,6 @@ from korisk.studies.store.store import FlatRow
 Errors = Callable[[int], float]
 
 
-# --- Its cells -----------------------------------------------------------------------------------
-
-
 def points(**options: Any) -> set[str]:
     return {task.point for study in studies(**options) for task in study.tasks}
 
@@ -50,9 +47,6 @@ def test_points_that_the_paper_has_not_are_refused() -> None:
             studies(points=wrong)
     with pytest.raises(KoriskError, match="no point at 512"):
         studies(points=[512], protocols=["released"])
-
-
-# --- Its results ---------------------------------------------------------------------------------
 
 
 def stored(

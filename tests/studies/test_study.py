@@ -22,14 +22,11 @@ SMALL: dict[str, Any] = {
 def test_a_study_is_its_points_times_its_seeds() -> None:
     tasks = Study(SMALL).tasks
     assert [task.key for task in tasks] == [
-        "rigorous-8, seed 1",
-        "rigorous-8, seed 5",
-        "rigorous-16, seed 1",
+        *("rigorous-8, seed 1", "rigorous-8, seed 5", "rigorous-16, seed 1"),
         "rigorous-16, seed 5",
     ]
     first, other = tasks[0].spec, tasks[2].spec
-    assert first["sizes"] == [4, 8]
-    assert other["sizes"] == [2, 4]
+    assert (first["sizes"], other["sizes"]) == ([4, 8], [2, 4])
     assert (first["problem"]["views"], first["problem"]["bins"]) == (6, 9)
     assert (other["problem"]["views"], other["problem"]["bins"]) == (20, 16)  # the paper's
     assert first["problem"]["noise"] == {"gaussian": 0.02}
@@ -55,8 +52,7 @@ def test_a_file_is_read_as_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     path.write_text("name: x\npoints:\n  - {side: 8}\nseeds: [3]\n")
     (task,) = Study.read(path).tasks
-    assert (task.point, task.seed) == ("rigorous-8", 3)
-    assert set(task.spec["models"]) == {"KO", "FC"}
+    assert (task.point, task.seed, set(task.spec["models"])) == ("rigorous-8", 3, {"KO", "FC"})
 
 
 WRONG = [

@@ -8,65 +8,31 @@ from typing import Any
 
 import numpy as np
 import pytest
-from theorem_stores import (
-    LEARNED,
-    SIDE,
-    SIZES,
-    USAGE,
-    cell,
-    chain,
-    measured,
-    network,
-    row,
-    written,
-    wrong,
-)
+import theorem_stores as stores
+from theorem_stores import SIDE, SIZES, cell, row, written
 
+from korisk import theory
 from korisk.errors import KoriskError
 from korisk.studies.result import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.engine import run_study
 from korisk.studies.spec.study import Study
 from korisk.studies.store.store import Cell, Store
-from korisk.studies.theorem.check import (
-    COMPUTED,
-    MEASURED,
-    RUNGS,
-    Group,
-    MeanCurve,
-    Needed,
-    NetworkCheck,
-    Order,
-    Theorem,
-    checks_of,
-    mean_curves,
-    order_of,
-    read_theorem,
-    strength,
-)
+from korisk.studies.theorem import check as checking
+from korisk.studies.theorem.check import MEASURED, MeanCurve, Needed, NetworkCheck, read_theorem
 from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
-from korisk.theory import (
-    BOUNDS,
-    Composition,
-    Known,
-    Learned,
-    Network,
-    NormBracket,
-    barron_bound,
-    structural_factor,
-)
+from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
 # Three layers: an error of the first grows by 2 * 3 = 6, or by 5 where the tail is known whole.
 LAYERS = (
-    Learned("W", lipschitz=7.0, parameters=4),
-    Known("K", lipschitz=2.0),
+    *(Learned("W", lipschitz=7.0, parameters=4), Known("K", lipschitz=2.0)),
     Learned("C", lipschitz=3.0, parameters=9),
 )
 LAYER_ERRORS = {"W": 1.0, "C": 4.0}
 NET = Network(LAYERS, compositions=[Composition("K", "C", lipschitz=5.0)])
 
 
-def read(folder: Path, *cells: Result, **options: Any) -> Theorem:
+def read(folder: Path, *cells: Result, **options: Any) -> checking.Theorem:
     return read_theorem(written(folder, {"p": cells}, **options))
 
 
@@ -76,21 +42,16 @@ def result(*rows: Row, net: Network | None = NET, **detail: Any) -> Result:
 
 
 def one(told: Any, net: Network | None = NET, **detail: Any) -> NetworkCheck:
-    """The check of a single row with this theorem entry."""
-    made = result(
-        Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told}), net=net, **detail
-    )
+    told_row = Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told})
+    made = result(told_row, net=net, **detail)
     task = Task(point="p", seed=1, spec={})
-    cell = Cell(task=task, rows=made.rows, detail=made.detail, usage=USAGE)
-    (check,) = checks_of(cell)
+    cell = Cell(task=task, rows=made.rows, detail=made.detail, usage=stores.USAGE)
+    (check,) = checking.checks_of(cell)
     return check
 
 
 def totals(check: NetworkCheck) -> dict[str, float]:
     return {form: bound.total for form, bound in check.bounds.items()}
-
-
-# --- Whether it holds ----------------------------------------------------------------------------
 
 
 def test_the_three_bounds_are_those_of_the_formulas(tmp_path: Path) -> None:
@@ -131,23 +92,23 @@ def test_it_holds_in_every_chain_of_linear_layers(tmp_path: Path, mismatch: floa
 
 
 def test_the_composed_bound_is_attained_along_the_largest_singular_vector() -> None:
-    true = chain(np.random.default_rng(3))
-    tail = true["C"] @ true["K"]
-    _, _, directions = np.linalg.svd(tail)
+    true = stores.chain(np.random.default_rng(3))
+    _, _, directions = np.linalg.svd(true["C"] @ true["K"])
     # W^ differs from W by a map onto the direction that the tail stretches most.
     hats = {"W": true["W"] - np.outer(directions[0], np.ones(SIDE)), "C": true["C"]}
-    told = measured(true, hats, np.random.default_rng(4).standard_normal((30, SIDE)))
-    check = one(told, network(true, LEARNED["KO"]))
+    told = stores.measured(true, hats, np.random.default_rng(4).standard_normal((30, SIDE)))
+    check = one(told, stores.network(true, stores.LEARNED["KO"]))
     assert check.looseness("composed") == pytest.approx(1.0)
     assert check.holds is True
     assert not check.only_the_last
 
 
 def test_constants_that_are_too_small_are_found_out() -> None:
-    true = chain(np.random.default_rng(3))
+    true = stores.chain(np.random.default_rng(3))
     rng = np.random.default_rng(5)
-    told = measured(true, wrong(rng, true, ["W"], 0.5) | {"C": true["C"]}, np.eye(SIDE))
-    net = network(true, LEARNED["KO"])
+    hats = stores.wrong(rng, true, ["W"], 0.5) | {"C": true["C"]}
+    told = stores.measured(true, hats, np.eye(SIDE))
+    net = stores.network(true, stores.LEARNED["KO"])
     small = Network([replace(layer, lipschitz=0.1 * layer.bracket.upper) for layer in net])
     for check in (one(told, small), one({"error": math.inf, "layers": LAYER_ERRORS})):
         assert (check.holds, check.exceeded) == (False, BOUNDS)
@@ -169,9 +130,6 @@ def test_bounds_out_of_order_are_a_violation() -> None:
     assert not mixed.exceeded
     assert mixed.holds is False
     assert "out of order" in remarks([mixed])[0]
-
-
-# --- What is not known ---------------------------------------------------------------------------
 
 
 def test_an_unknown_constant_leaves_the_bound_open_and_says_so() -> None:
@@ -204,7 +162,7 @@ def test_networks_without_error() -> None:
     missed = one({"error": 1e-9, "layers": {"W": 0.0, "C": 0.0}})
     assert (exact.holds, lucky.holds, missed.holds) == (True, True, False)
     assert [each.looseness("composed") for each in (exact, lucky, missed)] == [None, math.inf, 0]
-    assert Group(model="KO", n=4, checks=(lucky,)).looseness("composed") is None
+    assert checking.Group(model="KO", n=4, checks=(lucky,)).looseness("composed") is None
     assert answer([exact, lucky]) == "In all 2 networks the error stays within all three bounds."
     assert "error of 2 networks is 0" in remarks([exact, lucky])[-1]
 
@@ -224,9 +182,7 @@ def test_networks_without_error() -> None:
         ({"error": 1.0, "layers": {"W": math.inf, "C": 4.0}}, "error of layer 'W' must be"),
     ],
 )
-def test_a_row_that_cannot_be_read_is_open_and_the_rest_is_judged(
-    tmp_path: Path, told: Any, said: str
-) -> None:
+def test_a_row_that_cannot_be_read_is_open_alone(tmp_path: Path, told: Any, said: str) -> None:
     broken = Row(model="KO", n=4, metrics={"mse": 1.0}, detail={"theorem": told})
     found = read(tmp_path, result(broken, row("KO", 16, 1.0, LAYER_ERRORS)))
     assert [check.holds for check in found.checks] == [None, True]
@@ -239,20 +195,15 @@ def test_a_row_that_cannot_be_read_is_open_and_the_rest_is_judged(
 @pytest.mark.parametrize(
     ("networks", "said"),
     [
-        ({}, "no network of 'KO'"),
-        ([1], "no network of 'KO'"),
+        *(({}, "no network of 'KO'"), ([1], "no network of 'KO'")),
         ({"KO": {"layers": []}}, "at least one layer"),
-        ({"KO": {"layer": []}}, "network of 'KO'"),
-        ({"KO": 3}, "network of 'KO'"),
+        *(({"KO": {"layer": []}}, "network of 'KO'"), ({"KO": 3}, "network of 'KO'")),
     ],
 )
 def test_a_cell_without_a_readable_network_is_open(networks: Any, said: str) -> None:
     check = one({"error": 1.0, "layers": LAYER_ERRORS}, None, networks=networks)
     assert (check.holds, check.error) == (None, 1.0)
     assert said in check.reason
-
-
-# --- Over seeds ----------------------------------------------------------------------------------
 
 
 def test_groups_tell_means_and_the_worst_of_seeds(tmp_path: Path) -> None:
@@ -299,10 +250,8 @@ def test_what_is_missing_stands_in_the_notes(tmp_path: Path) -> None:
     assert failed == "1 cell failed, not counted here; the first: no <luck>"
     assert missing == "KO: 1 of 4 rows are missing"
     assert differ.startswith("KO: the true network's constants differ between seeds")
-    assert unmeasured == "FC: 2 of 2 rows have no errors of layers"
-    assert own == "K is sampled"
-    assert {group.model for group in point.groups} == {"KO"}
-    assert point.orders == ()
+    assert (unmeasured, own) == ("FC: 2 of 2 rows have no errors of layers", "K is sampled")
+    assert ({group.model for group in point.groups}, point.orders) == ({"KO"}, ())
     assert read(tmp_path / "whole", cell(1), cell(2)).points[0].notes == ()
 
 
@@ -348,9 +297,6 @@ def test_a_study_that_is_not_finished_says_what_is_missing(tmp_path: Path) -> No
     assert "not yet run: seeds 2, 3" in point.notes
 
 
-# --- The order of sample sizes -------------------------------------------------------------------
-
-
 def power(level: float, rate: float, sizes: tuple[int, ...] = (4, 16, 64, 256)) -> MeanCurve:
     return MeanCurve(sizes, tuple(level * n**-rate for n in sizes))
 
@@ -359,10 +305,9 @@ def dense(parameters: int) -> Network:
     return Network([Learned("D", parameters=parameters)])
 
 
-def pair(first: MeanCurve, second: MeanCurve, *nets: Network) -> tuple[Order, str]:
-    """The order of two models a and b, and its sentences."""
+def pair(first: MeanCurve, second: MeanCurve, *nets: Network) -> tuple[checking.Order, str]:
     one, other = nets or (dense(10), dense(20))
-    order = order_of(("a", "b"), {"a": one, "b": other}, {"a": first, "b": second})
+    order = checking.order_of(("a", "b"), {"a": one, "b": other}, {"a": first, "b": second})
     return order, " ".join(order_sentences(order))
 
 
@@ -418,8 +363,7 @@ def test_two_power_laws_cross_where_algebra_says() -> None:
 
 
 def test_a_model_that_levels_off_is_passed_where_the_other_comes_below_its_level() -> None:
-    level = MeanCurve((4, 16, 64, 256), (0.2, 0.1, 0.1, 0.1))
-    order, said = pair(level, power(4.0, 1.0))
+    order, said = pair(MeanCurve((4, 16, 64, 256), (0.2, 0.1, 0.1, 0.1)), power(4.0, 1.0))
     (change,) = order.changes
     assert (change.target, change.n) == pytest.approx((0.1, 40))
     assert "b needed fewer samples (a did not reach" in said
@@ -465,7 +409,7 @@ def test_the_prediction_in_ct_is_the_structural_factor() -> None:
     structured = Network([Learned("W", parameters=45 * 30), *known, relu])
     full = Network([Learned("D", parameters=side**2 * 45 * 30), relu])
     order, _ = pair(power(1, 1), power(2, 1), structured, full)
-    expected = structural_factor(H=side, filter_norm=norms[0], backprojection_norm=norms[1])
+    expected = theory.structural_factor(H=side, filter_norm=norms[0], backprojection_norm=norms[1])
     assert order.ratio("paper") == pytest.approx(expected)
 
 
@@ -473,19 +417,15 @@ def test_the_prediction_in_ct_is_the_structural_factor() -> None:
 def test_the_strength_is_the_bound_over_log_n_by_n(form: Any) -> None:
     n = 1000.0
     bound = barron_bound(NET, n, bound=form).total
-    assert strength(NET, form) == pytest.approx(bound / (math.log(n) / n))
+    assert checking.strength(NET, form) == pytest.approx(bound / (math.log(n) / n))
     # Constants of someone's calibration and mismatches do not count: they are matched.
-    layers = [
-        replace(LAYERS[0], kappa=3.0, C=2.0),
-        Known("K", lipschitz=2.0, mismatch=1.0),
-        LAYERS[2],
-    ]
-    fitted = Network(layers, compositions=NET.compositions)
-    assert strength(fitted, form) == pytest.approx(strength(NET, form))
+    matched = replace(LAYERS[0], kappa=3.0, C=2.0), Known("K", lipschitz=2.0, mismatch=1.0)
+    fitted = Network([*matched, LAYERS[2]], compositions=NET.compositions)
+    assert checking.strength(fitted, form) == pytest.approx(checking.strength(NET, form))
     # Nor does a last layer that holds what others leave out.
     plain = [Learned("W", parameters=10), Known("K", lipschitz=3.0)]
     with_rest = Network([*plain, Known(LEFT_OUT, lipschitz=1.0)])
-    assert strength(with_rest, form) == strength(Network(plain), form)
+    assert checking.strength(with_rest, form) == checking.strength(Network(plain), form)
 
 
 def test_strengths_that_are_not_known_are_said() -> None:
@@ -522,23 +462,13 @@ def test_one_model_has_no_order_and_three_have_three(tmp_path: Path) -> None:
 
 def test_a_point_orders_by_its_own_means_of_trained_networks(tmp_path: Path) -> None:
     rows = [("a", 0, 9.0), ("a", 16, 1.0), ("a", 4, 2.0), ("a", 64, math.nan), ("b", 4, math.inf)]
-    assert mean_curves(rows) == {"a": MeanCurve((4, 16), (2.0, 1.0))}
+    assert checking.mean_curves(rows) == {"a": MeanCurve((4, 16), (2.0, 1.0))}
     detail = {"networks": {"KO": NET.to_dict(), "FC": dense(10**6).to_dict()}}
-    models: list[tuple[str, float, Any]] = [
-        ("KO", 1.0, {"W": 1.0, "C": 1.0}),
-        ("FC", 8.0, {"D": 9}),
-    ]
-    cells = [
-        Result(
-            rows=tuple(
-                row(model, n, scale * factor / n, errors)
-                for model, factor, errors in models
-                for n in (4, 16, 64)
-            ),
-            detail=detail,
-        )
-        for scale in (0.5, 1.5)
-    ]
+    models: Any = (("KO", 1.0, {"W": 1.0, "C": 1.0}), ("FC", 8.0, {"D": 9}))
+    cells = []
+    for scale in (0.5, 1.5):
+        made = [row(m, n, scale * factor / n, by) for m, factor, by in models for n in (4, 16, 64)]
+        cells.append(Result(rows=tuple(made), detail=detail))
     (order,) = read(tmp_path, *cells).points[0].orders
     # Means are 1 / N and 8 / N: for every target FC needs eight times as many.
     both = [rung.needed for rung in order.rungs if all(each.number for each in rung.needed)]
@@ -550,9 +480,9 @@ def test_a_point_orders_by_its_own_means_of_trained_networks(tmp_path: Path) -> 
 
 def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "explanation" / "check.md").read_text()
-    assert (RUNGS, "For twelve targets" in page) == (12, True)
+    assert (checking.RUNGS, "For twelve targets" in page) == (12, True)
     assert (MEASURED, "above a bound by a relative 10⁻⁴" in page) == (1e-4, True)
-    assert (COMPUTED, "may fail by 10⁻⁹" in page) == (1e-9, True)
+    assert (checking.COMPUTED, "may fail by 10⁻⁹" in page) == (1e-9, True)
     (code,) = re.findall(r"```\n(from .*?)```", page, re.DOTALL)
     scope: dict[str, Any] = {"error": 3.0, "pixels": 6, "error_of_w": 1.0}
     scope["true_network"] = Network([LAYERS[0], LAYERS[1]])

@@ -31,7 +31,6 @@ def chain(rng: np.random.Generator) -> dict[str, Matrix]:
 
 
 def network(true: Mapping[str, Matrix], parameters: Mapping[str, int], name: str = "") -> Network:
-    """The chain as data: exact norms, of tails too."""
     layers: list[Layer] = [
         Learned(key, lipschitz=norm(matrix), parameters=parameters[key])
         if key in parameters
@@ -89,42 +88,26 @@ def cell(
     true = chain(np.random.default_rng(0))  # the same truth for every seed
     rng = np.random.default_rng([1, seed])
     x = rng.standard_normal((40, SIDE))
-    dense = {"D": product(list(true.values()))}
-    truths = {"KO": true, "FC": dense}
+    truths = {"KO": true, "FC": {"D": product(list(true.values()))}}
     scales = {"KO": 0.2, "FC": 0.3}
-    rows = []
+    rows, nets = [], {}
     for model in models:
         kind = "FC" if model == "FC" else "KO"
+        nets[model] = network(truths[kind], LEARNED[kind]).to_dict()
         for n in sizes:
             size = scales[kind] / max(n, 1) ** 0.5
             hats = wrong(rng, truths[kind], list(LEARNED[kind]), size)
             if mismatch and kind == "KO":
                 hats["K"] = (1 + mismatch) * true["K"]
             told = measured(truths[kind], hats, x)
-            rows.append(
-                Row(
-                    model=model,
-                    n=n,
-                    metrics={"mse": told["error"] / SIDE},
-                    detail={"theorem": told},
-                )
-            )
-    nets = {
-        model: network(
-            *((dense, LEARNED["FC"]) if model == "FC" else (true, LEARNED["KO"]))
-        ).to_dict()
-        for model in models
-    }
+            metrics = {"mse": told["error"] / SIDE}
+            rows.append(Row(model=model, n=n, metrics=metrics, detail={"theorem": told}))
     return Result(rows=tuple(rows), detail={"networks": nets, "pixels": SIDE})
 
 
 def row(model: str, n: int, error: Any, layers: Any) -> Row:
-    return Row(
-        model=model,
-        n=n,
-        metrics={"mse": 1.0},
-        detail={"theorem": {"error": error, "layers": layers}},
-    )
+    told = {"error": error, "layers": layers}
+    return Row(model=model, n=n, metrics={"mse": 1.0}, detail={"theorem": told})
 
 
 def written(

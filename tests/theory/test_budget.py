@@ -49,8 +49,7 @@ def test_equals_a_search_over_every_n(gap_over_slope: float, slope: float) -> No
     ],
 )
 def test_corners_around_e_and_three(ratio: float, expected: int) -> None:
-    assert kr.RiskLine(0, ratio).samples(1.0) == expected
-    assert scan(1 / ratio) == expected
+    assert (kr.RiskLine(0, ratio).samples(1.0), scan(1 / ratio)) == (expected, expected)
 
 
 @given(st.integers(4, 10**15))
@@ -98,31 +97,17 @@ def test_target_just_above_the_floor() -> None:
     assert not holds(slope, gap, n - 1)
 
 
-@pytest.mark.parametrize("target", [1e-3, 5e-4])
-def test_target_at_or_below_the_floor_is_unreachable(target: float) -> None:
-    with pytest.raises(kr.UnreachableError) as caught:
+@pytest.mark.parametrize(("target", "by"), [(1e-3, "the target itself"), (5e-4, r"0\.0005 above")])
+def test_target_at_or_below_the_floor_is_unreachable(target: float, by: str) -> None:
+    with pytest.raises(kr.UnreachableError, match=rf"levels off at 0\.001 .*{by}") as caught:
         kr.RiskLine(1e-3, 1e-2).samples(target)
-    assert caught.value.exit_code == 3
-    assert (caught.value.target, caught.value.floor) == (target, 1e-3)
-    assert "cannot be reached" in str(caught.value)
-
-
-def test_how_much_is_missing_is_said() -> None:
-    with pytest.raises(kr.UnreachableError, match=r"levels off at 0\.001 .*, 0\.0005 above"):
-        kr.RiskLine(1e-3, 1e-2).samples(5e-4)
-
-
-def test_a_flat_line_needs_no_data() -> None:
-    assert kr.RiskLine(1e-3, 0).samples(1e-3) == 2
+    assert (caught.value.exit_code, caught.value.target, caught.value.floor) == (3, target, 1e-3)
 
 
 @pytest.mark.parametrize("target", [0, -1, math.nan, math.inf, "x", None])
 def test_wrong_targets_are_refused(target: object) -> None:
     with pytest.raises(kr.KoriskError, match="target must be a finite number > 0"):
         kr.RiskLine(0, 1).samples(target)  # type: ignore[arg-type]
-
-
-def test_wrong_lines_are_refused() -> None:
     with pytest.raises(kr.KoriskError, match="slope must be a finite number >= 0"):
         kr.RiskLine(0, -1)
 
@@ -191,11 +176,9 @@ def test_network_targets_below_the_floor_are_unreachable() -> None:
             kr.sample_size(net, floor * 0.99, bound=bound)
 
 
-def test_a_network_without_error_needs_no_data() -> None:
+def test_what_learns_nothing_needs_no_data() -> None:
+    assert kr.RiskLine(1e-3, 0).samples(1e-3) == 2
     assert kr.sample_size(kr.Network([kr.Known("K", lipschitz=1)]), 0.1) == 2
-
-
-def test_a_mismatch_alone_is_a_flat_bound() -> None:
     net = kr.Network([kr.Known("K", mismatch=0.1), kr.Known("L", lipschitz=1, mismatch=0.1)])
     assert kr.sample_size(net, 0.5) == 2
 
@@ -227,16 +210,13 @@ def test_two_factors_multiply_to_the_ratio_of_n_over_log_n() -> None:
 
 def test_two_factors_refuse_what_has_no_ratio() -> None:
     ko, fc = kr.RiskLine(1e-3, 1e-1), kr.RiskLine(2e-3, 3.0)
-    with pytest.raises(kr.UnreachableError, match="the dense line levels off"):
-        kr.two_factors(ko, fc, 1.5e-3)
-    with pytest.raises(kr.UnreachableError, match="the known-operator line levels off"):
-        kr.two_factors(ko, fc, 1e-4)
+    for target, line in ((1.5e-3, "dense"), (1e-4, "known-operator")):
+        with pytest.raises(kr.UnreachableError, match=f"the {line} line levels off"):
+            kr.two_factors(ko, fc, target)
     with pytest.raises(kr.KoriskError, match="slope of the known-operator line must be > 0"):
         kr.two_factors(kr.RiskLine(0, 0), fc, 1)
     with pytest.raises(kr.KoriskError, match="target must be"):
         kr.two_factors(ko, fc, math.nan)
-    with pytest.raises(kr.KoriskError, match="filter_norm must be a finite number > 0"):
-        kr.structural_factor(H=8, filter_norm=0, backprojection_norm=1)
 
 
 def test_a_ratio_beyond_doubles_is_infinite() -> None:

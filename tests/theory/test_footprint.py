@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from korisk.errors import KoriskError
-from korisk.theory.footprint import (
-    MOST,
-    Footprint,
-    adam_bytes,
-    format_bytes,
-    weight_bytes,
-)
+from korisk.theory.footprint import MOST, Footprint, adam_bytes, format_bytes, weight_bytes
 
 
 @given(count=some.integers(1, 10**12))
@@ -51,13 +45,9 @@ def test_bytes_are_told_to_three_digits(size: int) -> None:
 @pytest.mark.parametrize(
     ("size", "said"),
     [
-        (1024, "1.00 KiB"),
-        (99 * 1024, "99.0 KiB"),
-        (100 * 1024, "0.10 MiB"),
-        (10 * 1024**2, "10.0 MiB"),
-        (100 * 1024**2, "0.10 GiB"),
-        (100 * 1024**3, "100 GiB"),
+        (1024, "1.00 KiB"), (99 * 1024, "99.0 KiB"), (100 * 1024, "0.10 MiB"),
+        (10 * 1024**2, "10.0 MiB"), (100 * 1024**2, "0.10 GiB"), (100 * 1024**3, "100 GiB"),
     ],
-)
+)  # fmt: skip
 def test_the_next_unit_from_a_hundred_on(size: int, said: str) -> None:
     assert format_bytes(size) == said

@@ -58,8 +58,7 @@ def test_without_a_word_the_bound_is_composed_and_counts_parameters() -> None:
     assert kr.sample_size(net, 60.0) > kr.sample_size(net, 60.0, effective=True)
     layer = net.layers[0]
     assert isinstance(layer, kr.Learned)
-    assert estimation_slope(layer) == 300.0
-    assert estimation_slope(layer, effective=True) == 21.0
+    assert (estimation_slope(layer), estimation_slope(layer, effective=True)) == (300.0, 21.0)
     assert kr.layer_risk(layer, 64) == pytest.approx(0.5 + 300 * math.log(64) / 64)
     assert net.tails().tolist() == net.tails("composed").tolist() == [4.0, 5.0, 1.0]
     assert net.tails("minkowski").tolist() == [10.0, 5.0, 1.0]
@@ -82,8 +81,7 @@ def test_another_map_drops_the_compositions_that_run_over_it(name: str, kept: bo
         [kr.Known(each, lipschitz=2.0) for each in "ABCDE"],
         compositions=[kr.Composition("B", "D", lipschitz=3.0)],
     )
-    assert net.lipschitz() == 2 * 3 * 2
-    assert net.lipschitz("minkowski") == 32
+    assert (net.lipschitz(), net.lipschitz("minkowski")) == (2 * 3 * 2, 32)
     other = net.replace(name, kr.Known("other", lipschitz=2.0))
     assert bool(other.compositions) == kept
     assert other.lipschitz() == (12 if kept else 32)
@@ -105,9 +103,6 @@ def test_the_minkowski_bound_of_two_erring_layers_is_no_line() -> None:
         assert (found.floor, found.slope) == pytest.approx(line)
 
 
-# --- Sample sizes --------------------------------------------------------------------------------
-
-
 def rate_of(n: int) -> Decimal:
     return Decimal(n).ln() / n
 
@@ -118,18 +113,15 @@ def test_sample_sizes_are_right_to_the_last_sample(n: int) -> None:
     with localcontext(prec=150):
         nearly = rate_of(n) * Decimal("1e-100")
         just, below = rate_of(n) + nearly, rate_of(n) - nearly
-    assert invert_rate(just) == n
-    assert invert_rate(below) == n + 1
+    assert (invert_rate(just), invert_rate(below)) == (n, n + 1)
 
 
 def test_log_n_over_n_is_largest_at_three() -> None:
     with localcontext(prec=60):
         tiny = Decimal("1e-40")
-        assert invert_rate(rate_of(3) + tiny) == 2
-        assert invert_rate(rate_of(3) - tiny) == 4
+        assert (invert_rate(rate_of(3) + tiny), invert_rate(rate_of(3) - tiny)) == (2, 4)
         assert invert_rate(rate_of(4) + tiny) == 4  # which has the rate of N = 2
-        assert invert_rate(rate_of(4) - tiny) == 5
-        assert invert_rate(Decimal(10)) == 2
+        assert (invert_rate(rate_of(4) - tiny), invert_rate(Decimal(10))) == (5, 2)
 
 
 @pytest.mark.parametrize("exponent", [-250, -300, -700])
