@@ -145,6 +145,18 @@ def test_enough_is_enough_with_that_probability(plan: kr.Plan, p: float) -> None
     assert said == f"{n:,} samples are enough with {100 * p:g}% probability."
 
 
+def test_a_safe_number_beyond_the_interval_says_why() -> None:
+    beyond = []
+    for seed in range(6):
+        spread = np.random.default_rng(seed).lognormal(0, 0.6, 16)
+        n = np.repeat([8, 16, 32, 64], 4)
+        made = kr.plan(kr.Curve(n, 2 * spread / n, seed=[*range(4)] * 4), 0.1)
+        safe = made.safe(0.9)
+        beyond.append(made.inside and safe is not None and safe > made.upper)
+        assert beyond[-1] == (f"That is beyond {made.upper:,}" in words.enough(made))
+    assert set(beyond) == {False, True}
+
+
 def test_where_no_number_is_enough_the_condition_is_told_with_its_odds(doubtful: kr.Plan) -> None:
     said = words.enough(doubtful)
     assert "No amount of data gives 90%" in said

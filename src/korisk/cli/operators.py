@@ -11,7 +11,16 @@ from rich.console import Console
 from rich.table import Table
 
 from korisk import _checks
-from korisk.cli.output import cells, console, number, print_json, table, warnings_as_lines, whole
+from korisk.cli.output import (
+    cells,
+    console,
+    number,
+    print_json,
+    refuse_extra,
+    table,
+    warnings_as_lines,
+    whole,
+)
 from korisk.cli.pilot import PlotOption
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.theory.footprint import Footprint, adam_bytes, format_bytes, weight_bytes
@@ -30,6 +39,7 @@ Millimetres = Annotated[float | None, typer.Option(metavar="MM", help="Fan beam:
 
 
 def operators(
+    context: typer.Context,
     H: Annotated[int, typer.Argument(metavar="H", help="Image side in pixels.")],
     V: Annotated[int, typer.Argument(metavar="V", help="Number of views.")],
     B: Annotated[int, typer.Argument(metavar="B", help="Number of detector bins.")],
@@ -74,11 +84,8 @@ def operators(
     out = console()
     size = Footprint(H, V, B)
     if footprint:
-        if fan or plot is not None or mu is not None or arc is not None:
-            raise KoriskError(
-                "--footprint shows parameters and memory alone, which depend on H, V and B; leave "
-                "the other options out"
-            )
+        why = "--footprint shows what depends on H, V and B alone"
+        refuse_extra(context, "H", "V", "B", "footprint", "as_json", why=why)
         if as_json:
             print_json({"footprint": _footprint_json(size)})
         else:
@@ -121,8 +128,7 @@ def operators(
     title = f"{beam}, {H} x {H} pixels, {V} views, {B} bins, {window} window"
     out.print(_norm_table(title, listed))
     if scanner["A^T"].T is not scanner["A"]:
-        out.print(NOT_ADJOINT, highlight=False)
-        out.print()
+        out.print(NOT_ADJOINT, highlight=False, end="\n\n")
     out.print(_norm_table("beside CT", beside))
     out.print(_footprint_table(size))
 
@@ -201,19 +207,15 @@ def _norm_table(title: str, rows: dict[str, tuple[LinearOperator, NormBracket]])
 
 def _footprint_json(size: Footprint) -> dict[str, Any]:
     networks = {
-        name: {
-            "parameters": count,
-            "weight_bytes": weight_bytes(count),
-            "adam_bytes": adam_bytes(count),
-        }
-        for name, count in (("KO", size.known_parameters), ("FC", size.dense_parameters))
+        name: {"parameters": n, "weight_bytes": weight_bytes(n), "adam_bytes": adam_bytes(n)}
+        for name, n in (("KO", size.known_parameters), ("FC", size.dense_parameters))
     }
     return {"H": size.H, "V": size.V, "B": size.B, "ratio": size.ratio, "networks": networks}
 
 
 def _footprint_table(size: Footprint) -> Table:
     shown = table("networks on this scanner", "network", "parameters", "FP32 weights", "Adam state")
-    for name, count in (("KO", size.known_parameters), ("FC", size.dense_parameters)):
-        memory = format_bytes(weight_bytes(count)), format_bytes(adam_bytes(count))
-        shown.add_row(*cells(name, whole(count), *memory))
+    for name, n in (("KO", size.known_parameters), ("FC", size.dense_parameters)):
+        memory = map(format_bytes, (weight_bytes(n), adam_bytes(n)))
+        shown.add_row(*cells(name, whole(n), *memory))
     return shown

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from korisk.errors import KoriskWarning
+from korisk.errors import KoriskError, KoriskWarning
 from korisk.files import write_text
 
 NARROWEST = 110
@@ -37,10 +37,8 @@ def plain(text: str) -> str:
 
 
 # Arguments of the library whose options have other names on the command line.
-_OPTIONS = {
-    **{"store": "out", "columns": "column", "pixel_spacing": "pixel"},
-    **{"bin_spacing": "bin", "detector_offset": "offset"},
-}
+_OPTIONS = {"store": "out", "columns": "column", "pixel_spacing": "pixel", "bin_spacing": "bin"}
+_OPTIONS |= {"detector_offset": "offset"}
 _ARGUMENT = re.compile(r"(?<![\w-])([a-z_]+)=(True|'[^']*'|\{[^}]*\}|)(?![\w])")
 
 
@@ -147,6 +145,14 @@ def write_page(path: Path, text: str) -> None:
 def fields(source: object, *names: str) -> dict[str, Any]:
     """Some attributes of an object, for JSON."""
     return {name: getattr(source, name) for name in names}
+
+
+def refuse_extra(context: typer.Context, *allowed: str, why: str) -> None:
+    """Refuse options that would be ignored beside one that asks for something smaller."""
+    for each in context.command.params:
+        given = getattr(context.get_parameter_source(each.name or ""), "name", "")
+        if given == "COMMANDLINE" and each.name not in allowed:
+            raise KoriskError(f"{why}; leave {each.opts[0]} out")
 
 
 def print_json(content: Any) -> None:

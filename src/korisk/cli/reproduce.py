@@ -19,7 +19,7 @@ from korisk.cli.compute import (
     report_failures,
     run_tasks,
 )
-from korisk.cli.output import cells, console, fields, number, print_json, table, whole
+from korisk.cli.output import cells, console, fields, number, print_json, refuse_extra, table, whole
 from korisk.cli.run import crossing_json, in_words, where_results_are
 from korisk.errors import KoriskError
 from korisk.studies.reproduction import (
@@ -41,6 +41,7 @@ _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of 
 
 
 def reproduce(
+    context: typer.Context,
     points: Annotated[
         str | None,
         typer.Option(
@@ -83,10 +84,8 @@ def reproduce(
     test's, fits in closed form). It can be stopped at any time: the next run continues.
     """
     if only_published:
-        if points or seeds or full or retry_failed or wait or workers is not None:
-            raise KoriskError(
-                "--published runs nothing, and shows all points; leave the other options out"
-            )
+        why = "--published runs nothing, and shows all points"
+        refuse_extra(context, "only_published", "as_json", why=why)
         _print_published(as_json=as_json)
         return
     where = chosen_device(device)

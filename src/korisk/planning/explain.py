@@ -312,10 +312,7 @@ def enough(plan: Any, p: float = _LEVEL) -> str:
     if found is not None:
         said = f"{found:,} samples are enough with {level} probability."
         if plan.inside and found > plan.upper:
-            said += (
-                f" That is more than the interval up to {plan.upper:,}, which shows where the "
-                "measured means pass the target: seeds scatter about them."
-            )
+            said += f" That is beyond {plan.upper:,}: means of so few seeds are uncertain."
         return said
     most = chance(plan.reach)
     most = f"just below {level}" if most == level else f"at most {most}"

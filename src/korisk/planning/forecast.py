@@ -392,7 +392,7 @@ class Forecast:
         KoriskError
             If it is no whole number from 2 to the horizon.
         """
-        remedy = self.doubt or "a pilot says nothing of N beyond 10,000 times its largest"
+        remedy = self.doubt or "count samples; a pilot reaches 10,000 times its largest N"
         return count("n", n, at_least=2, at_most=self.horizon, remedy=remedy)
 
 

@@ -279,7 +279,7 @@ class _Trainer:
             "network": hashlib.sha256(repr(network).encode()).hexdigest(),
             "number of samples": len(pool[0]),
             "order of samples": fingerprint([indices]),
-            "data": fingerprint([*(gather(each, seen) for each in pool)]),
+            "data": fingerprint(gather(each, seen) for each in pool),
         }
 
     def evaluate(self) -> None:

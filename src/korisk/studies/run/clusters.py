@@ -303,7 +303,7 @@ def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
         return str(job.job_script())
 
 
-_JOB_REMEDY = "give at least cores and memory, as dask-jobqueue takes them"
+_JOB_REMEDY = "correct them; dask-jobqueue needs at least cores and memory"
 
 
 def _job_class(system: str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
