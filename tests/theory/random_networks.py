@@ -36,6 +36,7 @@ class Runnable:
     net: kr.Network
     error: float
     layer_risks: list[float]
+    rounding: float  # that the root of `error` may have: saturated layers give tiny differences
 
 
 def run(kinds: list[str], roles: list[str], *, stated: bool, seed: int) -> Runnable:
@@ -49,6 +50,7 @@ def run(kinds: list[str], roles: list[str], *, stated: bool, seed: int) -> Runna
     layers: list[kr.Layer] = []
     matrices: list[Matrix | None] = []
     risks: list[float] = []
+    rounding = 0.0
     for number, (kind, role) in enumerate(zip(kinds, roles, strict=True)):
         exact, approximate = _pair(kind, x.shape[1], rng)
         learned = exact if role == "known" else approximate
@@ -64,8 +66,10 @@ def run(kinds: list[str], roles: list[str], *, stated: bool, seed: int) -> Runna
             layers.append(kr.Known(name, lipschitz=constant, mismatch=risk))
         risks.append(risk)
         true, x = exact(true), learned(x)
+        steepest = exact.norm().upper if isinstance(exact, Matrix) else 1.0
+        rounding = steepest * rounding + 16 * np.finfo(float).eps * float(np.linalg.norm(x))
     net = kr.Network(layers, compositions=_linear_runs(matrices) if stated else ())
-    return Runnable(net, float(np.mean(np.sum((true - x) ** 2, axis=1))), risks)
+    return Runnable(net, float(np.mean(np.sum((true - x) ** 2, axis=1))), risks, rounding)
 
 
 def _pair(kind: str, width: int, rng: np.random.Generator) -> tuple[Map, Map]:
