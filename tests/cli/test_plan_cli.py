@@ -40,6 +40,11 @@ def test_errors_at_n_need_no_target() -> None:
     assert "chance" not in out
 
 
+@pytest.mark.parametrize("fit", kr.FITS)
+def test_every_fit_plans(fit: str) -> None:
+    assert f"(fit {fit})" in text("plan", H8, "--model", "FC", "--target", "0.006", "--fit", fit)
+
+
 def test_out_of_reach_is_exit_code_3_in_words_and_json() -> None:
     (found,) = content("plan", H128, "--model", "KO", "--target", "0.03", code=3)["plans"]
     assert found["samples"] is None

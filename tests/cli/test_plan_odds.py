@@ -97,7 +97,9 @@ def step(tmp_path: Path) -> Path:
     return written(tmp_path / "step.csv", zip(SIZES, STEP, strict=True))
 
 
-def test_a_step_has_no_answer_beyond(step: Path) -> None:
+def test_a_step_has_an_answer_inside_and_none_beyond(step: Path) -> None:
+    inside = plan_of("plan", step, "--target", 0.5)
+    assert (32 < inside["samples"] <= 64, inside["doubt"]) == (True, "")
     out, err = outputs("plan", step, "--target", 0.005, code=3)
     said = " ".join(out.split())
     assert "cannot be extrapolated: from N = 32 to 64 the mean goes from 1 to 0.01" in said
@@ -121,6 +123,13 @@ def test_an_error_beyond_a_step_is_not_known(step: Path) -> None:
     line = refused("plan", step, "--at", 5000, code=3)
     assert "the error at N = 5,000 is not known" in line
     assert "n must be a whole number" in refused("plan", step, "--at", "1e300")
+
+
+def test_compare_tells_the_doubt_of_one_side(step: Path, tmp_path: Path) -> None:
+    smooth = written(tmp_path / "b.csv", ((n, 0.5 * n**-0.5) for n in SIZES), "KO")
+    said = text("compare", smooth, step, "--target", 0.005, code=3)
+    for fact in ("No sample size for the target 0.005", "cannot be extrapolated", "KO needs about"):
+        assert fact in said
 
 
 TRUTH = [0.05 * n**-0.5 + 0.001 for n in SIZES]

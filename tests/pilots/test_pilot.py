@@ -237,7 +237,7 @@ def test_scores_that_are_all_perfect_leave_nothing_to_plan() -> None:
     assert pilot.next_size is None
     assert pilot.stopped.startswith("too few sizes gave an error")
     some = kr.run_pilot(lambda n, seed: 0.0 if n > 32 else 0.5, SIZES, 1)
-    with pytest.raises(KoriskError, match=r"got 2 .*; .*failed or was perfect at N = 64, 128"):
+    with pytest.raises(KoriskError, match="; every fit failed or was perfect at N = 64, 128"):
         some.plan(0.1)
     other = kr.run_pilot(lambda n, seed: {"mse": 0.5, "dice": 1.0}, SIZES, 1)
     assert other.left_out == {"dice": "every fit was perfect"}
@@ -519,7 +519,9 @@ def test_nothing_is_left_without_a_store(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_terminal_bars(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_in_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def noisy(n: int, seed: int) -> float:
         print("out of the fit")
         return pilot_fits.raises(n, seed) if seed else power(n, seed)

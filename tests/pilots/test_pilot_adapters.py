@@ -152,7 +152,7 @@ def travelling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("korisk.pilots.adapters.run_pilot", elsewhere)
 
 
-def test_the_same_elsewhere(data: tuple[Array, Array], request: pytest.FixtureRequest) -> None:
+def test_other_processes_agree(data: tuple[Array, Array], request: pytest.FixtureRequest) -> None:
     x, y = data
     labels = (y > 0).astype(int)
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())

@@ -20,7 +20,9 @@ ROW = re.compile(
 )
 
 
-def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_what_was_predicted_and_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["pilot_digits.py", "--quick"])
     scope = runpy.run_path(str(PATH), run_name="__main__")
     lines = capsys.readouterr().out.splitlines()

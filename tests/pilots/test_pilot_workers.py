@@ -67,7 +67,7 @@ def test_each_kind_of_misbehaviour_is_recorded_and_the_rest_goes_on(
 
 
 @linux
-def test_children_end_with_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_end_without_timeouts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(pilot_fits.FOLDER, str(tmp_path))
     names = [fit.__name__ for fit in pilot_fits.WITHOUT_TIMEOUT]
     pilot = kr.run_pilot(pilot_fits.without_timeout, [8], len(names), workers=1, quiet=True)

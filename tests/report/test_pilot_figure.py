@@ -258,7 +258,7 @@ def test_ticks_are_plain_numbers_and_powers_of_two_where_sizes_are() -> None:
 
 
 @pytest.mark.parametrize("kind", MAGIC)
-def test_files_kinds_and_bytes(kind: str, planned: Plan, figure: Figure, tmp_path: Path) -> None:
+def test_files_are_the_same_twice(kind: str, planned: Plan, figure: Figure, tmp_path: Path) -> None:
     first, second, third = (tmp_path / f"{name}.{kind}" for name in "abc")
     save(figure, first)
     save(figure, second)

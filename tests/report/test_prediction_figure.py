@@ -36,12 +36,10 @@ def content(problem: dict[str, Any] | None = None) -> dict[str, Any]:
     checks = [{"n": 16.0, "measured": 0.021}]
     dense = model("FC", 0.08, 0.5, 0.0005, rehearsal=pilot, checks=checks)
     return {
-        **{
-            "point": "rigorous-8",
-            "problem": problem or {},
-            "images": "256 phantoms",
-            "examples": 256,
-        },
+        "point": "rigorous-8",
+        "problem": problem or {},
+        "images": "256 phantoms",
+        "examples": 256,
         "models": [model("KO", 0.01, 1.0, 0.002), dense],
         "crossover": {"n": 2000.0, "lower": 900.0, "upper": None, "better_after": "FC"},
     }

@@ -104,7 +104,7 @@ def test_an_address_without_a_scheduler_is_told_in_one_line(capfd: Captured) -> 
     assert (threading.active_count(), capfd.readouterr()) == (before, ("", ""))
 
 
-def test_a_run_survives_a_killed_scheduler(store: Store, tmp_path: Path, capfd: Captured) -> None:
+def test_a_killed_scheduler_ends_one_run(store: Store, tmp_path: Path, capfd: Captured) -> None:
     asked = tasks(2, 10, folder=str(tmp_path), pause=0.02)
     work = dummy_work.leaves_a_trace
     with fleet(tmp_path / "first") as first:
@@ -299,7 +299,9 @@ def options(**changes: Any) -> dict[str, Any]:
     return found | changes
 
 
-def test_cells_run_in_jobs(slurm: Path, store: Store, monkeypatch: Patch, capfd: Captured) -> None:
+def test_cells_run_in_jobs_lost_ones_return_and_all_are_cancelled_at_the_end(
+    slurm: Path, store: Store, monkeypatch: Patch, capfd: Captured
+) -> None:
     monkeypatch.setattr(clusters, "_RENEWAL", 0.5)
     soon = distributed.dask.config.set({"distributed.deploy.lost-worker-timeout": "0.2 s"})
     chosen = options(
@@ -334,7 +336,7 @@ def test_cells_run_in_jobs(slurm: Path, store: Store, monkeypatch: Patch, capfd:
     assert capfd.readouterr() == ("", "")
 
 
-def test_jobs_that_cannot_be_submitted(slurm: Path, monkeypatch: Patch, capfd: Captured) -> None:
+def test_refused_jobs_are_told_in_a_line(slurm: Path, monkeypatch: Patch, capfd: Captured) -> None:
     before = threading.active_count()
     refusal = "#!/bin/sh\necho 'error: invalid partition' >&2\nexit 1\n"
     (slurm / "bin" / "sbatch").write_text(refusal)

@@ -136,7 +136,9 @@ def test_an_exception_is_recorded_and_the_rest_goes_on(store: Store, cluster: Cl
     assert store.failures()[0].error.startswith("KoriskError: odd seeds are not taken\n")
 
 
-def test_a_killed_worker(store: Store, cluster: Cluster, tmp_path: Path, capfd: Captured) -> None:
+def test_a_worker_killed_in_mid_run_costs_its_cell_one_more_try(
+    store: Store, cluster: Cluster, tmp_path: Path, capfd: Captured
+) -> None:
     folder = tmp_path / "traces"
     folder.mkdir()
     asked = tasks(2, 20, folder=str(folder), pause=0.05)
@@ -197,7 +199,9 @@ def test_work_that_no_worker_can_import(store: Store, cluster: Cluster, monkeypa
     assert store.failures() == []
 
 
-def test_a_store_error(store: Store, cluster: Cluster, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_an_error_of_the_store_ends_the_run_and_frees_the_workers(
+    store: Store, cluster: Cluster, tmp_path: Path, monkeypatch: Patch
+) -> None:
     endless = Task(point="endless", seed=0, spec={"folder": str(tmp_path)})
     asked = tasks(1, 3)
 
@@ -335,7 +339,8 @@ def test_an_answer_that_cannot_be_read_ends_the_run(store: Store) -> None:
 def test_without_a_worker_a_run_says_so_once_and_ends(store: Store, monkeypatch: Patch) -> None:
     monkeypatch.setattr(clusters, "_QUIET_WAIT", 0.0)
     for gpu, workers, lack in (
-        *((False, (), "no worker"), (True, (ADDRESS,), "no worker with a GPU")),
+        (False, (), "no worker"),
+        (True, (ADDRESS,), "no worker with a GPU"),
     ):
         said: list[Event] = []
         made = Cluster(client=Client(workers=workers), name="it", gpu=gpu, patience=1.2)

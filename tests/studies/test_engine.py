@@ -356,7 +356,9 @@ def test_events_tell_counts_and_fractions(store: Store) -> None:
     assert {(event.total, event.skipped) for event in events} == {(1, 1)}
 
 
-def test_progress_bars(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_display_names_what_runs_and_what_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with progress(unit="cells") as watch:  # no terminal
         assert watch is None
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal

@@ -396,7 +396,9 @@ def leave_half_a_write(path: Path, copy: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", [leave_killed_writer, leave_half_a_write])
-def test_what_a_killed_writer_left(leave: Any, sealed: Path, path: Path, tmp_path: Path) -> None:
+def test_what_a_killed_writer_left_is_read_whole_or_refused(
+    leave: Any, sealed: Path, path: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy.db"
     leave(path, copy)
     assert content(copy) == content(path)
