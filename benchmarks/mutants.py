@@ -94,7 +94,7 @@ def operators() -> tuple[Any, ...]:
 def mutants(root: Path, path: Path) -> list[Mutant]:
     """All faults of one file, each a different program."""
     source = path.read_text(encoding="utf-8")
-    tree = parso.parse(source)
+    tree = parso.parse(source)  # type: ignore[no-untyped-call, unused-ignore]
     found: list[Mutant] = []
     seen = {_squeezed(source)}
     for node in list(ast_nodes(tree)):
