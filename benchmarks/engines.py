@@ -22,12 +22,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from korisk.studies.result import Result, Row, Task
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import cores, machine, versions
 from korisk.studies.run.clusters import Cluster, local_cluster
 from korisk.studies.run.engine import Event, run_study
-from korisk.studies.run.usage import cores, machine, versions
 from korisk.studies.run.worker import Report
-from korisk.studies.store.store import Store
 
 _ROUNDS = 3
 

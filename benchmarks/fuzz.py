@@ -28,7 +28,7 @@ from typing import Any
 
 from fuzz_readers import READERS, Reader, refusal
 from fuzz_watch import SECONDS, limit_memory, tried
-from korisk.studies.run.usage import machine, versions
+from korisk.store.usage import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),

@@ -160,10 +160,10 @@ def _read_prediction(path: Path) -> None:
 
 @cache
 def _stores() -> list[bytes]:
+    from korisk.store.store import Store
     from korisk.studies.run.cells import run_cell
     from korisk.studies.run.engine import run_study
     from korisk.studies.spec.study import Study
-    from korisk.studies.store.store import Store
 
     study = Study({**_STUDY, "theorem": True})
     with tempfile.TemporaryDirectory() as folder:
@@ -176,8 +176,8 @@ def _stores() -> list[bytes]:
 def _read_store(path: Path) -> None:
     """All that `korisk report`, `check` and `export` read."""
     from korisk.report.contents import read_contents
+    from korisk.store.store import Store
     from korisk.studies.results import csv_text, json_text, results_table
-    from korisk.studies.store.store import Store
     from korisk.studies.theorem.check import read_theorem
 
     contents = read_contents(path)

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import planner
 import planner_curves as curves
 import planner_rivals as rivals
-from korisk.curves.curve import LARGEST_N
+from korisk._checks import LARGEST_N
 from korisk.planning.fit import DEFAULT_FIT, FITS, calibrate
 from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from

@@ -30,7 +30,7 @@ from korisk.errors import KoriskError
 from korisk.planning.plan import plan
 from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
-from korisk.studies.run.usage import machine
+from korisk.store.usage import machine
 from korisk.studies.spec.study import Study, problem_of
 
 STUDIES = Path(__file__).parent / "predict"

@@ -22,7 +22,7 @@ from korisk.prediction.api import dense_prediction, known_prediction
 from korisk.prediction.prediction import Prediction
 from korisk.problems.ct import CtProblem, CtScanner
 from korisk.problems.noise import Gaussian
-from korisk.studies.run.usage import Meter, Usage, machine, versions
+from korisk.store.usage import Meter, Usage, machine, versions
 
 Made = TypeVar("Made")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from korisk.studies.run.usage import machine
+from korisk.store.usage import machine
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROUNDING = 1e-9  # of the error of a network; smaller layer errors are rounding

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from korisk import __version__
-from korisk.studies.run.usage import machine
+from korisk.store.usage import machine
 
 sys.path.insert(0, str(Path(__file__).parent))
 from release_contents import WrongContents, check_same, check_sdist, check_wheel

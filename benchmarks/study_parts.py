@@ -37,8 +37,8 @@ def korisk(sides: list[int]) -> dict[str, Any]:
     """The released CPU protocol by korisk, every cell in this process, and the same figures."""
     import torch
 
+    from korisk.store.usage import machine, versions
     from korisk.studies.run.cells import run_cell
-    from korisk.studies.run.usage import machine, versions
     from korisk.studies.spec.study import Study
 
     torch.set_num_threads(1)
@@ -102,9 +102,9 @@ def _run(study: Any, device: str) -> dict[str, Any]:
     """A study through the engine, in this process, with a store that is thrown away."""
     import torch
 
+    from korisk.store.store import Store
     from korisk.studies.run.cells import run_cell
     from korisk.studies.run.engine import run_study
-    from korisk.studies.store.store import Store
 
     if device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("--device cuda needs a CUDA device, and PyTorch sees no such device here")

@@ -11,7 +11,7 @@ import typer.main
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from korisk.studies.store.store import Store
+    from korisk.store.store import Store
 
 # The same examples on every CI run, so that a landing does not hang on a draw; new ones elsewhere.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=50)
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> "Iterator[Store]":
     """A store of the study of tests/studies/dummy_work.py, open for writing."""
     from dummy_work import STUDY
 
-    from korisk.studies.store.store import Store
+    from korisk.store.store import Store
 
     with Store.create_or_open(tmp_path / "study.db", STUDY) as opened:
         yield opened

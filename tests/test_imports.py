@@ -15,13 +15,14 @@ SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 
 # What each package may use besides itself and the files at the root.
 ROOT = {"errors", "_checks", "_memory", "_version", "files", "published", "seeds"}
-PLANNING = {"theory", "curves", "planning"}
+PLANNING = {"store", "theory", "curves", "planning"}
 FITTING = PLANNING | {"operators", "networks", "fitting"}
 PROBLEMS = FITTING | {"images", "problems"}
 ALLOWED = {
     "published": {"theory"},
     "theory": set[str](),
-    "curves": {"theory"},
+    "store": set(),
+    "curves": {"store", "theory"},
     "planning": {"theory", "curves"},
     "operators": PLANNING,
     "networks": PLANNING | {"operators"},

@@ -5,6 +5,8 @@ from numbers import Integral, Real
 
 from korisk.errors import KoriskError, did_you_mean, shown
 
+LARGEST_N = 10**15  # beyond it no sample size means anything
+
 
 def real(
     field: str,

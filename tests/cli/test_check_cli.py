@@ -7,7 +7,7 @@ import pytest
 from commands import content, outputs, refused, text
 from theorem_stores import cell, row, written
 
-from korisk.studies.result import Result, Row
+from korisk.store.cells import Result, Row
 from korisk.theory import Known, Learned, Network
 
 NET = Network([Learned("W", parameters=4), Known("K", lipschitz=2.0)])

@@ -9,7 +9,7 @@ import pytest
 from commands import content, korisk, outputs, refused, text
 
 from korisk.curves.curve import Curve
-from korisk.studies.store.store import Store
+from korisk.store.store import Store
 
 STUDY = """
 name: tiny
@@ -99,7 +99,7 @@ def test_failed_cells_are_named_kept_apart_and_tried_again(
 DIES = """
 import os, signal, sys
 from korisk.cli.app import main
-from korisk.studies.store.store import Store
+from korisk.store.store import Store
 
 record = Store.record
 
@@ -197,7 +197,7 @@ def test_another_file_in_the_place_of_results_is_left_alone(name: str, tmp_path:
 def test_a_network_file_system_is_warned_of_in_one_line(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("korisk.studies.store.store.network_file_system", lambda path: "nfs4")
+    monkeypatch.setattr("korisk.store.store.network_file_system", lambda path: "nfs4")
     command = ("run", study, "--out", tmp_path / "out", "--device", "cpu", "--workers", 0)
     (line,) = outputs(*command)[1].splitlines()
     assert line.startswith("korisk: warning: ")

@@ -20,9 +20,9 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.files import read_text
 from korisk.images import read_images
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Usage
-from korisk.studies.store.store import Store
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 from korisk.theory import Network
 
 MEMORY = 2**26

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from commands import korisk
 
-from korisk.studies.store.store import Store
+from korisk.store.store import Store
 
 FILES = {
     "net.yaml": "layers:\n- {known: K, lipschitz: 1}\n",

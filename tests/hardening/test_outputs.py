@@ -10,9 +10,9 @@ from commands import korisk
 
 from korisk import files
 from korisk.errors import KoriskError
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Usage
-from korisk.studies.store.store import Store
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 
 STUDY = """\
 name: tiny

@@ -36,9 +36,9 @@ FUZZED = {  # module: the readers that come there
     "images/patients.py": ("patients",),
     "images/formats/pictures.py": ("png", "tiff"),
     "cli/compute.py": ("jobs",),
-    "studies/result.py": ("store",),
+    "store/cells.py": ("store",),
     "prediction/study.py": ("geometry", "prediction"),
-    "studies/store/file.py": ("store",),
+    "store/file.py": ("store",),
     "studies/spec/study.py": ("study",),
     "theory/network.py": ("network",),
 }
@@ -46,10 +46,10 @@ NO_FILE = {  # module: why
     "operators/testing.py": "what it saved a line before",
     "report/page/page.py": "a part of the package",
     "report/page/pictures.py": "a picture that it drew",
-    "studies/run/usage.py": "the kernel's account of this machine",
+    "store/usage.py": "the kernel's account of this machine",
     "pilots/fit.py": "the kernel's account of its own children",
     "pilots/run.py": "a copy of what it was given",
-    "studies/store/store.py": "a copy of what it was given",
+    "store/store.py": "a copy of what it was given",
 }
 # How many files of a reader are tried; those that need PyTorch for each take longer.
 FEWER = {

@@ -19,8 +19,8 @@ import korisk as kr
 from korisk.cli.app import app
 from korisk.operators import testing
 from korisk.prediction.study import PredictionRecord
+from korisk.store.store import Store
 from korisk.studies.spec import study as studies_of_files
-from korisk.studies.store.store import Store
 from korisk.theory.network_file import NetworkEntry
 
 ROOT = Path(__file__).parents[2]
@@ -104,8 +104,8 @@ def test_examples_lists_and_titles_in_docstrings_stay() -> None:
 
 def test_comments_behind_fields_are_their_words() -> None:
     words_of = part("fields").words_of
-    assert words_of("korisk.studies.run.usage", "Usage", "started") == "ISO 8601, UTC"
-    assert words_of("korisk.studies.run.usage", "Usage", "seconds") == ""
+    assert words_of("korisk.store.usage", "Usage", "started") == "ISO 8601, UTC"
+    assert words_of("korisk.store.usage", "Usage", "seconds") == ""
 
 
 # --- Command line --------------------------------------------------------------------------------

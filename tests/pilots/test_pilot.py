@@ -29,9 +29,9 @@ from korisk.errors import KoriskError, KoriskWarning
 from korisk.pilots.fit import LENGTH, Reading
 from korisk.pilots.run import own_name
 from korisk.report.contents import read_contents
+from korisk.store.store import Store
 from korisk.studies.results import curves
 from korisk.studies.run.events import Event
-from korisk.studies.store.store import Store
 
 SIZES = [16, 32, 64, 128]
 

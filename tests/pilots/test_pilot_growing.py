@@ -104,7 +104,7 @@ def test_it_ends_where_nothing_is_left_to_measure_or_to_spend() -> None:
 
 def test_the_budget_counts_seconds_of_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("korisk.studies.run.usage.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("korisk.store.usage.time.perf_counter", lambda: clock[0])
 
     def slow(n: int, seed: int) -> float:
         clock[0] += 10.0

@@ -16,7 +16,7 @@ from waiting import until
 import korisk as kr
 from korisk.errors import KoriskError
 from korisk.pilots.fit import FitWork, Reading, pickled
-from korisk.studies.result import Task
+from korisk.store.cells import Task
 from korisk.studies.run.clusters import local_cluster
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

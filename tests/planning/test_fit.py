@@ -18,7 +18,7 @@ from scipy.special import softmax
 import korisk as kr
 import planner_fits
 from korisk import published
-from korisk.curves.curve import LARGEST_N
+from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance, resampled_means, weights
 from korisk.curves.unit import UNITS
 from korisk.planning.fit import (

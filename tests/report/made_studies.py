@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Usage
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 from korisk.studies.spec.study import Study
-from korisk.studies.store.store import Store
 
 SIZES = (4, 8, 16, 32, 64, 128)
 USAGE = Usage(

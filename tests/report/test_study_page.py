@@ -24,8 +24,8 @@ from korisk.report.page.page import LARGEST, Group, groups_data, main_group, scr
 from korisk.report.page.pictures import framed
 from korisk.report.page.study import study_page
 from korisk.report.tables.tables import cells_table
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.store.store import Store
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
 
 
 class Texts:

@@ -23,10 +23,10 @@ from korisk.report.contents import Contents, read_contents
 from korisk.report.tables import tables as report
 from korisk.report.tables.tables import ReportTable, cells_table, parameters_table, study_tables
 from korisk.report.tables.text import LONG, csv, html, latex, markdown, one_line, save_tables
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 from korisk.studies.reproduction import NAME
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Usage
-from korisk.studies.store.store import Store
 
 SIZES = (4, 8, 16, 32, 64)
 NASTY = "| <img src=x onerror=alert(1)> & _a_ $x$ \\ *b* {c} [d] `e` ~ ^ % # \"'\n\0 -- !"

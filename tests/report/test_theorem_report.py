@@ -18,7 +18,7 @@ from korisk.report.page.study import study_page, theorem_sentences
 from korisk.report.tables import tables as report
 from korisk.report.tables.tables import THEOREM, ReportTable, study_tables, theorem_table
 from korisk.report.tables.text import FORMATS
-from korisk.studies.result import Result, Row
+from korisk.store.cells import Result, Row
 from korisk.studies.theorem.check import PointTheorem
 from korisk.theory import BOUNDS, Known, Learned, Network
 

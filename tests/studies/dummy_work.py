@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.studies.result import Result, Row, Task
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
 from korisk.studies.run.clusters import local_cluster
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.worker import Report
-from korisk.studies.store.store import Store
 
 STUDY = {"name": "dummy", "sizes": [4, 16]}
 PAUSE = "DUMMY_PAUSE"  # seconds that a cell takes

@@ -15,11 +15,11 @@ from korisk.errors import KoriskError
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
 from korisk.problems import CtProblem, CtScanner, measure
+from korisk.store.cells import Result, Task
+from korisk.store.store import FlatRow
 from korisk.studies.reproduction import studies, sweeps
-from korisk.studies.result import Result, Task
 from korisk.studies.run.cells import run_cell
 from korisk.studies.spec.study import Protocol, Study
-from korisk.studies.store.store import FlatRow
 
 RELEASED = Path(__file__).parents[2] / "examples" / "pilot_h8.csv"
 

@@ -23,10 +23,10 @@ from waiting import counts, group_lives, until
 
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.files import read_yaml
+from korisk.store.store import Store
 from korisk.studies.run import clusters
 from korisk.studies.run.clusters import job_cluster, job_script, joined_cluster, local_cluster
 from korisk.studies.run.engine import Event, run_study
-from korisk.studies.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

@@ -20,15 +20,15 @@ from dummy_work import STUDY, cell, tasks
 from waiting import counts, until
 
 from korisk.errors import KoriskError
+from korisk.store.cells import Task, pack
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 from korisk.studies.reproduction import studies
-from korisk.studies.result import Task, pack
 from korisk.studies.run import clusters
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.clusters import Call, Cluster, local_cluster, run_there
 from korisk.studies.run.engine import Event, run_study
-from korisk.studies.run.usage import Usage
 from korisk.studies.run.worker import Done
-from korisk.studies.store.store import Store
 
 Captured = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch

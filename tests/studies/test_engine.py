@@ -20,10 +20,10 @@ from dummy_work import PAUSE, STUDY, cell, tasks
 from waiting import counts, group_lives, until
 
 from korisk.errors import KoriskError
+from korisk.store.store import Cell, Store
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.events import Queue
 from korisk.studies.run.progress import progress
-from korisk.studies.store.store import Cell, Store
 
 PROGRAM = Path(dummy_work.__file__)
 
@@ -224,7 +224,7 @@ def test_workers_that_cannot_start_are_told(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(PROGRAM.parent)!r})\n"
         "import dummy_work\n"
         "from korisk.studies.run.engine import run_study\n"
-        "from korisk.studies.store.store import Store\n"
+        "from korisk.store.store import Store\n"
         f"with Store.create_or_open({str(tmp_path / 'study.db')!r}, dummy_work.STUDY) as store:\n"
         "    run_study(dummy_work.tasks(1, 1), dummy_work.cell, store)\n"
     )

@@ -15,10 +15,10 @@ from dummy_work import STUDY, cell, raises_on_odd_seeds, tasks
 import korisk as kr
 from korisk.cli.export import export
 from korisk.errors import KoriskError, MissingExtraError
-from korisk.studies.result import Result, Row, Task
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import STORE_NAME, Store
 from korisk.studies.run.engine import run_study
 from korisk.studies.run.worker import Report
-from korisk.studies.store.store import STORE_NAME, Store
 
 Captured = pytest.CaptureFixture[str]
 

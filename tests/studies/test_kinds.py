@@ -13,11 +13,11 @@ import torch
 from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
 from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Reconstruction, sources
-from korisk.studies.result import Result, Row
+from korisk.store.cells import Result, Row
+from korisk.store.store import Cell
+from korisk.store.usage import Usage
 from korisk.studies.run.cells import KnownLayers, refined_errors, refined_network, run_cell
-from korisk.studies.run.usage import Usage
 from korisk.studies.spec.study import Study
-from korisk.studies.store.store import Cell
 from korisk.studies.theorem.check import checks_of
 
 CT = {"beam": "parallel", "ellipses": [1, 2]}

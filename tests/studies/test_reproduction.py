@@ -10,11 +10,11 @@ from korisk import published
 from korisk.cli.run import in_words
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.store.cells import Row
+from korisk.store.store import FlatRow
 from korisk.studies.reproduction import Sweep, calibration, findings, studies, sweeps, verdicts
-from korisk.studies.result import Row
 from korisk.studies.results import crossing
 from korisk.studies.spec.study import Protocol
-from korisk.studies.store.store import FlatRow
 
 Errors = Callable[[int], float]
 

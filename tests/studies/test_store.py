@@ -25,11 +25,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.studies.result import Result, ResultError, Row, Task, pack, unpack_row
-from korisk.studies.run.usage import Usage
-from korisk.studies.store import file as store_file
-from korisk.studies.store.file import FORMAT, WriteLock, network_file_system
-from korisk.studies.store.store import Store
+from korisk.store import file as store_file
+from korisk.store.cells import Result, ResultError, Row, Task, pack, unpack_row
+from korisk.store.file import FORMAT, WriteLock, network_file_system
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 
 USAGE = Usage(
     started="2026-01-02T03:04:05.000006+00:00",
@@ -512,7 +512,7 @@ def test_full_disk_keeps_what_is_finished(path: Path, monkeypatch: pytest.Monkey
         connections.append(store_file.connect(file))
         return connections[-1]
 
-    monkeypatch.setattr("korisk.studies.store.store.connect", connected)
+    monkeypatch.setattr("korisk.store.store.connect", connected)
     made = tasks(1, 9)
     with Store.create_or_open(path, STUDY) as store:
         store.record(made[0], result(made[0]), USAGE)
@@ -536,7 +536,7 @@ from pathlib import Path
 import dummy_work
 from korisk.errors import KoriskError
 from korisk.studies.run.engine import run_study
-from korisk.studies.store.store import Store
+from korisk.store.store import Store
 
 path = Path(sys.argv[1]) / "study.db"
 asked = dummy_work.tasks(1, 50)

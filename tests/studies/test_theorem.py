@@ -13,11 +13,11 @@ from theorem_stores import SIDE, SIZES, cell, row, written
 
 from korisk import theory
 from korisk.errors import KoriskError
-from korisk.studies.result import LEFT_OUT, Result, Row, Task
+from korisk.store.cells import LEFT_OUT, Result, Row, Task
+from korisk.store.store import Cell, Store
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.engine import run_study
 from korisk.studies.spec.study import Study
-from korisk.studies.store.store import Cell, Store
 from korisk.studies.theorem import check as checking
 from korisk.studies.theorem.check import MEASURED, MeanCurve, Needed, NetworkCheck, read_theorem
 from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.studies.result import Result, Row, Task
-from korisk.studies.run.usage import Usage
-from korisk.studies.store.store import Store
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 from korisk.theory import Composition, Known, Layer, Learned, Network
 
 Matrix = NDArray[np.float64]

@@ -16,12 +16,12 @@ from korisk import _checks
 from korisk.cli.output import plain, warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.files import make_folder, read_yaml
-from korisk.studies.result import Task
+from korisk.store.cells import Task
+from korisk.store.store import Failure, FlatRow, Store, store_to_write
+from korisk.store.usage import cores
 from korisk.studies.run import clusters
 from korisk.studies.run.engine import Event, Summary, run_study
 from korisk.studies.run.progress import event_line, progress
-from korisk.studies.run.usage import cores
-from korisk.studies.store.store import Failure, FlatRow, Store, store_to_write
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
 _MOST_WORKERS = 512

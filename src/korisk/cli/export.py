@@ -9,6 +9,7 @@ import typer
 from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.files import write_bytes, write_text
+from korisk.store.store import Store, store_path
 from korisk.studies.results import (
     FORMATS,
     csv_text,
@@ -17,7 +18,6 @@ from korisk.studies.results import (
     pilot_table,
     results_table,
 )
-from korisk.studies.store.store import Store, store_path
 
 
 def export(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from korisk import _checks
+from korisk._checks import LARGEST_N
 from korisk.cli import pilot
 from korisk.cli.output import (
     cells,
@@ -18,7 +19,7 @@ from korisk.cli.output import (
     with_options,
     write_page,
 )
-from korisk.curves.curve import LARGEST_N, Curve
+from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError
 from korisk.planning.explain import chance, enough
 from korisk.planning.fit import DEFAULT_FIT

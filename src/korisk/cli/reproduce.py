@@ -22,6 +22,7 @@ from korisk.cli.compute import (
 from korisk.cli.output import cells, console, fields, number, print_json, refuse_extra, table, whole
 from korisk.cli.run import crossing_json, in_words, where_results_are
 from korisk.errors import KoriskError
+from korisk.store.store import store_path
 from korisk.studies.reproduction import (
     NAME,
     ORIGINS,
@@ -34,7 +35,6 @@ from korisk.studies.reproduction import (
     verdicts,
 )
 from korisk.studies.spec.study import PROTOCOLS
-from korisk.studies.store.store import store_path
 from korisk.theory import two_factors
 
 _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors

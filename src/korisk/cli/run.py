@@ -28,10 +28,10 @@ from korisk.cli.compute import (
 from korisk.cli.output import cells, console, duration, number, print_json, table, warnings_as_lines
 from korisk.planning.explain import agrees
 from korisk.planning.explain import crossing as explain_crossing
+from korisk.store.store import Store, store_path, store_to_write
 from korisk.studies.results import LEAST_SIZES, Crossing, crossing, curves
 from korisk.studies.run.clusters import job_script
 from korisk.studies.spec.study import Study
-from korisk.studies.store.store import Store, store_path, store_to_write
 from korisk.theory.footprint import format_bytes
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from korisk._checks import LARGEST_N
 from korisk.curves.read import (
     Columns,
     Measurements,
@@ -23,7 +24,6 @@ from korisk.curves.unit import unit as as_unit
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.theory.bracket import set_fields
 
-LARGEST_N = 10**15  # beyond it no sample size means anything
 MAX_MODELS = 1_000
 MAX_TABLE = 10_000_000  # cells
 

@@ -23,7 +23,7 @@ from korisk import _checks
 from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
-from korisk.studies.result import Result, Row, Task
+from korisk.store.cells import Result, Row, Task
 from korisk.studies.results import BARE, METRIC, UNIT, error_of
 from korisk.studies.run.worker import Report
 

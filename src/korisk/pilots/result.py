@@ -17,7 +17,8 @@ from korisk.pilots.fit import PRINTED, Reading, out_of_range
 from korisk.planning.forecast import forecast
 from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
-from korisk.studies.result import Task
+from korisk.store.cells import Task
+from korisk.store.store import Store
 from korisk.studies.results import (
     LEAST_SIZES,
     Chosen,
@@ -27,7 +28,6 @@ from korisk.studies.results import (
     error_of,
     renamed,
 )
-from korisk.studies.store.store import Store
 
 _SHOWN_FAILURES = 5
 

@@ -16,7 +16,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from korisk.curves.curve import LARGEST_N
+from korisk._checks import LARGEST_N
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
@@ -25,12 +25,12 @@ from korisk.pilots.fit import Fit, FitWork, Reading, pickled
 from korisk.pilots.result import Pilot, read_pilot
 from korisk.planning.next_size import Cost
 from korisk.planning.plan import TAIL
-from korisk.studies.result import Task
+from korisk.store.cells import Task
+from korisk.store.store import STORE_NAME, Store, store_to_write
 from korisk.studies.results import LEAST_SIZES
 from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
 from korisk.studies.run.progress import progress
-from korisk.studies.store.store import STORE_NAME, Store, store_to_write
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
@@ -43,8 +43,8 @@ from functools import partial
 import numpy as np
 
 from korisk import _checks
+from korisk.store.store import difference
 from korisk.studies.results import PART_OF
-from korisk.studies.store.store import difference
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import one_of, real
-from korisk.curves.curve import LARGEST_N, Curve
+from korisk._checks import LARGEST_N, one_of, real
+from korisk.curves.curve import Curve
 from korisk.curves.noise import RESAMPLES, resampled_means, weights
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
 from korisk.errors import KoriskError, UnreachableError, shown

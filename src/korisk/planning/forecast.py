@@ -21,8 +21,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk._checks import count, one_of
-from korisk.curves.curve import LARGEST_N, Curve
+from korisk._checks import LARGEST_N, count, one_of
+from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError
 from korisk.planning.explain import doubt

@@ -18,8 +18,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import count, real
-from korisk.curves.curve import LARGEST_N, Curve
+from korisk._checks import LARGEST_N, count, real
+from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, shown
 from korisk.planning.fit import target_error

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import real
-from korisk.curves.curve import LARGEST_N, Curve
+from korisk._checks import LARGEST_N, real
+from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import OutOfReachError
 from korisk.planning.explain import explain, findings, no_answer

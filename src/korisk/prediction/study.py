@@ -25,7 +25,7 @@ from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import Spec, make_folder, parse, read_text, read_yaml, write_text
 from korisk.prediction.pair import PredictedPair, error_rows
 from korisk.prediction.prediction import PredictedSize, Prediction
-from korisk.studies.run.usage import Meter, Usage
+from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.study import Study, problem_of
 
 NAME = "prediction.json"

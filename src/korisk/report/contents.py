@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
-from korisk.studies.result import Task
+from korisk.store.cells import Task
+from korisk.store.store import Cell, Failure, FlatRow, Store, store_path
 from korisk.studies.results import (
     LEAST_N,
     PART_OF,
@@ -30,7 +31,6 @@ from korisk.studies.results import (
     group_of,
 )
 from korisk.studies.spec.study import asked_for
-from korisk.studies.store.store import Cell, Failure, FlatRow, Store, store_path
 from korisk.studies.theorem.check import PointTheorem, point_theorem
 
 Array = NDArray[np.float64]

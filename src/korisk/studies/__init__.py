@@ -1,15 +1,15 @@
 """Studies: problems at several points, run cell by cell into a store, and read from it again.
 
-Start with `result.py`: a `Task` is one cell, a `Result` what it returns. `spec/` turns study files
-into tasks, `run/` runs them, `store/` keeps them, `results.py` makes curves and tables of them.
+A study is a list of tasks (`korisk.store`): `spec/` makes them from a study's file, `run/` runs
+them into a store, `results.py` makes curves and tables of what is stored.
 `theorem/` checks bounds on trained networks; `reproduction.py` is the paper's own study.
 """
 
-from korisk.studies.result import Result, Row, Task
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import STORE_NAME, Cell, Failure, FlatRow, Store, store_path
 from korisk.studies.results import curves
 from korisk.studies.run.engine import Event, Summary, run_study
 from korisk.studies.spec.study import Study
-from korisk.studies.store.store import STORE_NAME, Cell, Failure, FlatRow, Store, store_path
 
 __all__ = [
     "STORE_NAME",

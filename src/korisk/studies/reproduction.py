@@ -11,9 +11,9 @@ from korisk.curves.curve import Curve
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
+from korisk.store.store import FlatRow
 from korisk.studies.results import Chosen, Crossing, by_point, crossing, curve_from, mean_at
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
-from korisk.studies.store.store import FlatRow
 from korisk.theory import RiskLine
 
 SIDES = (8, 16, 32, 128, 256, 512)

@@ -15,8 +15,8 @@ from korisk.curves.curve import Curve
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean
 from korisk.planning.compare import Crossover, compare
-from korisk.studies.result import Row, Task
-from korisk.studies.store.store import FlatRow, Store
+from korisk.store.cells import Row, Task
+from korisk.store.store import FlatRow, Store
 
 LEAST_SIZES = 3  # that a curve needs to be extrapolated
 LEAST_N = 2  # of a learning curve; smaller N are before any training

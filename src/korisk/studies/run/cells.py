@@ -32,7 +32,7 @@ from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.problems import Pools, Problem, measure
 from korisk.problems.deep import DeepProblem
 from korisk.problems.problem import Pairs, Reconstruction
-from korisk.studies.result import LEFT_OUT, Result, Row, Task
+from korisk.store.cells import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.worker import Report
 from korisk.studies.spec.kinds import OF_GRADIENT
 from korisk.studies.spec.study import problem_of

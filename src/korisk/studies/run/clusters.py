@@ -34,9 +34,9 @@ from uuid import uuid4
 
 from korisk._checks import count, one_of
 from korisk.errors import KoriskError, MissingExtraError, shown
-from korisk.studies.result import Task
+from korisk.store.cells import Task
+from korisk.store.usage import Usage, cores, now, versions
 from korisk.studies.run.events import EventLog
-from korisk.studies.run.usage import Usage, cores, now, versions
 from korisk.studies.run.worker import (
     THREAD_VARIABLES,
     Done,

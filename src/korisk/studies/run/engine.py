@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from korisk._checks import count, real
 from korisk.errors import KoriskError, shown
-from korisk.studies.result import Task
+from korisk.store.cells import Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage, cores, machine, versions
 from korisk.studies.run.events import Event as Event
 from korisk.studies.run.events import EventLog
 from korisk.studies.run.events import Watch as Watch
-from korisk.studies.run.usage import Usage, cores, machine, versions
 from korisk.studies.run.worker import (
     Work,
     Worker,
@@ -29,7 +30,6 @@ from korisk.studies.run.worker import (
     sigterm_as_interrupt,
     use_threads,
 )
-from korisk.studies.store.store import Store
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from korisk.studies.result import Task
-from korisk.studies.run.usage import Usage
+from korisk.store.cells import Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 from korisk.studies.run.worker import Done, Failed
-from korisk.studies.store.store import Store
 
 Kind = Literal["started", "progress", "done", "failed", "retried", "waiting"]
 

@@ -28,11 +28,11 @@ from korisk.files import make_folder, write_text
 from korisk.fitting.gradient import sharded
 from korisk.fitting.gradient.recipe import OPTIMISERS, Recipe, released_generator
 from korisk.problems import measure
-from korisk.studies.result import Task
-from korisk.studies.run.usage import versions
+from korisk.store.cells import Task
+from korisk.store.file import WriteLock
+from korisk.store.usage import versions
 from korisk.studies.spec.kinds import scanner_of
 from korisk.studies.spec.study import Study, problem_of
-from korisk.studies.store.file import WriteLock
 
 _PIECE = 64  # test samples that are reconstructed at once
 _OPTIONS: dict[str, tuple[Any, Any, str]] = {  # type, default and help

@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from korisk.errors import KoriskError, shown
-from korisk.studies.result import Packed, Result, Task, pack
-from korisk.studies.run.usage import Meter, Usage, now
+from korisk.store.cells import Packed, Result, Task, pack
+from korisk.store.usage import Meter, Usage, now
 
 Report = Callable[[float], None]
 Work = Callable[[Task, Report], Result]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 from typing import TYPE_CHECKING
 
-from korisk.studies.result import FOUND_AT
+from korisk.store.cells import FOUND_AT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

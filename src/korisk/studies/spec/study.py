@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
-from korisk.studies.result import Task
+from korisk.store.cells import Task
 from korisk.studies.spec import kinds
 from korisk.studies.spec.kinds import OF_GRADIENT, source_of
 from korisk.studies.spec.kinds import PROTOCOLS as PROTOCOLS

@@ -20,9 +20,9 @@ import numpy as np
 
 from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
-from korisk.studies.result import LEFT_OUT, Row, Task
+from korisk.store.cells import LEFT_OUT, Row, Task
+from korisk.store.store import Cell, Failure, Store, store_path
 from korisk.studies.spec.study import asked_for
-from korisk.studies.store.store import Cell, Failure, Store, store_path
 from korisk.theory import BOUNDS, Bound, BoundForm, Known, Learned, Network, deep_risk
 from korisk.theory.bound import evaluate
 

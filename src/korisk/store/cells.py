@@ -21,7 +21,7 @@ from unicodedata import category
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.curves.curve import LARGEST_N
+from korisk._checks import LARGEST_N
 from korisk.errors import KoriskError, shown
 
 FOUND_AT = "found_at"  # the part of a spec that may change: files can be moved

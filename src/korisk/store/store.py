@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.errors import KoriskError, KoriskWarning, shown
-from korisk.studies.result import (
+from korisk.store.cells import (
     Packed,
     Result,
     Row,
@@ -39,9 +39,8 @@ from korisk.studies.result import (
     unpack_array,
     unpack_row,
 )
-from korisk.studies.run.usage import Usage
-from korisk.studies.store.file import STORE_NAME as STORE_NAME
-from korisk.studies.store.file import (
+from korisk.store.file import STORE_NAME as STORE_NAME
+from korisk.store.file import (
     WriteLock,
     check_header,
     check_path,
@@ -52,8 +51,9 @@ from korisk.studies.store.file import (
     reading,
     sqlite_errors,
 )
-from korisk.studies.store.file import store_path as store_path
-from korisk.studies.store.file import store_to_write as store_to_write
+from korisk.store.file import store_path as store_path
+from korisk.store.file import store_to_write as store_to_write
+from korisk.store.usage import Usage
 
 _USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
 

@@ -41,7 +41,7 @@ class Usage:
 
     Examples
     --------
-    >>> from korisk.studies.run.usage import Usage
+    >>> from korisk.store.usage import Usage
     >>> Usage(started="2026-01-01T00:00:00+00:00", seconds=2.5).attempts
     1
     """
