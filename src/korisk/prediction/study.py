@@ -25,6 +25,7 @@ from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import Spec, make_folder, parse, read_text, read_yaml, write_text
 from korisk.prediction.pair import PredictedPair, error_rows
 from korisk.prediction.prediction import PredictedSize, Prediction
+from korisk.store.cells import digest
 from korisk.store.usage import Meter, Usage
 from korisk.studies.spec.study import Study, problem_of
 
@@ -506,8 +507,13 @@ def prediction_content(study: str, points: Sequence[Mapping[str, Any]]) -> dict[
 def write_prediction(folder: str | PathLike[str], content: Mapping[str, Any]) -> Path:
     """Write the file into a folder, which is created if needed."""
     file = make_folder(folder) / NAME
-    write_text(file, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    signed = {"digest": _digest(content), **content}
+    write_text(file, json.dumps(signed, indent=1, allow_nan=False) + "\n")
     return file
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return digest(json.dumps(content, sort_keys=True))
 
 
 def point_record(content: Mapping[str, Any]) -> PointRecord:
@@ -524,4 +530,9 @@ def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise KoriskError(f"{file}: not valid JSON: {reason}; run korisk predict again") from None
+    if isinstance(content, dict):
+        kept = content.pop("digest", None)
+        unsigned = kept is None and content.get("korisk") == "0.1.0"  # which wrote no digests
+        if not unsigned and kept != _digest(content):
+            raise KoriskError(f"{file}: is not as it was written; run korisk predict again")
     return parse(PredictionRecord, content, source=file)

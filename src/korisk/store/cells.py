@@ -197,6 +197,16 @@ def unpack_array(name: str, dtype: str, shape: str, content: bytes) -> NDArray[n
     return np.frombuffer(unpacked, dtype).reshape(lengths).copy()
 
 
+def digest(*values: object) -> str:
+    """A checksum of stored values: texts, numbers, None and bytes."""
+    found = hashlib.blake2b(digest_size=16)
+    for value in values:
+        content = value if isinstance(value, bytes) else repr(value).encode(errors="replace")
+        found.update(f"{type(value).__name__} {len(content)} ".encode())
+        found.update(content)
+    return found.hexdigest()
+
+
 def check_types(what: str, kind: Any, *values: object) -> None:
     """Raise `ValueError` for values of another type: SQLite columns accept any type."""
     for value in values:

@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -22,15 +22,19 @@ from filelock import FileLock, Timeout
 
 from korisk._version import __version__
 from korisk.errors import KoriskError, shown
+from korisk.store.cells import digest
 
 STORE_NAME = "study.db"
-FORMAT = 1
+FORMAT = 2  # 1 had no digests
 APPLICATION_ID = 0x4B6F5269  # "KoRi"
 MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere the file system is not known
 
 _BUSY_SECONDS = 20.0  # how long a reader and the writer wait for each other
 _SIDE_FILES = ("-wal", "-journal")  # where SQLite keeps pages that are not in the file (any more)
-_HEADER = struct.Struct(">16s44xI4xI")  # magic, user_version at byte 60, application_id at 68
+_MAGIC = b"SQLite format 3\0"
+_HEADER = struct.Struct(">60xI4x4x")  # with user_version at byte 60
+_MARKS = (0, _MAGIC), (68, APPLICATION_ID.to_bytes(4, "big"))
+_FEW_BITS = 4  # that may be wrong in the marks of a damaged store; in other programs' 17 are
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}  # the file system has no locks
 _NETWORKED = {
     *("9p", "acfs", "afs", "beegfs", "ceph", "cifs", "cvmfs", "fhgfs", "fuse.ceph"),
@@ -42,7 +46,7 @@ _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 BEGIN;
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL, digest TEXT NOT NULL);
 CREATE TABLE cells (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
@@ -60,7 +64,8 @@ CREATE TABLE cells (
     device_memory INTEGER,
     machine TEXT NOT NULL,
     versions TEXT NOT NULL,
-    detail TEXT NOT NULL
+    detail TEXT NOT NULL,
+    digest TEXT NOT NULL
 );
 CREATE TABLE rows (
     cell INTEGER NOT NULL REFERENCES cells (id),
@@ -68,6 +73,7 @@ CREATE TABLE rows (
     n INTEGER NOT NULL,
     metrics TEXT NOT NULL,
     detail TEXT NOT NULL,
+    digest TEXT NOT NULL,
     UNIQUE (cell, model, n)
 );
 CREATE TABLE arrays (
@@ -76,6 +82,7 @@ CREATE TABLE arrays (
     dtype TEXT NOT NULL,
     shape TEXT NOT NULL,
     content BLOB NOT NULL,
+    digest TEXT NOT NULL,
     UNIQUE (cell, name)
 );
 COMMIT;
@@ -130,25 +137,59 @@ def check_path(path: Path) -> None:
             raise KoriskError(f"{path}: is {kind}; name a file, such as {STORE_NAME}")
 
 
+class DamagedError(KoriskError):
+    """The file is a store, and not as it was written."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(
+            f"{path}: {what}; run it again, which keeps what is intact and computes the rest, or "
+            "restore a copy of it"
+        )
+
+
 def check_header(path: Path) -> None:
     """Recognise a store by its first bytes: opening a foreign file in SQLite could change it."""
     with system_errors(path, "read"), path.open("rb") as file:
         header = file.read(_HEADER.size)
     if not header:
         raise KoriskError(f"{path}: the file is empty, not a store; remove it first")
-    if len(header) == _HEADER.size:
-        magic, version, application = _HEADER.unpack(header)
-        if magic == b"SQLite format 3\0" and application == APPLICATION_ID:
-            if version > FORMAT:
-                raise KoriskError(
-                    f"{path}: has format {version}, and this korisk ({__version__}) reads formats "
-                    f"up to {FORMAT}; install a newer korisk"
-                )
-            return
-    raise KoriskError(
-        f"{path}: is not a store of a korisk study; name the folder or the {STORE_NAME} that "
-        "korisk run wrote"
-    )
+    marks = [zip(header[at:], mark, strict=False) for at, mark in _MARKS]
+    wrong = sum((is_ ^ should).bit_count() for mark in marks for is_, should in mark)
+    if wrong > _FEW_BITS or (len(header) < _HEADER.size and wrong):
+        raise KoriskError(
+            f"{path}: is not a store of a korisk study; name the folder or the {STORE_NAME} that "
+            "korisk run wrote"
+        )
+    if wrong or len(header) < _HEADER.size:
+        raise DamagedError(path, "its first bytes are damaged")
+    version = _HEADER.unpack(header)[0]
+    if version > FORMAT and _stated_format(path) != FORMAT:
+        raise KoriskError(
+            f"{path}: has format {version}, and this korisk ({__version__}) reads formats "
+            f"up to {FORMAT}; install a newer korisk"
+        )
+
+
+def _stated_format(path: Path) -> int | None:
+    """The format that the store itself states; its header has no checksum."""
+    query = "SELECT value, digest FROM meta NOT INDEXED WHERE name = 'format'"
+    with (
+        contextlib.suppress(sqlite3.Error, UnicodeDecodeError, ValueError),
+        contextlib.closing(_connection(path, "mode=ro")) as connection,
+    ):
+        for value, kept in connection.execute(query):
+            if kept == digest("format", value):
+                return int(value)
+    return None
+
+
+def restore_header(path: Path) -> None:
+    """Write the parts of the header that all stores have in common into a damaged copy of one."""
+    fixed = {0: _MAGIC + b"\x10\0\1\1\0@  ", 44: b"\0\0\0\4", 52: bytes(7) + b"\1", 64: bytes(4)}
+    with path.open("r+b") as file:
+        for at, content in [*fixed.items(), *_MARKS]:
+            file.seek(at)
+            file.write(content)
 
 
 def create(path: Path, study: str) -> None:
@@ -168,9 +209,12 @@ def create(path: Path, study: str) -> None:
             with contextlib.closing(_connection(new, "mode=rwc")) as connection:
                 connection.executescript(_SCHEMA)
                 created = datetime.now(UTC).isoformat(timespec="microseconds")
-                values = {"study": study, "korisk": __version__, "created": created}
                 connection.execute("BEGIN")
-                connection.executemany("INSERT INTO meta VALUES (?, ?)", values.items())
+                for name, value in {
+                    **{"format": str(FORMAT), "study": study, "korisk": __version__},
+                    **{"created": created, "cells": total(())},
+                }.items():
+                    set_meta(connection, name, value)
                 connection.execute("COMMIT")
             new.replace(path)
             with contextlib.suppress(OSError):  # not every system can open folders
@@ -184,6 +228,18 @@ def create(path: Path, study: str) -> None:
             for file in partial:
                 file.unlink(missing_ok=True)
         raise
+
+
+def set_meta(connection: sqlite3.Connection, name: str, value: str) -> None:
+    """Write a fact about the store as a whole."""
+    connection.execute(
+        "INSERT OR REPLACE INTO meta VALUES (?, ?, ?)", (name, value, digest(name, value))
+    )
+
+
+def total(digests: Iterable[str], *, without: str = "0") -> str:
+    """The sum of cells' digests, so that none can vanish unnoticed."""
+    return f"{(sum(int(each, 16) for each in digests) - int(without, 16)) % 2**128:032x}"
 
 
 def _connection(path: Path, mode: str) -> sqlite3.Connection:
@@ -200,8 +256,13 @@ def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
             # Views, triggers and generated columns could compute without end.
             for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
                 words = str(sql).upper()
-                if kind not in ("table", "index") or "VIRTUAL" in words or "GENERATED" in words:
+                if kind not in ("table", "index", "view", "trigger"):
                     raise sqlite3.DatabaseError(f"unexpected {kind} {name}")
+                if kind in ("view", "trigger") or "VIRTUAL" in words or "GENERATED" in words:
+                    raise KoriskError(
+                        f"{path}: is not a store of a korisk study: unexpected {kind} "
+                        f"{shown(name)}; choose another path"
+                    )
             connection.execute("SELECT count(*) FROM meta").fetchall()
         except BaseException:
             connection.close()
@@ -315,7 +376,8 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         said = _PROBLEMS.get(code) or _PROBLEMS.get(code & 0xFF)
-        said = said or f"is damaged: {shown(str(error))}; {_DAMAGED}"
+        if said is None:
+            raise DamagedError(path, f"is damaged: {shown(str(error))}") from None
         raise KoriskError(f"{path}: {said}") from None
 
 
@@ -328,16 +390,14 @@ def reading(path: Path) -> Iterator[None]:
     except KoriskError:
         raise
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError, zlib.error) as error:
-        raise KoriskError(f"{path}: is damaged: {shown(str(error))}; {_DAMAGED}") from None
+        raise DamagedError(path, f"is damaged: {shown(str(error))}") from None
 
 
-_DAMAGED = "restore a copy of it, or choose another path"
 _BUSY = "another process is using it; try again when that has ended"
 _PROBLEMS = {  # by SQLite's result code, extended or primary
     sqlite3.SQLITE_FULL: "the disk is full; finished cells are kept: free some space, run it again",
     sqlite3.SQLITE_IOERR: "cannot be read or written, the disk may be full; finished cells are "
     "kept: check the disk, run it again",
-    sqlite3.SQLITE_CORRUPT: f"is damaged or truncated; {_DAMAGED}",
     sqlite3.SQLITE_BUSY: _BUSY,
     sqlite3.SQLITE_LOCKED: _BUSY,
     sqlite3.SQLITE_READONLY: "cannot be written: it is read-only; choose another path",

@@ -33,6 +33,7 @@ from korisk.store.cells import (
     Row,
     Task,
     check_types,
+    digest,
     from_json,
     pack,
     to_json,
@@ -41,6 +42,7 @@ from korisk.store.cells import (
 )
 from korisk.store.file import STORE_NAME as STORE_NAME
 from korisk.store.file import (
+    DamagedError,
     WriteLock,
     check_header,
     check_path,
@@ -49,10 +51,13 @@ from korisk.store.file import (
     create,
     network_file_system,
     reading,
+    set_meta,
     sqlite_errors,
+    total,
 )
 from korisk.store.file import store_path as store_path
 from korisk.store.file import store_to_write as store_to_write
+from korisk.store.repair import ARRAY, CELL, ROW, cell_digest, is_signed, make_right, sign
 from korisk.store.usage import Usage
 
 _USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
@@ -184,6 +189,7 @@ class Store:
         self.path = path
         self._connection = connection
         self._lock = lock
+        self._digest = "digest" if is_signed(connection) else "NULL"  # NULL: a store of format 1
 
     @classmethod
     def create_or_open(
@@ -236,16 +242,13 @@ class Store:
             lock = WriteLock(file, wait=wait)
             undo.callback(lock.release)
             if file.exists():
-                check_header(file)
+                make_right(file, text)
             else:
                 create(file, text)
             store = cls(file, connect(file), lock)
             undo.pop_all()
             undo.callback(store.close)
             with sqlite_errors(file):
-                problem = store._fetch("PRAGMA quick_check(1)")[0][0]
-                if problem != "ok":
-                    raise sqlite3.DatabaseError(problem)
                 store.check_name(name)
                 store.check(tasks)
                 kind = network_file_system(file)
@@ -260,9 +263,7 @@ class Store:
                 store._connection.execute(f"PRAGMA journal_mode = {journal}")
                 store._connection.execute("PRAGMA synchronous = FULL")
                 with store._transaction():
-                    store._connection.execute(
-                        "UPDATE meta SET value = ? WHERE name = 'study'", (text,)
-                    )
+                    set_meta(store._connection, "study", text)
             undo.pop_all()
         return store
 
@@ -337,7 +338,10 @@ class Store:
 
     def _meta(self, name: str) -> str:
         with reading(self.path):
-            [(value,)] = self._fetch("SELECT value FROM meta WHERE name = ?", (name,))
+            query = f"SELECT value, {self._digest} FROM meta NOT INDEXED WHERE name = ?"
+            [(value, kept)] = self._fetch(query, (name,))
+            if kept not in (None, digest(name, value)):
+                raise ValueError(f"{name} of the study is not as it was written")
             return str(value)
 
     def finished(self, task: Task) -> bool:
@@ -372,8 +376,10 @@ class Store:
 
     def _status(self, task: Task) -> str | None:
         with reading(self.path):
+            # A reader trusts no index: it may be damaged, and the cells may not.
+            scan = "" if self._lock else "NOT INDEXED"
             found = self._fetch(
-                "SELECT status FROM cells WHERE key = ? AND spec_hash = ?",
+                f"SELECT status FROM cells {scan} WHERE key = ? AND spec_hash = ?",
                 (task.key, task.spec_hash),
             )
             return found[0][0] if found else None
@@ -401,22 +407,10 @@ class Store:
         Cell
             Ordered by point and seed.
         """
-        with reading(self.path):
-            self._connection.execute("BEGIN")  # so that both queries see one state
-            try:
-                cells = self._cells("done")
-                rows: dict[int, list[Row]] = {number: [] for number, *_ in cells}
-                for cell, *values in self._fetch(
-                    "SELECT cell, model, n, metrics, detail FROM rows ORDER BY rowid"
-                ):
-                    rows[cell].append(unpack_row(*values))
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-            found = [
-                Cell(task=task, rows=tuple(rows[number]), detail=detail, usage=usage)
-                for number, task, usage, detail, _ in cells
-            ]
+        found = [
+            Cell(task=task, rows=rows, detail=detail, usage=usage)
+            for task, usage, detail, _, rows in self._cells("done")
+        ]
         yield from found
 
     def rows(self) -> Iterator[FlatRow]:
@@ -445,12 +439,15 @@ class Store:
             Arrays by name.
         """
         with reading(self.path):
+            numbers = self._fetch("SELECT id FROM cells NOT INDEXED WHERE key = ?", (key,))
             found = self._fetch(
-                "SELECT name, dtype, shape, content FROM arrays "
-                "WHERE cell = (SELECT id FROM cells WHERE key = ?) ORDER BY rowid",
-                (key,),
+                f"SELECT {', '.join(ARRAY)}, {self._digest} FROM arrays NOT INDEXED "
+                "WHERE cell = ? ORDER BY rowid",
+                numbers[0] if numbers else (None,),
             )
-            return {stored[0]: unpack_array(*stored) for stored in found}
+            if any(kept not in (None, digest(*stored)) for *stored, kept in found):
+                raise self._damaged([key])
+            return {stored[0]: unpack_array(*stored) for *stored, _ in found}
 
     def failures(self) -> list[Failure]:
         """The failed cells.
@@ -460,36 +457,83 @@ class Store:
         list of Failure
             Ordered by point and seed.
         """
-        with reading(self.path):
-            return [
-                Failure(task=task, error=error or "", usage=usage)
-                for _, task, usage, _, error in self._cells("failed")
-            ]
+        return [
+            Failure(task=task, error=error or "", usage=usage)
+            for task, usage, _, error, _ in self._cells("failed")
+        ]
 
-    def _cells(self, status: str) -> list[tuple[int, Task, Usage, dict[str, Any], str | None]]:
-        cells = []
-        for number, point, seed, spec, error, detail, machine, versions, *spent in self._fetch(
-            "SELECT id, point, seed, spec, error, detail, machine, versions, "
-            f"{', '.join(_USAGE)} FROM cells WHERE status = ?",
-            (status,),
-        ):
-            check_types("a cell", str, point, spent[0])
-            check_types("a cell", int, seed, number)
-            check_types("a cell", str | None, error)
-            check_types("a cell", int | float | None, *spent[1:])
-            usage = Usage(
-                **dict(zip(_USAGE, spent, strict=True)),
-                machine=from_json(machine),
-                versions=from_json(versions),
-            )
-            task = Task(point=point, seed=seed, spec=from_json(spec))
-            cells.append((number, task, usage, from_json(detail), error))
+    def _cells(
+        self, status: str
+    ) -> list[tuple[Task, Usage, dict[str, Any], str | None, tuple[Row, ...]]]:
+        """The cells of a status with their rows, all as of one moment and as they were written."""
+        with reading(self.path):
+            self._connection.execute("BEGIN")
+            try:
+                signed = self._digest != "NULL"
+                stored = self._fetch(
+                    f"SELECT id, {self._digest}, {', '.join(CELL)} FROM cells NOT INDEXED"
+                )
+                parts: dict[str, dict[int, list[Any]]] = {}
+                for table, columns in (("rows", f", {', '.join(ROW)}"), ("arrays", "")):
+                    parts[table] = {number: [] for number, *_ in stored}
+                    for cell, *values in self._fetch(
+                        f"SELECT cell, {self._digest}{columns} FROM {table} NOT INDEXED "
+                        "ORDER BY rowid"
+                    ):
+                        parts[table].setdefault(cell, []).append(values)
+                everything = self._meta("cells") if signed else ""
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+            rows, arrays = parts["rows"], parts["arrays"]
+            if signed:
+                damaged = [
+                    str(key)
+                    for number, kept, *values in stored
+                    for key in values[:1]
+                    if any(own[0] != digest(*own[1:]) for own in rows[number])
+                    or kept
+                    != cell_digest(
+                        values, *([own[0] for own in part[number]] for part in (rows, arrays))
+                    )
+                ]
+                if damaged:
+                    raise self._damaged(damaged)
+                if max(len(rows), len(arrays)) > len(stored) or everything != total(
+                    kept for _, kept, *_ in stored
+                ):
+                    raise DamagedError(self.path, "cells are missing that were there")
+            cells = []
+            for number, _, *values in stored:
+                found = dict(zip(CELL, values, strict=True))
+                if found["status"] == status:
+                    own = tuple(unpack_row(*each[1:]) for each in rows[number])
+                    cells.append((*self._unpacked(found), own))
 
         def place(task: Task) -> tuple[list[str | int], int]:  # 8 before 16
             parts = re.split(r"(\d+)", task.point)  # every other one is a number
             return [int(part) if part.isdecimal() else part for part in parts], task.seed
 
-        return sorted(cells, key=lambda cell: place(cell[1]))
+        return sorted(cells, key=lambda cell: place(cell[0]))
+
+    @staticmethod
+    def _unpacked(found: dict[str, Any]) -> tuple[Task, Usage, dict[str, Any], str | None]:
+        spent = {name: found[name] for name in _USAGE}
+        check_types("a cell", str, found["point"], spent.pop("started"))
+        check_types("a cell", int, found["seed"])
+        check_types("a cell", str | None, found["error"])
+        check_types("a cell", int | float | None, *spent.values())
+        usage = Usage(
+            **{name: found[name] for name in _USAGE},
+            machine=from_json(found["machine"]),
+            versions=from_json(found["versions"]),
+        )
+        task = Task(point=found["point"], seed=found["seed"], spec=from_json(found["spec"]))
+        return task, usage, from_json(found["detail"]), found["error"]
+
+    def _damaged(self, keys: list[str]) -> DamagedError:
+        names = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if keys[5:] else "")
+        return DamagedError(self.path, f"not as written, and so damaged: {names}")
 
     def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         # All rows at once: a half-read query would keep the writer waiting.
@@ -575,14 +619,7 @@ class Store:
         """
         packed = result if isinstance(result, Packed) else pack(result)
         with sqlite_errors(self.path), self._transaction():
-            cell = self._replace(task, "done", None, usage, packed.detail)
-            self._connection.executemany(
-                "INSERT INTO rows VALUES (?, ?, ?, ?, ?)", [(cell, *row) for row in packed.rows]
-            )
-            self._connection.executemany(
-                "INSERT INTO arrays VALUES (?, ?, ?, ?, ?)",
-                [(cell, *array) for array in packed.arrays],
-            )
+            self._replace(task, "done", None, usage, packed)
 
     def record_failure(self, task: Task, error: str, usage: Usage) -> None:
         """Store that a cell failed, in place of an earlier failure but never of results.
@@ -602,28 +639,38 @@ class Store:
             If the cell is finished already.
         """
         with sqlite_errors(self.path), self._transaction():
-            self._replace(task, "failed", error, usage, "{}")
+            self._replace(task, "failed", error, usage, Packed((), (), "{}"))
 
     def _replace(
-        self, task: Task, status: str, error: str | None, usage: Usage, detail: str
-    ) -> int:
+        self, task: Task, status: str, error: str | None, usage: Usage, packed: Packed
+    ) -> None:
         if self._fetch("SELECT 1 FROM cells WHERE key = ? AND status = 'done'", (task.key,)):
             raise KoriskError(f"{self.path}: {task.key}: is finished, and finished cells are kept")
         self.check([task])
-        self._connection.execute("DELETE FROM cells WHERE key = ?", (task.key,))
+        everything = self._meta("cells")
+        for number, old in self._fetch("SELECT id, digest FROM cells WHERE key = ?", (task.key,)):
+            self._connection.execute("DELETE FROM cells WHERE id = ?", (number,))
+            everything = total([everything], without=old)
         values = {
             **{"key": task.key, "point": task.point, "seed": task.seed},
             **{"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash},
-            **{"status": status, "error": error, "detail": detail},
+            **{"status": status, "error": error, "detail": packed.detail},
             **{name: getattr(usage, name) for name in _USAGE},
             **{"machine": json.dumps(usage.machine), "versions": json.dumps(usage.versions)},
+            "digest": "",
         }
         number = self._connection.execute(
             f"INSERT INTO cells ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
             tuple(values.values()),
         ).lastrowid
         assert number is not None
-        return number
+        for table, stored in (("rows", packed.rows), ("arrays", packed.arrays)):
+            self._connection.executemany(
+                f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)",
+                [(number, *each, digest(*each)) for each in stored],
+            )
+        made = sign(self._connection, number)
+        set_meta(self._connection, "cells", total([everything, made]))
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:

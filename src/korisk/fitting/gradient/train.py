@@ -149,6 +149,7 @@ Pool = tuple[Tensor, Tensor]  # inputs (samples, ...) and targets (samples, ...)
 Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the last call
 
 _FORMAT = "korisk training 3"
+_MARK = b"korisk training\n"  # 16 bytes; 32 of SHA-256 and PyTorch's own format follow
 _REMEDY = "delete it to train from the start, or name another"
 _SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
 _PIECE = 16  # samples that are evaluated at once
@@ -326,7 +327,8 @@ class _Trainer:
         }
         file = io.BytesIO()
         torch.save(content, file)
-        write_bytes(path, file.getvalue())
+        written = file.getvalue()
+        write_bytes(path, _MARK + hashlib.sha256(written).digest() + written)
 
     @torch.no_grad()
     def resume(self, path: Path) -> None:
@@ -334,8 +336,12 @@ class _Trainer:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
+                written = path.read_bytes()
+                start, written = written[:48], written[48:]
+                if start != _MARK + hashlib.sha256(written).digest():
+                    raise ValueError("it is not as it was written")
                 place = self.stepper.losses.device
-                content = torch.load(path, map_location=place, weights_only=True)
+                content = torch.load(io.BytesIO(written), map_location=place, weights_only=True)
             require_same(path, content["identity"], self.identity)
             self.done = int(content["iteration"])
             if not 0 < self.done <= self.recipe.iterations:
