@@ -74,8 +74,8 @@ def write_yaml(path: str | PathLike[str], content: Any) -> None:
     write_text(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
-def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
-    """A text file's content, never reading more than `max_bytes` of it."""
+def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
+    """A file's content, never reading more than `max_bytes` of it."""
     try:
         with _opened(path) as file:
             pieces, left = [], max_bytes + 1  # in pieces: read(n) allocates n bytes at once
@@ -91,15 +91,21 @@ def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
         raise KoriskError(
             f"{_named(path)}: cannot be read: {_reason(error)}; check the path"
         ) from None
-    if content.startswith(_DATABASE):
-        raise KoriskError(
-            f"{path}: is a database, not text; korisk report, check and export take the stores "
-            "of studies"
-        )
     if len(content) > max_bytes:
         raise KoriskError(
             f"{path}: is larger than {max_bytes / 1e6:g} MB, the limit for such a file; "
             "is it the right one?"
+        )
+    return content
+
+
+def read_text(path: str | PathLike[str], *, max_bytes: int) -> str:
+    """A text file's content, never reading more than `max_bytes` of it."""
+    content = read_bytes(path, max_bytes=max_bytes)
+    if content.startswith(_DATABASE):
+        raise KoriskError(
+            f"{path}: is a database, not text; korisk plan, compare, report, check and export take "
+            "the stores of studies"
         )
     try:
         return content.decode("utf-8-sig")

@@ -15,7 +15,7 @@ from korisk.cli.check import check
 from korisk.cli.compare import compare
 from korisk.cli.export import export
 from korisk.cli.operators import operators
-from korisk.cli.output import options_in_use, plain, with_options
+from korisk.cli.output import options_in_use, plain, with_command
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.report import report
@@ -93,7 +93,7 @@ def run(arguments: list[str]) -> int:
         code = app(arguments, prog_name="korisk", standalone_mode=False)
         sys.stdout.flush()
     except KoriskError as error:
-        return _fail(with_options(str(error)), error.exit_code)
+        return _fail(with_command(str(error), arguments), error.exit_code)
     except _UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
         command = f"{arguments[0]} " if options() else ""

@@ -31,8 +31,10 @@ def compare(
         ),
     ] = None,
     metric: pilot.MetricOption = None,
-    unit: pilot.UnitOption = "error",
+    unit: pilot.UnitOption = None,
     column: pilot.ColumnOption = None,
+    point: pilot.PointOption = None,
+    sheet: pilot.SheetOption = None,
     fit: pilot.FitOption = DEFAULT_FIT,
     plot: pilot.PlotOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
@@ -50,7 +52,8 @@ def compare(
         )
     if plot is not None:
         pilot.check_plot(plot)
-    found = [c for path in paths for c in pilot.read(path, metric=metric, unit=unit, column=column)]
+    reading = pilot.Reading(metric, unit, column, point, sheet)
+    found = [curve for path in paths for curve in reading.curves(path)]
     first, second = _two(found, models)
     comparison = make_comparison(first, second, target, fit=fit)
     if as_json:
@@ -120,4 +123,6 @@ def _show(comparison: Comparison) -> None:
             row = [number(part, 3) for part in parts]
         factors.add_row(*cells(fit, *row))
     out.print(factors)
+    if said := pilot.read_as([comparison.first.curve, comparison.second.curve]):
+        out.print(said, highlight=False, markup=False)
     out.print(with_options(comparison.explain()), highlight=False, markup=False)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 from unicodedata import bidirectional, category
 
@@ -60,7 +61,7 @@ def with_options(text: str) -> str:
             return found[0]
         if value.startswith("{"):  # a mapping: one option for each pair
             pairs = re.findall(r"'([^']*)': '?([^',}]*)'?", value)
-            return " ".join(f"{option} {key}={other}" for key, other in pairs)
+            return " ".join(f"{option} {quote(f'{key}={other}')}" for key, other in pairs)
         return option if value in ("", "True") else f"{option} {value.strip(chr(39))}"
 
     first, found, rest = text.partition(" must be ")  # `unit must be one of ...`
@@ -145,6 +146,18 @@ def write_page(path: Path, text: str) -> None:
 def fields(source: object, *names: str) -> dict[str, Any]:
     """Some attributes of an object, for JSON."""
     return {name: getattr(source, name) for name in names}
+
+
+def with_command(text: str, arguments: list[str]) -> str:
+    """A message in the words of the command line, with the command that follows its advice.
+
+    That is possible where the message names one argument to add, such as columns={'n': 'size'}.
+    """
+    found = re.findall(r"columns=\{[^}]*\}|unit='\w+'", text)
+    said = with_options(text)
+    if len(found) != 1 or "'...'" in found[0] or (option := with_options(found[0])) == found[0]:
+        return said
+    return f"{said}: {' '.join(map(quote, ('korisk', *arguments)))} {option}"
 
 
 def refuse_extra(context: typer.Context, *allowed: str, why: str) -> None:

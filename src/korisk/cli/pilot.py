@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,7 +27,12 @@ FitOption = Annotated[
     str, typer.Option("--fit", metavar="FIT", help=f"Extrapolation fit: {', '.join(FITS)}.")
 ]
 UnitOption = Annotated[
-    str, typer.Option("--unit", metavar="UNIT", help=f"Unit of the values: {', '.join(UNITS)}.")
+    str | None,
+    typer.Option(
+        "--unit",
+        metavar="UNIT",
+        help=f"Unit of the values: {', '.join(UNITS)}. [default: by the metric's name]",
+    ),
 ]
 MetricOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Which metric, if the file holds several.")
@@ -37,6 +43,12 @@ ColumnOption = Annotated[
         metavar="OURS=YOURS",
         help="Name a column: --column n=train_size --column error=test_mse. Repeatable.",
     ),
+]
+PointOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which point, if a study has several.")
+]
+SheetOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Which sheet, if a spreadsheet has several.")
 ]
 PlotOption = Annotated[
     Path | None,
@@ -60,11 +72,31 @@ def columns(options: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def read(
-    path: Path, *, metric: str | None, unit: str, column: list[str] | None
-) -> tuple[Curve, ...]:
-    """The curves in one file, one for each model."""
-    return Curve.read_all(path, metric=metric, unit=unit, columns=columns(column))
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: what the options say."""
+
+    metric: str | None
+    unit: str | None
+    column: list[str] | None
+    point: str | None
+    sheet: str | None
+
+    def curves(self, path: Path, model: str | None = None) -> tuple[Curve, ...]:
+        """The curves in one file or store, one for each model, or that of the named one."""
+        options: dict[str, Any] = {
+            **{"metric": self.metric, "unit": self.unit, "columns": columns(self.column)},
+            **{"point": self.point, "sheet": self.sheet},
+        }
+        if model is not None:
+            return (Curve.read(path, model=model, **options),)
+        return Curve.read_all(path, **options)
+
+
+def read_as(curves: Sequence[Curve]) -> str:
+    """How the table was read, in a sentence; nothing where that is a matter of course."""
+    found = dict.fromkeys(curve.read_as for curve in curves if curve.read_as)
+    return "".join(f"Read: {each}. " for each in found).strip()
 
 
 def check_plot(path: Path) -> None:

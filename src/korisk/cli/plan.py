@@ -1,6 +1,7 @@
 """`korisk plan`: from the errors of a pilot to a sample size, how sure it is, and what next."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,8 +35,9 @@ def plan(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PILOT.csv",
-            help="Errors over N: columns n, error and maybe seed, model, metric; or JSON records.",
+            metavar="PILOT",
+            help="Errors over N: a table (CSV, Excel, JSON, Parquet, NumPy ...) with n and error, "
+            "or one column for each seed or model; or the store of a pilot or study.",
         ),
     ],
     target: pilot.Target = None,
@@ -62,8 +64,10 @@ def plan(
         str | None, typer.Option(metavar="NAME", help="Which model. [default: every one]")
     ] = None,
     metric: pilot.MetricOption = None,
-    unit: pilot.UnitOption = "error",
+    unit: pilot.UnitOption = None,
     column: pilot.ColumnOption = None,
+    point: pilot.PointOption = None,
+    sheet: pilot.SheetOption = None,
     fit: pilot.FitOption = DEFAULT_FIT,
     plot: pilot.PlotOption = None,
     html: Annotated[
@@ -82,11 +86,8 @@ def plan(
     chance beside a number is the probability that it is enough.
     """
     _refuse(path, target, at, probability, related, fit, html)
-    if model is None:
-        curves = pilot.read(path, metric=metric, unit=unit, column=column)
-    else:
-        named = pilot.columns(column)
-        curves = (Curve.read(path, model=model, metric=metric, unit=unit, columns=named),)
+    reading = pilot.Reading(metric, unit, column, point, sheet)
+    curves = reading.curves(path, model)
     if plot is not None:
         if target is None:
             raise KoriskError("--plot needs --target; give the value to reach")
@@ -96,7 +97,7 @@ def plan(
                 f"--plot draws one model; name one of {names} with --model, or use korisk compare"
             )
         pilot.check_plot(plot)
-    relatives = _relatives(curves, related or [], metric, unit, column)
+    relatives = _relatives(curves, related or [], reading)
     if html is not None:
         from korisk.report.page.page import pilot_page
 
@@ -173,11 +174,7 @@ def _refuse(
 
 
 def _relatives(
-    curves: Sequence[Curve],
-    files: Sequence[Path],
-    metric: str | None,
-    unit: str,
-    column: list[str] | None,
+    curves: Sequence[Curve], files: Sequence[Path], reading: pilot.Reading
 ) -> list[tuple[Curve, ...]]:
     """The related curves of each pilot, named by model and file.
 
@@ -186,9 +183,8 @@ def _relatives(
     found: list[list[Curve]] = [[] for _ in curves]
     own = {curve.model for curve in curves}
     for file in files:
-        listed = pilot.read(
-            file, metric=metric or curves[0].metric or None, unit=unit, column=column
-        )
+        metric = reading.metric or curves[0].metric or None
+        listed = replace(reading, metric=metric, point=None, sheet=None).curves(file)
         matched = any(each.model in own for each in listed if each.model)
         for curve, relatives in zip(curves, found, strict=True):
             for each in listed:
@@ -249,6 +245,7 @@ class _Answer:
         content: dict[str, Any] = {
             "model": self.curve.model,
             "metric": self.curve.metric,
+            "read_as": self.curve.read_as,
             "unit": self.curve.unit.name,
             "fit": self.forecast.fit,
         }
@@ -325,6 +322,8 @@ def _show(answers: list[_Answer]) -> None:
                 shown.add_row(*cells(answer.curve.model or "-", whole(n), *row))
         out.print(shown)
     related = any(answer.related for answer in answers)
+    if how := pilot.read_as([answer.curve for answer in answers]):
+        out.print(how, highlight=False, markup=False)
     for answer in answers:
         said = answer.sentences(several=len(answers) > 1)
         if related and not answer.related:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import LARGEST_N
+from korisk.curves.formats import Source
 from korisk.curves.read import (
     Columns,
     Measurements,
@@ -19,7 +20,8 @@ from korisk.curves.read import (
     read_measurements,
     record_measurements,
 )
-from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
+from korisk.curves.stored import is_store, stored_curves
+from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit, words
 from korisk.curves.unit import unit as as_unit
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.theory.bracket import set_fields
@@ -76,6 +78,7 @@ class Curve:
     model: str
     metric: str
     unit: Unit
+    read_as: str  # how its table was read, where that was not a matter of course
 
     def __init__(
         self,
@@ -149,7 +152,7 @@ class Curve:
             )
         sizes, errors = _read_only(n[order].astype(np.int64)), _read_only(errors[order])
         set_fields(self, n=sizes, error=errors, seed=tuple(seeds[row] for row in order))
-        set_fields(self, model=model, metric=metric, unit=unit)
+        set_fields(self, model=model, metric=metric, unit=unit, read_as="")
 
     # --- Where curves come from ------------------------------------------------------------------
 
@@ -160,8 +163,10 @@ class Curve:
         *,
         model: str | None = None,
         metric: str | None = None,
-        unit: Unit | str = "error",
+        unit: Unit | str | None = None,
         columns: Columns = None,
+        point: str | None = None,
+        sheet: str | None = None,
     ) -> Self:
         """The curve in a CSV or JSON file: long (n, error, seed) or wide (n, one column a seed).
 
@@ -172,10 +177,15 @@ class Curve:
         model, metric : str, optional
             Which of those that the file names; where it names none, what to call the curve. Both
             may be left out where there is one alone.
-        unit : str or Unit, default "error"
-            One of `UNITS`: the unit of the values in the file.
+        unit : str or Unit, optional
+            One of `UNITS`: the unit of the values in the file. By default that of the metric's
+            name, such as "psnr", and errors otherwise.
         columns : dict, optional
             Our names and the file's, as {"n": "train_size"}.
+        point : str, optional
+            Which point of a study that has several.
+        sheet : str, optional
+            Which sheet of a spreadsheet that has several.
 
         Returns
         -------
@@ -197,7 +207,12 @@ class Curve:
         >>> kr.Curve.read("pilot.csv", unit="psnr", columns=columns)
         Curve(psnr, N = 64 ... 128 (2 sizes), 1 seed)
         """
-        return cls._one(read_measurements(path, columns), model, metric, unit)
+        if is_store(path):
+            made = cls._stored(path, point, metric, unit, columns, sheet)
+            names = [curve.model for curve in made]
+            chosen = _choose("model", model, names, Source(str(path)))
+            return made[names.index(chosen)]
+        return cls._one(_file(path, columns, sheet, point), model, metric, unit)
 
     @classmethod
     def read_all(
@@ -205,8 +220,10 @@ class Curve:
         path: str | PathLike[str],
         *,
         metric: str | None = None,
-        unit: Unit | str = "error",
+        unit: Unit | str | None = None,
         columns: Columns = None,
+        point: str | None = None,
+        sheet: str | None = None,
     ) -> tuple[Self, ...]:
         """One curve for each model in a file, in the order in which they first appear.
 
@@ -216,9 +233,11 @@ class Curve:
             As in `read`.
         metric : str, optional
             As in `read`.
-        unit : str or Unit, default "error"
+        unit : str or Unit, optional
             As in `read`.
         columns : dict, optional
+            As in `read`.
+        point, sheet : str, optional
             As in `read`.
 
         Returns
@@ -234,7 +253,33 @@ class Curve:
         >>> [curve.model for curve in kr.Curve.read_all("two.csv")]
         ['KO', 'FC']
         """
-        return cls._each(read_measurements(path, columns), metric, unit)
+        if is_store(path):
+            return cls._stored(path, point, metric, unit, columns, sheet)
+        return cls._each(_file(path, columns, sheet, point), metric, unit)
+
+    @classmethod
+    def _stored(
+        cls,
+        path: str | PathLike[str],
+        point: str | None,
+        metric: str | None,
+        unit: Unit | str | None,
+        columns: Columns,
+        sheet: str | None,
+    ) -> tuple[Self, ...]:
+        """The curves of a point of a study, or of a pilot."""
+        if columns or sheet is not None or unit is not None:
+            raise KoriskError(
+                f"{path}: is a store, which knows its columns and units; leave columns=, sheet= "
+                "and unit= out"
+            )
+        curves = []
+        for found in stored_curves(path, point, metric):
+            n, error, seed = zip(*found.values, strict=True)
+            made = cls(n, error, seed, found.model, found.shown.metric, found.shown.unit)
+            set_fields(made, read_as="; ".join(found.notes))
+            curves.append(made)
+        return tuple(curves)
 
     @classmethod
     def from_records(
@@ -243,7 +288,7 @@ class Curve:
         *,
         model: str | None = None,
         metric: str | None = None,
-        unit: Unit | str = "error",
+        unit: Unit | str | None = None,
         columns: Columns = None,
     ) -> Self:
         """The curve of records such as {"n": 64, "error": 0.1, "seed": 1}.
@@ -254,7 +299,7 @@ class Curve:
             One for each measurement.
         model, metric : str, optional
             As in `read`.
-        unit : str or Unit, default "error"
+        unit : str or Unit, optional
             As in `read`.
         columns : dict, optional
             As in `read`.
@@ -279,7 +324,7 @@ class Curve:
         records: Iterable[Mapping[str, object]],
         *,
         metric: str | None = None,
-        unit: Unit | str = "error",
+        unit: Unit | str | None = None,
         columns: Columns = None,
     ) -> tuple[Self, ...]:
         """One curve for each model in the records.
@@ -290,7 +335,7 @@ class Curve:
             One for each measurement.
         metric : str, optional
             As in `read`.
-        unit : str or Unit, default "error"
+        unit : str or Unit, optional
             As in `read`.
         columns : dict, optional
             As in `read`.
@@ -316,7 +361,7 @@ class Curve:
         *,
         model: str | None = None,
         metric: str | None = None,
-        unit: Unit | str = "error",
+        unit: Unit | str | None = None,
         columns: Columns = None,
     ) -> Self:
         """The curve in a data frame of pandas or polars, long or wide.
@@ -327,7 +372,7 @@ class Curve:
             Anything with `columns` that gives each of them by name.
         model, metric : str, optional
             As in `read`.
-        unit : str or Unit, default "error"
+        unit : str or Unit, optional
             As in `read`.
         columns : dict, optional
             As in `read`.
@@ -393,17 +438,19 @@ class Curve:
 
     @classmethod
     def _one(
-        cls, found: Measurements, model: str | None, metric: str | None, unit: Unit | str
+        cls, found: Measurements, model: str | None, metric: str | None, unit: Unit | str | None
     ) -> Self:
-        chosen = _choose("model", model, found.model, found)
+        chosen = _choose("model", model, found.model, found.source)
         rows = [row for row, name in enumerate(found.model) if name == chosen]
-        wanted = _choose("metric", metric, (found.metric[row] for row in rows), found)
+        wanted = _choose("metric", metric, (found.metric[row] for row in rows), found.source)
         rows = [row for row in rows if found.metric[row] == wanted]
         return cls._of_rows(found, rows, chosen or model or "", metric, unit)
 
     @classmethod
-    def _each(cls, found: Measurements, metric: str | None, unit: Unit | str) -> tuple[Self, ...]:
-        chosen = _choose("metric", metric, found.metric, found)
+    def _each(
+        cls, found: Measurements, metric: str | None, unit: Unit | str | None
+    ) -> tuple[Self, ...]:
+        chosen = _choose("metric", metric, found.metric, found.source)
         groups: dict[str, list[int]] = {}
         for row, model in enumerate(found.model):
             if found.metric[row] == chosen:
@@ -415,21 +462,30 @@ class Curve:
 
     @classmethod
     def _of_rows(
-        cls, found: Measurements, rows: list[int], model: str, metric: str | None, unit: Unit | str
+        cls,
+        found: Measurements,
+        rows: list[int],
+        model: str,
+        metric: str | None,
+        unit: Unit | str | None,
     ) -> Self:
-        # A column that was mapped to `error` names the metric where nothing else does.
-        column = found.value_column or "error"
-        implied = "" if column.casefold() == "error" else column
-        named = model, found.metric[rows[0]] or metric or implied, unit
+        name = found.metric[rows[0]] or metric or ""
         n, values = (np.array([each[row] for row in rows]) for each in (found.n, found.value))
+        read_as = found.read_as
+        if unit is None:
+            _ask_for_unit(found, rows, name, values)
+            unit = suggested_unit(name) or "error"
+            if unit != "error":
+                read_as = "; ".join(filter(None, (read_as, f"unit {unit}, by its name")))
         made = cls.__new__(cls)
         made._fill(
             n,
             values,
             [found.seed[row] for row in rows],
-            named,
+            (model, name, unit),
             lambda row, field: found.where(rows[row], field),
         )
+        set_fields(made, read_as=read_as)
         return made
 
     # --- What they hold --------------------------------------------------------------------------
@@ -640,17 +696,49 @@ def _natural(seed: str) -> tuple[list[str | int], str]:
     return [int(part) if index % 2 else part for index, part in enumerate(parts)], seed
 
 
-def _choose(kind: str, wanted: str | None, names: Iterable[str], found: Measurements) -> str:
+def _file(
+    path: str | PathLike[str], columns: Columns, sheet: str | None, point: str | None
+) -> Measurements:
+    if point is not None:
+        raise KoriskError(f"{path}: is no store, so point= does not apply; leave it out")
+    return read_measurements(path, columns, sheet)
+
+
+def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source) -> str:
     known = list(dict.fromkeys(names))
     if known == [""] or (wanted is None and len(known) == 1):
         return known[0]
     if wanted is None:
         listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
-        raise found.source.error(f"holds {len(known)} {kind}s, {listed}; name one with {kind}=")
+        raise source.error(f"holds {len(known)} {kind}s, {listed}; name one with {kind}=")
     if wanted not in known:
         hint = did_you_mean(str(wanted)[:80], known[:1_000])
-        raise found.source.error(f"no {kind} {shown(wanted)}{hint}")
+        raise source.error(f"no {kind} {shown(wanted)}{hint}")
     return wanted
+
+
+def _ask_for_unit(found: Measurements, rows: list[int], metric: str, values: Floats) -> None:
+    """Refuse to guess what numbers mean that can be meant in two ways."""
+    suggested = suggested_unit(metric)
+    column = found.heads[rows[0]][1]
+    if column in found.percent:
+        other = "percent" if suggested else "error"
+        raise found.source.error(
+            f"{found.source.column} {shown(column)} is in percent; pass unit={other!r} to take its "
+            "numbers as they are, and give targets in percent too"
+        )
+    if suggested and UNITS[suggested].law == "complement" and (values > 1).any():
+        row = int(np.argmax(values > 1))
+        raise KoriskError(
+            f"{found.where(rows[row], 'error')}: {shown(metric)} is {values[row]:g}, and fractions "
+            "are at most 1; pass unit='percent' if 100 is perfect"
+        )
+    if suggested is None and {"score", "scores"} & set(words(metric)):
+        raise found.source.error(
+            f"{found.source.column} {shown(column)} does not say whether larger is better; pass "
+            "unit='accuracy' for fractions of 1, unit='negated' for scores such as neg_mean_squared"
+            "_error, or unit='error'"
+        )
 
 
 def _read_only(array: NDArray[Kind]) -> NDArray[Kind]:

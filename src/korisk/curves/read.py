@@ -1,70 +1,80 @@
-"""Measurements out of CSV, JSON, records and data frames, as columns of plain values.
+"""What a table means: which column is N, which are errors, and of which seed, model and metric.
 
 A table is *long*, one measurement in a row (n, error and maybe seed, model, metric), or *wide*, one
-seed in a column (n and maybe model, metric, but no error). What is wrong with a cell is said with
-its place; what its number means is left to the unit of the curve.
+seed or one model in a column. Columns are seeds only where their names say so; they are never
+averaged otherwise. What cannot be told is asked, with the option that answers it, and how a table
+was read is noted (`Measurements.read_as`).
 """
 
-import csv
 import difflib
-import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import chain
-from numbers import Integral, Real
+from dataclasses import dataclass, field, replace
+from numbers import Real
 from os import PathLike
 from typing import Any, TypeGuard
 
+from korisk.curves.formats import Grid, Source, grid_of_frame, grid_of_records, read_grid
 from korisk.curves.unit import suggested_unit, words
 from korisk.errors import KoriskError, did_you_mean, shown
 
-MAX_CSV_BYTES = 64_000_000
-MAX_JSON_BYTES = 16_000_000  # parsed, JSON takes some ten times its size in memory
-MAX_ROWS = 1_000_000
-MAX_LINES = 2_000_000  # rows, with as many comments
-MAX_LINE = 1_000_000  # characters; bounds the number of cells that one line can make
 MAX_LABEL = 80
+MAX_PROBLEMS = 10  # that one message names
 
-Row = tuple[int, Sequence[object]]  # its position in the user's count, and its cells
 Columns = Mapping[str, str] | None  # our names → the file's
-
-_THIN_IT = "a pilot is some tens of rows: average or thin it first"
 
 _NAMES = ("n", "error", "seed", "model", "metric")
 
-_SYNONYMS = {  # headers that are probably meant, where ours is missing
-    "n": ("samples", "n_samples", "num_samples", "n_train", "train_size", "train_sizes", "size"),
-    "error": ("mse", "rmse", "mae", "loss", "test_error", "test_mse", "test_loss", "score"),
+# Words of which the name of the column with N consists, and those of which it has at least one.
+_OF_N = {
+    *("n", "samples", "sample", "size", "sizes", "images", "examples", "scans", "slices"),
+    *("volumes", "cases", "subjects", "patients", "anzahl", "bilder", "stichproben", "umfang"),
+    *("trainingsdaten", "trainingsbilder"),
 }
-
-# Headers that never name a seed, whatever else they name: (n, mean, std) must not be read as two.
-_STATISTICS = {"mean", "average", "median", "std", "sd", "sem", "stderr", "var", "lower", "upper"}
-_METRICS = {"train", "test", "val", "validation", "loss", "error", "mse", "rmse", "mae", "score"}
-_REMARKS = {"epoch", "epochs", "time", "seconds", "date", "comment", "id", "index", "parameters"}
-_NOT_SEEDS = _STATISTICS | _METRICS | _REMARKS
-_SEED_WORD = re.compile(r"[0-9]+|(seed|run|fold|rep|trial|split).*")
-_DECIMAL_COMMA = re.compile(r"[-+]?[0-9]+(,[0-9]+)+([eE][-+]?[0-9]+)?")
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where measurements come from, in the words of messages."""
-
-    name: str = ""  # the path; nothing for what is in memory
-    place: str = "row"
-    column: str = "column"
-
-    def error(self, problem: str) -> KoriskError:
-        """A problem with the whole of it."""
-        return KoriskError(f"{self.name or f'these {self.place}s'}: {problem}")
-
-    def at(self, position: int, column: str | None = None) -> str:
-        """The words for one row, or for one cell of it."""
-        row = f"{self.name}, {self.place} {position}" if self.name else f"{self.place} {position}"
-        return row if column is None else f"{row}, {self.column} {shown(column)}"
+_BESIDE_N = {
+    *("num", "number", "no", "nr", "of", "the", "train", "training", "set", "data", "dataset"),
+    *("labelled", "labeled", "der", "daten", "trainings"),
+}
+_SEEDS = re.compile(
+    r"(random_)?(seed|state)|run|run_(number|no|nr|index)|rep(eat|etition|licate)?|"
+    r"(cv_)?(fold|split)|trial|lauf|wiederholung"
+)
+_MODELS = {
+    *("model", "method", "network", "net", "arch", "architecture", "algorithm", "variant"),
+    *("estimator", "approach", "model_name", "modell", "netz", "verfahren"),
+}
+_METRICS = {"metric", "measure", "metrik", "kennzahl"}
+_STATUS = {"status", "state"}
+_FINISHED = {"finished", "done", "completed", "complete", "success", "succeeded", "ok"}
+_ERRORS = {
+    *("error", "errors", "err", "mse", "rmse", "nmse", "nrmse", "mae", "mape", "loss", "risk"),
+    *("nll", "ce", "bce", "hd95", "wer", "cer", "fehler", "value", "wert", "score", "scores"),
+    *("distance", "deviation"),
+}
+_PHASES = {"train", "training", "val", "valid", "validation", "dev", "test", "eval", "holdout"}
+_TRAINED_ON = {"train", "training"}
+_BESIDE_METRICS = _PHASES | {"final", "best", "rel", "relative", "normalised", "normalized", "neg"}
+_BESIDE_METRICS |= {"mean", "squared", "absolute", "root", "rate", "top1", "top5", "image"}
+# Columns that are neither a seed's nor a model's, whatever they are.
+_STATISTICS = {"mean", "average", "avg", "median", "std", "sd", "sem", "stderr", "var", "min"}
+_STATISTICS |= {"max", "lower", "upper", "ci", "count", "mittelwert", "summe", "sum", "total"}
+_REMARKS = {
+    *("epoch", "epochs", "time", "seconds", "runtime", "duration", "date", "comment", "notes"),
+    *("id", "index", "parameters", "params", "lr", "learning", "batch", "step", "steps", "gpu"),
+    *("memory", "created", "user", "experiment"),
+}
+_EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
+_TOTALS = _STATISTICS | {"gesamt", "ø", "averages", "totals", "mittel", "durchschnitt"}
+_PREFIX = re.compile(r"(params|metrics|config|summary|tags)[./]", re.IGNORECASE)
+_BRACKET = re.compile(r"\s*[\[(]([^\])]*)[\])]\s*$")
+_SEED_AT_END = re.compile(
+    r"(?:(?P<rest>.+?)[\s_\-/.,:]+)?"
+    r"(?:(?:seed|run|rep|repeat|repetition|replicate|fold|trial|split)[\s_\-#]*|s)(?P<seed>[0-9]+)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -72,39 +82,27 @@ class Measurements:
     """Columns of equal length, values still in the user's unit."""
 
     source: Source
-    n_column: str
-    value_column: str | None  # None in a wide table, whose columns are the seeds
+    read_as: str = ""  # how the table was read, where that was not a matter of course
     position: list[int] = field(default_factory=list)
     n: list[float] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
     seed: list[str] = field(default_factory=list)
     model: list[str] = field(default_factory=list)
     metric: list[str] = field(default_factory=list)
-
-    @property
-    def columns(self) -> tuple[list[Any], ...]:
-        """All of them."""
-        return self.position, self.n, self.value, self.seed, self.model, self.metric
+    heads: list[tuple[str, str]] = field(default_factory=list)  # columns of N and of the value
+    percent: set[str] = field(default_factory=set)  # columns of values with percent signs
 
     def where(self, row: int, name: str) -> str:
         """The place of one measurement's `n` or `error`."""
-        column = self.n_column if name == "n" else self.value_column
-        return self.source.at(self.position[row], self.seed[row] if column is None else column)
+        place = self.source.at(self.position[row], self.heads[row][name != "n"])
+        return f"{self.source.name}, {place}" if self.source.name else place
 
 
-def read_measurements(path: str | PathLike[str], columns: Columns = None) -> Measurements:
-    """What a CSV or JSON file holds; the content tells which of the two it is."""
-    from korisk.files import read_text  # imports pydantic and yaml
-
-    text = read_text(path, max_bytes=MAX_CSV_BYTES)
-    if not text.strip():
-        raise KoriskError(f"{path}: the file is empty; write a header such as n,error,seed first")
-    if "\0" in text:
-        raise KoriskError(f"{path}: looks like UTF-16 or a binary file; save it as UTF-8 text")
-    if text.lstrip()[0] in "[{":
-        source = Source(str(path), "record", "key")
-        return _of_records(_json_records(text, source), source, columns)
-    return _of_csv(text, Source(str(path), "line"), columns)
+def read_measurements(
+    path: str | PathLike[str], columns: Columns = None, sheet: str | None = None
+) -> Measurements:
+    """What a file holds."""
+    return measurements(read_grid(path, sheet), columns)
 
 
 def record_measurements(records: object, columns: Columns = None) -> Measurements:
@@ -114,28 +112,12 @@ def record_measurements(records: object, columns: Columns = None) -> Measurement
             f"records must be a list of mappings with the keys n and error, got {shown(records)}; "
             "use Curve.read for files and Curve.from_frame for data frames"
         )
-    return _of_records(records, Source("", "record", "key"), columns)
+    return measurements(grid_of_records(records, Source("", "record", "key")), columns)
 
 
 def frame_measurements(frame: Any, columns: Columns = None) -> Measurements:
-    """The measurements of a data frame: anything with `columns` and `frame[column]`."""
-    try:
-        names = list(frame.columns)
-    except (AttributeError, TypeError):
-        raise KoriskError(
-            f"frame must be a data frame with columns, got {shown(frame)}; "
-            "use Curve.from_records for a list of mappings"
-        ) from None
-    source = Source("", "row")
-    layout = _layout([str(name).strip() for name in names], source, columns)
-
-    def cell(value: object) -> object:  # None where the frame marks it as missing
-        if isinstance(value, Real) and not isinstance(value, Integral) and math.isnan(value):
-            return None
-        return None if type(value).__name__ in {"NAType", "NaTType"} else value
-
-    rows = zip(*(map(cell, frame[name]) for name in names), strict=True)
-    return _gathered(enumerate(rows, start=1), layout, source)
+    """The measurements of a data frame."""
+    return measurements(grid_of_frame(frame), columns)
 
 
 def label(what: str, value: object) -> str:
@@ -163,42 +145,104 @@ def _is_number(value: object) -> TypeGuard[Real]:
 
 
 @dataclass(frozen=True)
+class _Values:
+    """A column of values: whose they are, as far as its name says it."""
+
+    place: int
+    n: float | None = None  # in a table with one column for each N
+    model: str = ""
+    metric: str = ""
+    seed: str = ""
+
+
+@dataclass
 class _Layout:
-    header: Sequence[str]
-    n: int
-    values: dict[int, str | None]  # columns of values; in a wide table, of which seed
-    seed: int | None
+    n: int | None
+    values: list[_Values]
+    seeds: list[int]
     model: int | None
     metric: int | None
+    status: int | None
+    notes: list[str]
 
 
-def _layout(header: Sequence[str], source: Source, columns: Columns) -> _Layout:
-    wanted, found = _wanted(columns), dict[str, int | None]()
-    for name, theirs in wanted.items():
-        there = [i for i, column in enumerate(header) if _folded(column) == _folded(theirs)]
-        if len(there) > 1:
-            raise source.error(f"column {shown(theirs)} is there twice; rename or remove one")
-        found[name] = there[0] if there else None
-    for name in ("n", *(columns or {})):
-        if found[name] is None:
-            raise _missing(name, wanted[name], header, source)
-    n, error, seed, model, metric = found.values()
-    assert n is not None
-    others = {n, model, metric} - {None}
-    values: dict[int, str | None] = {}
-    if error is not None:
-        values = {error: None}
-    elif seed is None and len(header) > len(others):
-        for index, name in enumerate(header):
-            if index not in others:
-                values[index] = _seed_of(name, index, source, values)
+def _base(head: str) -> str:
+    """The name in a head, without a tracker's prefix and without a unit in brackets."""
+    return _BRACKET.sub("", _PREFIX.sub("", head.strip(), count=1)).strip() or head.strip()
+
+
+def _key(head: str) -> str:
+    return "_".join(words(_base(head)))
+
+
+def _layout(grid: Grid, columns: Columns) -> _Layout:
+    source, header = grid.source, grid.header
+    given = {}
+    for name, theirs in _wanted(columns).items():
+        there = [at for at, head in enumerate(header) if head.casefold() == theirs.casefold()]
+        if not there:
+            raise _missing(name, theirs, grid)
+        given[name] = there[0]
+    places = range(len(header))
+    filled = [[row[at] for _, row in grid.rows if not _is_empty(row[at])] for at in places]
+    numbers = [sum(map(_looks_numeric, cells)) for cells in filled]
+    numeric = {at for at, cells in enumerate(filled) if cells and 2 * numbers[at] >= len(cells)}
+    keys = [_key(head) for head in header]
+
+    def named(role: str, fits: Any) -> list[int]:
+        if role in given:
+            return [given[role]]
+        free = set(range(len(header))) - set(given.values())
+        return [at for at in sorted(free) if fits(keys[at])]
+
+    layout = _Layout(None, [], [], None, None, None, [])
+    counts = named("n", _names_n)
+    counts = [at for at in counts if at in numeric] or counts
+    best = (
+        [at for at in counts if keys[at] == "n"]
+        or [at for at in counts if "train" in keys[at]]
+        or counts
+    )
+    if len(best) > 1:
+        listed = ", ".join(shown(header[at]) for at in best)
+        raise source.error(
+            f"N may be in {listed}; pass columns={{'n': {shown(header[best[0]])}}} if that is right"
+        )
+    layout.n = best[0] if best else None
+    layout.seeds = [at for at in named("seed", _SEEDS.fullmatch) if at != layout.n]
+    for role, names in (("model", _MODELS), ("metric", _METRICS), ("status", _STATUS)):
+        found = named(role, names.__contains__)
+        if len(found) > 1:
+            listed = ", ".join(shown(header[at]) for at in found)
+            raise source.error(
+                f"the {role} may be in {listed}; pass columns={{{role!r}: "
+                f"{shown(header[found[0]])}}} for the right one"
+            )
+        setattr(layout, role, found[0] if found else None)
+    taken = {layout.n, layout.model, layout.metric, layout.status, *layout.seeds}
+    rest = [at for at in range(len(header)) if at not in taken]
+    if "error" in given:
+        layout.values = [_Values(given["error"], metric=_own_metric(header[given["error"]]))]
+        rest.remove(given["error"])
     else:
-        raise _missing("error", "error", header, source)
-    return _Layout(header, n, values, seed, model, metric)
+        if layout.n is None:
+            return _by_size(grid, layout, rest)
+        exact = [at for at in rest if keys[at] == "error"]
+        layout.values = _values(grid, layout, exact or [at for at in rest if at in numeric])
+    if layout.n is None:
+        raise _missing("n", "n", grid)
+    if header[layout.n] != "n":
+        layout.notes.insert(0, f"N from {shown(header[layout.n])}")
+    used = {each.place for each in layout.values}
+    unused = [header[at] for at in rest if at not in used and at in numeric]
+    if unused:
+        listed = ", ".join(map(shown, unused[:5])) + (" and others" if unused[5:] else "")
+        layout.notes.append(f"not used: {listed}")
+    return layout
 
 
 def _wanted(columns: Columns) -> dict[str, str]:
-    """Our names and those of the input."""
+    """Our names and those of the input, as the user gave them."""
     mapped = {} if columns is None else columns
     if not isinstance(mapped, Mapping):
         raise KoriskError(f"columns must map our names to yours, got {shown(mapped)}; pass a dict")
@@ -212,232 +256,373 @@ def _wanted(columns: Columns) -> dict[str, str]:
             raise KoriskError(
                 f"columns[{name!r}] must be a column's name, got {shown(theirs)}; quote it"
             )
-    return {name: mapped.get(name, name) for name in _NAMES}
+    return {name: theirs.strip() for name, theirs in mapped.items()}
 
 
-def _folded(name: str) -> str:
-    return name.strip().casefold()
+def _names_n(key: str) -> bool:
+    found = set(key.split("_"))
+    return bool(found & _OF_N) and found <= _OF_N | _BESIDE_N
 
 
-def _missing(name: str, wanted: str, header: Sequence[str], source: Source) -> KoriskError:
+def _missing(name: str, wanted: str, grid: Grid) -> KoriskError:
+    header, source = grid.header, grid.source
     listed = ", ".join(shown(column, limit=30) for column in header[:10]) or "none"
     listed += ", ..." if len(header) > 10 else ""
-    if header and all(isinstance(_parsed(column), float) for column in header):
-        return source.error(f"no header, found {listed}; name the columns in the first line")
-    short = {_folded(column): column for column in header[:100] if len(column) <= MAX_LABEL}
-    meant = [each for each in short if each in _SYNONYMS.get(name, ())]
-    meant += difflib.get_close_matches(_folded(wanted), short, n=1)
+    short = {head.casefold(): head for head in header[:100] if len(head) <= MAX_LABEL}
+    meant = difflib.get_close_matches(wanted.casefold(), short, n=1)
     hint = f"did you mean {shown(short[meant[0]])}? " if meant else ""
     example = shown(short[meant[0]] if meant else "...", limit=30)
     return source.error(
-        f"no {source.column} {shown(wanted)}, found {listed}; {hint}needed are n and error, "
-        f"or n and one column per seed: pass columns={{{name!r}: {example}}}"
+        f"no {source.column} {shown(wanted)}, found {listed}; {hint}needed are n and error, or n "
+        f"and one column per seed or model: pass columns={{{name!r}: {example}}}"
     )
 
 
-def _seed_of(name: str, index: int, source: Source, others: dict[int, str | None]) -> str:
-    """The seed whose values are in a column of a wide table."""
-    if not name:
-        raise source.error(f"column {index + 1} has no name; name it after its seed, or remove it")
-    found = words(name)
-    other = suggested_unit(name) is not None or not _NOT_SEEDS.isdisjoint(found)
-    if other and not any(_SEED_WORD.fullmatch(word) for word in found):
+def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
+    """The columns of values, where none is named by the user."""
+    header, source = grid.header, grid.source
+    heads = {at: _parted(_base(header[at])) for at in rest}
+    exact = [at for at in rest if _key(header[at]) == "error"]
+    pure = exact or [at for at in rest if heads[at].metric and not heads[at].model]
+    if pure:
+        return _of_metrics(grid, layout, rest, pure)
+    seeds = [at for at in rest if heads[at].seed and not heads[at].model]
+    others = [at for at in rest if at not in seeds]
+    odd = [at for at in others if not _is_model(header[at])]
+    if not rest:
+        raise _missing("error", "error", grid)
+    if odd:
         raise source.error(
-            f"column {shown(name)} does not name a seed, and without a column 'error' each "
-            f"must; pass columns={{'error': {shown(name)}}} for the one to read"
+            f"column {shown(header[odd[0]])} names neither a seed nor a model, and without a "
+            f"column 'error' each must; pass columns={{'error': {shown(header[odd[0]])}}} if it is "
+            "the one to read, or remove it"
         )
-    seed = label(f"{source.name or 'frame'}: the name of a seed", name)
-    if seed in others.values():
-        raise source.error(f"column {shown(name)} is there twice; rename or remove one")
-    return seed
+    if seeds and others:
+        raise source.error(
+            f"column {shown(header[seeds[0]])} names a seed and {shown(header[others[0]])} does "
+            "not; name all columns after seeds, or after models, or remove some"
+        )
+    if seeds:
+        if layout.seeds:
+            raise source.error(
+                f"seeds are in column {shown(header[layout.seeds[0]])} and in the names of "
+                f"columns, such as {shown(header[seeds[0]])}; remove one of them"
+            )
+        listed = ", ".join(heads[at].seed for at in seeds[:10])
+        layout.notes.append(f"one column for each seed ({listed}{', ...' * (len(seeds) > 10)})")
+        return [_Values(at, seed=heads[at].seed) for at in seeds]
+    if layout.model is not None:
+        raise source.error(
+            f"models are in column {shown(header[layout.model])}, and the columns "
+            f"{', '.join(shown(header[at]) for at in others[:5])} name no seeds; name them s1, s2, "
+            f"..., or pass columns={{'error': {shown(header[others[0]])}}} for the one to read"
+        )
+    apart = all(heads[at].metric for at in others)
+    with_seeds = all(heads[at].seed for at in others) and not layout.seeds
+    made = []
+    for at in others:
+        found = heads[at]
+        if not apart:  # the metric's word belongs to the model's name
+            found = _parted(_base(header[at]), metrics=False)
+        if not with_seeds:
+            found = _Values(at, model=header[at] if not apart else found.model, metric=found.metric)
+        made.append(_Values(at, model=found.model, metric=found.metric, seed=found.seed))
+    models = list(dict.fromkeys(each.model for each in made))
+    listed = ", ".join(map(shown, models[:10])) + (", ..." if models[10:] else "")
+    layout.notes.append(f"one column for each model{' and seed' * with_seeds} ({listed})")
+    return made
 
 
-# --- Rows to columns -----------------------------------------------------------------------------
+def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -> list[_Values]:
+    """Columns that are named after metrics; those of the training data are left out."""
+    header = grid.header
+    heads = {at: _parted(_base(header[at])) for at in pure}
+    for unwanted in (_TRAINED_ON, {"val", "valid", "validation", "dev"}):
+        kept = [at for at in pure if not unwanted.intersection(words(heads[at].metric))]
+        pure = kept or pure
+    seeds = [at for at in rest if at not in pure and _parted(_base(header[at])).seed]
+    if any(not _parted(_base(header[at])).metric for at in seeds):
+        raise grid.source.error(
+            f"columns {shown(header[pure[0]])} and {shown(header[seeds[0]])} may both hold errors; "
+            f"pass columns={{'error': {shown(header[pure[0]])}}}, or remove one"
+        )
+    if layout.metric is not None and len(pure) > 1:
+        raise grid.source.error(
+            f"values may be in {', '.join(shown(header[at]) for at in pure[:5])}; "
+            f"pass columns={{'error': {shown(header[pure[0]])}}} for the right one"
+        )
+    made = [_Values(at, metric=_own_metric(heads[at].metric), seed=heads[at].seed) for at in pure]
+    names = list(dict.fromkeys(each.metric for each in made if each.metric))
+    if names:
+        layout.notes.append(f"values from {', '.join(map(shown, names[:5]))}")
+    if any(each.seed for each in made):
+        layout.notes.append(f"one column for each seed ({len({each.seed for each in made})})")
+    return made
 
 
-def _gathered(rows: Iterable[Row], layout: _Layout, source: Source) -> Measurements:
-    header, (first, *_) = layout.header, layout.values
-    column = header[first] if layout.values[first] is None else None
-    result = Measurements(source, header[layout.n], column)
-    columns, texts = result.columns, dict[str, str]()  # one copy of each label
-    for position, cells in rows:
-        labels = []
-        for index in (layout.model, layout.metric, layout.seed):
-            cell = "" if index is None else cells[index]
-            if not isinstance(cell, str) or cell not in texts:
-                try:
-                    made = label(shown(header[index or 0]), cell)
-                except KoriskError as error:
-                    raise KoriskError(f"{source.at(position)}: {error}") from None
-                cell = cell if isinstance(cell, str) else made
-                texts.setdefault(cell, made)
-            labels.append(texts[cell])
-        model, metric, own = labels
-        numbers = {}
-        for index in (layout.n, *layout.values):
-            where = source.at(position, header[index])
-            numbers[index] = _number(cells[index], where)
-            if numbers[index] is None and layout.values.get(index) is None:
-                raise KoriskError(
-                    f"{where}: is missing; write the number, or remove the {source.place}"
+def _own_metric(head: str) -> str:
+    """A column's name as the name of its metric; `error` and `value` name none."""
+    return "" if _key(head) in {"error", "value", "wert", "fehler"} else _base(head)
+
+
+def _by_size(grid: Grid, layout: _Layout, rest: list[int]) -> _Layout:
+    """A table whose columns are named after N, with a row for each seed or model."""
+    header = grid.header
+    sizes = [at for at in rest if re.fullmatch(r"(n\s*=\s*)?[0-9]+", header[at], re.IGNORECASE)]
+    if len(sizes) < 2:
+        raise _missing("n", "n", grid)
+    others = [at for at in rest if at not in sizes]
+    if layout.model is None and not layout.seeds and len(others) == 1:
+        layout.model = others[0]  # its only other column names the rows
+        layout.notes.append(f"models from {shown(header[others[0]])}")
+    elif others:
+        raise grid.source.error(
+            f"columns are named after N, and {shown(header[others[0]])} is neither a seed nor a "
+            "model; name it seed or model, or remove it"
+        )
+    layout.notes.insert(0, "one column for each N")
+    layout.values = [_Values(at, n=float(re.sub(r"\D", "", header[at]))) for at in sizes]
+    return layout
+
+
+def _parted(base: str, *, metrics: bool = True) -> _Values:
+    """The seed, the metric and the model in the name of a column."""
+    if re.fullmatch(r"[0-9]+", base):
+        return _Values(0, seed=base)
+    found = _SEED_AT_END.fullmatch(base)
+    seed, rest = (found["seed"], found["rest"] or "") if found else ("", base)
+    if not rest:
+        return _Values(0, seed=base)
+    tokens = re.split(r"[\s_/:]+", rest)
+    named = [token for token in tokens if _of_metric(token)]
+    if not metrics or not any(_names_metric(token) for token in named):
+        return _Values(0, model=rest, seed=seed)
+    if len(named) == len(tokens):
+        return _Values(0, metric=rest, seed=seed)
+    model = " ".join(token for token in tokens if not _of_metric(token))
+    return _Values(0, model=model, metric="_".join(named), seed=seed)
+
+
+def _names_metric(token: str) -> bool:
+    return suggested_unit(token) is not None or bool(_ERRORS.intersection(words(token)))
+
+
+def _of_metric(token: str) -> bool:
+    """Whether a token consists of words that names of metrics have, such as `val` and `mse`."""
+    found = words(token)
+    return bool(found) and all(
+        word in _ERRORS or word in _BESIDE_METRICS or suggested_unit(word) is not None
+        for word in found
+    )
+
+
+def _is_model(head: str) -> bool:
+    """Whether a head can name a model: statistics, times and the like cannot."""
+    found = set(words(head))
+    return not found or not found <= _STATISTICS | _REMARKS | _PHASES | {"seed", "run", "fold"}
+
+
+# --- Numbers as people write them ----------------------------------------------------------------
+
+_SPACES = re.compile(r"(?<=\d)[\u00a0\u202f\u2009 '’_](?=\d{3}(?:\D|$))")  # noqa: RUF001
+_POINT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_COMMA = re.compile(r"[-+]?(\d+,?\d*|,\d+)([eE][-+]?\d+)?")
+_GROUPS = {  # thousands between the other mark
+    ".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"),
+    ",": re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?"),
+}
+_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
+
+
+def _bare(text: str) -> str:
+    """A number without percent sign, without spaces between thousands, with a plain minus."""
+    text = text.removesuffix("%").strip().replace("\u2212", "-")
+    return _SPACES.sub("", text)
+
+
+def _is_empty(cell: object) -> bool:
+    """Whether a cell for a number has none, as where a run has crashed."""
+    return cell is None or (isinstance(cell, str) and cell.casefold() in _EMPTY)
+
+
+def _looks_numeric(cell: object) -> bool:
+    if not isinstance(cell, str):
+        return _is_number(cell)
+    text = _bare(cell)
+    return (
+        len(text) <= MAX_LABEL
+        and text.isascii()
+        and any(each.fullmatch(text) for each in (_POINT, _COMMA, *_GROUPS.values()))
+    )
+
+
+def _decimal_mark(grid: Grid, places: Sequence[int]) -> str | None:
+    """The mark of decimals in a table: the point, the comma, or None where nothing tells."""
+    first: dict[str, str] = {}
+    for position, row in grid.rows:
+        for at in places:
+            text = _bare(row[at]) if isinstance(row[at], str) else ""
+            if not _looks_numeric(text) or _EITHER.fullmatch(text) or not re.search("[.,]", text):
+                continue
+            marks = [
+                mark
+                for mark, plain in ((".", _POINT), (",", _COMMA))
+                if plain.fullmatch(text) or _GROUPS[mark].fullmatch(text)
+            ]
+            for mark in marks[:1] if len(marks) == 1 else []:
+                first.setdefault(
+                    mark, f"{grid.source.at(position, grid.header[at])}: {shown(row[at])}"
                 )
-        n = numbers.pop(layout.n)
-        for index, value in numbers.items():
-            if value is None or n is None:
-                continue  # a wide table has a cell for every N and seed
-            if len(result.n) == MAX_ROWS:
-                raise source.error(f"holds more than {MAX_ROWS:,} measurements; {_THIN_IT}")
-            seed = layout.values[index]
-            row = (position, n, value, own if seed is None else seed, model, metric)
-            for kept, each in zip(columns, row, strict=True):
-                kept.append(each)
-    if not result.n:
-        raise source.error("holds no measurements; add rows with n and error")
-    return result
+    if len(first) > 1:
+        found = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
+        raise grid.source.error(f"{found}; write all numbers in one way")
+    return next(iter(first), None)
 
 
-def _number(cell: object, where: str) -> float | None:
-    """The number in a cell; None where the cell is empty."""
-    if isinstance(cell, str):
-        cell = cell.strip() or None
-    if cell is None or type(cell) is float:
-        return cell
+class _CellError(Exception):
+    """What is wrong with a cell, and a remedy."""
+
+
+def _number(cell: object, mark: str | None, *, whole: bool) -> float:
+    """The number in a cell."""
     if _is_number(cell):
         try:
             return float(cell)
         except OverflowError:
             return math.inf
-    remedy = "write it as 64, 0.001 or 1e-3"
-    if isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell):
-        remedy = "write it with a decimal point and without marks between thousands"
-    elif isinstance(cell, str) and isinstance(_parsed(cell), float):
-        remedy = "write it without quotes"
-    raise KoriskError(f"{where}: must be a number, got {shown(cell)}; {remedy}")
-
-
-def _parsed(text: str) -> float | str:
-    """The number in a cell of text, or the text if it has no number."""
-    text = text.strip()
-    if len(text) > MAX_LABEL or "_" in text or not text.isascii():
-        return text  # float() takes 1_000 and digits of any script
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-# --- CSV -----------------------------------------------------------------------------------------
-
-
-def _of_csv(text: str, source: Source, columns: Columns) -> Measurements:
-    if text.count("\n") > MAX_LINES:
-        raise source.error(f"has more than {MAX_LINES:,} lines, the limit; {_THIN_IT}")
-    lines = _content_lines(text, source)
-    position, line = next(lines, (0, ""))
-    if not line:
-        raise source.error("holds only comments; write a header such as n,error,seed first")
-    delimiter = max(",;\t", key=line.count)
-    header = [cell.strip() for cell in _cells(line, delimiter, position, source)]
-    while header and not header[-1]:  # spreadsheets end lines with empty cells
-        header.pop()
-    layout = _layout(header, source, columns)
-
-    def rows() -> Iterator[Row]:
-        width = len(header)
-        for position, line in lines:
-            cells: list[Any] = _cells(line, delimiter, position, source)
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) < width or any(cell.strip() for cell in cells[width:]):
-                raise KoriskError(
-                    f"{source.at(position)}: has {len(cells)} cells where the header has {width}; "
-                    "fill it up, write 0.5 and not 0,5, and quote texts that hold the delimiter"
-                )
-            for index in (layout.n, *layout.values):
-                cells[index] = _parsed(cells[index])
-            yield position, cells
-
-    return _gathered(rows(), layout, source)
-
-
-def _content_lines(text: str, source: Source) -> Iterator[tuple[int, str]]:
-    """The lines that are neither blank nor comments, with their numbers in the file."""
-    # One by one: a list of all lines would double the memory.
-    found = re.finditer(r"([^\r\n]*)(?:\r\n|[\r\n]|\Z)", text)
-    for position, line in enumerate((each[1] for each in found), start=1):
-        if len(line) > MAX_LINE:
-            raise KoriskError(
-                f"{source.at(position)}: has more than {MAX_LINE:,} characters; is this a table?"
-            )
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield position, line
-
-
-def _cells(line: str, delimiter: str, position: int, source: Source) -> list[str]:
-    # Each line is a row of its own, so that an open quote is found where it stands.
-    try:
-        return next(csv.reader([line], delimiter=delimiter, strict=True, skipinitialspace=True))
-    except csv.Error as error:
-        where, problem = source.at(position), str(error).splitlines()[0]
-        raise KoriskError(f"{where}: not valid CSV: {problem}; check its quotes") from None
-
-
-# --- Records -------------------------------------------------------------------------------------
-
-
-def _json_records(text: str, source: Source) -> list[object]:
-    if len(text) > MAX_JSON_BYTES:
-        raise source.error(f"is larger than {MAX_JSON_BYTES / 1e6:g} MB; {_THIN_IT}")
-
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            raise source.error("a record has a key twice; remove one")
-        return made
-
-    try:
-        content = json.loads(text, object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        where = f"{source.name}, line {error.lineno}, column {error.colno}"
-        raise KoriskError(f"{where}: not valid JSON: {error.msg.lower()}; correct it") from None
-    except KoriskError:
-        raise
-    except (RecursionError, ValueError):  # the latter for numbers of thousands of digits
-        raise source.error("nested too deeply, or a number has too many digits") from None
-    if isinstance(content, dict):
-        lists = [value for value in content.values() if isinstance(value, list)]
-        content = lists[0] if len(lists) == 1 else content
-    if not isinstance(content, list):
-        raise source.error(
-            'must hold a list of records, or one key with such a list; write [{"n": 64, "error": '
-            "0.1}, ...]"
+    text = _bare(cell) if isinstance(cell, str) else ""
+    if not _looks_numeric(text):
+        if re.fullmatch(r"[-+]?inf(inity)?", text, re.IGNORECASE):
+            raise _CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
+        raise _CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
+    if mark is None and _EITHER.fullmatch(text):
+        if whole:
+            return float(re.sub("[.,]", "", text))
+        raise _CellError(
+            f"{shown(cell)} may be a thousand or a decimal", "write it without the mark, or as 1e3"
         )
-    return content
+    mark = mark or "."
+    if _GROUPS[mark].fullmatch(text):
+        text = text.replace("," if mark == "." else ".", "")
+    try:
+        return float(text.replace(",", ".") if mark == "," else text)
+    except ValueError:
+        said = "point" if mark == "." else "comma"
+        raise _CellError(
+            f"{shown(cell)} has another mark", f"write all with a decimal {said}"
+        ) from None
 
 
-def _of_records(records: Iterable[object], source: Source, columns: Columns) -> Measurements:
-    wanted = _wanted(columns)
+# --- Rows to columns -----------------------------------------------------------------------------
 
-    def folded() -> Iterator[dict[str, object]]:
-        for position, record in enumerate(records, start=1):
-            if not isinstance(record, Mapping):
-                raise KoriskError(
-                    f"{source.at(position)}: must be a mapping with the keys n and error, "
-                    f'got {shown(record)}; write {{"n": 64, "error": 0.1}}'
-                )
-            made = {_folded(str(key)): value for key, value in record.items()}
-            if len(made) < len(record):
-                raise KoriskError(f"{source.at(position)}: two keys are alike; remove one")
-            yield made
 
-    mappings = folded()
-    first = next(mappings, None)
-    if first is None:
-        raise source.error('holds no records; add some such as {"n": 64, "error": 0.1}')
-    for name in ("n", "error", *(columns or {})):
-        if _folded(wanted[name]) not in first:
-            raise _missing(name, wanted[name], list(first), source)
-    layout = _Layout(list(wanted.values()), 0, {1: None}, 2, 3, 4)
-    keys = [_folded(theirs) for theirs in layout.header]
-    rows = ([record.get(key) for key in keys] for record in chain([first], mappings))
-    return _gathered(enumerate(rows, start=1), layout, source)
+class Problems:
+    """What is wrong with a table, and what to do about it; all of it is said at once."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.found, self.remedies = source, list[str](), dict[str, None]()
+
+    def add(self, where: str, what: str, remedy: str) -> None:
+        """Note a problem, with its place."""
+        self.found.append(f"{where}: {what}")
+        self.remedies[remedy] = None
+
+    def check(self) -> None:
+        """Raise an error with the first of them, if there are any."""
+        if self.found:
+            more = len(self.found) - MAX_PROBLEMS
+            listed = self.found[:MAX_PROBLEMS] + ([f"and {more} more"] if more > 0 else [])
+            raise self.source.error(f"{', '.join(listed)}; {', '.join(self.remedies)}")
+
+
+def measurements(grid: Grid, columns: Columns = None) -> Measurements:
+    """The measurements of a table."""
+    layout, source, header = _layout(grid, columns), grid.source, grid.header
+    problems, left_out = Problems(source), Counter[str]()
+    places = [each.place for each in layout.values] + ([] if layout.n is None else [layout.n])
+    mark = _decimal_mark(grid, places)
+    made = Measurements(source)
+    texts: dict[Any, str] = {}  # one copy of each label
+
+    def number(position: int, row: list[Any], place: int, *, whole: bool) -> float | None:
+        """The number in a cell; None where it is empty, or not as it should be."""
+        if _is_empty(row[place]):
+            return None
+        try:
+            found = _number(row[place], mark, whole=whole)
+        except _CellError as error:
+            problems.add(source.at(position, header[place]), *error.args)
+            return None
+        return found
+
+    for position, row in grid.rows:
+        state = None if layout.status is None else row[layout.status]
+        if state is not None and str(state).casefold() not in _FINISHED:
+            left_out[f"runs {str(state).casefold()[:20]}"] += 1
+            continue
+        if summary := _summary(row, layout):
+            what = f"{shown(summary)} sums up other rows"
+            problems.add(source.at(position), what, "remove such rows")
+            continue
+        n = None if layout.n is None else number(position, row, layout.n, whole=True)
+        filled = [each for each in layout.values if not _is_empty(row[each.place])]
+        if layout.n is not None and n is None:
+            if filled and _is_empty(row[layout.n]):
+                problems.add(source.at(position, header[layout.n]), "is missing", "write N")
+            continue
+        try:
+            model, metric, seed = (
+                _label(row, each, header, texts)
+                for each in ([layout.model], [layout.metric], layout.seeds)
+            )
+        except KoriskError as error:
+            problems.add(source.at(position), *str(error).split("; ", 1))
+            continue
+        if len(filled) < len(layout.values):
+            left_out["empty cells"] += len(layout.values) - len(filled)
+        for each in filled:
+            value = number(position, row, each.place, whole=False)
+            if value is None:
+                continue
+            if str(row[each.place]).endswith("%") or "%" in header[each.place]:
+                made.percent.add(header[each.place])
+            made.position.append(position)
+            made.n.append(n if n is not None else each.n or math.nan)
+            made.value.append(value)
+            made.seed.append(each.seed or seed)
+            made.model.append(each.model or model)
+            made.metric.append(metric or each.metric)
+            place = each.place if layout.n is None else layout.n
+            made.heads.append((header[place], header[each.place]))
+    problems.check()
+    if not made.n:
+        raise source.error("holds no measurements; add rows with n and error")
+    notes = [*layout.notes, *grid.notes, *(["decimal commas"] if mark == "," else [])]
+    notes += [f"{count} {what} left out" for what, count in left_out.items()]
+    return replace(made, read_as="; ".join(notes))
+
+
+def _label(row: list[Any], places: list[Any], header: list[str], texts: dict[Any, str]) -> str:
+    """The text in one cell, or in several joined by a stroke."""
+    parts = []
+    for at in places:
+        if at is None:
+            continue
+        cell = row[at]
+        if (type(cell), cell) not in texts:
+            texts[type(cell), cell] = label(shown(header[at]), cell)
+        parts.append(texts[type(cell), cell])
+    return "/".join(parts)
+
+
+def _summary(row: list[Any], layout: _Layout) -> str:
+    """The word by which a row says that it sums up others."""
+    own = [layout.n] if layout.n is not None else []
+    places = own if own and row[own[0]] is not None else range(len(row))
+    for at in places:
+        cell = row[at]
+        if isinstance(cell, str) and len(cell) <= MAX_LABEL:
+            found = {cell.casefold().strip(" :.")} | set(words(cell)[:1])
+            if found & _TOTALS:
+                return cell
+    return ""

@@ -190,6 +190,7 @@ def unit(name: str | Unit) -> Unit:
     if isinstance(name, Unit):
         return name
     asked = str(name)[:80].strip().casefold()
+    asked = _LARGER_IS_BETTER.get(asked, asked)  # acc, auroc, ...
     one_of("unit", asked, tuple(UNITS))
     return UNITS[asked]
 

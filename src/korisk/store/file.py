@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from os import PathLike
 from pathlib import Path
 
@@ -31,6 +32,7 @@ MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere the file system is not
 
 _BUSY_SECONDS = 20.0  # how long a reader and the writer wait for each other
 _SIDE_FILES = ("-wal", "-journal")  # where SQLite keeps pages that are not in the file (any more)
+_MASTER = "SELECT type, name, sql FROM sqlite_master"
 _MAGIC = b"SQLite format 3\0"
 _HEADER = struct.Struct(">60xI4x4x")  # with user_version at byte 60
 _MARKS = (0, _MAGIC), (68, APPLICATION_ID.to_bytes(4, "big"))
@@ -183,13 +185,23 @@ def _stated_format(path: Path) -> int | None:
     return None
 
 
-def restore_header(path: Path) -> None:
-    """Write the parts of the header that all stores have in common into a damaged copy of one."""
+def restore_common_parts(path: Path) -> None:
+    """Write what all stores have in common, header and tables' texts, into a damaged copy."""
     fixed = {0: _MAGIC + b"\x10\0\1\1\0@  ", 44: b"\0\0\0\4", 52: bytes(7) + b"\1", 64: bytes(4)}
     with path.open("r+b") as file:
         for at, content in [*fixed.items(), *_MARKS]:
             file.seek(at)
             file.write(content)
+    with (
+        contextlib.suppress(sqlite3.Error, UnicodeDecodeError),
+        contextlib.closing(_connection(path, "mode=rw")) as connection,
+    ):
+        connection.execute("PRAGMA writable_schema = ON")
+        for kind, name, sql in schema():
+            connection.execute(
+                "UPDATE sqlite_master SET type = ?, sql = ? WHERE name = ?", (kind, sql, name)
+            )
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 def create(path: Path, study: str) -> None:
@@ -253,21 +265,33 @@ def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
         connection = _connection(path, mode)
         try:
             connection.execute("PRAGMA trusted_schema = OFF")
+            found = connection.execute(_MASTER).fetchall()
             # Views, triggers and generated columns could compute without end.
-            for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master"):
+            for kind, name, sql in found:
                 words = str(sql).upper()
-                if kind not in ("table", "index", "view", "trigger"):
-                    raise sqlite3.DatabaseError(f"unexpected {kind} {name}")
                 if kind in ("view", "trigger") or "VIRTUAL" in words or "GENERATED" in words:
                     raise KoriskError(
                         f"{path}: is not a store of a korisk study: unexpected {kind} "
                         f"{shown(name)}; choose another path"
                     )
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if (version != 1 or any("digest" in str(each) for each in found)) and set(
+                found
+            ) != schema():
+                raise sqlite3.DatabaseError("its tables are not as they were made")
             connection.execute("SELECT count(*) FROM meta").fetchall()
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+@cache
+def schema() -> frozenset[tuple[str, str, str | None]]:
+    """Kind, name and text of the tables and indices of a store."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_SCHEMA)
+        return frozenset(connection.execute(_MASTER))
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:

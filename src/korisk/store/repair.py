@@ -22,7 +22,7 @@ from korisk.store.file import (
     check_header,
     connect,
     create,
-    restore_header,
+    restore_common_parts,
     set_meta,
     sqlite_errors,
     total,
@@ -65,11 +65,14 @@ def make_right(path: Path, study: str) -> None:
             problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if problem != "ok":
                 raise sqlite3.DatabaseError(problem)
-            connection.execute("BEGIN IMMEDIATE")
-            if not is_signed(connection):
-                _sign_all(connection)
-            dropped = _drop_damaged(connection, study)
-            connection.execute("COMMIT")
+            signed = is_signed(connection)
+            if signed:
+                connection.execute("BEGIN IMMEDIATE")
+                dropped = _drop_damaged(connection, study)
+                connection.execute("COMMIT")
+        if not signed:
+            _upgrade(path)
+            return
     except DamagedError as error:
         _rebuild(path, study, error)
         return
@@ -154,26 +157,31 @@ def _drop_damaged(connection: sqlite3.Connection, study: str) -> list[str]:
     return names
 
 
-def _sign_all(connection: sqlite3.Connection) -> None:
-    """Give a store of format 1 its digests; what it holds is taken as it is."""
-    for table in ("meta", *TABLES):
-        connection.execute(f"ALTER TABLE {table} ADD COLUMN digest TEXT NOT NULL DEFAULT ''")
-    for table in ("rows", "arrays", "cells"):
-        columns = ", ".join(TABLES[table])
-        for (number,) in connection.execute(f"SELECT rowid FROM {table}").fetchall():
-            if table == "cells":
-                sign(connection, number)
-            else:
-                query = f"SELECT {columns} FROM {table} WHERE rowid = ?"
-                [values] = connection.execute(query, (number,))
-                made = digest(*values), number
-                connection.execute(f"UPDATE {table} SET digest = ? WHERE rowid = ?", made)
-    for name, value in connection.execute("SELECT name, value FROM meta").fetchall():
-        set_meta(connection, name, value)
-    set_meta(connection, "cells", total(each for (each,) in connection.execute(_DIGESTS)))
-
-
-_DIGESTS = "SELECT digest FROM cells NOT INDEXED"
+def _upgrade(path: Path) -> None:
+    """Copy a store of format 1 into one with digests; what it holds is taken as it is."""
+    new = path.with_name(f".{path.name}.rebuilt")
+    new.unlink(missing_ok=True)
+    create(new, "")
+    with (
+        contextlib.closing(connect(path)) as source,
+        contextlib.closing(connect(new)) as target,
+        sqlite_errors(path),
+    ):
+        target.execute("BEGIN")
+        for table, columns in TABLES.items():
+            first = "id" if table == "cells" else "cell"
+            query = f"SELECT {first}, {', '.join(columns)} FROM {table} ORDER BY rowid"
+            for number, *values in source.execute(query):
+                slots = ", ".join("?" * (len(values) + 2))
+                content = number, *values, "" if table == "cells" else digest(*values)
+                target.execute(f"INSERT INTO {table} VALUES ({slots})", content)
+        numbers = target.execute("SELECT id FROM cells").fetchall()
+        set_meta(target, "cells", total([sign(target, number) for (number,) in numbers]))
+        for name, value in source.execute("SELECT name, value FROM meta"):
+            set_meta(target, name, value)
+        target.execute("COMMIT")
+        source.execute("PRAGMA journal_mode = DELETE")  # so that nothing of it is beside it
+    new.replace(path)
 
 
 def sign(connection: sqlite3.Connection, number: int) -> str:
@@ -226,7 +234,7 @@ def _readable(path: Path) -> Iterator[tuple[Any, list[Any], list[Any]]]:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".korisk-") as folder:
         copy = Path(folder, "copy.db")
         shutil.copyfile(path, copy)
-        restore_header(copy)
+        restore_common_parts(copy)
         try:
             connection = connect(copy, "immutable=1")
         except KoriskError:

@@ -1,0 +1,549 @@
+"""Files and frames as one kind of table: text, JSON, spreadsheets, NumPy, Parquet, data frames.
+
+A `Grid` has a header and rows of cells, each with its place in the user's count. Cells are texts,
+numbers, or None where they are empty; what they mean is left to `read.py`.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from korisk.errors import KoriskError, MissingExtraError, shown
+
+MAX_BYTES = 16_000_000
+MAX_UNPACKED = 64_000_000  # bytes of what a compressed file holds
+MAX_CELLS = 1_000_000
+MAX_LINE = 1_000_000  # characters
+
+_THIN_IT = "a pilot is some tens of rows: average or thin it first"
+_SPREADSHEETS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where measurements come from, in the words of messages."""
+
+    name: str = ""  # the path; nothing for what is in memory
+    place: str = "row"
+    column: str = "column"
+
+    def error(self, problem: str) -> KoriskError:
+        """A problem with the whole of it."""
+        return KoriskError(f"{self.name or f'these {self.place}s'}: {problem}")
+
+    def at(self, position: int, column: str | None = None) -> str:
+        """The words for one row, or for one cell of it, without the file's name."""
+        row = f"{self.place} {position}"
+        return row if column is None else f"{row}, {self.column} {shown(column)}"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table: its header, and rows of as many cells with their positions."""
+
+    source: Source
+    header: list[str]
+    rows: list[tuple[int, list[Any]]]
+    notes: list[str] = field(default_factory=list)  # how it was read
+
+
+def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
+    """The table in a file; its content, and not its name, tells what kind of file it is."""
+    from korisk.files import read_bytes  # imports pydantic and yaml
+
+    content = read_bytes(path, max_bytes=MAX_BYTES)
+    name = str(path)
+    if content.startswith(b"PK\x03\x04"):
+        members = _zip_members(content, Source(name))
+        if any(member in _SPREADSHEETS for member in members):
+            return _of_spreadsheet(content, name, sheet)
+        if members and all(member.endswith(".npy") for member in members):
+            return _of_arrays(_npz(content, Source(name)), name)
+        raise KoriskError(f"{path}: is a ZIP archive and no table; unpack it first")
+    if content.startswith(b"\xd0\xcf\x11\xe0"):
+        return _of_spreadsheet(content, name, sheet)
+    if sheet is not None:
+        raise KoriskError(f"{path}: is no spreadsheet, so sheet= does not apply; leave it out")
+    if content.startswith(b"\x93NUMPY"):
+        return _of_arrays({"": _npy(io.BytesIO(content), Source(name))}, name)
+    if content.startswith(b"PAR1"):
+        return _of_parquet(content, name)
+    return _of_text(_decoded(content, name), name)
+
+
+def grid_of_records(records: Iterable[object], source: Source) -> Grid:
+    """The table of mappings; mappings inside them are taken apart as `config.n_train`."""
+    made: list[tuple[int, dict[str, Any]]] = []
+    header: dict[str, None] = {}
+    cells = 0
+    for position, record in enumerate(records, start=1):
+        if not isinstance(record, Mapping):
+            raise source.error(
+                f"{source.at(position)} must be a mapping with the keys n and error, "
+                f'got {shown(record)}; write {{"n": 64, "error": 0.1}}'
+            )
+        flat = dict(_flattened(record))
+        cells += len(flat)
+        if cells > MAX_CELLS:
+            raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
+        header |= dict.fromkeys(flat)
+        made.append((position, flat))
+    if not made:
+        raise source.error('holds no records; add some such as {"n": 64, "error": 0.1}')
+    if len(header) * len(made) > MAX_CELLS:
+        raise source.error(f"has {len(header):,} different keys; is it a table?")
+    rows = [(position, [_cell(each.get(name)) for name in header]) for position, each in made]
+    return _checked(Grid(source, list(header), rows))
+
+
+def grid_of_frame(frame: Any) -> Grid:
+    """The table of a data frame of pandas or polars: `columns`, each of them by its name."""
+    try:
+        names = list(frame.columns)
+        columns = {}
+        index: Any = getattr(frame, "index", None)
+        levels = list(getattr(index, "names", []))
+        if any(level is not None for level in levels):  # n as the index, as after groupby
+            for at, level in enumerate(levels):
+                columns[str(level)] = list(index.get_level_values(at))
+        for name in names:
+            text = " ".join(map(str, name)).strip() if isinstance(name, tuple) else str(name)
+            columns[text.strip()] = list(frame[name])
+    except (AttributeError, TypeError, KeyError):
+        raise KoriskError(
+            f"frame must be a data frame with columns, got {shown(frame)}; "
+            "use Curve.from_records for a list of mappings"
+        ) from None
+    if len(columns) < len(names):
+        raise Source().error("two columns have the same name; rename one")
+    rows = zip(*(map(_cell, each) for each in columns.values()), strict=True)
+    made = [(position, list(row)) for position, row in enumerate(rows, start=1)]
+    return _checked(Grid(Source(), list(columns), made))
+
+
+def _flattened(
+    record: Mapping[Any, Any], prefix: str = "", depth: int = 0
+) -> Iterator[tuple[str, Any]]:
+    for key, value in record.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and depth < 3:
+            yield from _flattened(value, f"{name}.", depth + 1)
+        else:
+            yield name, value
+
+
+def _cell(value: object) -> object:
+    """A cell as a text, a number or None."""
+    if isinstance(value, str):
+        return value.strip() or None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Real) and not isinstance(value, Integral) and math.isnan(value):
+        return None
+    return None if value is None or type(value).__name__ in {"NAType", "NaTType"} else value
+
+
+def _checked(grid: Grid) -> Grid:
+    """The table without empty columns at its edge and rows without any content."""
+    header, rows = grid.header, [row for row in grid.rows if any(c is not None for c in row[1])]
+    for place in reversed(range(len(header))):
+        nothing = all(row[place] is None for _, row in rows)
+        index = header[place].casefold() in ("", "unnamed: 0", "index") and place == 0
+        if (not header[place] and nothing) or (index and _counts(row[0] for _, row in rows)):
+            header = header[:place] + header[place + 1 :]
+            rows = [(at, row[:place] + row[place + 1 :]) for at, row in rows]
+    for place, name in enumerate(header):
+        if not name:
+            raise grid.source.error(f"column {place + 1} has no name; name it, or remove it")
+    folded = [name.casefold() for name in header]
+    for name in header:
+        if folded.count(name.casefold()) > 1:
+            raise grid.source.error(
+                f"{grid.source.column} {shown(name)} is there twice; rename or remove one"
+            )
+    if not rows:
+        raise grid.source.error("holds no measurements; add rows with n and error")
+    return Grid(grid.source, header, rows, grid.notes)
+
+
+def _counts(cells: Iterable[object]) -> bool:
+    """Whether cells count rows, from 0 or 1, as pandas writes them."""
+    found = [str(cell) for cell in cells]
+    return any(found == [str(at + first) for at in range(len(found))] for first in (0, 1))
+
+
+# --- Text ----------------------------------------------------------------------------------------
+
+
+def _decoded(content: bytes, name: str) -> tuple[str, list[str]]:
+    """The text of a file, and notes: UTF-8, UTF-16 with its mark, or what Windows writes."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return content.decode("utf-16"), []
+        except UnicodeDecodeError:
+            raise KoriskError(f"{name}: is damaged UTF-16 text; save it as UTF-8") from None
+    if b"\0" in content:
+        raise KoriskError(
+            f"{name}: is a binary file and no table that korisk reads; save it as CSV"
+        )
+    try:
+        return content.decode("utf-8-sig"), []
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace"), ["its text is in Windows-1252"]
+
+
+def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
+    text, notes = decoded
+    start = text.lstrip()[:1]
+    if not start:
+        raise KoriskError(f"{name}: the file is empty; write a header such as n,error,seed first")
+    if start in "[{":
+        return _of_json(text, name)
+    source = Source(name, "line")
+    numbers: list[int] = []
+    lines: list[str] = []
+    comment = ""
+    for position, line in enumerate(text.splitlines(), start=1):
+        if len(line) > MAX_LINE:
+            raise source.error(
+                f"line {position} has more than {MAX_LINE:,} characters; is this a table?"
+            )
+        if line.lstrip()[:1] in ("#", "%"):
+            comment = comment if lines else line.strip().lstrip("#%").strip()
+        elif line.strip():
+            numbers.append(position)
+            lines.append(line)
+    if not lines:
+        raise source.error("holds only comments; write a header such as n,error,seed first")
+    stated = re.fullmatch(r"sep=(.)", lines[0].strip())
+    if stated:  # Excel's own line
+        del numbers[0], lines[0]
+    delimiter = stated[1] if stated else _delimiter(lines)
+    rows = _split(lines, numbers, delimiter, source)
+    usual = max((len(cells) for _, cells in rows), default=0)
+    while len(rows) > 1 and usual > 1 and sum(cell != "" for cell in rows[0][1]) == 1:
+        notes = [*notes, f"line {rows[0][0]} is a title"]
+        del rows[0]
+    if not rows:
+        raise source.error("holds no table; write a header such as n,error,seed first")
+    position, header = rows.pop(0)
+    if all(re.fullmatch(r"[-+.,\deE]+", cell) for cell in header):
+        names = comment.split(delimiter) if delimiter != " " else comment.split()
+        if len(names) != len(header):
+            listed = ", ".join(shown(cell, limit=30) for cell in header[:10])
+            raise source.error(f"no header, found {listed}; name the columns in the first line")
+        rows.insert(0, (position, header))  # as NumPy's savetxt writes it
+        header = names
+        notes = [*notes, "the header is a comment"]
+    header = [cell.strip() for cell in header]
+    while header and not header[-1]:  # spreadsheets end lines with empty cells
+        header.pop()
+    width = len(header)
+    problems = []
+    for position, cells in rows:
+        if len(cells) < width or any(cells[width:]):
+            problems.append(
+                f"{source.at(position)} has {len(cells)} cells where the header has {width}"
+            )
+    if problems:
+        more = f" and {len(problems) - 10} lines more" if len(problems) > 10 else ""
+        raise source.error(
+            f"{', '.join(problems[:10])}{more}; fill them up, write 0.5 and not 0,5 between "
+            "commas, and quote texts that hold the delimiter"
+        )
+    made = [(position, [_cell(cell) for cell in cells[:width]]) for position, cells in rows]
+    return _checked(Grid(source, header, made, notes))
+
+
+def _delimiter(lines: Sequence[str]) -> str:
+    """The delimiter with which most lines have as many cells as the first, and most of them."""
+
+    def fit(delimiter: str) -> tuple[float, int]:
+        counts = [len(_quick(line, delimiter)) for line in lines[:50]]
+        usual = max(set(counts), key=counts.count)
+        return (counts.count(usual) / len(counts) if usual > 1 else 0.0, usual)
+
+    return max("\t;,| ", key=fit)
+
+
+def _quick(line: str, delimiter: str) -> list[str]:
+    if delimiter == " ":
+        return line.split()
+    return re.sub(r'"[^"]*"', "", line).split(delimiter)
+
+
+def _split(
+    lines: list[str], numbers: list[int], delimiter: str, source: Source
+) -> list[tuple[int, list[str]]]:
+    if delimiter == " ":
+        return [(at, line.split()) for at, line in zip(numbers, lines, strict=True)]
+    reader = csv.reader(
+        (f"{line}\n" for line in lines), delimiter=delimiter, strict=True, skipinitialspace=True
+    )
+    rows, begun, cells = list[tuple[int, list[str]]](), 0, 0
+    try:
+        for row in reader:
+            cells += len(row)
+            if cells > MAX_CELLS:
+                raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
+            found = [" ".join(cell.split()) for cell in row]
+            if any(found):
+                rows.append((numbers[begun], found))
+            begun = reader.line_num
+    except csv.Error as error:
+        where, problem = (
+            source.at(numbers[min(begun, len(numbers) - 1)]),
+            str(error).splitlines()[0],
+        )
+        raise source.error(f"{where}: not valid CSV: {problem}; check its quotes") from None
+    return rows
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+
+def _of_json(text: str, name: str) -> Grid:
+    source = Source(name, "record", "key")
+
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            raise source.error("a record has a key twice; remove one")
+        return made
+
+    def parsed(part: str) -> Any:
+        try:
+            return json.loads(part, object_pairs_hook=unique)
+        except (json.JSONDecodeError, KoriskError):
+            raise
+        except (RecursionError, ValueError):  # the latter for numbers of thousands of digits
+            raise source.error("nested too deeply, or a number has too many digits") from None
+
+    try:
+        content = parsed(text)
+    except json.JSONDecodeError as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) < 2 or not lines[0].lstrip().startswith("{"):
+            where = f"{name}, line {error.lineno}, column {error.colno}"
+            raise KoriskError(f"{where}: not valid JSON: {error.msg.lower()}; correct it") from None
+        content = []
+        for position, line in enumerate(lines, start=1):  # JSON lines
+            try:
+                content.append(parsed(line))
+            except json.JSONDecodeError as found:
+                where = f"{name}, line {position}, column {found.colno}"
+                raise KoriskError(
+                    f"{where}: not valid JSON: {found.msg.lower()}; correct it"
+                ) from None
+    if isinstance(content, dict):
+        lists = {key: value for key, value in content.items() if isinstance(value, list)}
+        if len(lists) > 1 and not any(isinstance(v, dict) for vs in lists.values() for v in vs):
+            return _of_arrays(_as_arrays(lists, source), name)
+        content = next(iter(lists.values())) if len(lists) == 1 else content
+    if not isinstance(content, list):
+        raise source.error(
+            'must hold a list of records, or one key with such a list; write [{"n": 64, "error": '
+            "0.1}, ...]"
+        )
+    return grid_of_records(content, source)
+
+
+def _as_arrays(lists: Mapping[str, list[Any]], source: Source) -> dict[str, Any]:
+    made = {}
+    for name, values in lists.items():
+        try:
+            made[name] = np.array(values, dtype=object if _mixed(values) else None)
+        except ValueError:
+            raise source.error(
+                f"{shown(name)} has rows of different lengths; fill them up"
+            ) from None
+    return made
+
+
+def _mixed(values: list[Any]) -> bool:
+    return any(isinstance(value, str | None) for value in values)
+
+
+# --- Arrays --------------------------------------------------------------------------------------
+
+
+def _zip_members(content: bytes, source: Source) -> list[str]:
+    """The names in an archive, if what they unpack to is of a sensible size."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+        raise source.error(f"is a damaged archive: {shown(str(error))}; save it again") from None
+    if sum(member.file_size for member in members) > MAX_UNPACKED or len(members) > 2000:
+        raise source.error(
+            f"unpacks to more than {MAX_UNPACKED / 1e6:g} MB; a pilot is a small table"
+        )
+    return [member.filename for member in members]
+
+
+def _npz(content: bytes, source: Source) -> dict[str, Any]:
+    made = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for member in archive.infolist():
+                with archive.open(member) as file:
+                    unpacked = io.BytesIO(file.read(MAX_UNPACKED))
+                made[member.filename.removesuffix(".npy")] = _npy(unpacked, source)
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        NotImplementedError,
+        OSError,
+        RuntimeError,
+        EOFError,
+    ) as error:
+        raise source.error(f"is a damaged archive: {shown(str(error))}; save it again") from None
+    return made
+
+
+def _npy(file: io.BytesIO, source: Source) -> Any:
+    """An array, whose header may claim no more than the file holds."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0
+        if version != (1, 0):
+            read = np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(file)
+        size = math.prod(shape) * dtype.itemsize
+        if dtype.hasobject:
+            raise ValueError("it holds Python objects")
+        if size > len(file.getbuffer()):
+            raise ValueError("it is cut short")
+        file.seek(0)
+        return np.load(file, allow_pickle=False)
+    except (
+        ValueError,
+        EOFError,
+        OSError,
+        TypeError,
+        SyntaxError,
+        MemoryError,
+        OverflowError,
+    ) as error:
+        raise source.error(f"an array cannot be read: {shown(str(error))}; save it again") from None
+
+
+def _of_arrays(arrays: Mapping[str, Any], name: str) -> Grid:
+    """The table of named arrays; one with two axes has a column for each fold or field."""
+    source, columns = Source(name), dict[str, Sequence[Any]]()
+    for key, array in arrays.items():
+        if array.dtype.names:  # a table with named fields
+            columns |= {field: array[field].tolist() for field in array.dtype.names}
+        elif array.ndim == 1:
+            columns[key] = array.tolist()
+        elif array.ndim == 2 and array.size <= MAX_CELLS and key == "" and array.shape[1] == 2:
+            columns |= {"n": array[:, 0].tolist(), "error": array[:, 1].tolist()}
+        elif array.ndim == 2 and array.size <= MAX_CELLS and key:
+            folds = range(1, array.shape[1] + 1)
+            columns |= {f"{key} fold {fold}": array[:, fold - 1].tolist() for fold in folds}
+        else:
+            raise source.error(
+                f"an array of shape {array.shape} does not say what is in it; save what "
+                "learning_curve returns with numpy.savez(file, train_sizes=..., test_scores=...)"
+            )
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise source.error(f"its columns have {sorted(lengths)} rows; save columns of one length")
+    if sum(map(len, columns.values())) > MAX_CELLS:
+        raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
+    rows = zip(*(map(_cell, column) for column in columns.values()), strict=True)
+    made = [(position, list(row)) for position, row in enumerate(rows, start=1)]
+    return _checked(Grid(source, list(columns), made))
+
+
+# --- Other programs' files -----------------------------------------------------------------------
+
+
+def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
+    try:
+        import python_calamine as calamine
+    except ImportError:
+        raise MissingExtraError(
+            f"{name}: spreadsheets need python-calamine, which is not installed; "
+            "pip install 'korisk[io]', or save the table as CSV"
+        ) from None
+    try:
+        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(content))
+        wanted = book.sheet_names if sheet is None else [sheet]
+        if sheet is not None and sheet not in book.sheet_names:
+            listed = ", ".join(map(shown, book.sheet_names[:10]))
+            raise KoriskError(f"{name}: no sheet {shown(sheet)}; there are {listed}")
+        tables = {each: book.get_sheet_by_name(each).to_python() for each in wanted[:100]}
+    except KoriskError:
+        raise
+    except BaseException as error:  # whatever a damaged file causes in the reader, panics included
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        said = shown((str(error).splitlines() or [""])[0])
+        raise KoriskError(
+            f"{name}: is no spreadsheet that can be read: {said}; save it again, or as CSV"
+        ) from None
+    tables = {each: rows for each, rows in tables.items() if any(c != "" for r in rows for c in r)}
+    if len(tables) != 1:
+        listed = ", ".join(map(shown, list(tables)[:10])) or "none"
+        raise KoriskError(
+            f"{name}: has {len(tables)} sheets with content ({listed}); name one with sheet="
+        )
+    [(title, rows)] = tables.items()
+    source = Source(name, "row")
+    numbered = [
+        (position, [each.isoformat() if hasattr(each, "isoformat") else each for each in row])
+        for position, row in enumerate(rows, start=1)
+    ]
+    filled = [(at, row) for at, row in numbered if any(cell != "" for cell in row)]
+    notes = [f"sheet {shown(title)}"] if sheet is None and len(book.sheet_names) > 1 else []
+    while len(filled) > 1 and sum(cell != "" for cell in filled[0][1]) == 1:
+        notes.append(f"row {filled[0][0]} is a title")
+        del filled[0]
+    header = [" ".join(str(cell).split()) for cell in filled[0][1]]
+    header = [re.sub(r"\.0$", "", cell) if _is_float(cell) else cell for cell in header]
+    kept = [
+        (at, [_cell(cell) for cell in row])
+        for at, row in filled[1:]
+        if not str(next(cell for cell in row if cell != "")).startswith("#")
+    ]
+    return _checked(Grid(source, header, kept, notes))
+
+
+def _is_float(text: str) -> bool:
+    return re.fullmatch(r"\d+\.0", text) is not None
+
+
+def _of_parquet(content: bytes, name: str) -> Grid:
+    try:
+        import pyarrow as arrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError(
+            f"{name}: Parquet needs pyarrow, which is not installed; pip install 'korisk[io]', or "
+            "save the table as CSV"
+        ) from None
+    source = Source(name)
+    try:
+        about = parquet.read_metadata(io.BytesIO(content))
+        if about.num_rows * about.num_columns > MAX_CELLS:
+            raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
+        columns = parquet.read_table(io.BytesIO(content)).to_pydict()
+    except KoriskError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        said = shown((str(error).splitlines() or [""])[0])
+        raise source.error(f"is no Parquet file that can be read: {said}; save it again") from None
+    rows = zip(*(map(_cell, column) for column in columns.values()), strict=True)
+    made = [(position, list(row)) for position, row in enumerate(rows, start=1)]
+    return _checked(Grid(source, list(columns), made))
