@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from korisk import _checks
+from korisk.curves.stored import BARE, METRIC, UNIT, error_of
 from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
 from korisk.store.cells import Result, Row, Task
-from korisk.studies.results import BARE, METRIC, UNIT, error_of
 from korisk.studies.run.worker import Report
 
 Fit = Callable[[int, int], Any]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from korisk.curves.curve import Curve
+from korisk.curves.stored import Chosen, error_of, renamed
 from korisk.errors import KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import PRINTED, Reading, out_of_range
@@ -19,15 +20,7 @@ from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
 from korisk.store.cells import Task
 from korisk.store.store import Store
-from korisk.studies.results import (
-    LEAST_SIZES,
-    Chosen,
-    Table,
-    csv_text,
-    curve_from,
-    error_of,
-    renamed,
-)
+from korisk.studies.results import LEAST_SIZES, Table, csv_text, curve_from
 
 _SHOWN_FAILURES = 5
 

@@ -43,8 +43,8 @@ from functools import partial
 import numpy as np
 
 from korisk import _checks
+from korisk.curves.stored import PART_OF
 from korisk.store.store import difference
-from korisk.studies.results import PART_OF
 
 
 @dataclass(frozen=True)

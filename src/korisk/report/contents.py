@@ -18,18 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
+from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping
 from korisk.errors import KoriskError
 from korisk.store.cells import Task
 from korisk.store.store import Cell, Failure, FlatRow, Store, store_path
-from korisk.studies.results import (
-    LEAST_N,
-    PART_OF,
-    Crossing,
-    chosen,
-    crossing,
-    curve_from,
-    group_of,
-)
+from korisk.studies.results import Crossing, crossing, curve_from
 from korisk.studies.spec.study import asked_for
 from korisk.studies.theorem.check import PointTheorem, point_theorem
 
@@ -174,10 +167,11 @@ def read_contents(path: str | PathLike[str]) -> Contents:
         keys = {task.key for task in tried}
         waiting = [task for task in asked or () if task.key not in keys]
         points = []
-        for name in dict.fromkeys(group_of(task) for task in [*tried, *waiting]):
-            own = [cell for cell in cells if group_of(cell.task) == name]
-            failed = [failure for failure in failures if group_of(failure.task) == name]
-            missing = [task for task in waiting if group_of(task) == name]
+        group = grouping(FlatRow(task=cell.task, row=row) for cell in cells for row in cell.rows)
+        for name in dict.fromkeys(group(task) for task in [*tried, *waiting]):
+            own = [cell for cell in cells if group(cell.task) == name]
+            failed = [failure for failure in failures if group(failure.task) == name]
+            missing = [task for task in waiting if group(task) == name]
             points.append(_point(store, name, own, failed, missing))
         return Contents(
             name=str(store.study.get("name", "")),

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from korisk import published
 from korisk.curves.curve import Curve
+from korisk.curves.stored import Chosen, by_point
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
 from korisk.store.store import FlatRow
-from korisk.studies.results import Chosen, Crossing, by_point, crossing, curve_from, mean_at
+from korisk.studies.results import Crossing, crossing, curve_from, mean_at
 from korisk.studies.spec.study import PROTOCOLS, Protocol, Study
 from korisk.theory import RiskLine
 

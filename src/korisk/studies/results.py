@@ -12,74 +12,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from korisk.curves.curve import Curve
-from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
+from korisk.curves.stored import (
+    BARE,
+    LEAST_N,
+    PART_OF,
+    Chosen,
+    by_point,
+    chosen,
+    grouping,
+    renamed,
+    without_perfect,
+)
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean
 from korisk.planning.compare import Crossover, compare
-from korisk.store.cells import Row, Task
 from korisk.store.store import FlatRow, Store
 
 LEAST_SIZES = 3  # that a curve needs to be extrapolated
-LEAST_N = 2  # of a learning curve; smaller N are before any training
-PART_OF = "part_of"  # in a spec: what the point is a part of, as one N is of a pilot
-
-# In the detail of a pilot's row: the metric to plan with, its unit, and whether the fit returned a
-# number without a name, which then has the name of the metric that it is read as.
-METRIC, UNIT, BARE = "metric", "unit", "bare"
-
-_BEST = {"error": 0.0, "complement": 1.0, "percent": 100.0, "squared": 0.0, "negated": 0.0}
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The metric that a point's curves show, and its unit."""
-
-    metric: str
-    unit: Unit
-
-    def error(self, row: Row) -> float:
-        """A row's error, as `error_of` computes it; nan if it has none."""
-        value = renamed(row, self.metric).get(self.metric)
-        return math.nan if value is None else error_of(self.unit, value)
-
-
-def chosen(spec: Mapping[str, Any], rows: Iterable[Row]) -> Chosen:
-    """The study's metric, the one that a pilot chose last, or else the first that was measured."""
-    own = list(rows)
-    metric, unit = spec.get("metric"), None
-    if metric is None and PART_OF in spec:
-        detail = next((row.detail for row in reversed(own) if METRIC in row.detail), {})
-        metric, unit = detail.get(METRIC), UNITS.get(str(detail.get(UNIT)))
-    if metric is None:
-        metric = next((name for row in own for name in row.metrics), "")
-    return Chosen(str(metric), unit or UNITS[suggested_unit(str(metric)) or "error"])
-
-
-def renamed(row: Row, name: str) -> dict[str, float]:
-    """A row's metrics; a number without a name gets this one."""
-    if not row.detail.get(BARE):
-        return {**row.metrics}
-    return dict(zip([name], row.metrics.values(), strict=False))
-
-
-def error_of(unit: Unit, value: float) -> float:
-    """The error of a metric's value: 0 for a perfect one, nan for one that no curve can hold."""
-    if value == _BEST.get(unit.law):
-        return 0.0
-    error = float(unit.to_error(value))
-    return error if SMALLEST_ERROR <= error <= LARGEST_ERROR else math.nan
-
-
-def group_of(task: Task) -> str:
-    """The name under which a task's rows are shown: its point, or what that is a part of."""
-    return str(task.spec.get(PART_OF, task.point))
-
-
-def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
-    """Rows by `group_of` their task, in the order in which they appear."""
-    groups: dict[str, list[FlatRow]] = {}
-    for row in rows:
-        groups.setdefault(group_of(row.task), []).append(row)
-    return groups
 
 
 def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
@@ -122,29 +70,8 @@ def curves(rows: Iterable[FlatRow]) -> dict[str, list[Curve]]:
 def curve_from(
     values: Iterable[tuple[int, float, int]], model: str, shown: Chosen
 ) -> tuple[Curve | None, list[str]]:
-    """The curve of (n, error, seed), None without errors, and notes on errors of 0.
-
-    A curve cannot hold 0. At an N with some errors of 0 the others are scaled down to the mean of
-    all: without the perfect fits the curve would look worse than it is.
-    """
-    at: dict[int, list[tuple[int, float, int]]] = {}
-    for value in values:
-        at.setdefault(value[0], []).append(value)
-    kept: list[tuple[int, float, int]] = []
-    notes = []
-    for n, every in sorted(at.items()):
-        imperfect = [value for value in every if value[1] > 0]
-        share = len(imperfect) / len(every)
-        kept += [(n, error * share, seed) for _, error, seed in imperfect]
-        perfect = len(every) - len(imperfect)
-        if perfect and imperfect:
-            notes.append(
-                f"{perfect} of {len(every)} fits at N = {n:,} {'was' if perfect == 1 else 'were'} "
-                "perfect; the others are scaled to the mean of all"
-            )
-        elif perfect:
-            notes.append(f"every fit at N = {n:,} was perfect")
-    kept = [each for each in kept if each[1] >= SMALLEST_ERROR]
+    """The curve of (n, error, seed), None without errors, and notes on errors of 0."""
+    kept, notes = without_perfect(values)
     if not kept:
         return None, notes
     sizes, errors, seeds = zip(*kept, strict=True)
@@ -214,6 +141,7 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
     the name of another column is called spec.NAME.
     """
     found = _rows(store, point)
+    group = grouping(found)
     metrics = _names(flat.row.metrics for flat in found)
     properties = []
     for flat in found:
@@ -230,7 +158,7 @@ def results_table(store: Store, *, point: str | None = None) -> Table:
         ("point", *titles, "seed", "model", "n", *metrics, *detail),
         tuple(
             (
-                group_of(flat.task),
+                group(flat.task),
                 *(own.get(name) for name in about),
                 *(flat.task.seed, flat.row.model, flat.row.n),
                 *(flat.row.metrics.get(name) for name in metrics),
@@ -312,16 +240,16 @@ def _rows(store: Store, point: str | None) -> list[FlatRow]:
     found = list(store.rows())
     if not found:
         raise KoriskError(f"{store.path}: no cell is finished yet; run the study first")
-    points = by_point(found)
+    points, group = by_point(found), grouping(found)
     if point is not None and point not in points:
         raise KoriskError(f"{store.path}: no point {point!r}{did_you_mean(point, points)}")
-    last = {group_of(f.task): next(iter(f.row.metrics)) for f in found if f.row.detail.get(BARE)}
+    last = {f.row.model: next(iter(f.row.metrics)) for f in found if f.row.detail.get(BARE)}
     return [
-        replace(each, row=replace(each.row, metrics=renamed(each.row, last[group])))
+        replace(each, row=replace(each.row, metrics=renamed(each.row, last[each.row.model])))
         if each.row.detail.get(BARE)
         else each
         for each in found
-        if (group := group_of(each.task)) == point or point is None
+        if point is None or group(each.task) == point
     ]
 
 

@@ -18,7 +18,7 @@ from korisk.planning.explain import crossing as crossing_words
 from korisk.planning.fit import fitted_line
 from korisk.report.contents import Contents
 from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
-from korisk.studies.results import group_of, mean_at
+from korisk.studies.results import mean_at
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.studies.theorem.check import MEASURED, PointTheorem
 from korisk.studies.theorem.explain import number
@@ -137,17 +137,18 @@ def status_table(contents: Contents) -> ReportTable:
 def cells_table(contents: Contents) -> ReportTable:
     """Every row of every finished cell."""
     flat = [row for point in contents.points for row in point.rows]
+    points = [point.name for point in contents.points for _ in point.rows]
     metrics = list(dict.fromkeys(name for each in flat for name in each.row.metrics))
     told = [name for name in _OF_THE_ROW if any(name in each.row.detail for each in flat)]
     taken = ("point", "seed", "model", "n", *_OF_THE_ROW)
     titles = [f"metric {name}" if name in taken else name for name in metrics]
     rows: list[Row] = []
-    for each in flat:
+    for name, each in zip(points, flat, strict=True):
         task, row = each.task, each.row
         numbers = [*map(row.metrics.get, metrics), *map(row.detail.get, told)]
         known = [isinstance(v, int | float) and not isinstance(v, bool) for v in numbers]
         kept = [v if ok else None for v, ok in zip(numbers, known, strict=True)]
-        rows.append((group_of(task), task.seed, row.model, row.n, *kept))
+        rows.append((name, task.seed, row.model, row.n, *kept))
     return ReportTable(
         name="cells",
         title="Every result",

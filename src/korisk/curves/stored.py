@@ -1,0 +1,201 @@
+"""Curves that a store holds: which metric they show, and values that no curve can hold.
+
+A study's store has points, each with a curve for every model. A pilot's has a cell for every fit;
+its models are one point, if they were measured in the same metric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
+from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.store.cells import Row, Task
+
+if TYPE_CHECKING:
+    from korisk.store.store import FlatRow
+
+LEAST_N = 2  # of a learning curve; smaller N are before any training
+PART_OF = "part_of"  # in a spec: what the point is a part of, as one N is of a pilot
+
+# In the detail of a pilot's row: the metric to plan with, its unit, and whether the fit returned a
+# number without a name, which then has the name of the metric that it is read as.
+METRIC, UNIT, BARE = "metric", "unit", "bare"
+
+_BEST = {"error": 0.0, "complement": 1.0, "percent": 100.0, "squared": 0.0, "negated": 0.0}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The metric that a point's curves show, and its unit."""
+
+    metric: str
+    unit: Unit
+
+    def error(self, row: Row) -> float:
+        """A row's error, as `error_of` computes it; nan if it has none."""
+        value = renamed(row, self.metric).get(self.metric)
+        return math.nan if value is None else error_of(self.unit, value)
+
+
+def chosen(spec: Mapping[str, Any], rows: Iterable[Row]) -> Chosen:
+    """The study's metric, the one that a pilot chose last, or else the first that was measured."""
+    own = list(rows)
+    metric, unit = spec.get("metric"), None
+    if metric is None and PART_OF in spec:
+        detail = next((row.detail for row in reversed(own) if METRIC in row.detail), {})
+        metric, unit = detail.get(METRIC), UNITS.get(str(detail.get(UNIT)))
+    if metric is None:
+        metric = next((name for row in own for name in row.metrics), "")
+    return Chosen(str(metric), unit or UNITS[suggested_unit(str(metric)) or "error"])
+
+
+def renamed(row: Row, name: str) -> dict[str, float]:
+    """A row's metrics; a number without a name gets this one."""
+    if not row.detail.get(BARE):
+        return {**row.metrics}
+    return dict(zip([name], row.metrics.values(), strict=False))
+
+
+def error_of(unit: Unit, value: float) -> float:
+    """The error of a metric's value: 0 for a perfect one, nan for one that no curve can hold."""
+    if value == _BEST.get(unit.law):
+        return 0.0
+    error = float(unit.to_error(value))
+    return error if SMALLEST_ERROR <= error <= LARGEST_ERROR else math.nan
+
+
+def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
+    """The name under which a task's rows are shown: its point.
+
+    Each fit of a pilot is a point of the store. They are shown together under the model's name, and
+    those of several models under "pilot", if these were measured in the same metric.
+    """
+    models: dict[str, list[FlatRow]] = {}
+    for row in rows:
+        if PART_OF in row.task.spec:
+            models.setdefault(str(row.task.spec[PART_OF]), []).append(row)
+    choices = {chosen(own[0].task.spec, (each.row for each in own)) for own in models.values()}
+    together = len(models) > 1 and len(choices) == 1
+
+    def group(task: Task) -> str:
+        if PART_OF not in task.spec:
+            return task.point
+        return "pilot" if together else str(task.spec[PART_OF])
+
+    return group
+
+
+def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
+    """Rows by the name of their point, in the order in which they appear."""
+    every = list(rows)
+    group, groups = grouping(every), dict[str, list[FlatRow]]()
+    for row in every:
+        groups.setdefault(group(row.task), []).append(row)
+    return groups
+
+
+def without_perfect(
+    values: Iterable[tuple[int, float, int]],
+) -> tuple[list[tuple[int, float, int]], list[str]]:
+    """The (n, error, seed) that a curve can hold, and notes on errors of 0.
+
+    A curve cannot hold 0. At an N with some errors of 0 the others are scaled down to the mean of
+    all: without the perfect fits the curve would look worse than it is.
+    """
+    at: dict[int, list[tuple[int, float, int]]] = {}
+    for value in values:
+        at.setdefault(value[0], []).append(value)
+    kept: list[tuple[int, float, int]] = []
+    notes = []
+    for n, every in sorted(at.items()):
+        imperfect = [value for value in every if value[1] > 0]
+        share = len(imperfect) / len(every)
+        kept += [(n, error * share, seed) for _, error, seed in imperfect]
+        perfect = len(every) - len(imperfect)
+        if perfect and imperfect:
+            notes.append(
+                f"{perfect} of {len(every)} fits at N = {n:,} {'was' if perfect == 1 else 'were'} "
+                "perfect; the others are scaled to the mean of all"
+            )
+        elif perfect:
+            notes.append(f"every fit at N = {n:,} was perfect")
+    return [each for each in kept if each[1] >= SMALLEST_ERROR], notes
+
+
+@dataclass(frozen=True)
+class StoredCurve:
+    """The errors of one model at one point of a store."""
+
+    point: str
+    model: str
+    shown: Chosen
+    values: list[tuple[int, float, int]]  # n, error, seed
+    notes: list[str]
+
+
+def is_store(path: str | PathLike[str]) -> bool:
+    """Whether a path names a folder, or a file that SQLite wrote."""
+    named = Path(path)
+    try:
+        if named.is_dir():
+            return True
+        if not named.is_file():
+            return False
+        with named.open("rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def stored_curves(
+    path: str | PathLike[str], point: str | None = None, metric: str | None = None
+) -> list[StoredCurve]:
+    """The curves in a store: of its only point, or of the one that is named."""
+    from korisk.store.store import Store, store_path
+
+    with Store.read(store_path(path)) as store:
+        rows, failed = list(store.rows()), len(store.failures())
+    groups = by_point(rows)
+    if not groups:
+        raise KoriskError(f"{path}: no cell is finished yet; run the study first")
+    if point is None and len(groups) > 1:
+        listed = ", ".join(map(shown, groups))
+        raise KoriskError(f"{path}: has {len(groups)} points, {listed}; name one with point=")
+    name = point if point is not None else next(iter(groups))
+    if name not in groups:
+        raise KoriskError(f"{path}: no point {shown(name)}{did_you_mean(name, list(groups))}")
+    models: dict[str, list[FlatRow]] = {}
+    for row in groups[name]:
+        models.setdefault(row.row.model, []).append(row)
+    found = []
+    for model, own in models.items():
+        choice = chosen(own[0].task.spec, (each.row for each in own))
+        if metric is not None:
+            known = list(dict.fromkeys(key for each in own for key in each.row.metrics))
+            if metric not in {choice.metric, *known}:
+                raise KoriskError(f"{path}: no metric {shown(metric)}{did_you_mean(metric, known)}")
+            if metric != choice.metric:
+                choice = Chosen(metric, UNITS[suggested_unit(metric) or "error"])
+        values = [
+            (each.row.n, choice.error(each.row), each.task.seed)
+            for each in own
+            if each.row.n >= LEAST_N
+        ]
+        finite = [value for value in values if value[1] >= 0]
+        kept, notes = without_perfect(finite)
+        notes.insert(0, f"values from {shown(choice.metric)} of the store")
+        if len(finite) < len(values):
+            notes.append(f"{len(values) - len(finite)} values that no curve can hold left out")
+        if failed:
+            notes.append(f"{failed} failed cells left out")
+        if kept:
+            found.append(StoredCurve(name, model, choice, kept, notes))
+    if not found:
+        raise KoriskError(f"{path}: no values of N >= {LEAST_N}; a pilot needs larger N")
+    return found
