@@ -94,7 +94,8 @@ def grouping(rows: Iterable[FlatRow]) -> Callable[[Task], str]:
 def by_point(rows: Iterable[FlatRow]) -> dict[str, list[FlatRow]]:
     """Rows by the name of their point, in the order in which they appear."""
     every = list(rows)
-    group, groups = grouping(every), dict[str, list[FlatRow]]()
+    group = grouping(every)
+    groups: dict[str, list[FlatRow]] = {}
     for row in every:
         groups.setdefault(group(row.task), []).append(row)
     return groups
