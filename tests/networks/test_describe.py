@@ -367,6 +367,30 @@ def test_a_compiled_module_is_what_it_was() -> None:
     assert parameters(kr.describe(inside, torch.ones(1, 4))) == [20]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_a_module_of_torch_jit_is_one_layer_and_takes_marks() -> None:
+    jit: Any = torch.jit
+    plain, x = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), torch.ones(2, 4)
+    steepest = upper(plain, x)
+    makers = [lambda: jit.trace(plain, x), lambda: jit.script(plain)]
+    makers.append(lambda: jit.freeze(jit.script(plain.eval())))  # no mode and no parameters
+    for make in makers:
+        net, words = told(nn.Sequential(make(), nn.Tanh()), x)
+        first = net.layers[0]
+        assert (len(net), first.bracket.upper) == (2, math.inf)
+        assert 0 < first.bracket.lower <= steepest
+        assert "describe the module that it was made from" in words
+        assert parameters(net) in ([23], [])
+        marked = kr.known(make(), lipschitz=2.0, name="K")
+        assert repr(kr.describe(marked, x).layers) == "(Known('K', lipschitz=2.0),)"
+        assert not any(weights.requires_grad for weights in marked.parameters())
+        plain.requires_grad_(True)  # which a traced module shares
+        kept = make()
+        mode = getattr(kept, "training", None)
+        told(kept, x)
+        assert getattr(kept, "training", None) is mode
+
+
 def test_whole_numbers_jump() -> None:
     net, _ = told(Of(lambda x: 2 * x.argmax(-1, keepdim=True).float()), torch.randn(1, 4))
     assert net.layers[0].bracket.upper == math.inf

@@ -116,6 +116,39 @@ def test_normalisation_of_16_bits_and_of_one_entry(kind: torch.dtype) -> None:
     assert upper(nn.LayerNorm(2), torch.ones(1, 4, 2)) > 100
 
 
+COARSER: dict[str, Callable[[Tensor], Tensor]] = {
+    "half": lambda x: x.half(),
+    "bfloat16": lambda x: x.bfloat16().reshape(1, -1).float(),
+    "to": lambda x: 2 * x.to(torch.float16).float(),
+    "a sum": lambda x: (x.half() + x.half().relu()).float(),
+    "a constant": lambda x: torch.cat([x.bfloat16(), torch.ones(1, 6).bfloat16()], 1).float(),
+}
+
+
+@pytest.mark.parametrize("name", COARSER)
+def test_rounding_to_a_coarser_precision_jumps(name: str) -> None:
+    function = COARSER[name]
+    ones, steepest = torch.ones(1, 6), 0.0
+    for step in range(200):  # short steps, some of them across a step of the coarser precision
+        x, y = ones + step * 2**-14, ones + (step + 1) * 2**-14
+        steepest = max(steepest, float((function(y) - function(x)).norm() / (y - x).norm()))
+    net, words = told(Of(function), ones)
+    assert net.lipschitz() > steepest > 4  # without rounding it were 2 at most
+    assert "in one precision" in words
+
+
+def test_an_example_of_the_same_precision_allows_for_its_rounding() -> None:
+    def finite(kind: torch.dtype, other: torch.dtype) -> bool:
+        net, _ = told(Of(lambda x: 2 * x.to(other).to(kind)), torch.ones(1, 6, dtype=kind))
+        return math.isfinite(net.lipschitz())
+
+    half, brain, single, double = torch.float16, torch.bfloat16, torch.float32, torch.float64
+    assert all(finite(kind, kind) for kind in (half, brain, single, double))
+    assert all(finite(*pair) for pair in ((half, single), (brain, single), (single, double)))
+    # One of the two has fewer digits, the other a smaller range.
+    assert not any(finite(*pair) for pair in ((double, single), (half, brain), (brain, half)))
+
+
 def test_constants_are_those_of_the_time() -> None:
     def decaying(x: Tensor) -> Tensor:
         step = torch.tensor(5.0)

@@ -35,7 +35,7 @@ class Link:
     @property
     def core(self) -> tuple[Step, ...]:
         """The steps that do more than rearrange or select."""
-        return tuple(step for step in self.steps if not rules.folded(step))
+        return tuple(step for step in self.steps if self.rounds(step) or not rules.folded(step))
 
     @property
     def is_chain(self) -> bool:
@@ -49,13 +49,28 @@ class Link:
         """Whether the whole is known to be a matrix, up to a constant."""
         for step in self.steps:
             if len(step.inputs) != 1:
-                if not rules.joins_linearly(step):
+                if self.rounds(step) or not rules.joins_linearly(step):
                     return False
             elif plain_operator(step.module) is None:  # an operator is, without asking its norm
                 gain = self._gain(step)
                 if gain is None or not gain.linear:
                     return False
         return True
+
+    def rounds(self, step: Step) -> bool:
+        """Whether a step rounds its result to a coarser precision than that of the run's input.
+
+        Neighbours of the finer precision then come as far apart as those of the coarser one.
+        """
+
+        def coarser(index: int) -> bool:
+            one, other = (self.all_steps[at].value.dtype for at in (index, 0))
+            if not (one.is_floating_point or one.is_complex):
+                return False
+            ours, theirs = torch.finfo(one), torch.finfo(other)
+            return ours.eps > theirs.eps or ours.max < theirs.max
+
+        return coarser(step.index) and not (rules.folded(step) and coarser(step.inputs[0]))
 
     def apply(self, x: Tensor, *, double: bool = False) -> Tensor:
         """The map itself, by running the steps again."""
@@ -92,7 +107,7 @@ class Link:
                     found = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
-                found = rules.join(step, parents, given)
+                found = None if self.rounds(step) else rules.join(step, parents, given)
             constants[step.index] = math.inf if found is None or math.isnan(found) else found
         return constants[self.steps[-1].index]
 
@@ -100,6 +115,9 @@ class Link:
         if step.index not in self._gains:
             x = self.all_steps[step.inputs[0]].value
             whole = None if step.module is None else self.inside(step, x)
+            if whole is None and self.rounds(step):
+                kind = str(step.value.dtype).removeprefix("torch.")
+                whole = NormBracket(0.0, math.inf, how=f"rounds to {kind}, so it jumps")
             found = rules.gain(step, x) if whole is None else rules.Gain(whole)
             self._gains[step.index] = found
         return self._gains[step.index]

@@ -145,6 +145,10 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
             return True
         rules.refuse(part, paths.get(id(part), ""))
         if isinstance(part, torch.jit.ScriptModule):
+            place = paths.get(id(part)) or "the module"
+            note = f"{place} is compiled by torch.jit and cannot be followed inside; for its "
+            note += "layers, describe the module that it was made from"
+            notes.extend([] if note in notes else [note])
             return True
         return isinstance(part, _BY_RULE) and is_plain(part)
 

@@ -37,11 +37,15 @@ _SAMPLED = (
     "no upper Lipschitz constant is known of {}; slopes were sampled, a lower estimate; state one "
     "with kr.known or kr.learned(lipschitz=...)"
 )
+_ROUNDED = (
+    "{}: rounds to a coarser precision than the example's, so it jumps and has no Lipschitz "
+    "constant; describe the module in one precision, with an example of it"
+)
 _THAWED = (
     "{}: marked as known, but with parameters that require gradients again; freeze them with "
     "requires_grad_(False)"
 )
-_NOTES = (_BRANCHED, _SAMPLED, _THAWED)
+_NOTES = (_BRANCHED, _SAMPLED, _ROUNDED, _THAWED)
 _NAMES = {name.lower(): name for name in ("ReLU", "GELU", "SiLU", "ELU", "SELU")}
 _NAMES |= {"leaky_relu": "LeakyReLU", "__getitem__": "index"}
 
@@ -166,7 +170,8 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     if branched:
         draft.notes[_BRANCHED].append(f"{name} ({_listed(parts)})")
     if stated is None and link.bracket.upper == math.inf:
-        draft.notes[_SAMPLED].append(name)
+        rounded = any(link.rounds(step) for step in link.core)
+        draft.notes[_ROUNDED if rounded else _SAMPLED].append(name)
     for step in link.core:
         if isinstance(_step_mark(step), Known) and _own_trained(step):
             draft.notes[_THAWED].append(name)

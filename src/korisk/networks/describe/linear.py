@@ -130,6 +130,8 @@ def is_plain(module: nn.Module) -> bool:
         return False
     operators = (part for part in module.modules() if isinstance(part, LinearOperator))
     for part in (module, *operators):
+        if isinstance(part, torch.jit.ScriptModule):  # its class says nothing of its code
+            return False
         if "forward" in part.__dict__ or any(getattr(part, hooks) for hooks in _HOOKS):
             return False
         forward: Any = type(part).forward

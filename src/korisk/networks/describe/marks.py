@@ -55,7 +55,9 @@ def known(
     Known('K', lipschitz=2.0)
     """
     mark = Known(UNNAMED if name is None else name, lipschitz=lipschitz, mismatch=mismatch)
-    return _marked(module, mark).requires_grad_(False)
+    for weights in _marked(module, mark).parameters():  # torch.jit has no module.requires_grad_
+        weights.requires_grad_(False)
+    return module
 
 
 def learned(
@@ -117,5 +119,5 @@ def _marked(module: Module, mark: Mark) -> Module:
             f"only an nn.Module can be marked, got {shown(module)}; put a function into a module's "
             "forward"
         )
-    setattr(module, _FIELD, mark)
+    vars(module)[_FIELD] = mark  # a module of torch.jit would set it elsewhere
     return module

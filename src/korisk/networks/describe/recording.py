@@ -436,7 +436,9 @@ _PLAIN = (Tensor, int, float, str, bool, type(None))  # what else a module may k
 @contextmanager
 def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
     """Evaluation mode, with the module and torch's random state put back afterwards."""
-    parts = [(part, dict(part.__dict__), part.training) for part in module.modules()]
+    # A frozen module of torch.jit has no mode.
+    modes = ((part, getattr(part, "training", None)) for part in module.modules())
+    parts = [(part, dict(part.__dict__), mode) for part, mode in modes]
     tables = [
         {key: dict(before[key]) for key in _TABLES if key in before} for _, before, _ in parts
     ]
@@ -447,12 +449,15 @@ def untouched(module: nn.Module, example: Tensor) -> Iterator[None]:
             for tensor in (*module.parameters(), *module.buffers())
         ]
         try:
-            for part, *_ in parts:
-                part.training = False
+            for part, _, training in parts:
+                if training:
+                    part.training = False
             yield
         finally:
             for (part, before, training), kept in zip(parts, tables, strict=True):
-                now, part.training = part.__dict__, training
+                now = part.__dict__
+                if training:
+                    part.training = True
                 for key, table in kept.items():
                     if dict(now[key]) != table:
                         now[key].clear()
