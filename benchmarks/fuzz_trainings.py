@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fuzz_mutations import changed
+from fuzz_mutations import Mutation, changed
 
 FOLDER = "iteration-00000300"  # of a checkpoint that several ranks wrote
+_MARKED, _SIGNED = 16, 48  # bytes of a checkpoint's mark, and of that with the SHA-256 behind it
 _IDENTITY: dict[str, Any] = {"optimiser": "sgd", "rate": 0.1, "data": "x"}
 
 
@@ -54,13 +55,34 @@ def read_checkpoint(path: Path) -> None:
     _train(path)
 
 
-def checkpoint_changed(rng: random.Random, content: bytes) -> bytes:
-    """Keys and values of a checkpoint changed."""
+def opened(content: bytes) -> Any:
+    """What a checkpoint holds."""
+    import torch
+
+    return torch.load(io.BytesIO(content[_SIGNED:]), weights_only=True)
+
+
+def signed(content: object) -> bytes:
+    """A checkpoint that holds this, as PyTorch or as bytes, with the digest that belongs to it."""
     import torch
 
     made = io.BytesIO()
-    torch.save(changed(rng, torch.load(io.BytesIO(content), weights_only=True)), made)
-    return made.getvalue()
+    if isinstance(content, bytes):
+        made.write(content)
+    else:
+        torch.save(content, made)
+    written = made.getvalue()
+    return checkpoints()[0][:_MARKED] + hashlib.sha256(written).digest() + written
+
+
+def checkpoint_changed(rng: random.Random, content: bytes) -> bytes:
+    """Keys and values of a checkpoint changed."""
+    return signed(changed(rng, opened(content)))
+
+
+def behind_the_digest(way: Mutation) -> Mutation:
+    """A change that the digest does not give away."""
+    return lambda rng, content: signed(way(rng, content[_SIGNED:]))
 
 
 # --- Of several -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import fuzz_trainings
 from korisk.errors import KoriskError
 from korisk.fitting import Recipe, Training, draw_batches, train
 from korisk.fitting.gradient.recipe import OptimiserName, released_generator
@@ -292,7 +293,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import torch
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 from test_gradient import *
 from korisk.operators import RampFilter
 
@@ -311,10 +312,11 @@ fit(net(), by, every=4, checkpoint=Path({path!r}))
 
 def test_a_killed_training_is_resumed_to_the_same_bits(tmp_path: Path) -> None:
     path = tmp_path / "training.pt"
-    code = KILLED.format(folder=str(Path(__file__).parent), path=str(path))
+    folders = [str(Path(each).parent) for each in (__file__, fuzz_trainings.__file__)]
+    code = KILLED.format(folders=folders, path=str(path))
     killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    held = torch.load(path, weights_only=True)
+    held = fuzz_trainings.opened(path.read_bytes())
     assert 0 < held["iteration"] < 20
     by, whole, resumed = recipe("adam"), net(), net()
     assert same(fit(resumed, by, every=4, checkpoint=path), fit(whole, by))
@@ -368,13 +370,13 @@ def test_a_damaged_or_foreign_file_is_refused_in_one_line(how: Any, saved: Path)
         whole = saved.read_bytes()
         saved.write_bytes(whole[: int(how * len(whole))])
     elif isinstance(how, str):  # without this part of the content
-        content = torch.load(saved, weights_only=True)
+        content = fuzz_trainings.opened(saved.read_bytes())
         del content[how]
-        torch.save(content, saved)
+        saved.write_bytes(fuzz_trainings.signed(content))
     elif isinstance(how, bytes):
         saved.write_bytes(how)
     else:
-        torch.save(how, saved)
+        saved.write_bytes(fuzz_trainings.signed(how))
     says = "something else than tensors" if isinstance(how, nn.Module) else ""
     with pytest.raises(KoriskError, match=rf"training\.pt.*damaged.*{says}.*delete it") as caught:
         resume(saved)
@@ -394,7 +396,7 @@ def test_divergence_names_the_iteration_and_the_remedy(tmp_path: Path) -> None:
     says = rf"not finite at iteration {first} of 20; lower the rate, now 1e\+40"
     with pytest.raises(KoriskError, match=says):
         train(net(relu=False), x, y, by, indices=batches(by), every=2, checkpoint=path)
-    assert torch.load(path, weights_only=True)["iteration"] == 2 * ((first - 1) // 2)
+    assert fuzz_trainings.opened(path.read_bytes())["iteration"] == 2 * ((first - 1) // 2)
 
 
 def test_weights_that_diverge_in_the_last_step_before_a_checkpoint_are_found(

@@ -5,7 +5,6 @@ import pickle
 from pathlib import Path
 
 import pytest
-import torch
 
 import fuzz_readers
 import fuzz_trainings
@@ -62,9 +61,8 @@ def test_a_pickle_that_asks_for_memory_or_code_is_refused(
 def test_checkpoints_that_lack_something_are_refused(
     name: str, value: object, tmp_path: Path
 ) -> None:
-    path = write(tmp_path / "training.pt", fuzz_trainings.checkpoints()[0])
-    content = torch.load(path, weights_only=True)
+    content = fuzz_trainings.opened(fuzz_trainings.checkpoints()[0])
     content[name] = value
-    torch.save(content, path)
+    path = write(tmp_path / "training.pt", fuzz_trainings.signed(content))
     with pytest.raises(KoriskError, match=r"training\.pt: the checkpoint is damaged"):
         fuzz_trainings.read_checkpoint(path)
