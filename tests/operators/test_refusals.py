@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from korisk.errors import KoriskError
+from korisk.networks import KnownOperatorNet
 from korisk.operators import (
     Composed,
     Diagonal,
@@ -35,6 +36,16 @@ FAN = FanBeam(8, views=3, bins=16, source_to_center=20, source_to_detector=31)
 A, B = Matrix(torch.ones(4, 5)), Matrix(torch.ones(5, 3))
 
 
+class Cut(Identity):
+    """Gives one entry, and one more back, whatever shape it states."""
+
+    def _map(self, x: torch.Tensor) -> torch.Tensor:
+        return x[..., :1]
+
+    def _map_adjoint(self, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([y, y[..., :1]], -1)
+
+
 def flow(**changes: Any) -> Diffusion:
     return Diffusion(**{"points": 8, "viscosity": 0.02, "time": 0.3, **changes})
 
@@ -49,6 +60,18 @@ def fan(**changes: Any) -> FanBeam:
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
+    # A user's own, also where broadcasting would hide the shape
+    *(
+        (lambda make=make: make(Cut(4))(torch.ones(2, 4)), r"_map must .* \(2, 4\).* got \(2, 1\)")
+        for make in (
+            lambda cut: cut,
+            lambda cut: cut + Identity(4),
+            lambda cut: Diagonal(torch.ones(4)) @ cut,
+            lambda cut: KnownOperatorNet(torch.ones(4), [cut, Identity(4)]),
+        )
+    ),
+    (lambda: Cut(4).T(torch.ones(4)), r"_map_adjoint must .* \(4\).* got \(5\).* Cut._map_adjoint"),
+    (lambda: Cut(4).as_matrix(), r"_map must give the shape \(4, 4\)"),
     # Algebra
     (lambda: A @ A, r"M cannot follow M: M gives \(4\), M takes \(5\)"),
     (lambda: A + B, r"the same shapes only, got M \(5\) -> \(4\) and M \(3\) -> \(5\)"),

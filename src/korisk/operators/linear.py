@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from functools import reduce
+from functools import reduce, wraps
 from itertools import pairwise
 from operator import add
 from typing import Any, Self, TypeVar, cast
@@ -24,6 +24,28 @@ Made = TypeVar("Made")
 
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
 DTYPES = (torch.float32, torch.float64)
+
+
+def _shape_checked(
+    function: Callable[[Any, Tensor], Tensor], source: str, target: str
+) -> Callable[[Any, Tensor], Tensor]:
+    """A subclass's map, refused where its image does not have the shape that is stated."""
+
+    @wraps(function)
+    def checked(self: LinearOperator, x: Tensor) -> Tensor:
+        image = function(self, x)
+        batch = x.shape[: x.ndim - len(getattr(self, source))]
+        if not isinstance(image, Tensor) or image.shape != (*batch, *getattr(self, target)):
+            found = shape_text(tuple(image.shape)) if isinstance(image, Tensor) else shown(image)
+            raise KoriskError(
+                f"{self.name}: {function.__name__} must give the shape "
+                f"{shape_text((*batch, *getattr(self, target)))}, the batch and the {target}, got "
+                f"{found} for an input of {shape_text(tuple(x.shape))}; correct "
+                f"{function.__qualname__}, or the {target} that the operator is made with"
+            )
+        return image
+
+    return checked
 
 
 class LinearOperator(nn.Module, ABC):
@@ -52,7 +74,8 @@ class LinearOperator(nn.Module, ABC):
     Raises
     ------
     KoriskError
-        If an input has another shape, precision or device.
+        If an input has another shape, precision or device, or a subclass gives another shape than
+        it states.
 
     Notes
     -----
@@ -95,6 +118,14 @@ class LinearOperator(nn.Module, ABC):
         self._made: dict[str, Any] = {}
         anchor = torch.empty(0, device=checked_device(device), dtype=checked_dtype(dtype))
         self.register_buffer("_anchor", anchor, persistent=False)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # Here, and not where operators are called: sums and compositions use _map directly, and a
+        # wrong shape could be broadcast to the right one on the way.
+        super().__init_subclass__(**kwargs)
+        for method, ends in (("_map", ("domain", "range")), ("_map_adjoint", ("range", "domain"))):
+            if method in vars(cls):
+                setattr(cls, method, _shape_checked(vars(cls)[method], *ends))
 
     @abstractmethod
     def _map(self, x: Tensor) -> Tensor:
