@@ -439,13 +439,27 @@ class Store:
             Arrays by name.
         """
         with reading(self.path):
-            numbers = self._fetch("SELECT id FROM cells NOT INDEXED WHERE key = ?", (key,))
-            found = self._fetch(
-                f"SELECT {', '.join(ARRAY)}, {self._digest} FROM arrays NOT INDEXED "
-                "WHERE cell = ? ORDER BY rowid",
-                numbers[0] if numbers else (None,),
+            cells = self._fetch(
+                f"SELECT id, {self._digest}, {', '.join(CELL)} FROM cells NOT INDEXED "
+                "WHERE key = ?",
+                (key,),
             )
-            if any(kept not in (None, digest(*stored)) for *stored, kept in found):
+            if not cells:
+                self._cells("done")  # raises where a damaged one may have had this key
+                return {}
+            [(number, made, *values)] = cells
+            rows, found = (
+                self._fetch(
+                    f"SELECT {columns}{self._digest} FROM {table} NOT INDEXED WHERE cell = ? "
+                    "ORDER BY rowid",
+                    (number,),
+                )
+                for table, columns in (("rows", ""), ("arrays", f"{', '.join(ARRAY)}, "))
+            )
+            if made is not None and (
+                any(kept != digest(*stored) for *stored, kept in found)
+                or made != cell_digest(values, [own for (own,) in rows], [own[-1] for own in found])
+            ):
                 raise self._damaged([key])
             return {stored[0]: unpack_array(*stored) for *stored, _ in found}
 

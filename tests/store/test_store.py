@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from korisk.errors import KoriskError, KoriskWarning
 from korisk.store import file as store_file
 from korisk.store.cells import Result, ResultError, Row, Task, pack, unpack_row
-from korisk.store.file import FORMAT, WriteLock, network_file_system
+from korisk.store.file import FORMAT, DamagedError, WriteLock, network_file_system
 from korisk.store.store import Store
 from korisk.store.usage import Usage
 
@@ -57,6 +57,17 @@ def fill(path: Path, count: int = 4) -> list[Task]:
 def content(path: Path) -> list[Any]:
     with Store.read(path) as store:
         return list(store.results())
+
+
+def read_all(path: Path) -> tuple[Any, ...]:
+    """Everything that a store gives to those who read it."""
+    with Store.read(path) as store:
+        cells = list(store.results())
+        arrays = {cell.task.key: store.arrays(cell.task.key) for cell in cells}
+        lists = {
+            key: {name: each.tolist() for name, each in own.items()} for key, own in arrays.items()
+        }
+        return cells, lists, store.failures(), store.study, store.created, store.korisk
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -225,36 +236,22 @@ def test_contradictions_are_refused(path: Path, name: str, asked: list[Task], wo
     assert files(path.parent) == before
 
 
-def truncate(path: Path, size: int) -> None:
-    fill(path)
-    os.truncate(path, size)
-
-
 def newer(path: Path) -> None:
     fill(path)
-    sql(path, f"PRAGMA user_version = {FORMAT + 1}")
-
-
-def half_of_it_zero(path: Path) -> None:
-    fill(path)
-    data = bytearray(path.read_bytes())
-    data[4096:] = bytes(len(data) - 4096)
-    path.write_bytes(data)
+    for command in (f"PRAGMA user_version = {FORMAT + 1}", f"UPDATE meta SET value = {FORMAT + 1}"):
+        sql(path, command)
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda path: truncate(path, 9000), "is damaged or truncated"),
-        (lambda path: truncate(path, 50), "is not a store"),
         (lambda path: path.touch(), "the file is empty"),
         (lambda path: path.write_text("n,error\n4,0.1\n" * 100), "is not a store"),
         (lambda p: sql(p, "CREATE TABLE meta (a)", "PRAGMA journal_mode = WAL"), "is not a store"),
-        (half_of_it_zero, "is damaged"),
         (newer, rf"has format {FORMAT + 1}, .* install a newer korisk"),
         *((lambda path: path.mkdir(), "is a folder"), (os.mkfifo, "is not a regular file")),
     ],
-    ids=["cut", "header cut", "empty", "csv", "foreign", "zeros", "newer", "folder", "pipe"],
+    ids=["empty", "csv", "foreign", "newer", "folder", "pipe"],
 )
 def test_what_is_no_store_gets_one_line_and_stays(path: Path, make: Any, words: str) -> None:
     make(path)
@@ -268,28 +265,108 @@ def test_what_is_no_store_gets_one_line_and_stays(path: Path, make: Any, words: 
     assert before == (path.read_bytes() if path.is_file() else b"")
 
 
-def test_damaged_bytes_are_reported_when_they_are_read(path: Path) -> None:
-    [task, *_] = fill(path)
-    sql(path, "UPDATE arrays SET shape = '[3]'")
-    with Store.read(path) as store, pytest.raises(KoriskError, match="does not fill its shape"):
-        store.arrays(task.key)
-    sql(path, "UPDATE arrays SET content = x'00'", "UPDATE rows SET metrics = '{\"mse\"'")
-    with Store.read(path) as store:
-        with pytest.raises(KoriskError, match="is damaged"):
-            store.arrays(task.key)
-        with pytest.raises(KoriskError, match="is damaged"):
-            list(store.results())
+# --- Damage --------------------------------------------------------------------------------------
 
 
-def test_nothing_is_added_where_a_single_page_is_damaged(path: Path) -> None:
-    fill(path)
+@pytest.mark.parametrize(
+    ("command", "lost"),
+    [
+        ("UPDATE rows SET metrics = '{\"mse\": 0.5}' WHERE cell = 2", 1),
+        ("UPDATE rows SET metrics = '{\"mse\"' WHERE cell > 2", 2),
+        ("UPDATE rows SET cell = 1, n = 5 WHERE cell = 2 AND n = 4", 2),
+        *((f"DELETE FROM {table} WHERE cell = 2", 1) for table in ("rows", "arrays")),
+        ("UPDATE arrays SET shape = '[3]' WHERE cell = 2", 1),
+        ("UPDATE arrays SET content = x'00'", 4),
+        ("UPDATE cells SET seconds = 99", 4),
+        ("UPDATE cells SET key = 'else' WHERE id = 2", 1),
+        ("UPDATE cells SET status = 'failed' WHERE id = 2", 1),
+        ("DELETE FROM cells WHERE id = 2", 1),
+        ("UPDATE meta SET value = '0' WHERE name = 'cells'", 0),
+        ("DELETE FROM meta", 0),
+        ("UPDATE meta SET value = '{}' WHERE name = 'study'", 0),
+        ("PRAGMA user_version = 9", 0),
+        ("PRAGMA user_version = 1", 0),
+    ],
+)
+def test_a_change_is_named_when_it_is_read_and_computed_again_by_a_run(
+    path: Path, command: str, lost: int
+) -> None:
+    made, before = fill(path), read_all(path)
+    sql(path, command)
+    if "PRAGMA" in command:  # bytes that nothing depends on
+        assert read_all(path) == before
+    else:
+        with pytest.raises(DamagedError, match=r"study\.db: .*; run it again") as error:
+            read_all(path)
+        assert "\n" not in str(error.value)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        store = Store.create_or_open(path, STUDY, tasks=made)
+    with store:
+        missing = store.missing(made)
+        assert len(missing) == lost
+        for task in missing:
+            store.record(task, result(task), USAGE)
+    if lost:
+        assert any(issubclass(each.category, KoriskWarning) for each in said)
+    assert read_all(path)[:4] == before[:4]
+
+
+@pytest.mark.parametrize(
+    "where", ["end of the file", "header", "all but the first page", "a table", "an index"]
+)
+def test_a_file_that_sqlite_cannot_read_is_kept_aside_and_what_is_intact_goes_on(
+    path: Path, where: str
+) -> None:
+    made, before = fill(path), read_all(path)
     data = bytearray(path.read_bytes())
-    data[-4096:] = bytes(4096)  # a page that is not needed for opening
+    match where:
+        case "end of the file":
+            del data[9000:]
+        case "header":
+            del data[50:]
+        case "all but the first page":
+            data[4096:] = bytes(len(data) - 4096)
+        case "a table" | "an index":
+            kind = f"SELECT max(rootpage) FROM sqlite_master WHERE type = '{where.split()[1]}'"
+            [[page]] = sql(path, kind)
+            data[4096 * (page - 1) : 4096 * page] = bytes(4096)
     path.write_bytes(data)
-    Store.read(path).close()
-    with pytest.raises(KoriskError, match="is damaged"):
-        Store.create_or_open(path, STUDY)
+    if where == "an index":  # which readers do without
+        assert read_all(path) == before
+    else:
+        with pytest.raises(DamagedError, match="run it again") as error:
+            read_all(path)
+        assert "\n" not in str(error.value)
     assert files(path.parent) == {"study.db": bytes(data)}
+    with pytest.warns(KoriskWarning, match=r"the damaged file is now study\.db\.damaged-1"):
+        store = Store.create_or_open(path, STUDY, tasks=made)
+    with store:
+        for task in store.missing(made):
+            store.record(task, result(task), USAGE)
+    assert read_all(path)[:2] == before[:2]
+    assert path.with_name("study.db.damaged-1").read_bytes() == bytes(data)
+
+
+def test_a_store_without_digests_is_read_as_it_is_and_upgraded_by_a_run(path: Path) -> None:
+    old = Path(__file__).parents[1] / "data" / "store_0.1.0.sql"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(old.read_text())
+    content, (before, arrays, failed, *_) = path.read_bytes(), read_all(path)
+    assert [cell.task.key for cell in before] == ["a, seed 0", "a, seed 1"]
+    for cell in before:  # what it was made from
+        drawn = np.random.default_rng([cell.task.seed])
+        assert [row.metrics["mse"] * row.n for row in cell.rows] == drawn.random(4).tolist()
+        assert arrays[cell.task.key] == {"curve": drawn.random(5).tolist()}
+    assert [each.reason for each in failed] == ["ValueError: no images"]
+    assert path.read_bytes() == content
+    Store.create_or_open(path, {"name": "old"}, tasks=[cell.task for cell in before]).close()
+    assert sql(path, "PRAGMA user_version") == [(FORMAT,)]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert read_all(path)[:3] == (before, arrays, failed)
+    sql(path, "UPDATE rows SET metrics = '{\"mse\": 0.5}' WHERE cell = 2")
+    with pytest.raises(DamagedError, match="a, seed 1"):
+        read_all(path)
 
 
 def test_missing_file_and_missing_folder(tmp_path: Path) -> None:
@@ -563,7 +640,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path, limit: str) -> None:
         if not shutil.which("unshare") or subprocess.run(probe, capture_output=True).returncode:
             pytest.skip("mounting a small disk needs unshare and a system that permits it")
         before = [*inside, mount + '"$@"', "sh"]
-    path = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
+    path = os.pathsep.join(sys.path)
     command = [*before, sys.executable, "-c", SMALL_DISK, str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
