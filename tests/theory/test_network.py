@@ -24,7 +24,7 @@ def ct(filter_norm: float = 0.026, back_norm: float = 85.7) -> kr.Network:
     )
 
 
-positive = st.floats(1e-6, 1e6)
+positive = st.floats(1e-6, 1e6) | st.floats(5e-324, 1.7e308)
 brackets = st.builds(
     lambda a, b, how: kr.NormBracket(min(a, b), max(a, b), how=how),
     positive,
@@ -32,7 +32,10 @@ brackets = st.builds(
     st.sampled_from(["exact", "sampled, a lower estimate", "Lanczos: 99%"]),
 )
 constants = st.none() | positive | brackets
-names = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=9)
+printable = st.characters(codec="utf-8", exclude_categories=("C", "Z"), include_characters=" ")
+names = st.text(printable, min_size=1, max_size=90).filter(
+    lambda text: text.strip() and len(text) < 81
+)
 
 
 @st.composite
@@ -70,7 +73,7 @@ def test_repr_evaluates_back(net: kr.Network) -> None:
     assert eval(repr(net), dict(SCOPE)) == net
 
 
-@example(kr.Network([kr.Known("0E0"), kr.Known("1"), kr.Known("~"), kr.Known("no")]))
+@example(kr.Network([kr.Known(name) for name in ("0E0", "017", "08", "~", "no", "1:30", "<<")]))
 @given(networks())
 def test_yaml_keeps_everything(tmp_path_factory: pytest.TempPathFactory, net: kr.Network) -> None:
     path = tmp_path_factory.mktemp("net") / "net.yaml"

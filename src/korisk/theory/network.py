@@ -269,24 +269,31 @@ class Network:
 
     @cached_property
     def _segments(self) -> Segments:
-        """Constants of runs: norms of products of consecutive operators, and what was stated."""
+        """Constants of runs of layers, the smallest where several are known."""
         segments: dict[tuple[int, int], float] = {}
-        product: Any = None
-        last = 0
-        for first in range(len(self.layers) - 1, -1, -1):
-            operator: Any = self.layers[first].lipschitz
-            if not (isinstance(operator, HasNorm) and hasattr(operator, "__matmul__")):
-                product = None
-            elif product is None:
-                product, last = operator, first
-            else:
-                product = product @ operator
-                where = f"layers {self.names[first]!r} to {self.names[last]!r}"
-                segments[first, last] = resolve(where, product).upper
-        for part in self.compositions:
+        for part in self._runs:
             run = self.index(part.first), self.index(part.last)
             segments[run] = min(segments.get(run, np.inf), part.bracket.upper)
         return segments
+
+    @cached_property
+    def _runs(self) -> tuple[Composition, ...]:
+        """What was stated of runs of layers, and norms of products of consecutive operators."""
+        found = list(self.compositions)
+        product: Any = None
+        last = ""
+        for layer in reversed(self.layers):
+            operator: Any = layer.lipschitz
+            if not (isinstance(operator, HasNorm) and hasattr(operator, "__matmul__")):
+                product = None
+            elif product is None:
+                product, last = operator, layer.name
+            else:
+                product = product @ operator
+                where = f"layers {layer.name!r} to {last!r}"
+                norm = resolve(where, product)
+                found.append(Composition(layer.name, last, lipschitz=norm))
+        return tuple(found)
 
     def replace(self, name: str, *layers: Layer) -> Network:
         """The network with layer `name` replaced, by default by the same map as a known operator.
@@ -360,7 +367,9 @@ class Network:
         return cls.from_dict(read_yaml(path), source=path)
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the network as YAML; operators are written as the brackets they give.
+        """Write the network as YAML, so that what is read from it has the same bounds.
+
+        Operators are written as the brackets that they give, and runs of them as compositions.
 
         Parameters
         ----------
@@ -405,6 +414,8 @@ class Network:
     def to_dict(self) -> dict[str, Any]:
         """The network as plain values, in the shape of the file.
 
+        Operators and runs of them are asked for their norms.
+
         Returns
         -------
         dict
@@ -412,7 +423,7 @@ class Network:
         """
         from korisk.theory.network_file import entries
 
-        return entries(self.layers, self.compositions, self.name)
+        return entries(self.layers, self._runs, self.name)
 
 
 def _own(layer: Layer) -> float:

@@ -36,7 +36,7 @@ from korisk.store.cells import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.worker import Report
 from korisk.studies.spec.kinds import OF_GRADIENT
 from korisk.studies.spec.study import problem_of
-from korisk.theory import Composition, Known, Layer, Learned, Network, NormBracket
+from korisk.theory import Known, Layer, Learned, Network, NormBracket
 
 _SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal
 
@@ -75,10 +75,10 @@ class KnownLayers:
         self._tail, self._relu, self._inputs = tail.layers, relu, test.inputs
 
     def network(self) -> Network:
-        """The true network as the theory takes it, every norm a bracket."""
+        """The true network as the theory takes it."""
         front = KnownOperatorNet(self.weights, self.true_tail, relu=self._relu)
         last = Known(LEFT_OUT, lipschitz=NormBracket(1, 1, how="adds to its input"))
-        return _network(front, last)
+        return Network([*front.describe(), last], name="KO")
 
     def measure(self, weights: Tensor) -> dict[str, float]:
         """The errors of a network with these weights, by layer."""
@@ -111,7 +111,8 @@ def refined_network(truth: RefinedNet) -> Network:
     upper = convolutions.lipschitz()
     count = sum(parameter.numel() for parameter in truth.refinement.parameters())
     bracket = NormBracket(0.0, upper, how="product of the norms of its convolutions")
-    return _network(truth.front, Learned("S", parameters=count, lipschitz=bracket))
+    last = Learned("S", parameters=count, lipschitz=bracket)
+    return Network([*truth.front.describe(), last], name="KO")
 
 
 def refined_errors(truth: RefinedNet, network: RefinedNet, test: Pairs) -> dict[str, float]:
@@ -127,22 +128,6 @@ def refined_errors(truth: RefinedNet, network: RefinedNet, test: Pairs) -> dict[
         "W": sum_of_squares(true - made / scale),
         "S": sum_of_squares(truth.refine(images / scale) - network.refine(images)),
     }
-
-
-def _network(front: KnownOperatorNet, last: Layer) -> Network:
-    """The network's layers and one more, with brackets for all, and for runs of operators."""
-    made = front.describe()
-    operators = front.linear_tail.layers
-    names = made.names[1 : 1 + len(operators)]
-    compositions = [
-        Composition(name, names[-1], lipschitz=Composed(operators[at:]).norm())
-        for at, name in enumerate(names[:-1])
-    ]
-    settled = [  # brackets instead of operators
-        Known(each.name, lipschitz=each.bracket) if isinstance(each, Known) else each
-        for each in made
-    ]
-    return Network([*settled, last], compositions=compositions, name="KO")
 
 
 Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
