@@ -1,5 +1,6 @@
 """Users' YAML files: what is refused, in one line, in bounded time and memory."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import korisk as kr
-from korisk.files import MAX_YAML_BYTES
+from korisk.files import MAX_YAML_BYTES, from_cell, read_yaml, to_cell, write_yaml
+from korisk.studies.results import Table, csv_text
 
 
 def refuse(path: Path, content: bytes | str) -> str:
@@ -62,16 +64,20 @@ KNOWN = "layers:\n- {known: K, lipschitz: 1}\n"
         ("layers:\n- {known: K}\n- {known: K}\n", "layer names must differ, got 'K' twice"),
         ("layers:\n- {known: K, known: L}\n", "line 2, column 14: not valid YAML: key 'known'"),
         ("1: x\n" + KNOWN, "keys must be texts, got 1"),
+        ("1: x\n0x1: x\n" + KNOWN, "line 2, column 1: not valid YAML: key '0x1' is given twice"),
+        ("layers:\n- {known: K, lipschitz: 1:30}\n", "a number, got '1:30'; write it as 1000, 0."),
+        ("layers:\n- {learned: W, parameters: 1_000}\n", "got '1_000'; write it in digits"),
+        ("layers:\n- {known: K, lipschitz: no}\n", "lipschitz must be a number, got 'no'"),
+        ("layers:\n- {known: K, lipschitz: 1e999}\n", "line 2, column 25: not valid YAML: '1e999'"),
         ("layers:\n\t- K\n", "line 2, column 1: not valid YAML"),
         ("layers: [\n", "not valid YAML"),
-        ("layers: 2026-13-45\n", "not valid YAML: month must be in"),
+        ("layers: 2026-13-45\n", "layers must be a list, got '2026-13-45'"),
         ("a: &x 1\nb: *x\n", "aliases (*name) are not taken here"),
         ("layers: !!python/object/apply:os.system [ls]\n", "is not taken here; write plain values"),
         ("layers: !anything 3\n", "the tag '!anything' is not taken here"),
         ("layers: !!bool foo\n", "is not taken here; write plain values"),
         ("layers: !!binary aGk=\n", "is not taken here; write plain values"),
         ("layers: 0x" + "F" * 5_000 + "\n", "layers must be a list, got <int, too long to show>"),
-        ("layers: 1" + ":1" * 5_000 + "\n", "layers must be a list, got <int, too long to show>"),
         ("layers: [" + "9" * 5_000 + "]\n", "too many digits; shorten it"),
         ("? [a]\n: b\n", "not valid YAML"),
         ("[" * 5_000, "nested too deeply"),
@@ -84,6 +90,59 @@ def test_wrong_files_are_refused_in_one_line(
     tmp_path: Path, content: bytes | str, expected: str
 ) -> None:
     assert expected in refuse(tmp_path / "net.yaml", content)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),  # by the core schema of YAML 1.2.2, section 10.3.2
+    [
+        *((text, None) for text in ("null", "Null", "NULL", "~", "")),
+        *((text, True) for text in ("true", "True", "TRUE")),
+        *((text, False) for text in ("false", "False", "FALSE")),
+        *(("017", 17), ("08", 8), ("-12", -12), ("+3", 3), ("0o17", 15), ("0x1F", 31)),
+        *(("1e-3", 1e-3), ("1E5", 1e5), (".5", 0.5), ("5.", 5.0), ("-0.1", -0.1), ("1.e3", 1e3)),
+        *((".inf", math.inf), ("-.Inf", -math.inf), ("+.INF", math.inf)),
+        *((text, text) for text in ("yes", "No", "on", "OFF", "y", "1:30", "1:30.5", "1_000")),
+        *((text, text) for text in ("0b1", "-0x1F", "0o8", "1e", "2026-01-01", "<<", "=", "tRUE")),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(tmp_path: Path, text: str, value: object) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"a: {text}\n")
+    found = read_yaml(path)["a"]
+    assert (found, type(found)) == (value, type(value))
+
+
+plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9)
+tricky = st.from_regex(r"[-+0-9.:_eExoabnNyYtTfF~<=#'\" ]{1,9}", fullmatch=True)
+
+
+@given(st.lists(plain | tricky, max_size=5))
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, values: list[object]
+) -> None:
+    path = tmp_path_factory.mktemp("yaml") / "a.yaml"
+    write_yaml(path, {"values": values})
+    found = read_yaml(path)["values"]
+    assert list(map(repr, found)) == list(map(repr, values))
+
+
+def test_nothing_is_written_that_would_not_be_read(tmp_path: Path) -> None:
+    with pytest.raises(kr.KoriskError, match=r"a\.yaml: would have 0\.\d+ MB"):
+        write_yaml(tmp_path / "a.yaml", ["x" * 99] * (MAX_YAML_BYTES // 100))
+    assert not list(tmp_path.iterdir())
+
+
+@given(st.text(st.sampled_from("'=+-@#%\t\r\n a1"), max_size=6) | st.text(max_size=6))
+def test_no_text_of_a_csv_file_is_a_formula(text: str) -> None:
+    cell = to_cell(text)
+    assert from_cell(cell) == text
+    assert not cell.lstrip().startswith(("=", "+", "-", "@", "#", "%"))
+    assert not cell.startswith(("\t", "\r"))
+    assert from_cell(to_cell(cell)) == cell
+
+
+def test_numbers_of_a_csv_file_stay_numbers() -> None:
+    assert [to_cell(value) for value in (-3.5, -1, None, 1e-300)] == [-3.5, -1, None, 1e-300]
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:
@@ -142,3 +201,15 @@ def test_the_largest_file_that_is_taken_reads_well(tmp_path: Path) -> None:
     path = tmp_path / "long.yaml"
     path.write_text("layers:\n" + "".join(line % i for i in range(count)))
     assert len(kr.Network.read(path)) == count
+
+
+@settings(max_examples=40)
+@given(st.text(st.sampled_from("=+-@'#%a1"), min_size=1, max_size=5))
+def test_exported_names_are_read_back(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
+    path = tmp_path_factory.mktemp("csv") / "pilot.csv"
+    rows = tuple((n, 1 / n, 1, name, "mse") for n in (4, 16, 64))
+    path.write_text(csv_text(Table(("n", "error", "seed", "model", "metric"), rows)))
+    assert kr.Curve.read(path).model == name
+    columns = ("model", "seed", "n", "error")  # a name in front
+    path.write_text(csv_text(Table(columns, tuple((name, 1, n, 1 / n) for n in (4, 16, 64)))))
+    assert kr.Curve.read(path).model == name

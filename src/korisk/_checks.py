@@ -2,6 +2,7 @@
 
 import math
 from numbers import Integral, Real
+from typing import Any
 
 from korisk.errors import KoriskError, did_you_mean, shown
 
@@ -59,6 +60,16 @@ def name(field: str, value: object, *, remedy: str) -> str:
             f"{field} must have at most 80 characters, got {len(value)}; shorten {shown(value)}"
         )
     return value
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A mapping of JSON, for `object_pairs_hook`, if it has no key twice."""
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise KoriskError(f"the key {shown(key)} is given twice; remove one")
+        made[key] = value
+    return made
 
 
 def one_of(field: str, value: object, known: tuple[str, ...]) -> None:

@@ -1,10 +1,11 @@
 """Reading and writing users' files: bounded, safe, and with errors that say where and what.
 
-Every YAML file that korisk takes goes through here, so that all of them refuse the same things in
-the same words: files that are missing, empty, too large or not text, tags that would build
-objects, aliases (a few lines of them can grow without limit), keys given twice, unknown keys.
+Every YAML file that korisk takes goes through here, so that all of them are YAML 1.2 and refuse the
+same things in the same words: files that are missing, empty, too large or not text, tags that would
+build objects, aliases (a few lines of them can grow without limit), keys given twice, unknown keys.
 """
 
+import math
 import os
 import re
 import secrets
@@ -13,7 +14,7 @@ import stat
 from collections.abc import Hashable
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -71,7 +72,27 @@ def read_yaml(path: str | PathLike[str]) -> Any:
 
 def write_yaml(path: str | PathLike[str], content: Any) -> None:
     """Write plain values as YAML that `read_yaml` takes back."""
-    write_text(path, yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
+    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    if (size := len(text.encode("utf-8", "backslashreplace"))) > MAX_YAML_BYTES:
+        raise KoriskError(
+            f"{path}: would have {size / 1e6:.2g} MB, and files beyond {MAX_YAML_BYTES / 1e6:g} MB "
+            "are not read; write it in parts"
+        )
+    write_text(path, text)
+
+
+# A spreadsheet runs such a cell; a line that begins with # or % is a comment to korisk.
+_FORMULA = re.compile(r"'*(\s*[=+\-@#%\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")
+
+
+def to_cell(value: Any) -> Any:
+    """A value as CSV has it: a text that would be run or skipped gets an apostrophe in front."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def from_cell(text: str) -> str:
+    """The text that `to_cell` was given."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def read_bytes(path: str | PathLike[str], *, max_bytes: int) -> bytes:
@@ -256,9 +277,9 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
 
 
 _RULES = {
-    "string_type": ("a text", "quote it if it looks like a number"),
-    "float_type": ("a number", "write it as 0.001 or 1e-3"),
-    "int_type": ("a whole number", "write it in digits"),
+    "string_type": ("a text", "quote it"),
+    "float_type": ("a number", "write it as 1000, 0.001 or 1e-3"),
+    "int_type": ("a whole number", "write it in digits, as 1000"),
     "bool_type": ("true or false", "write one of them"),
     "list_type": ("a list", "start every entry with '- '"),
     "too_short": ("a list of one entry or more", "add one"),
@@ -305,7 +326,12 @@ def _one_line(text: str | None) -> str:
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Plain values alone; no aliases, no key twice; 1e-3 is a number, as in YAML 1.2."""
+    """Plain values as YAML 1.2 has them (its core schema); no aliases, no key twice.
+
+    PyYAML is of YAML 1.1, where 017 is 15, 1:30 is 90, 1_000 is 1000, and no is false.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Refuse tags, aliases and overlong values."""
@@ -323,21 +349,49 @@ class StrictLoader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Refuse a key that is given twice."""
-        seen: set[str] = set()
+        seen: set[object] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
+                if {key.value, value := self.construct_object(key)} & seen:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"key {shown(key.value)} is given twice", key.start_mark
                     )
-                seen.add(key.value)
+                seen |= {key.value, value}
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> float:
+        """An int or a float, in decimal digits unless it begins with 0o or 0x."""
+        text = node.value.lower()
+        if node.tag == _INT:
+            bases = {"0o": 8, "0x": 16}
+            return int(text, bases.get(text[:2], 10))
+        value = float(text.replace(".inf", "inf").replace(".nan", "nan"))
+        if math.isinf(value) and "inf" not in text:
+            problem = (
+                f"{shown(text)} is beyond the largest number, 1.8e308; write .inf for no limit"
+            )
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return value
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that the loader would take for a number."""
+    """Quotes every text that YAML 1.2 or 1.1 would take for something else."""
 
 
-_EXPONENT = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
-for _side in (StrictLoader, _Dumper):
-    _side.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_CORE_SCHEMA = [  # in the order in which they are tried
+    ("tag:yaml.org,2002:null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    (_INT, r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        _FLOAT,
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+]
+for _tag, _form, _starts in _CORE_SCHEMA:
+    for _side in (StrictLoader, _Dumper):
+        _side.add_implicit_resolver(_tag, re.compile(rf"^(?:{_form})$"), _starts)
+for _tag in (_INT, _FLOAT):
+    StrictLoader.add_constructor(_tag, StrictLoader.construct_number)

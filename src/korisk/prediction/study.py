@@ -526,7 +526,7 @@ def read_prediction(path: str | PathLike[str]) -> PredictionRecord:
     file = Path(path) / NAME if Path(path).is_dir() else Path(path)
     text = read_text(file, max_bytes=_LARGEST_BYTES)
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=_checks.unique_keys)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise KoriskError(f"{file}: not valid JSON: {reason}; run korisk predict again") from None

@@ -469,7 +469,8 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
     """Fill tensors from a checkpoint of this training, each rank its own rows; on all ranks."""
     identity = {**identity, "iteration": int(path.name.partition("-")[2])}
     try:
-        about = json.loads(read_text(path / _ABOUT, max_bytes=10**6))
+        text = read_text(path / _ABOUT, max_bytes=10**6)
+        about = json.loads(text, object_pairs_hook=_checks.unique_keys)
         unsharded.require_same(path, about["identity"], identity)
         names = sorted(Path(name).name for name in about["sha256"])
         if _INDEX not in names or _digests(path, names) != about["sha256"]:

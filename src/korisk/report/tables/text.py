@@ -18,7 +18,7 @@ from pathlib import Path
 from tabulate import DataRow, Line, TableFormat, tabulate
 
 from korisk._checks import one_of
-from korisk.files import make_folder, write_text
+from korisk.files import make_folder, to_cell, write_text
 from korisk.report.contents import Contents
 from korisk.report.tables.tables import BYTES, ReportTable, study_tables
 from korisk.theory.footprint import format_bytes
@@ -228,10 +228,7 @@ def csv(table: ReportTable) -> str:
     content = io.StringIO()
     made = writer.writer(content, lineterminator="\n")
     for row in (heads, *table.rows):
-        texts = [one_line(value) if isinstance(value, str) else "" for value in row]
-        formulas = [text.lstrip().startswith(("=", "+", "-", "@")) for text in texts]
-        marked = [f"'{t}" if formula else t for t, formula in zip(texts, formulas, strict=True)]
-        made.writerow(text or value for text, value in zip(marked, row, strict=True))
+        made.writerow(to_cell(one_line(v)) if isinstance(v, str) else v for v in row)
     return content.getvalue()
 
 
