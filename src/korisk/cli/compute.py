@@ -158,7 +158,8 @@ def chosen_device(name: str) -> str:
         import torch
     except ModuleNotFoundError as missing:
         raise MissingExtraError(
-            "running a study needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+            "running or predicting a study needs PyTorch, which is not installed; "
+            "pip install 'korisk[torch]'"
         ) from missing
     _check_device(name)
     if name == "auto":

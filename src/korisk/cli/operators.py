@@ -40,9 +40,9 @@ Millimetres = Annotated[float | None, typer.Option(metavar="MM", help="Fan beam:
 
 def operators(
     context: typer.Context,
-    H: Annotated[int, typer.Argument(metavar="H", help="Image side in pixels.")],
-    V: Annotated[int, typer.Argument(metavar="V", help="Number of views.")],
-    B: Annotated[int, typer.Argument(metavar="B", help="Number of detector bins.")],
+    side: Annotated[int, typer.Argument(metavar="H", help="Image side in pixels.")],
+    views: Annotated[int, typer.Argument(metavar="V", help="Number of views.")],
+    bins: Annotated[int, typer.Argument(metavar="B", help="Number of detector bins.")],
     fan: Annotated[
         bool, typer.Option("--fan", help="A fan beam; needs both distances. [default: parallel]")
     ] = False,
@@ -82,10 +82,10 @@ def operators(
     that `korisk bound` asks for.
     """
     out = console()
-    size = Footprint(H, V, B)
+    size = Footprint(side, views, bins)
     if footprint:
         why = "--footprint shows what depends on H, V and B alone"
-        refuse_extra(context, "H", "V", "B", "footprint", "as_json", why=why)
+        refuse_extra(context, "side", "views", "bins", "footprint", "as_json", why=why)
         if as_json:
             print_json({"footprint": _footprint_json(size)})
         else:
@@ -106,13 +106,13 @@ def operators(
             "--fan, --source-to-center and --source-to-detector belong together: give all three, "
             "or none of them for a parallel beam"
         )
-    scan: dict[str, Any] = {"views": V, "bins": B, **(distances if fan else {})}
+    scan: dict[str, Any] = {"views": views, "bins": bins, **(distances if fan else {})}
     scan |= {"pixel_spacing": pixel, "bin_spacing": bin_spacing, "detector_offset": offset}
     if arc is not None:
         degrees = _checks.real("--arc", arc, above=0, at_most=360, remedy="give degrees")
         scan["arc"] = math.radians(degrees)
     with warnings_as_lines():
-        geometry = (FanBeam if fan else ParallelBeam)(H, **scan)
+        geometry = (FanBeam if fan else ParallelBeam)(side, **scan)
     if plot is not None:  # first: it is quick, and a wrong path should not cost the norms
         geometry.plot(plot)
         typer.echo(f"korisk: wrote {plot}", err=True)
@@ -125,7 +125,7 @@ def operators(
         print_json(told)
         return
     beam = type(geometry).__name__.replace("Beam", " beam").lower()
-    title = f"{beam}, {H} x {H} pixels, {V} views, {B} bins, {window} window"
+    title = f"{beam}, {side} x {side} pixels, {views} views, {bins} bins, {window} window"
     out.print(_norm_table(title, listed))
     if scanner["A^T"].T is not scanner["A"]:
         out.print(NOT_ADJOINT, highlight=False, end="\n\n")

@@ -5,6 +5,15 @@ one unit and size (`pixels`), and returns a `patients.ImageSet`. `patients` find
 each image and splits a set into pools that share no patient.
 """
 
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    from korisk.errors import MissingExtraError
+
+    raise MissingExtraError(
+        "korisk.images needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+    ) from missing
+
 from korisk.images.patients import (
     ImagePools,
     ImageSet,

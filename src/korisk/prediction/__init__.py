@@ -23,4 +23,6 @@ def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: `api` imports PyTorch, `prediction` SciPy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        import_module("korisk.operators")  # says what to install where PyTorch is missing
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'api')}"), name)

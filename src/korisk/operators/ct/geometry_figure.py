@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.errors import KoriskError
+from korisk.errors import MissingExtraError
 from korisk.files import figure_kind, write_bytes
 
 try:
@@ -27,7 +27,7 @@ try:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Circle, Ellipse, Patch, Polygon, Rectangle
 except ModuleNotFoundError as error:
-    raise KoriskError("a plot needs matplotlib; pip install 'korisk[report]'") from error
+    raise MissingExtraError("a plot needs matplotlib; pip install 'korisk[report]'") from error
 
 FloatArray = NDArray[np.float64]
 

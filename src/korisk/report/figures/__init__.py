@@ -5,9 +5,9 @@ Start with `study`, which lists the figures of a report. `efficiency`, `factors`
 `panels` (axes, ticks, legends) and `style` (colours, type, files) share.
 """
 
-from korisk.errors import KoriskError
+from korisk.errors import MissingExtraError
 
 try:
     import matplotlib  # noqa: F401
 except ModuleNotFoundError as error:
-    raise KoriskError("a plot needs matplotlib; pip install 'korisk[report]'") from error
+    raise MissingExtraError("a plot needs matplotlib; pip install 'korisk[report]'") from error

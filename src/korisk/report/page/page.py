@@ -18,10 +18,9 @@ from functools import cached_property, lru_cache
 from html import escape
 from itertools import combinations
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from korisk._version import __version__
 from korisk.curves.curve import Curve
@@ -39,6 +38,9 @@ from korisk.report.page.planner import SENTENCES, planner_data, sentence
 from korisk.report.tables.tables import ReportTable
 from korisk.report.tables.text import html as table_html
 from korisk.studies.results import LEAST_SIZES, Crossing, crossing
+
+if TYPE_CHECKING:  # `report.figures` says what to install where it is missing
+    from matplotlib.figure import Figure
 
 Watch = Callable[[str], None]
 
