@@ -1,9 +1,11 @@
 """Tables out of a store, as other programs and `korisk plan` read them."""
 
+import contextlib
 import csv
 import io
 import json
 import math
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from dummy_work import STUDY, cell, raises_on_odd_seeds, tasks
 import korisk as kr
 from korisk.cli.export import export
 from korisk.errors import KoriskError, MissingExtraError
+from korisk.report.contents import read_contents
 from korisk.store.cells import Result, Row, Task
+from korisk.store.file import DamagedError
 from korisk.store.store import STORE_NAME, Store
 from korisk.studies.run.engine import run_study
 from korisk.studies.run.worker import Report
@@ -70,7 +74,42 @@ def test_a_metric_is_a_pilot(tmp_path: Path) -> None:
         curve = kr.Curve.read(output, model="FC")
         assert curve.seed[:3] == ("0", "1", "2")
         assert curve.error[0] == cell(task, print).rows[1].metrics["mse"]
-    assert (tmp_path / "pilot.csv").read_text().startswith("n,error,seed,model,metric\n")
+    assert (tmp_path / "pilot.csv").read_text().startswith("n,error,seed,model,metric,digest\n")
+
+
+def test_rows_that_changed_after_they_were_written_are_refused(tmp_path: Path) -> None:
+    study(tmp_path, 1)
+    output = tmp_path / "pilot.csv"
+    command(tmp_path, "--metric", "mse", "--output", output)
+    before = [curve.records() for curve in kr.Curve.read_all(output)]
+    header, first, second, *rest = output.read_text().splitlines()
+    other = [line.replace(",", ";") for line in (header, first, second, *rest)]
+    output.write_text("# from the study\n\n" + "\n\n".join(other).replace("\n4;", "\n4.0;"))
+    assert [curve.records() for curve in kr.Curve.read_all(output)] == before
+    for lines in (
+        [header, first.replace(",", ",1", 1), second, *rest],
+        [header, first[:-1], second, *rest],
+        [header, second, first, *rest],
+        [header, first, *rest],
+        [header, first, second, *rest[:-1]],
+        [header, first, second, f"#{rest[0]}", *rest[1:]],
+        [header.replace("error", "mse"), first, second, *rest],
+    ):
+        output.write_text("\n".join(lines))
+        with pytest.raises(KoriskError, match=r"pilot\.csv: .*remove the column 'digest'") as error:
+            kr.Curve.read_all(output)
+        assert "\n" not in str(error.value)
+        output.write_text("\n".join(line.rpartition(",")[0] for line in lines))
+        assert kr.Curve.read_all(output)  # as the message says
+
+
+def test_a_damaged_cell_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    study(tmp_path, 1)
+    with contextlib.closing(sqlite3.connect(tmp_path / STORE_NAME)) as store, store:
+        store.execute("UPDATE rows SET metrics = '{\"mse\": 0.4}' WHERE cell = 2")
+    for read in (lambda: command(tmp_path), lambda: read_contents(tmp_path / STORE_NAME)):
+        with pytest.raises(DamagedError, match="point-1, seed 1; run it again"):
+            read()
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

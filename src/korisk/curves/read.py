@@ -20,7 +20,9 @@ from typing import Any, TypeGuard
 from korisk.curves.formats import Grid, Source, grid_of_frame, grid_of_records, read_grid
 from korisk.curves.unit import suggested_unit, words
 from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.store.cells import row_digests
 
+DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
 MAX_LABEL = 80
 MAX_PROBLEMS = 10  # that one message names
 
@@ -535,8 +537,31 @@ class Problems:
             raise self.source.error(f"{', '.join(listed)}; {', '.join(self.remedies)}")
 
 
+def _verified(grid: Grid) -> Grid:
+    """The table without the digests that korisk wrote into a file, if its rows fit them."""
+    at = grid.header.index(DIGEST) if DIGEST in grid.header else -1
+    found = [row[at] for _, row in grid.rows] if at >= 0 and grid.source.name else []
+    if not any(isinstance(each, str) and re.fullmatch("[a-fq-z]{16}", each) for each in found):
+        return grid
+    header = grid.header[:at] + grid.header[at + 1 :]
+    rows = [(position, row[:at] + row[at + 1 :]) for position, row in grid.rows]
+    made = row_digests(header, [row for _, row in rows])
+    wrong = [rows[place][0] for place, own in enumerate(made) if own != found[place]]
+    if wrong:
+        listed = ", ".join(map(grid.source.at, wrong[:MAX_PROBLEMS]))
+        more = f" and {len(wrong) - MAX_PROBLEMS} more" if wrong[MAX_PROBLEMS:] else ""
+        if len(wrong) == len(rows):
+            listed, more = "the header or the number of rows", ""
+        raise grid.source.error(
+            f"{listed}{more}: changed after korisk wrote them; write the file again, or remove the "
+            f"{grid.source.column} {DIGEST!r} if you changed them on purpose"
+        )
+    return replace(grid, header=header, rows=rows)
+
+
 def measurements(grid: Grid, columns: Columns = None) -> Measurements:
     """The measurements of a table."""
+    grid = _verified(grid)
     layout, source, header = _layout(grid, columns), grid.source, grid.header
     problems, left_out = Problems(source), Counter[str]()
     places = [each.place for each in layout.values] + ([] if layout.n is None else [layout.n])

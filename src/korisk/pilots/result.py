@@ -20,7 +20,7 @@ from korisk.planning.next_size import Cost, NextSize, next_size, open_sizes
 from korisk.planning.plan import ROUND, Plan, plan
 from korisk.store.cells import Task
 from korisk.store.store import Store
-from korisk.studies.results import LEAST_SIZES, Table, csv_text, curve_from
+from korisk.studies.results import LEAST_SIZES, csv_text, curve_from, signed_table
 
 _SHOWN_FAILURES = 5
 
@@ -297,7 +297,7 @@ class Pilot:
         """Write all metrics as measured, with the columns n, error, seed, model and metric.
 
         `Curve.read` and `korisk plan` take the file with the metric's name and its unit; they
-        refuse perfect values.
+        refuse perfect values, and rows that do not fit their `digest`, a sixth column.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class Pilot:
             for name in self.metrics
             for fit in self.fits
         )
-        write_text(path, csv_text(Table(("n", "error", "seed", "model", "metric"), rows)))
+        write_text(path, csv_text(signed_table(rows)))
 
     def __str__(self) -> str:
         sizes = sorted({fit.n for fit in self.fits})

@@ -12,7 +12,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from unicodedata import category
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import LARGEST_N
+from korisk._checks import LARGEST_N, unique_keys
 from korisk.errors import KoriskError, shown
 
 FOUND_AT = "found_at"  # the part of a spec that may change: files can be moved
@@ -30,6 +30,8 @@ MAX_ARRAY_BYTES = 900_000_000  # SQLite takes no value of more than 10^9 bytes
 MAX_UNPACKED_BYTES = 8_000_000_000  # a few stored bytes can expand to any number of zeros
 
 _LONGEST_NAME = 80  # characters of a model or a metric, as in curves
+_LETTERS = str.maketrans("0123456789", "qrstuvwxyz")
+_PLAIN_NUMBER = re.compile(r"[-+]?[0-9]{1,40}(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 _NUMBERS = "biufc"  # dtype kinds that are stored; objects would have to be pickled
 
 StoredRow = tuple[str, int, str, str]  # model, n, metrics, detail
@@ -207,6 +209,31 @@ def digest(*values: object) -> str:
     return found.hexdigest()
 
 
+def row_digests(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """A checksum for each row of a table that others may read and write.
+
+    It covers the header, the number of rows, the row's place and its values, whether these are
+    numbers or texts. It consists of letters, so that no program takes it for a number.
+    """
+    about = digest(*columns, len(rows))
+    return [
+        digest(about, place, *map(_as_written, row))[:16].translate(_LETTERS)
+        for place, row in enumerate(rows)
+    ]
+
+
+def _as_written(value: Any) -> str:
+    if isinstance(value, str):
+        value = " ".join(value.split())
+        if _PLAIN_NUMBER.fullmatch(value):
+            value = int(value) if value.lstrip("+-").isdecimal() else float(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):  # which JSON lacks
+            return ""
+        value = int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return "" if value is None or value in ("nan", "inf", "-inf") else str(value)
+
+
 def check_types(what: str, kind: Any, *values: object) -> None:
     """Raise `ValueError` for values of another type: SQLite columns accept any type."""
     for value in values:
@@ -232,7 +259,7 @@ def to_json(what: str, content: Mapping[str, Any]) -> str:
 
 def from_json(text: str) -> dict[str, Any]:
     """A stored mapping."""
-    content = json.loads(text)
+    content = json.loads(text, object_pairs_hook=unique_keys)
     if not isinstance(content, dict):
         raise ValueError(f"{shown(text)} is no mapping")
     return content

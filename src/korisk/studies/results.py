@@ -7,11 +7,12 @@ import importlib
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from korisk.curves.curve import Curve
+from korisk.curves.read import DIGEST
 from korisk.curves.stored import (
     BARE,
     LEAST_N,
@@ -24,7 +25,9 @@ from korisk.curves.stored import (
     without_perfect,
 )
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean
+from korisk.files import to_cell
 from korisk.planning.compare import Crossover, compare
+from korisk.store.cells import row_digests
 from korisk.store.store import FlatRow, Store
 
 LEAST_SIZES = 3  # that a curve needs to be extrapolated
@@ -188,15 +191,24 @@ def pilot_table(store: Store, metric: str, *, point: str | None = None) -> Table
     )
     if not rows:
         raise KoriskError(f"{store.path}: no {metric!r} of n >= {LEAST_N}; a pilot needs larger n")
-    return Table(("n", "error", "seed", "model", "metric"), rows)
+    return signed_table(rows)
+
+
+def signed_table(rows: Sequence[tuple[Value, ...]]) -> Table:
+    """A pilot of (n, value, seed, model, metric), with a digest by which damage is noticed."""
+    columns = ("n", "error", "seed", "model", "metric")
+    signed = zip(rows, row_digests(columns, rows), strict=True)
+    return Table((*columns, DIGEST), tuple((*row, own) for row, own in signed))
 
 
 def csv_text(table: Table) -> str:
-    """The table as CSV. Floats keep every digit; missing values are empty; nan and inf stay."""
+    """The table as CSV. Floats keep every digit; missing values are empty; nan and inf stay.
+
+    A text that a spreadsheet would take for a formula has an apostrophe in front.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
+    writer.writerows(map(to_cell, row) for row in (table.columns, *table.rows))
     return text.getvalue()
 
 
