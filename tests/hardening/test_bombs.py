@@ -106,6 +106,39 @@ def test_npz_whose_header_unpacks_to_gigabytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_npz_of_less_than_it_claims(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "a.npz"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("x.npy", npy_header((8192, 8192)) + bytes(100))
+    refused_as_cut(path)
+    content, size = path.read_bytes(), archive.getinfo("x.npy").file_size
+    lie = content.replace(struct.pack("<I", size), struct.pack("<I", 8 * 8192**2 + 128))
+    path.write_bytes(lie)  # of its unpacked length, in both places where an archive states it
+    assert lie != content
+    refused(path)
+
+
+def test_npz_with_an_array_twice(tmp_path: Path) -> None:
+    first, second = (npy_header((2, 2)) + bytes(31) + bytes([mark]) for mark in (1, 2))
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", first)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("x.npy", second)
+    with pytest.raises(KoriskError, match=r"a\.npz: has the array 'x' twice"):
+        read_images(f"{tmp_path}/a.npz:x")
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_npy_whose_header_takes_gigabytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    with path.open("wb") as file:
+        file.write(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**30))
+        file.truncate(2**30 + 12)
+    assert "save it again with numpy.save" in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
 def test_png_of_more_pixels_than_pillow_takes(tmp_path: Path, monkeypatch: Any) -> None:
     from PIL import Image
 
@@ -127,13 +160,33 @@ def test_png_that_claims_to_be_vast(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("little_memory")
-def test_tiff_that_claims_to_be_vast(tmp_path: Path) -> None:
-    tags = [(256, 4, 10**6), (257, 4, 10**6), (258, 3, 8), (259, 3, 1), (262, 3, 1)]
-    tags += [(273, 4, 200), (277, 3, 1), (278, 4, 10**6), (279, 4, 100)]
+@pytest.mark.parametrize(
+    ("side", "compression", "says"),
+    [
+        *((16_384, packed, "more than its bytes can hold; is it whole?") for packed in (1, 5, 8)),
+        (10**6, 50_000, "needs about"),  # Zstandard makes any number of bytes of one
+    ],
+)
+def test_tiff_that_claims_to_be_vast(
+    tmp_path: Path, side: int, compression: int, says: str
+) -> None:
+    tags = [(256, 4, side), (257, 4, side), (258, 3, 8), (259, 3, compression), (262, 3, 1)]
+    tags += [(273, 4, 200), (277, 3, 1), (278, 4, side), (279, 4, 100)]
     body = b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in tags)
     path = tmp_path / "a.tif"
-    path.write_bytes(b"II*\0" + struct.pack("<IH", 8, len(tags)) + body + bytes(4))
-    assert "needs about" in refused(path)
+    path.write_bytes(b"II*\0" + struct.pack("<IH", 8, len(tags)) + body + bytes(200))
+    assert says in refused(path)
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_a_tiff_of_one_colour_is_read_however_well_it_packs(
+    tmp_path: Path, compression: str | None
+) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    values = np.zeros((2048, 2048), np.uint8)
+    values[0, 0] = 255
+    tifffile.imwrite(tmp_path / "a.tif", values, compression=compression, rowsperstrip=2048)
+    assert len(read_images(tmp_path / "a.tif", side=8)) == 1
 
 
 def test_tiff_whose_pages_go_round_in_a_circle(tmp_path: Path) -> None:
@@ -158,6 +211,17 @@ def test_hdf5_that_claims_to_be_vast(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("x", shape=(10**6, 10**6), chunks=(100, 100), dtype="f4")
     assert "needs about" in refused(path)
+
+
+@pytest.mark.usefixtures("little_memory")
+def test_hdf5_whose_chunk_is_vast(tmp_path: Path, monkeypatch: Any) -> None:
+    h5py: Any = pytest.importorskip("h5py")
+    path = tmp_path / "a.h5"
+    about: dict[str, Any] = {"maxshape": (None, 8, 8), "chunks": (2**19, 8, 8), "dtype": "f4"}
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", shape=(2, 8, 8), compression="gzip", **about)
+    monkeypatch.setattr("korisk._memory.free_memory", lambda device: 2**27)
+    assert "a chunk of /x needs about" in refused(path)
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -315,7 +379,7 @@ def test_hostile_stores_are_refused(study: Path, script: str, value: object) -> 
     connection.execute(script, () if value is None else (value,))
     connection.commit()
     connection.close()
-    with pytest.raises(KoriskError, match="damaged") as caught:
+    with pytest.raises(KoriskError, match=r"damaged|is not a store") as caught:
         read_all(study)
     assert str(caught.value).startswith(str(study))
     assert "\n" not in str(caught.value)

@@ -26,6 +26,7 @@ RESAMPLE: tuple[Resample, ...] = ("area", "spline")
 Crop = Literal["square", "pad", "none"] | tuple[int, int]
 CROP = ("square", "pad", "none")
 _LARGEST_SIDE = 65536
+_LARGEST = float(np.finfo(np.float32).max)  # 3.4e38
 
 
 class Image(NamedTuple):
@@ -85,7 +86,18 @@ class Conversion:
         high, wide = page.values.shape
         if min(high, wide) < 2:
             raise KoriskError(f"is {high} x {wide}, too small for an image; remove it")
-        values, unit, scaling = self._in_unit(page)
+        with np.errstate(over="ignore"):
+            values, unit, scaling = self._in_unit(page)
+        largest = float(values.max())
+        # `relative` divides attenuation by that of water.
+        if largest > _LARGEST * (min(1.0, self.mu_water) if unit == "1/mm" else 1.0):
+            raw = page.values.max()
+            stated = f"{float(raw):.4g}" if np.isfinite(float(raw)) else str(raw)
+            made = "" if float(raw) == largest else f", read as {largest:.4g},"
+            raise KoriskError(
+                f"pixel value {stated}{made} does not fit single precision (up to 3.4e+38); divide "
+                "the values, or correct unit= or scale="
+            )
         rows, columns = cut_shape((high, wide), self.crop)
         if (rows, columns) != (high, wide):
             values = cut(values, rows, columns)
@@ -97,14 +109,18 @@ class Conversion:
                     "use crop='square' or crop='pad'"
                 )
             values = resampled(values, self.side, self.side, method=self.resample)
-            values = np.maximum(values, 0)  # a spline may go below 0
+            values = np.clip(values, 0, _LARGEST)  # a spline may go beyond
             if spacing is not None:  # the field of view is that of what was cut out
                 spacing = spacing[0] * rows / self.side, spacing[1] * columns / self.side
         image = values.astype(np.float32)
         if float(image.min()) == float(image.max()):
-            raise KoriskError(f"is {image.flat[0]:g} everywhere and shows nothing; remove it")
-        if not np.isfinite(image.max()):
-            raise KoriskError("has values beyond 3e38, the limit of float32; scale them")
+            low, high = float(values.min()), float(values.max())
+            if low < high:
+                raise KoriskError(
+                    f"varies from {low!r} to {high!r}, which single precision does not tell apart; "
+                    "scale or shift its values"
+                )
+            raise KoriskError(f"is {low:g} everywhere and shows nothing; remove it")
         mark = digest(page.values, page.unit, page.full)
         known = (spacing, (high, wide), page.patient, page.note, mark)
         return Image(name, image, unit, scaling, *known)
@@ -112,7 +128,7 @@ class Conversion:
     def _in_unit(self, page: Page) -> tuple[Array, str, str]:
         """The values in float64, their unit ("1/mm" or "plain"), and what was done in words."""
         values = np.asarray(page.values, dtype=np.float64)
-        if bad := values.size - int(np.isfinite(values).sum()):
+        if bad := values.size - int(np.isfinite(page.values).sum()):
             raise KoriskError(f"has {bad:,} values that are NaN or infinite; replace them")
         if page.unit is not None and self.unit not in (None, "plain", page.unit):
             raise KoriskError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from korisk.errors import KoriskError, did_you_mean
 from korisk.files import read_text
-from korisk.images.formats.page import NotAnImageError, Page, package, pages_of
+from korisk.images.formats.page import NotAnImageError, Page, check_fits, package, pages_of
 
 LODOPAB_MU_MAX = 81.35858  # 1/m: what its images are divided by
 LODOPAB_WIDTH = 260.0  # mm along an edge
@@ -35,6 +36,8 @@ def read_hdf5(path: Path, member: str | None = None) -> Iterator[Page]:
                 f"has the values of {dataset.name} in other files; copy them into one, e.g. with "
                 "h5repack"
             )
+        chunk = math.prod(dataset.chunks or (0,)) * dataset.dtype.itemsize  # unpacked as a whole
+        check_fits(chunk, f"a chunk of {dataset.name}", "save it in smaller chunks")
         if not lodopab or dataset.name != "/data":
             yield from pages_of(dataset, dataset.name)
             return

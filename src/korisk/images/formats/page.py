@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -23,9 +24,21 @@ _BROKEN = (ValueError, EOFError, SyntaxError, OverflowError, TokenError)
 _LONGEST_HEADER = 2**16  # bytes; a longer one could be gigabytes of blanks
 
 
+def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape, type and bytes of the array in an open .npy file, of which little is read."""
+    start = io.BytesIO(file.read(_LONGEST_HEADER))
+    if np.lib.format.read_magic(start) == (1, 0):
+        shape, _, dtype = np.lib.format.read_array_header_1_0(start)
+    else:
+        shape, _, dtype = np.lib.format.read_array_header_2_0(start)
+    return shape, dtype, start.tell() + math.prod(shape) * dtype.itemsize
+
+
 def read_npy(path: Path) -> Iterator[Page]:
     """The slices of one array, which is mapped and not loaded."""
     try:
+        with path.open("rb") as file:
+            array_header(file)  # NumPy would read a header of gigabytes
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except _BROKEN:
         raise KoriskError(
@@ -47,19 +60,22 @@ def read_npz(path: Path, member: str | None = None) -> Iterator[Page]:
         chosen = inside[0] if member is None else member.strip("/")
         if chosen not in inside:
             raise KoriskError(f"has no array {member!r}{did_you_mean(chosen, inside)}")
-        with archive.open(f"{chosen}.npy") as member_file:
-            file = io.BytesIO(member_file.read(_LONGEST_HEADER))
-        if np.lib.format.read_magic(file) == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        else:
-            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+        if inside.count(chosen) > 1:
+            raise KoriskError(f"has the array {chosen!r} twice; save it again with one of them")
+        about = archive.getinfo(f"{chosen}.npy")
+        with archive.open(about) as file:
+            shape, dtype, claimed = array_header(file)
     # The header decides before anything is unpacked: a few bytes can hold gigabytes of zeros.
     count, rows, columns = stack_of(shape, f"the array {chosen!r}")
+    full_scale(dtype, f"the array {chosen!r}")
+    packed = DEFLATE if about.compress_type == zipfile.ZIP_DEFLATED else math.inf
+    refuse_hollow(shape, claimed, min(about.file_size, packed * about.compress_size))
     refuse_large(rows, columns, dtype.itemsize, at_once=count)
     with np.load(path, allow_pickle=False) as arrays:
         yield from pages_of(arrays[chosen], "the array")
 
 
+DEFLATE = 1032  # bytes that deflate can make of one
 FITS = 0.5  # share of the free memory that one image and its temporaries may take
 SMALL = 2**24  # bytes below which the free memory is not asked for, which takes a while
 _TEMPORARIES = 24  # bytes a pixel: in float64, converted, cropped
@@ -130,6 +146,15 @@ def refuse_large(rows: int, columns: int, itemsize: int, *, at_once: int = 1) ->
     needed = rows * columns * (itemsize * at_once + _TEMPORARIES)
     what = f"reading {at_once:,} x {rows:,} x {columns:,} pixels"
     check_fits(needed, what, "cut it into smaller ones")
+
+
+def refuse_hollow(shape: tuple[int, ...], claimed: float, most: float) -> None:
+    """Raise if an array claims more bytes than those of the file can be unpacked to."""
+    if claimed > most:
+        pixels = " x ".join(f"{length:,}" for length in shape)
+        raise KoriskError(
+            f"says that it has {pixels} pixels, more than its bytes can hold; is it whole?"
+        )
 
 
 def pages_of(array: Any, what: str) -> Iterator[Page]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from collections.abc import Iterator
@@ -11,13 +12,22 @@ from typing import Any
 import numpy as np
 
 from korisk.errors import KoriskError
-from korisk.images.formats.page import Page, full_scale, package, refuse_large, stack_of
+from korisk.images.formats.page import (
+    DEFLATE,
+    Page,
+    full_scale,
+    package,
+    refuse_hollow,
+    refuse_large,
+    stack_of,
+)
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _GREY = 0  # PNG's colour type
 _WHITE_IS_ZERO, _BLACK_IS_ZERO = 0, 1  # TIFF's photometric interpretations
 _REMEDY = "save it in grey"
-_DENSEST = 1032  # bytes that PNG's compression can make of one
+# TIFF's compressions, and how many bytes each can make of one; others may make any number.
+_DENSEST = {1: 1, 5: 4096, 8: DEFLATE, 32946: DEFLATE, 32773: 64}
 
 
 def read_png(path: Path) -> Iterator[Page]:
@@ -34,11 +44,7 @@ def read_png(path: Path) -> Iterator[Page]:
             f"has {rows:,} x {columns:,} pixels, more than the {2 * image.MAX_IMAGE_PIXELS:,} that "
             "a PNG may have here; cut it into smaller ones, or save it as .npy"
         )
-    if rows * columns * depth // 8 > _DENSEST * path.stat().st_size:
-        raise KoriskError(
-            f"says that it has {rows:,} x {columns:,} pixels, more than its bytes can hold; is it "
-            "whole?"
-        )
+    refuse_hollow((rows, columns), rows * columns * depth // 8, DEFLATE * path.stat().st_size)
     if depth == 16 and colour != _GREY:
         raise KoriskError(f"holds colours or transparency of 16 bits; {_REMEDY}")
     # By a map of the file: of a length that is claimed, an open file would allocate all at once.
@@ -89,9 +95,12 @@ def _tiff_images(page: Any, data: Any, count: int) -> Iterator[Page]:
     if page.dtype is None:
         raise KoriskError(f"holds numbers of {page.bitspersample} bits; save 8, 16 or 32")
     dtype = np.dtype(page.dtype)
+    size = page.parent.filehandle.size
+    claimed = several * rows * columns * page.bitspersample // 8
+    refuse_hollow(tuple(data.shape), claimed, _DENSEST.get(page.compression, math.inf) * size)
     refuse_large(rows, columns, dtype.itemsize, at_once=several)
     full = full_scale(dtype, "a page", bits=page.bitspersample if dtype.kind in "iu" else None)
-    if max(page.databytecounts, default=0) > page.parent.filehandle.size:
+    if max(page.databytecounts, default=0) > size:
         raise KoriskError("says that its pixels take more bytes than it has; is it whole?")
     try:
         values = np.asarray(data.asarray()).reshape(several, rows, columns)
