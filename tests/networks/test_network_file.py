@@ -47,7 +47,7 @@ PARTS: dict[str, Callable[[int, str], nn.Module]] = {
     "marked operator": lambda seed, name: kr.known(matrix(seed), name=name),
     "activation": lambda *_: nn.GELU(),
     "residual": lambda seed, _: Of(lambda x, b: x + b(x).relu(), linear(seed)),
-    "no constant": lambda *_: Of(torch.exp),
+    "no constant": lambda *_: Of(lambda x: (x * x).sin()),
     "twice": lambda seed, _: Of(lambda x, b: b(b(x)), linear(seed)),
 }
 NAMES = ["017", "1:30", "1e5", "0x1F", "yes", "null", "~", "<<", ".inf", "- a", "a: b # c", "'=1'"]
