@@ -229,14 +229,13 @@ def test_a_mapped_column_names_the_metric() -> None:
     curve = Curve.from_records(records, columns={"error": "psnr"}, unit="psnr")
     assert curve.metric == "psnr"
     assert curve.error == pytest.approx([0.01])
-    message = refused(lambda: Curve.from_records(records, columns={"error": "psnr"}))
-    assert "pass unit='psnr'" in message
+    assert Curve.from_records(records, columns={"error": "psnr"}) == curve  # its unit by its name
 
 
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
-        (lambda: Curve.from_records(TWO), "holds 2 models, 'KO', 'U-Net'; name one with model="),
+        (lambda: Curve.from_records(TWO), "holds 2 models, 'KO', 'U-Net'; name one, such as"),
         (lambda: Curve.from_records(TWO, model="UNet"), "no model 'UNet'; did you mean 'U-Net'?"),
         (lambda: Curve.from_records(TWO, model="U-Net"), "holds 2 metrics, 'mse', 'mae'; name one"),
         (lambda: Curve.all_from_records(TWO), "holds 2 metrics"),
@@ -244,7 +243,7 @@ def test_a_mapped_column_names_the_metric() -> None:
         (lambda: Curve.from_records([]), "holds no records"),
         (lambda: Curve.from_records({}), "records must be a list of mappings"),
         (lambda: Curve.from_records("n,error"), "records must be a list"),  # type: ignore[arg-type]
-        (lambda: Curve.from_records([4]), "record 1: must be a mapping"),  # type: ignore[list-item]
+        (lambda: Curve.from_records([4]), "record 1 must be a mapping"),  # type: ignore[list-item]
         (lambda: Curve.from_records(TWO, columns={"m": "n"}), "columns must map n, error, seed,"),
         (
             lambda: Curve.from_records([{"n": 64, "error": 1.0}], unit="accuracy"),
@@ -302,18 +301,31 @@ def test_a_wide_frame_may_have_gaps() -> None:
 @pytest.mark.parametrize(
     ("frame", "expected"),
     [
-        (Frame(n=[4, 8], error=[0.5, math.nan]), "row 2, column 'error': is missing"),
-        (Frame(n=[4], error=["0.5"]), "row 1, column 'error': must be a number, got '0.5'; write"),
-        (Frame(n=[4], error=[True]), "must be a number, got True"),
-        (Frame(train_size=[4], error=[1]), "did you mean 'train_size'?"),
+        (Frame(n=[4], error=["x"]), "row 1, column 'error': 'x' is no number; write"),
+        (Frame(n=[4], error=[True]), "True is no number"),
+        (Frame(examples_seen=[4], error=[1]), "no column 'n', found 'examples_seen', 'error'"),
         (Frame(n=[], error=[]), "holds no measurements"),
-        (Frame(), "no column 'n', found none"),
+        (Frame(), "holds no measurements"),
         ([1, 2], "frame must be a data frame"),
-        (Frame(n=[4], mean=[0.5], std=[0.1]), "column 'mean' does not name a seed"),
+        (Frame(n=[4], mean=[0.5], std=[0.1]), "'mean', 'std' can name neither a seed nor a model"),
     ],
 )
 def test_wrong_frames_are_refused_in_one_line(frame: Any, expected: str) -> None:
     assert expected in refused(lambda: Curve.from_frame(frame))
+
+
+def test_frames_of_pandas_and_polars_are_read_as_the_records_are() -> None:
+    expected = Curve.from_records(TWO, model="KO", metric="mse")
+    for library in ("pandas", "polars"):
+        frames = pytest.importorskip(library)
+        assert Curve.from_frame(frames.DataFrame(TWO), model="KO", metric="mse") == expected
+    pandas = pytest.importorskip("pandas")
+    wide = pandas.DataFrame(
+        {"U-Net": [0.5, None], "KO": [0.3, 0.2]}, index=pandas.Index([4, 8], name="n")
+    )
+    curve = Curve.from_frame(wide, model="U-Net")
+    assert curve == Curve([4], [0.5], model="U-Net")
+    assert "1 empty cell left out" in curve.read_as
 
 
 # --- scikit-learn --------------------------------------------------------------------------------

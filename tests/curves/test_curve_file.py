@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from korisk.curves import read as curve_file
+from korisk.curves import formats
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 
@@ -70,22 +70,20 @@ def test_every_model_of_a_file(tmp_path: Path) -> None:
     path.write_text("n,error,model\n4,0.9,b\n4,0.8,a\n8,0.5,b\n")
     assert [(c.model, len(c)) for c in Curve.read_all(path)] == [("b", 2), ("a", 1)]
     assert Curve.read(path, model="a") == Curve([4], [0.8], model="a")
-    with pytest.raises(KoriskError, match="holds 2 models, 'b', 'a'; name one with model="):
+    with pytest.raises(KoriskError, match="holds 2 models, 'b', 'a'; name one, such as model='b'"):
         Curve.read(path)
     with pytest.raises(KoriskError, match="no model 'zzz'; known: b, a"):
         Curve.read(path, model="zzz")
 
 
-@pytest.mark.parametrize("name", ["mse_1", "seed 3", "run7", "7", "fold-2", "s"])
-def test_headers_that_may_name_a_seed(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["seed 3", "run7", "7", "fold-2", "s1", "Rep_12", "trial 4"])
+def test_headers_that_name_a_seed(tmp_path: Path, name: str) -> None:
     assert read(tmp_path / "pilot.csv", f"n,{name}\n4,0.5\n").seeds == (name,)
 
 
-@pytest.mark.parametrize("name", ["mean", "std", "test_mse", "accuracy", "epoch"])
-def test_headers_that_name_no_seed(tmp_path: Path, name: str) -> None:
-    message = refuse(tmp_path / "pilot.csv", f"n,1,{name}\n4,0.5,0.1\n")
-    assert f"column {name!r} does not name a seed" in message
-    assert f"columns={{'error': {name!r}}}" in message
+@pytest.mark.parametrize("name", ["mean", "std", "test_mse", "accuracy", "epoch", "U-Net"])
+def test_headers_that_name_no_seed_beside_one_that_does(tmp_path: Path, name: str) -> None:
+    assert repr(name) in refuse(tmp_path / "pilot.csv", f"n,1,{name}\n4,0.5,0.1\n")
 
 
 @pytest.mark.parametrize(
@@ -98,62 +96,46 @@ def test_headers_that_name_no_seed(tmp_path: Path, name: str) -> None:
         ("n,1,2\n4,,\n", ": holds no measurements"),
         ("4,0.5\n8,0.3\n", ": no header, found '4', '0.5'; name the columns in the first line"),
         ("a,b\n1,2\n", ": no column 'n', found 'a', 'b'; needed are n and error, or n and one"),
-        ("n_samples,error\n4,1\n", "did you mean 'n_samples'? needed are"),
-        ("n,eror,seed\n4,1,1\n", "no column 'error', found 'n', 'eror', 'seed'; did you mean"),
-        ("n,mse,seed\n4,1,1\n", "pass columns={'error': 'mse'}"),
-        ("n error\n4 0.5\n", "no column 'n', found 'n error'"),
         ("n\n4\n", "no column 'error', found 'n'"),
         ("n,error,Error\n4,1,1\n", ": column 'error' is there twice"),
         ("n,1,1\n4,1,1\n", ": column '1' is there twice"),
-        (",n,1\n0,4,0.5\n", ": column 1 has no name; name it after its seed, or remove it"),
-        ("n,error\n4,abc\n", ", line 2, column 'error': must be a number, got 'abc'; write it as"),
-        ("#\n\nn,error\n\n4,abc\n", ", line 5, column 'error': must be a number"),
-        ("n,error\nfour,1\n", ", line 2, column 'n': must be a number, got 'four'"),
-        ("n,error\n1_000,1\n", ", line 2, column 'n': must be a number, got '1_000'"),
-        ("n,error\n４,1\n", ", line 2, column 'n': must be a number"),  # noqa: RUF001
-        (
-            "n;error\n4;0,5\n",
-            "column 'error': must be a number, got '0,5'; write it with a decimal",
-        ),
-        ('n,error\n"1,000",1\n', "got '1,000'; write it with a decimal point and without marks"),
-        ("n,error\n4,0,5\n", ", line 2: has 3 cells where the header has 2; fill it up"),
-        ("n,error,seed\n4,0.5\n", ", line 2: has 2 cells where the header has 3; fill it up"),
-        ("n,error\n4,nan\n", ", line 2, column 'error', N = 4: error must be above 0"),
-        ("n,1,b\n4,1,nan\n", ", line 2, column 'b', N = 4: error must be above 0"),
+        (",n,1\n7,4,0.5\n", ": column 1 has no name; name it, or remove it"),
+        ("n,error\n4,abc\n", ": line 2, column 'error': 'abc' is no number; write numbers as 64"),
+        ("#\n\nn,error\n\n4,abc\n", ": line 5, column 'error': 'abc' is no number"),
+        ("n,error\nfour,1\n", ": line 2, column 'n': 'four' is no number"),
+        ("n,error\n４,1\n", ": line 2, column 'n': '４' is no number"),  # noqa: RUF001
+        ('n,error\n"1,000",1\n', "'1,000' may be a thousand or a decimal; add a zero"),
+        ("n,error\n4,0,5\n", ": line 2 has 3 cells where the header has 2; fill"),
+        ("n,error,seed\n4,0.5\n", ": line 2 has 2 cells where the header has 3; fill"),
+        ("n,error\n4,nan\n", ": holds no measurements"),
         ("n,error\n4,1e999\n", "got inf"),
         ("n,error\n4,0\n", "got 0.0; a fit needs its logarithm: leave it out"),
         ("n,error\n4.5,1\n", ", line 2, column 'n': N must be a whole number from 2 to 10^15"),
         ("n,error\n1,1\n", "got 1.0; count the training samples"),
-        ("n,error\n,1\n", ", line 2, column 'n': is missing; write the number"),
-        ("n,error\n4,\n", ", line 2, column 'error': is missing"),
+        ("n,error\n,1\n", ": line 2, column 'n': is missing; write N"),
+        ("n,error\n4,\n", ": holds no measurements"),
         ("n,error\n4,1\n8,1\n4,2\n", ", line 4, column 'n': N = 4 is given twice with seed ''"),
         ("n,error,seed\n4,1,3\n4,2,3\n", "'n': N = 4 is given twice with seed '3'"),
-        ("n,error,model\n4,1,a\x07b\n", ", line 2: 'model' must be a printable text"),
-        ("n,error,seed\n4,1," + "x" * 81 + "\n", ", line 2: 'seed' must be a printable text"),
-        ('n,error\n4,"1\n', ", line 2: not valid CSV: unexpected end of data"),
-        ('n,error\n4,"1"x\n', ", line 2: not valid CSV"),
-        ("n,error\n4," + "1" * 200 + "\n", ", line 2, column 'error': must be a number"),
-        ('n,error\n4,"' + "1" * 200_000 + '"\n', ", line 2: not valid CSV: field larger"),
-        ("n,error\n" + "," * 1_000_001 + "\n", ", line 2: has more than 1,000,000 characters"),
-        ("n,error,metric\n4,0.9,accuracy\n", ": metric 'accuracy' needs a unit in which"),
-        (b"\xff\xfen\x00,\x00", ": is not UTF-8 text"),
-        ("n,error\n4,1\n".encode("utf-16-le"), ": looks like UTF-16 or a binary file"),
-        (b"PK\x03\x04\x00\x00", ": looks like UTF-16 or a binary file"),
+        ("n,error,model\n4,1,a\x07b\n", ": line 2: 'model' must be a printable text"),
+        ("n,error,seed\n4,1," + "x" * 81 + "\n", ": line 2: 'seed' must be a printable text"),
+        ('n,error\n4,"1\n', ": line 2: not valid CSV: unexpected end of data"),
+        ('n,error\n4,"1"x\n', ": line 2: not valid CSV"),
+        ("n,error\n4," + "1" * 200 + "\n", ": line 2, column 'error': '111111"),
+        ('n,error\n4,"' + "1" * 200_000 + '"\n', ": line 2: not valid CSV: field larger"),
+        ("n,error\n" + "," * 1_000_001 + "\n", ": line 2 has more than 1,000,000 characters"),
+        (b"\xff\xfen\x00,", ": is damaged UTF-16 text"),
+        ("n,error\n4,1\n".encode("utf-16-le"), ": is a binary file"),
+        (b"PK\x03\x04\x00\x00", ": is a damaged archive"),
         ("[]", ": holds no records"),
         ("{}", ": must hold a list of records"),
-        ('{"n": [4], "error": [1]}', ": must hold a list of records"),
-        ("[4]", ", record 1: must be a mapping with the keys n and error, got 4"),
-        ('[{"n": 4, "error": 1}, 5]', ", record 2: must be a mapping"),
-        ('[{"n": 4, "mse": 1}]', ": no key 'error', found 'n', 'mse'; did you mean 'mse'?"),
-        ('[{"n": 4, "error": 1}, {"n": 8}]', ", record 2, key 'error': is missing"),
-        ('[{"n": 4, "error": null}]', ", record 1, key 'error': is missing"),
-        ('[{"n": 4, "error": true}]', ", record 1, key 'error': must be a number, got True"),
-        ('[{"n": 4, "error": "0.5"}]', "must be a number, got '0.5'; write it without quotes"),
-        ('[{"n": 4, "error": NaN}]', ", record 1, key 'error', N = 4: error must be above 0"),
-        ('[{"n": 4, "error": 1, "seed": {}}]', ", record 1: 'seed' must be a printable text"),
-        ('[{"n": 4, "error": 1, "model": "\\ud800"}]', ", record 1: 'model' must be a printable"),
-        ('[{"n": 4, "error": 1}, {"n": 4, "n": 5}]', ": a record has a key twice"),
-        ('[{"n": 4, "N": 4, "error": 1}]', ", record 1: two keys are alike"),
+        ("[4]", ": record 1 must be a mapping with the keys n and error, got 4"),
+        ('[{"n": 4, "error": 1}, 5]', ": record 2 must be a mapping"),
+        ('[{"n": 4, "error": null}]', ": holds no measurements"),
+        ('[{"n": 4, "error": true}]', ": record 1, key 'error': True is no number"),
+        ('[{"n": 4, "error": NaN}]', ": holds no measurements"),
+        ('[{"n": 4, "error": 1, "model": "\\ud800"}]', ": record 1: 'model' must be a printable"),
+        ('[{"n": 4, "error": 1}, {"n": 4, "n": 5}]', ": the key 'n' is given twice"),
+        ('[{"n": 4, "N": 4, "error": 1}]', ": key 'n' is there twice"),
         ('[{"n": 4,\n "error": 1},]', ", line 2, column 1"),
         ("[" * 100_000, ": nested too deeply"),
         ('[{"n": ' + "9" * 5_000 + "}]", ": nested too deeply, or a number has too many digits"),
@@ -186,7 +168,7 @@ def test_wrong_maps_of_columns(tmp_path: Path, columns: object) -> None:
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     with pytest.raises(KoriskError, match="no such file"):
         Curve.read(tmp_path / "nowhere.csv")
-    with pytest.raises(KoriskError, match="is a folder"):
+    with pytest.raises(KoriskError, match=r"contains no study\.db"):
         Curve.read(tmp_path)
 
 
@@ -195,21 +177,15 @@ def test_ten_million_rows_are_refused_without_reading_them(tmp_path: Path) -> No
     with path.open("wb") as file:
         file.write(b"n,error\n")
         file.truncate(130_000_000)
-    with pytest.raises(KoriskError, match="is larger than 64 MB"):
+    with pytest.raises(KoriskError, match="is larger than 16 MB"):
         Curve.read(path)
 
 
-def test_too_many_measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curve_file, "MAX_ROWS", 3)
+def test_too_many_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MAX_CELLS", 16)
     assert read(tmp_path / "pilot", LONG) == KO
-    longer = LONG + "64,0.1,1,KO\n"
-    assert "more than 3 measurements" in refuse(tmp_path / "pilot", longer)
-    assert "more than 3 measurements" in refuse(tmp_path / "pilot", "n,1,2,3,4\n4,1,1,1,1\n")
-    monkeypatch.setattr(curve_file, "MAX_LINES", 4)
-    assert "more than 4 lines" in refuse(tmp_path / "pilot", longer)
-    monkeypatch.setattr(curve_file, "MAX_JSON_BYTES", 10)
-    message = refuse(tmp_path / "pilot", json.dumps(KO.records()))
-    assert "MB; a pilot is some tens of rows" in message
+    for longer in (LONG + "64,0.1,1,KO\n", json.dumps([*KO.records(), *KO.records()])):
+        assert "more than 16 values" in refuse(tmp_path / "pilot", longer)
 
 
 @pytest.mark.parametrize(

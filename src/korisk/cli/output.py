@@ -151,11 +151,12 @@ def fields(source: object, *names: str) -> dict[str, Any]:
 def with_command(text: str, arguments: list[str]) -> str:
     """A message in the words of the command line, with the command that follows its advice.
 
-    That is possible where the message names one argument to add, such as columns={'n': 'size'}.
+    That is possible where the message names an argument to add, such as columns={'n': 'size'}; of
+    several it takes the first.
     """
-    found = re.findall(r"columns=\{[^}]*\}|unit='\w+'", text)
+    found = re.search(r"columns=\{[^}]*\}|(unit|metric|model|point|sheet)='[^']*'", text)
     said = with_options(text)
-    if len(found) != 1 or "'...'" in found[0] or (option := with_options(found[0])) == found[0]:
+    if not found or "'...'" in found[0] or (option := with_options(found[0])) == found[0]:
         return said
     return f"{said}: {' '.join(map(quote, ('korisk', *arguments)))} {option}"
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._checks import LARGEST_N
 from korisk.curves.formats import Source
 from korisk.curves.read import (
+    ERROR_WORDS,
     Columns,
     Measurements,
     frame_measurements,
@@ -276,7 +277,10 @@ class Curve:
         curves = []
         for found in stored_curves(path, point, metric):
             n, error, seed = zip(*found.values, strict=True)
-            made = cls(n, error, seed, found.model, found.shown.metric, found.shown.unit)
+            try:
+                made = cls(n, error, seed, found.model, found.shown.metric, found.shown.unit)
+            except KoriskError as wrong:
+                raise KoriskError(f"{path}: {wrong}") from None
             set_fields(made, read_as="; ".join(found.notes))
             curves.append(made)
         return tuple(curves)
@@ -473,7 +477,7 @@ class Curve:
         n, values = (np.array([each[row] for row in rows]) for each in (found.n, found.value))
         read_as = found.read_as
         if unit is None:
-            _ask_for_unit(found, rows, name, values)
+            _ask_for_unit(found, rows, name, n, values)
             unit = suggested_unit(name) or "error"
             if unit != "error":
                 read_as = "; ".join(filter(None, (read_as, f"unit {unit}, by its name")))
@@ -710,17 +714,22 @@ def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source)
         return known[0]
     if wanted is None:
         listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
-        raise source.error(f"holds {len(known)} {kind}s, {listed}; name one with {kind}=")
+        raise source.error(
+            f"holds {len(known)} {kind}s, {listed}; name one, such as {kind}={known[0]!r}"
+        )
     if wanted not in known:
         hint = did_you_mean(str(wanted)[:80], known[:1_000])
         raise source.error(f"no {kind} {shown(wanted)}{hint}")
     return wanted
 
 
-def _ask_for_unit(found: Measurements, rows: list[int], metric: str, values: Floats) -> None:
+def _ask_for_unit(
+    found: Measurements, rows: list[int], metric: str, n: Floats, values: Floats
+) -> None:
     """Refuse to guess what numbers mean that can be meant in two ways."""
     suggested = suggested_unit(metric)
     column = found.heads[rows[0]][1]
+    unnamed = not metric and not ERROR_WORDS.intersection(words(column))
     if column in found.percent:
         other = "percent" if suggested else "error"
         raise found.source.error(
@@ -733,12 +742,22 @@ def _ask_for_unit(found: Measurements, rows: list[int], metric: str, values: Flo
             f"{found.where(rows[row], 'error')}: {shown(metric)} is {values[row]:g}, and fractions "
             "are at most 1; pass unit='percent' if 100 is perfect"
         )
-    if suggested is None and {"score", "scores"} & set(words(metric)):
+    rising = unnamed and _rise(n, values)
+    if rising or (suggested is None and {"score", "scores"} & set(words(metric))):
+        but = ", and its values rise with N" if rising else ""
         raise found.source.error(
-            f"{found.source.column} {shown(column)} does not say whether larger is better; pass "
-            "unit='accuracy' for fractions of 1, unit='negated' for scores such as neg_mean_squared"
-            "_error, or unit='error'"
+            f"{found.source.column} {shown(column)} does not say whether larger is better{but}; "
+            "pass unit='accuracy' for fractions of 1, unit='negated' for scores such as "
+            "neg_mean_squared_error, or unit='error'"
         )
+
+
+def _rise(n: Floats, values: Floats) -> bool:
+    """Whether means rise from the smallest to the largest N, and more often than they fall."""
+    _, size = np.unique(n, return_inverse=True)
+    means = np.bincount(size, values) / np.bincount(size)
+    steps = np.sign(np.diff(means))
+    return bool(means[-1] > means[0] and steps.sum() > 0)
 
 
 def _read_only(array: NDArray[Kind]) -> NDArray[Kind]:

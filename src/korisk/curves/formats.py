@@ -9,24 +9,27 @@ import io
 import json
 import math
 import re
+import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
+from xml.parsers import expat
 
 import numpy as np
 
+from korisk._checks import unique_keys
 from korisk.errors import KoriskError, MissingExtraError, shown
 
 MAX_BYTES = 16_000_000
 MAX_UNPACKED = 64_000_000  # bytes of what a compressed file holds
-MAX_CELLS = 1_000_000
+MAX_CELLS = 300_000  # read in some seconds
 MAX_LINE = 1_000_000  # characters
 
 _THIN_IT = "a pilot is some tens of rows: average or thin it first"
-_SPREADSHEETS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
+_SPREADSHEETS = ("xl/workbook.xml", "content.xml")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Grid:
     header: list[str]
     rows: list[tuple[int, list[Any]]]
     notes: list[str] = field(default_factory=list)  # how it was read
+    delimiter: str = ""  # of text
 
 
 def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
@@ -64,14 +68,18 @@ def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
     content = read_bytes(path, max_bytes=MAX_BYTES)
     name = str(path)
     if content.startswith(b"PK\x03\x04"):
-        members = _zip_members(content, Source(name))
+        members = _unpacked(content, Source(name))
         if any(member in _SPREADSHEETS for member in members):
-            return _of_spreadsheet(content, name, sheet)
+            return _of_spreadsheet(members, name, sheet)
         if members and all(member.endswith(".npy") for member in members):
-            return _of_arrays(_npz(content, Source(name)), name)
-        raise KoriskError(f"{path}: is a ZIP archive and no table; unpack it first")
-    if content.startswith(b"\xd0\xcf\x11\xe0"):
-        return _of_spreadsheet(content, name, sheet)
+            arrays = {key: _npy(io.BytesIO(each), Source(name)) for key, each in members.items()}
+            return _of_arrays({key.removesuffix(".npy"): arrays[key] for key in arrays}, name)
+        if "xl/workbook.bin" not in members:
+            raise KoriskError(f"{path}: is a ZIP archive and no table; unpack it first")
+    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise KoriskError(
+            f"{path}: is a spreadsheet that is binary or has a password; save it as .xlsx"
+        )
     if sheet is not None:
         raise KoriskError(f"{path}: is no spreadsheet, so sheet= does not apply; leave it out")
     if content.startswith(b"\x93NUMPY"):
@@ -173,7 +181,7 @@ def _checked(grid: Grid) -> Grid:
             )
     if not rows:
         raise grid.source.error("holds no measurements; add rows with n and error")
-    return Grid(grid.source, header, rows, grid.notes)
+    return replace(grid, header=header, rows=rows)
 
 
 def _counts(cells: Iterable[object]) -> bool:
@@ -262,7 +270,7 @@ def _of_text(decoded: tuple[str, list[str]], name: str) -> Grid:
             "commas, and quote texts that hold the delimiter"
         )
     made = [(position, [_cell(cell) for cell in cells[:width]]) for position, cells in rows]
-    return _checked(Grid(source, header, made, notes))
+    return _checked(Grid(source, header, made, notes, delimiter))
 
 
 def _delimiter(lines: Sequence[str]) -> str:
@@ -285,6 +293,8 @@ def _quick(line: str, delimiter: str) -> list[str]:
 def _split(
     lines: list[str], numbers: list[int], delimiter: str, source: Source
 ) -> list[tuple[int, list[str]]]:
+    from korisk.files import from_cell  # imports pydantic and yaml
+
     if delimiter == " ":
         return [(at, line.split()) for at, line in zip(numbers, lines, strict=True)]
     reader = csv.reader(
@@ -296,7 +306,7 @@ def _split(
             cells += len(row)
             if cells > MAX_CELLS:
                 raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
-            found = [" ".join(cell.split()) for cell in row]
+            found = [from_cell(" ".join(cell.split())) for cell in row]
             if any(found):
                 rows.append((numbers[begun], found))
             begun = reader.line_num
@@ -315,17 +325,13 @@ def _split(
 def _of_json(text: str, name: str) -> Grid:
     source = Source(name, "record", "key")
 
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            raise source.error("a record has a key twice; remove one")
-        return made
-
     def parsed(part: str) -> Any:
         try:
-            return json.loads(part, object_pairs_hook=unique)
-        except (json.JSONDecodeError, KoriskError):
+            return json.loads(part, object_pairs_hook=unique_keys)
+        except json.JSONDecodeError:
             raise
+        except KoriskError as error:
+            raise source.error(str(error)) from None
         except (RecursionError, ValueError):  # the latter for numbers of thousands of digits
             raise source.error("nested too deeply, or a number has too many digits") from None
 
@@ -377,38 +383,24 @@ def _mixed(values: list[Any]) -> bool:
 # --- Arrays --------------------------------------------------------------------------------------
 
 
-def _zip_members(content: bytes, source: Source) -> list[str]:
-    """The names in an archive, if what they unpack to is of a sensible size."""
+def _unpacked(content: bytes, source: Source) -> dict[str, bytes]:
+    """The members of an archive, if all together are of a sensible size."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
+            if sum(each.file_size for each in members) > MAX_UNPACKED or len(members) > 2000:
+                raise source.error(
+                    f"unpacks to more than {MAX_UNPACKED / 1e6:g} MB; a pilot is a small table"
+                )
+            made = {}
+            for each in members:
+                with archive.open(each) as file:
+                    made[each.filename] = file.read(each.file_size)  # and never more
+            return made
+    except KoriskError:
+        raise
+    except Exception as error:  # whatever damage causes: zipfile, zlib and lzma have their own
         raise source.error(f"is a damaged archive: {shown(str(error))}; save it again") from None
-    if sum(member.file_size for member in members) > MAX_UNPACKED or len(members) > 2000:
-        raise source.error(
-            f"unpacks to more than {MAX_UNPACKED / 1e6:g} MB; a pilot is a small table"
-        )
-    return [member.filename for member in members]
-
-
-def _npz(content: bytes, source: Source) -> dict[str, Any]:
-    made = {}
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for member in archive.infolist():
-                with archive.open(member) as file:
-                    unpacked = io.BytesIO(file.read(MAX_UNPACKED))
-                made[member.filename.removesuffix(".npy")] = _npy(unpacked, source)
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        NotImplementedError,
-        OSError,
-        RuntimeError,
-        EOFError,
-    ) as error:
-        raise source.error(f"is a damaged archive: {shown(str(error))}; save it again") from None
-    return made
 
 
 def _npy(file: io.BytesIO, source: Source) -> Any:
@@ -419,22 +411,23 @@ def _npy(file: io.BytesIO, source: Source) -> Any:
         if version != (1, 0):
             read = np.lib.format.read_array_header_2_0
         shape, _, dtype = read(file)
-        size = math.prod(shape) * dtype.itemsize
+        if max(math.prod(shape), *shape, 0) > MAX_CELLS:
+            raise ValueError(f"it has more than {MAX_CELLS:,} values; {_THIN_IT}")
         if dtype.hasobject:
             raise ValueError("it holds Python objects")
-        if size > len(file.getbuffer()):
+        if math.prod(shape) * dtype.itemsize > len(file.getbuffer()):
             raise ValueError("it is cut short")
         file.seek(0)
-        return np.load(file, allow_pickle=False)
-    except (
-        ValueError,
-        EOFError,
-        OSError,
-        TypeError,
-        SyntaxError,
-        MemoryError,
-        OverflowError,
-    ) as error:
+        made = np.load(file, allow_pickle=False)
+        for each in [made[name] for name in dtype.names] if dtype.names else [made]:
+            if each.dtype.kind not in "biufUS":
+                raise ValueError(f"it holds {shown(each.dtype.name)}, not numbers or texts")
+            if each.dtype.kind == "U":  # NumPy makes texts of any numbers, which fail when used
+                plain = np.ascontiguousarray(each, each.dtype.newbyteorder("="))
+                if plain.view("u4").max(initial=0) > sys.maxunicode:
+                    raise ValueError("it holds invalid characters")
+        return made
+    except Exception as error:  # whatever a damaged header causes
         raise source.error(f"an array cannot be read: {shown(str(error))}; save it again") from None
 
 
@@ -469,7 +462,9 @@ def _of_arrays(arrays: Mapping[str, Any], name: str) -> Grid:
 # --- Other programs' files -----------------------------------------------------------------------
 
 
-def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
+def _of_spreadsheet(members: Mapping[str, bytes], name: str, sheet: str | None) -> Grid:
+    from korisk.files import from_cell  # imports pydantic and yaml
+
     try:
         import python_calamine as calamine
     except ImportError:
@@ -478,7 +473,7 @@ def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
             "pip install 'korisk[io]', or save the table as CSV"
         ) from None
     try:
-        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(content))
+        book = calamine.CalamineWorkbook.from_filelike(_repacked(members, Source(name)))
         wanted = book.sheet_names if sheet is None else [sheet]
         if sheet is not None and sheet not in book.sheet_names:
             listed = ", ".join(map(shown, book.sheet_names[:10]))
@@ -496,8 +491,11 @@ def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
     tables = {each: rows for each, rows in tables.items() if any(c != "" for r in rows for c in r)}
     if len(tables) != 1:
         listed = ", ".join(map(shown, list(tables)[:10])) or "none"
+        if not tables:
+            raise KoriskError(f"{name}: is empty; write a header such as n,error,seed first")
         raise KoriskError(
-            f"{name}: has {len(tables)} sheets with content ({listed}); name one with sheet="
+            f"{name}: has {len(tables)} sheets with content ({listed}); name one, such as "
+            f"sheet={next(iter(tables))!r}"
         )
     [(title, rows)] = tables.items()
     source = Source(name, "row")
@@ -510,14 +508,61 @@ def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
     while len(filled) > 1 and sum(cell != "" for cell in filled[0][1]) == 1:
         notes.append(f"row {filled[0][0]} is a title")
         del filled[0]
-    header = [" ".join(str(cell).split()) for cell in filled[0][1]]
+    header = [from_cell(" ".join(str(cell).split())) for cell in filled[0][1]]
     header = [re.sub(r"\.0$", "", cell) if _is_float(cell) else cell for cell in header]
     kept = [
-        (at, [_cell(cell) for cell in row])
+        (at, [_cell(from_cell(cell) if isinstance(cell, str) else cell) for cell in row])
         for at, row in filled[1:]
         if not str(next(cell for cell in row if cell != "")).startswith("#")
     ]
     return _checked(Grid(source, header, kept, notes))
+
+
+def _repacked(members: Mapping[str, bytes], source: Source) -> io.BytesIO:
+    """The texts of a spreadsheet as an archive, if its cells are not too far apart.
+
+    The reader allocates all cells up to the last one; if there is no memory, the process dies.
+    """
+    row = column = 0
+    sizes = [(0, 0)]  # of each sheet
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal row, column
+        name = tag.rpartition(":")[2]
+        own = {key.rpartition(":")[2]: value for key, value in attributes.items()}
+        if name in ("sheetData", "table"):
+            row = 0
+            sizes.append((0, 0))
+        elif name in ("row", "table-row"):
+            row = int(own.get("r", row + int(own.get("number-rows-repeated", 1))))
+            column = 0
+        elif name in ("c", "table-cell", "covered-table-cell"):
+            column += int(own.get("number-columns-repeated", 1))
+            if place := re.fullmatch(r"([A-Z]+)(\d+)", own.get("r", "")):
+                row, column = int(place[2]), 0
+                for letter in place[1]:
+                    column = 26 * column + ord(letter) - 64
+        if name in ("v", "is", "p") or any("value" in key for key in own):
+            sizes[-1] = max(sizes[-1][0], row), max(sizes[-1][1], column)
+
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in members.items():
+            if name == "mimetype":
+                archive.writestr(name, content[:100])
+            elif name.endswith((".xml", ".rels")):
+                parser = expat.ParserCreate()
+                parser.StartElementHandler = start
+                parser.Parse(content, True)
+                archive.writestr(name, content)
+    if sum(rows * columns for rows, columns in sizes) > MAX_CELLS:
+        rows, columns = max(sizes, key=math.prod)
+        raise source.error(
+            f"has cells as far as row {rows:,} and column {columns:,}; remove those outside the "
+            "table, or save it as CSV"
+        )
+    made.seek(0)
+    return made
 
 
 def _is_float(text: str) -> bool:
@@ -536,7 +581,11 @@ def _of_parquet(content: bytes, name: str) -> Grid:
     source = Source(name)
     try:
         about = parquet.read_metadata(io.BytesIO(content))
-        if about.num_rows * about.num_columns > MAX_CELLS:
+        parts = [about.row_group(at) for at in range(about.num_row_groups)]
+        chunks = [part.column(at) for part in parts for at in range(part.num_columns)]
+        values = max(about.num_rows * about.num_columns, sum(each.num_values for each in chunks))
+        size = sum(each.total_uncompressed_size for each in chunks)
+        if values > MAX_CELLS or size > MAX_UNPACKED:
             raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
         columns = parquet.read_table(io.BytesIO(content)).to_pydict()
     except KoriskError:

@@ -34,16 +34,17 @@ _NAMES = ("n", "error", "seed", "model", "metric")
 _OF_N = {
     *("n", "samples", "sample", "size", "sizes", "images", "examples", "scans", "slices"),
     *("volumes", "cases", "subjects", "patients", "anzahl", "bilder", "stichproben", "umfang"),
-    *("trainingsdaten", "trainingsbilder"),
+    *("trainingsdaten", "trainingsbilder", "échantillons", "echantillons", "exemples", "muestras"),
 }
 _BESIDE_N = {
     *("num", "number", "no", "nr", "of", "the", "train", "training", "set", "data", "dataset"),
-    *("labelled", "labeled", "der", "daten", "trainings"),
+    *("labelled", "labeled", "der", "daten", "trainings", "nombre", "d", "de", "número", "numero"),
 }
 _SEEDS = re.compile(
     r"(random_)?(seed|state)|run|run_(number|no|nr|index)|rep(eat|etition|licate)?|"
-    r"(cv_)?(fold|split)|trial|lauf|wiederholung"
+    r"(cv_)?(fold|split)|trial|lauf|wiederholung|graine"
 )
+_RUNS = {"run_id", "run_name", "name", "id", "trial_id", "uuid"}  # that name runs, not models
 _MODELS = {
     *("model", "method", "network", "net", "arch", "architecture", "algorithm", "variant"),
     *("estimator", "approach", "model_name", "modell", "netz", "verfahren"),
@@ -51,9 +52,10 @@ _MODELS = {
 _METRICS = {"metric", "measure", "metrik", "kennzahl"}
 _STATUS = {"status", "state"}
 _FINISHED = {"finished", "done", "completed", "complete", "success", "succeeded", "ok"}
-_ERRORS = {
-    *("error", "errors", "err", "mse", "rmse", "nmse", "nrmse", "mae", "mape", "loss", "risk"),
-    *("nll", "ce", "bce", "hd95", "wer", "cer", "fehler", "value", "wert", "score", "scores"),
+ERROR_WORDS = {"error", "fehler", "erreur", "errore"}  # by which a column says that it holds errors
+_ERRORS = ERROR_WORDS | {
+    *("errors", "err", "mse", "rmse", "nmse", "nrmse", "mae", "mape", "loss", "risk"),
+    *("nll", "ce", "bce", "hd95", "wer", "cer", "value", "wert", "score", "scores"),
     *("distance", "deviation"),
 }
 _PHASES = {"train", "training", "val", "valid", "validation", "dev", "test", "eval", "holdout"}
@@ -61,12 +63,15 @@ _TRAINED_ON = {"train", "training"}
 _BESIDE_METRICS = _PHASES | {"final", "best", "rel", "relative", "normalised", "normalized", "neg"}
 _BESIDE_METRICS |= {"mean", "squared", "absolute", "root", "rate", "top1", "top5", "image"}
 # Columns that are neither a seed's nor a model's, whatever they are.
-_STATISTICS = {"mean", "average", "avg", "median", "std", "sd", "sem", "stderr", "var", "min"}
-_STATISTICS |= {"max", "lower", "upper", "ci", "count", "mittelwert", "summe", "sum", "total"}
+_SPREADS = {"std", "stdev", "stddev", "sd", "sem", "stderr", "var", "variance", "lower", "upper"}
+_SPREADS |= {"ci", "iqr", "streuung"}
+_STATISTICS = {"mean", "average", "avg", "median", "min", "max", "count", "sum", "total", "ratio"}
+_STATISTICS |= _SPREADS | {"mittelwert", "summe", "difference", "diff", "delta", "gain", "speedup"}
 _REMARKS = {
     *("epoch", "epochs", "time", "seconds", "runtime", "duration", "date", "comment", "notes"),
     *("id", "index", "parameters", "params", "lr", "learning", "batch", "step", "steps", "gpu"),
-    *("memory", "created", "user", "experiment"),
+    *("memory", "created", "user", "experiment", "weight", "decay", "lambda", "rate", "dropout"),
+    *("depth", "width", "layers", "channels", "momentum", "temperature", "size"),
 }
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
 _TOTALS = _STATISTICS | {"gesamt", "ø", "averages", "totals", "mittel", "durchschnitt"}
@@ -229,16 +234,19 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
     else:
         if layout.n is None:
             return _by_size(grid, layout, rest)
-        exact = [at for at in rest if keys[at] == "error"]
-        layout.values = _values(grid, layout, exact or [at for at in rest if at in numeric])
+        likely = [at for at in rest if at in numeric or keys[at] == "error"]
+        layout.values = _values(grid, layout, likely)
     if layout.n is None:
         raise _missing("n", "n", grid)
     if header[layout.n] != "n":
         layout.notes.insert(0, f"N from {shown(header[layout.n])}")
     used = {each.place for each in layout.values}
-    unused = [header[at] for at in rest if at not in used and at in numeric]
+    wide = layout.model is None and layout.status is None and not layout.seeds
+    unused = [at for at in rest if at not in used]  # of runs, settings; else a model without values
+    unused = [at for at in unused if at in numeric or (wide and not filled[at])]
     if unused:
-        listed = ", ".join(map(shown, unused[:5])) + (" and others" if unused[5:] else "")
+        listed = ", ".join(shown(header[at]) for at in unused[:5])
+        listed += " and others" if unused[5:] else ""
         layout.notes.append(f"not used: {listed}")
     return layout
 
@@ -291,13 +299,19 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
     seeds = [at for at in rest if heads[at].seed and not heads[at].model]
     others = [at for at in rest if at not in seeds]
     odd = [at for at in others if not _is_model(header[at])]
+    odd += [at for at in others if set(words(header[at])) & _SPREADS]  # such as U-Net std
+    if not rest and len(header) > 1 and all(_is_empty(c) for _, row in grid.rows for c in row[1:]):
+        raise source.error("holds no measurements; add rows with n and error")
     if not rest:
         raise _missing("error", "error", grid)
     if odd:
+        listed = ", ".join(dict.fromkeys(shown(header[at]) for at in odd[:10]))
+        likely = [at for at in rest if not set(words(header[at])) & _SPREADS] or rest
+        likely = [at for at in likely if at not in odd] or likely
         raise source.error(
-            f"column {shown(header[odd[0]])} names neither a seed nor a model, and without a "
-            f"column 'error' each must; pass columns={{'error': {shown(header[odd[0]])}}} if it is "
-            "the one to read, or remove it"
+            f"{listed} can name neither a seed nor a model, and without a column 'error' each "
+            f"column must; remove what is no error, or pass columns={{'error': "
+            f"{shown(header[likely[0]])}}} to read that one alone"
         )
     if seeds and others:
         raise source.error(
@@ -353,6 +367,14 @@ def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -
             f"values may be in {', '.join(shown(header[at]) for at in pure[:5])}; "
             f"pass columns={{'error': {shown(header[pure[0]])}}} for the right one"
         )
+    long = layout.model is not None or layout.status is not None or bool(layout.seeds)
+    models = [at for at in rest if at not in heads and _is_model(header[at])]
+    if models and not long:  # a table of runs may have columns of settings
+        listed = ", ".join(shown(header[at]) for at in models[:5])
+        raise grid.source.error(
+            f"{listed} may be errors as well, beside {shown(header[pure[0]])}; remove what is no "
+            f"error, or pass columns={{'error': {shown(header[pure[0]])}}} to read that one alone"
+        )
     made = [_Values(at, metric=_own_metric(heads[at].metric), seed=heads[at].seed) for at in pure]
     names = list(dict.fromkeys(each.metric for each in made if each.metric))
     if names:
@@ -364,7 +386,7 @@ def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -
 
 def _own_metric(head: str) -> str:
     """A column's name as the name of its metric; `error` and `value` name none."""
-    return "" if _key(head) in {"error", "value", "wert", "fehler"} else _base(head)
+    return "" if _key(head) in ERROR_WORDS | {"value", "wert"} else _base(head)
 
 
 def _by_size(grid: Grid, layout: _Layout, rest: list[int]) -> _Layout:
@@ -478,6 +500,10 @@ def _decimal_mark(grid: Grid, places: Sequence[int]) -> str | None:
     if len(first) > 1:
         found = f"decimal points ({first['.']}) and commas ({first[',']}) are mixed"
         raise grid.source.error(f"{found}; write all numbers in one way")
+    if not first and grid.delimiter in (",", " "):  # which no table with decimal commas has
+        texts = [row[at] for _, row in grid.rows for at in places if isinstance(row[at], str)]
+        marks = set("".join(texts)) & {".", ","}
+        return "." if marks == {"."} else None
     return next(iter(first), None)
 
 
@@ -498,10 +524,11 @@ def _number(cell: object, mark: str | None, *, whole: bool) -> float:
             raise _CellError(f"is {shown(cell)}", "leave the cell empty if the run failed")
         raise _CellError(f"{shown(cell)} is no number", "write numbers as 64, 0.001 or 1e-3")
     if mark is None and _EITHER.fullmatch(text):
-        if whole:
+        if whole and not text.endswith("000"):
             return float(re.sub("[.,]", "", text))
         raise _CellError(
-            f"{shown(cell)} may be a thousand or a decimal", "write it without the mark, or as 1e3"
+            f"{shown(cell)} may be a thousand or a decimal",
+            "add a zero to one of them if they are decimals, or write thousands without the mark",
         )
     mark = mark or "."
     if _GROUPS[mark].fullmatch(text):
@@ -564,6 +591,7 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
     grid = _verified(grid)
     layout, source, header = _layout(grid, columns), grid.source, grid.header
     problems, left_out = Problems(source), Counter[str]()
+    signs, values = Counter[str](), Counter[str]()  # of percent, and all, in each column
     places = [each.place for each in layout.values] + ([] if layout.n is None else [layout.n])
     mark = _decimal_mark(grid, places)
     made = Measurements(source)
@@ -583,7 +611,7 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
     for position, row in grid.rows:
         state = None if layout.status is None else row[layout.status]
         if state is not None and str(state).casefold() not in _FINISHED:
-            left_out[f"runs {str(state).casefold()[:20]}"] += 1
+            left_out[f"{str(state).casefold()[:20]} run"] += 1
             continue
         if summary := _summary(row, layout):
             what = f"{shown(summary)} sums up other rows"
@@ -604,13 +632,14 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
             problems.add(source.at(position), *str(error).split("; ", 1))
             continue
         if len(filled) < len(layout.values):
-            left_out["empty cells"] += len(layout.values) - len(filled)
+            left_out["empty cell"] += len(layout.values) - len(filled)
         for each in filled:
             value = number(position, row, each.place, whole=False)
             if value is None:
                 continue
-            if str(row[each.place]).endswith("%") or "%" in header[each.place]:
-                made.percent.add(header[each.place])
+            if str(row[each.place]).endswith("%"):
+                signs[header[each.place]] += 1
+            values[header[each.place]] += 1
             made.position.append(position)
             made.n.append(n if n is not None else each.n or math.nan)
             made.value.append(value)
@@ -619,11 +648,24 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
             made.metric.append(metric or each.metric)
             place = each.place if layout.n is None else layout.n
             made.heads.append((header[place], header[each.place]))
+    for head, count in signs.items():
+        if count < values[head]:
+            what = f"{count} of {values[head]} values have percent signs"
+            problems.add(f"{source.column} {shown(head)}", what, "write all with or without")
     problems.check()
+    made.percent.update(head for head in values if signs[head] or "%" in head)
     if not made.n:
         raise source.error("holds no measurements; add rows with n and error")
+    runs = [at for at, head in enumerate(header) if _key(head) in _RUNS and layout.n != at]
+    twice = Counter(zip(made.n, made.model, made.metric, made.seed, strict=True)).most_common(1)
+    if twice[0][1] > 1 and runs and not layout.seeds:
+        raise source.error(
+            f"N = {twice[0][0][0]:g} is there {twice[0][1]} times, and no column is named seed; "
+            f"pass columns={{'seed': {shown(header[runs[0]])}}} if each row has a seed of "
+            "its own"
+        )
     notes = [*layout.notes, *grid.notes, *(["decimal commas"] if mark == "," else [])]
-    notes += [f"{count} {what} left out" for what, count in left_out.items()]
+    notes += [f"{n} {what}{'s' * (n > 1)} left out" for what, n in left_out.items()]
     return replace(made, read_as="; ".join(notes))
 
 

@@ -212,7 +212,7 @@ def words(name: str) -> list[str]:
     """The words of a column's or metric's name: `test_R²` and `testR2` are test and r2."""
     plain = unicodedata.normalize("NFKC", name).replace("^", "")
     apart = re.sub(r"(?<=[a-z])(?=[A-Z][a-z0-9])", " ", plain)
-    return re.findall(r"[a-z0-9]+", apart.casefold())
+    return re.findall(r"[^\W_]+", apart.casefold())
 
 
 def suggested_unit(metric_name: str) -> str | None:
