@@ -133,6 +133,25 @@ def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -
     assert there.items() <= errors(store).items()
 
 
+def test_a_damaged_study_is_refused_until_a_run_has_repaired_it(
+    study: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "out" / "study.db"
+    command = ("run", study, "--out", store.parent, "--device", "cpu", "--workers", "0")
+    assert korisk(*command) == 0
+    before, data = errors(store), bytearray(store.read_bytes())
+    data[data.index(b'"mse": 0.') + 10] ^= 1  # another digit
+    store.write_bytes(data)
+    for reads in (("export", store), ("report", store, "--out", tmp_path / "page")):
+        said = refused(*reads)
+        assert str(store) in said
+        assert "seed" in said
+    assert not (tmp_path / "page" / "report.html").exists()
+    said = content(*command)
+    assert (said["done"], said["skipped"]) == (1, 2)
+    assert errors(store) == before
+
+
 def reproduced(tmp_path: Path, *more: object) -> list[object]:
     return ["reproduce", "--points", "8", "--out", tmp_path / "r", "--device", "cpu", *more]
 

@@ -77,14 +77,9 @@ class Identity:
         spec = {PART_OF: self.model, "n": n, "fit": self.fit, "settings": dict(self.settings)}
         return Task(point=f"{self.model}, n = {n}", seed=seed, spec=spec)
 
-    def check(self, path: Path) -> None:
-        """Refuse a store with results of another study, or of this model under other settings."""
-        if not path.exists():
-            return
-        with Store.read(path) as store:
-            store.check_name(self.name)
-            specs = [cell.task.spec for cell in store.results()]
-        for spec in specs:
+    def check(self, store: Store) -> None:
+        """Refuse a store with results of this model under other settings."""
+        for spec in [cell.task.spec for cell in store.results()]:
             mine = self.task(spec.get("n", 0), 0)
             if (
                 spec.get(PART_OF) == self.model
@@ -92,8 +87,8 @@ class Identity:
             ):
                 name, old, new = difference(spec, mine.spec)
                 raise KoriskError(
-                    f"{path}: {name} of model {self.model!r} is {old} in the store and {new} now, "
-                    "so the results do not belong together; give another model= to keep both "
+                    f"{store.path}: {name} of model {self.model!r} is {old} in the store and {new} "
+                    "now, so the results do not belong together; give another model= to keep both "
                     "there, or another store="
                 )
 
@@ -364,9 +359,9 @@ def _opened(store: str | PathLike[str] | None, identity: Identity) -> Iterator[S
     study = {"name": identity.name}
     if store is not None:
         path = store_to_write(store)
-        identity.check(path)
         make_folder(path.parent)
-        with Store.create_or_open(path, study) as opened:
+        with Store.create_or_open(path, study) as opened:  # which repairs it
+            identity.check(opened)
             yield opened
         return
     path = Path(tempfile.mkdtemp(prefix="korisk-pilot-")) / STORE_NAME
