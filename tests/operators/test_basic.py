@@ -214,8 +214,7 @@ def test_tikhonov_is_numpys_regularised_solution(sides: tuple[int, int], solver:
     bracket = operator.norm()
     assert bracket.lower <= filtered.max() * (1 + 1e-12)
     assert filtered.max() <= bracket.upper * (1 + 1e-12)
-    if solver == "factor":  # with cg only what follows from ||A||
-        assert bracket.upper <= bracket.lower * (1 + 1e-12)
+    assert bracket.upper <= bracket.lower * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("mu", [1e-6, 1e-2, 1.0, 1e3])
@@ -236,6 +235,36 @@ def test_cg_takes_the_closed_form_where_it_is_lower_and_any_side() -> None:
     assert operator.norm().upper <= 0.5 * (1 + 1e-15)
     x = torch.ones(256, 256)  # too large to factor
     torch.testing.assert_close(Tikhonov(Identity((256, 256)), 1.0, solver="cg")(x), x / 2)
+
+
+SPECTRA: dict[str, Any] = {
+    "even": np.linspace(0, 1, 2000),
+    "decaying": np.exp(-np.arange(2000) / 100),
+    "far from 0": np.linspace(0.5, 1, 2000),
+    "alike": np.full(2000, 0.7),
+    "two": np.repeat([1.0, 0.01], 1000),
+    "a gap": np.concatenate([np.linspace(0.6, 1, 1000), np.linspace(0, 1e-3, 1000)]),
+}
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_norm_by_lanczos_is_as_narrow_as_asked_or_says_so(spectrum: str) -> None:
+    singular, narrow = SPECTRA[spectrum], 0
+    widths, scale = (0.3, 0.02), 1e60
+    for mu in (1e-3, 0.25, 4.0):
+        true = float((singular / (singular**2 + mu)).max()) / scale
+        operator = Tikhonov(
+            Diagonal(torch.from_numpy(scale * singular)), mu * scale**2, solver="cg"
+        )
+        found = [operator.norm(width=width) for width in widths]
+        for width, bracket in zip(widths, found, strict=True):
+            assert bracket.lower <= true * (1 + 1e-12)
+            assert true <= bracket.upper * (1 + 1e-12)
+            assert bracket.lower >= 0.9 * true or width == 0.3  # whatever the upper end
+            held = bracket.upper <= bracket.lower * (1 + width) * (1 + 1e-9)
+            assert held is ("wider than asked" not in bracket.how)
+            narrow += held
+    assert narrow >= (2 if spectrum in ("two", "a gap") else 6)
 
 
 @pytest.mark.parametrize("solver", ["factor", "cg"])

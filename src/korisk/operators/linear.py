@@ -33,7 +33,7 @@ def _shape_checked(
 
     @wraps(function)
     def checked(self: LinearOperator, x: Tensor) -> Tensor:
-        image = function(self, x)
+        image: Any = function(self, x)
         batch = x.shape[: x.ndim - len(getattr(self, source))]
         if not isinstance(image, Tensor) or image.shape != (*batch, *getattr(self, target)):
             found = shape_text(tuple(image.shape)) if isinstance(image, Tensor) else shown(image)
@@ -43,7 +43,7 @@ def _shape_checked(
                 f"{found} for an input of {shape_text(tuple(x.shape))}; correct "
                 f"{function.__qualname__}, or the {target} that the operator is made with"
             )
-        return image
+        return cast(Tensor, image)
 
     return checked
 

@@ -1,7 +1,8 @@
 """Operator norms by iteration, each with the direction in which it is known."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from korisk.theory.bracket import NormBracket
 Gram = Callable[[Tensor], Tensor]
 
 CHANCE = 1e-6  # that the upper end of a random start fails
+EXHAUSTED = 1e-13  # of the largest value: what M may leave of a space that it maps to itself
 _MOST_STEPS = 200
 _ROUNDING = 1e-10  # relative; far above what float64 loses in these sums
 
@@ -47,9 +49,9 @@ def random_start_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket
     eps = 1 - (1 + 0.98 * width) ** -2
     needed = math.log(1.648 * math.sqrt(n) / CHANCE) / math.sqrt(eps)
     steps = min(n, math.ceil((needed + 1) / 2))
-    ritz, exhausted = _largest_ritz_value(gram, start, steps)
-    lower = math.sqrt(ritz)
-    if exhausted or steps == n:
+    *_, last = krylov(gram, start, steps)
+    lower = math.sqrt(max(float(torch.linalg.eigvalsh(last.tridiagonal)[-1]), 0.0))
+    if last.exhausted or steps == n:
         # An invariant subspace of a random start holds the top eigenvector with probability one.
         upper, how = lower * (1 + _ROUNDING), "Lanczos to the end"
     else:
@@ -58,12 +60,21 @@ def random_start_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket
     return NormBracket(lower * (1 - _ROUNDING), upper, how=how)
 
 
-def _largest_ritz_value(gram: Gram, start: Tensor, steps: int) -> tuple[float, bool]:
-    """The largest Ritz value, and whether the Krylov space was exhausted."""
+class Krylov(NamedTuple):
+    """The space of k steps of Lanczos: M V = V T + length v e_k^T."""
+
+    basis: Tensor  # the rows are V^T, (k, n)
+    tridiagonal: Tensor  # T, (k, k)
+    length: float
+    exhausted: bool  # whether M maps the space to itself, up to rounding
+
+
+def krylov(gram: Gram, start: Tensor, steps: int) -> Iterator[Krylov]:
+    """The Krylov spaces of a symmetric M >= 0, one step larger each, until one is exhausted."""
     basis = torch.empty((steps, start.numel()), dtype=torch.float64, device=start.device)
     tridiagonal = torch.zeros((steps, steps), dtype=torch.float64)
     vector = start.reshape(-1) / start.norm()
-    largest, exhausted = 1e-300, False
+    largest = 1e-300
     for step in range(steps):
         basis[step] = vector
         image = gram(vector.reshape(start.shape)).reshape(-1)
@@ -73,13 +84,12 @@ def _largest_ritz_value(gram: Gram, start: Tensor, steps: int) -> tuple[float, b
         for _ in range(2):  # orthogonal to working precision, so that no eigenvalue comes twice
             image = image - done.t() @ (done @ image)
         length = float(image.norm())
-        exhausted = length <= 1e-13 * largest
+        exhausted = length <= EXHAUSTED * largest
+        yield Krylov(done, tridiagonal[: step + 1, : step + 1], length, exhausted)
         if exhausted or step + 1 == steps:
-            break
+            return
         tridiagonal[step, step + 1] = tridiagonal[step + 1, step] = length
         vector = image / length
-    values = torch.linalg.eigvalsh(tridiagonal[: step + 1, : step + 1])
-    return max(float(values[-1]), 0.0), exhausted
 
 
 def nonnegative_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:

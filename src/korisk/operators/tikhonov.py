@@ -11,6 +11,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
+from korisk.operators import norms
 from korisk.operators.linear import LinearOperator, Made, Wrapped
 from korisk.theory.bracket import NormBracket
 
@@ -21,6 +22,12 @@ _SOLVERS = ("factor", "cg")
 _RESIDUAL, _ACCEPTED = 1e-13, 1e-8
 _MOST_STEPS = 10_000
 _STARTS = 3
+_DECOMPOSED = (
+    1024  # rows of a Gram matrix whose eigenvalues are computed for the norm with "cg" too
+)
+_MOST_LANCZOS, _MOST_BYTES = 250, 2**30  # steps for the norm, and the vectors that they keep
+_CHECKS = 16  # at most, on the way to that many steps
+_ROUNDING = 1e-12  # of an eigenvalue, relative to the largest
 
 
 class Tikhonov(Wrapped):
@@ -39,7 +46,8 @@ class Tikhonov(Wrapped):
     solver : {"factor", "cg"}, default "factor"
         "factor" factors the smaller of A^T A + mu I and A A^T + mu I in float64 when it is first
         used on a device and in a precision; at most 20,000 rows. "cg" stores no matrix and runs
-        conjugate gradients in float64 on every call; its norm bracket, from that of A, is wide.
+        conjugate gradients in float64 on every call; its norm bracket is wider than asked for where
+        A has a gap in its singular values around sqrt(mu), and `how` says so.
 
     Raises
     ------
@@ -166,14 +174,8 @@ class Tikhonov(Wrapped):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         """max of s / (s^2 + mu), which rises up to s = sqrt(mu) and falls after it."""
-        if self.solver == "cg":
-            # Iterating on what is itself iterated would take minutes: the largest singular value
-            # of A gives one of this operator's, and s / (s^2 + mu) has a largest value.
-            of = self.of._norm(width, seed)
-            lower = min(end / (end**2 + self.mu) for end in (of.lower, of.upper))
-            small = of.upper**2 < self.mu  # then the peak at s = sqrt(mu) is not reached
-            highest = of.upper / (of.upper**2 + self.mu) if small else 0.5 / math.sqrt(self.mu)
-            return NormBracket(min(lower, highest), highest, how="from ||A||; wide, see Tikhonov")
+        if self.solver == "cg" and math.prod(self._side) > _DECOMPOSED:
+            return self._iterated_norm(width, seed)
         squares = torch.linalg.eigvalsh(self._gram_matrix())
         # Each eigenvalue is known up to rounding of the largest; small ones feel that most.
         rounding = len(squares) * 2.3e-16 * float(squares[-1].abs())
@@ -182,6 +184,62 @@ class Tikhonov(Wrapped):
         at_low, at_high, at_peak = (s.sqrt() / (s + self.mu) for s in (low, high, nearest))
         lower = float(torch.minimum(at_low, at_high).max())
         return NormBracket(lower, float(at_peak.max()), how="eigenvalues of A^T A")
+
+    def _iterated_norm(self, width: float, seed: int) -> NormBracket:
+        """The same from Lanczos on the Gram matrix G of A / ||A||, without solving a system.
+
+        From below: y = (G + mu) z is mapped to A z by the adjoint, so |A z| / |(G + mu) z| is below
+        the norm for every z; the largest of a Krylov space V, where G V = V T + length v e_k^T, is
+        a singular value of a k x k matrix. From above: s is at least the root of the smallest
+        eigenvalue, which the theorem of `norms.random_start_norm` bounds for I - G.
+        """
+        of = self.of._norm(width, seed)
+        top, n = of.upper, math.prod(self._side)
+        if top**2 < self.mu:  # the peak is not reached
+            low, high = (end / (end**2 + self.mu) for end in (of.lower, top))
+            return NormBracket(low, high, how=f"from ||A||: {of.how}")
+        mu = (math.sqrt(self.mu) / top) ** 2
+
+        def gain(square: float) -> float:
+            return 1 / (math.sqrt(square) + mu / math.sqrt(square)) if square > 0 else 0.0
+
+        def gram(flat: Tensor) -> Tensor:
+            return self._gram(flat / top) / top
+
+        lower, upper, due = 0.0, 0.5 / math.sqrt(mu), 1
+        start = norms.start((n,), False, seed).to(self.device)
+        most = min(_MOST_LANCZOS, max(50, _MOST_BYTES // (8 * n)))
+        for space in norms.krylov(gram, start, most):
+            steps = len(space.tridiagonal)
+            if steps not in (due, most) and not space.exhausted:
+                continue
+            due = math.ceil(1.6 * steps)
+            values, vectors = torch.linalg.eigh(space.tridiagonal)
+            shifted = space.tridiagonal + mu * torch.eye(steps, dtype=torch.float64)
+            below = torch.zeros(1, steps, dtype=torch.float64)
+            below[0, -1] = space.length
+            triangle = torch.linalg.qr(torch.cat([shifted, below])).R
+            root = vectors.t() * values.clamp_min(0).sqrt()[:, None]
+            quotients = torch.linalg.solve_triangular(triangle, root, upper=True, left=False)
+            best = torch.linalg.svd(quotients).Vh[:1].t()
+            inside = torch.linalg.solve_triangular(triangle, best, upper=True)[:, 0]
+            z = inside.to(self.device) @ space.basis
+            image = gram(z)
+            away = float((image + mu * z).norm()) + _ROUNDING * float(z.norm())
+            lower = max(lower, math.sqrt(max(float(z @ image), 0.0)) / away)
+            eps = math.log(1.648 * math.sqrt(n) * _CHECKS / norms.CHANCE) / (2 * steps - 1)
+            far = 1 - float(values[0])
+            smallest = 1 - far / (1 - eps**2) - _ROUNDING if eps < 1 else 0.0
+            if space.exhausted:  # a vector that it misses is nearly orthogonal to the start
+                smallest = 1 - far - norms.EXHAUSTED * math.sqrt(n) / norms.CHANCE
+            if smallest > mu:
+                upper = min(upper, gain(min(smallest, 1.0)))
+            if upper <= lower * (1 + width):
+                break
+        how = f"Lanczos, {steps} step{'s' * (steps > 1)}"
+        if upper > lower * (1 + width):
+            how += "; wider than asked, no singular value found near sqrt(mu)"
+        return NormBracket(lower / top, max(upper / top * (1 + _ROUNDING), lower / top), how=how)
 
 
 class _ConjugateGradients(torch.autograd.Function):
