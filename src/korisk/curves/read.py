@@ -65,13 +65,25 @@ _BESIDE_METRICS |= {"mean", "squared", "absolute", "root", "rate", "top1", "top5
 # Columns that are neither a seed's nor a model's, whatever they are.
 _SPREADS = {"std", "stdev", "stddev", "sd", "sem", "stderr", "var", "variance", "lower", "upper"}
 _SPREADS |= {"ci", "iqr", "streuung"}
-_STATISTICS = {"mean", "average", "avg", "median", "min", "max", "count", "sum", "total", "ratio"}
-_STATISTICS |= _SPREADS | {"mittelwert", "summe", "difference", "diff", "delta", "gain", "speedup"}
+_STATISTICS = _SPREADS | {
+    *("mean", "average", "avg", "median", "min", "max", "count", "sum", "total", "mittelwert"),
+    *("summe", "ratio", "difference", "diff", "delta", "gain", "speedup", "p", "value", "pvalue"),
+}
 _REMARKS = {
     *("epoch", "epochs", "time", "seconds", "runtime", "duration", "date", "comment", "notes"),
     *("id", "index", "parameters", "params", "lr", "learning", "batch", "step", "steps", "gpu"),
     *("memory", "created", "user", "experiment", "weight", "decay", "lambda", "rate", "dropout"),
-    *("depth", "width", "layers", "channels", "momentum", "temperature", "size"),
+    *(
+        "iteration",
+        "iterations",
+        "depth",
+        "width",
+        "layers",
+        "channels",
+        "momentum",
+        "temperature",
+        "size",
+    ),
 }
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
 _TOTALS = _STATISTICS | {"gesamt", "ø", "averages", "totals", "mittel", "durchschnitt"}
@@ -653,7 +665,11 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
             what = f"{count} of {values[head]} values have percent signs"
             problems.add(f"{source.column} {shown(head)}", what, "write all with or without")
     problems.check()
-    made.percent.update(head for head in values if signs[head] or "%" in head)
+    made.percent.update(
+        head
+        for head in values
+        if signs[head] or ("%" in head and (_names_metric(head) or _base(head) != head.strip()))
+    )
     if not made.n:
         raise source.error("holds no measurements; add rows with n and error")
     runs = [at for at, head in enumerate(header) if _key(head) in _RUNS and layout.n != at]
