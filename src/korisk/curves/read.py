@@ -514,8 +514,8 @@ def _decimal_mark(grid: Grid, places: Sequence[int]) -> str | None:
         raise grid.source.error(f"{found}; write all numbers in one way")
     if not first and grid.delimiter in (",", " "):  # which no table with decimal commas has
         texts = [row[at] for _, row in grid.rows for at in places if isinstance(row[at], str)]
-        marks = set("".join(texts)) & {".", ","}
-        return "." if marks == {"."} else None
+        found_marks = set("".join(texts)) & {".", ","}
+        return "." if found_marks == {"."} else None
     return next(iter(first), None)
 
 

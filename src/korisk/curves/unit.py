@@ -186,11 +186,18 @@ UNITS: dict[str, Unit] = {
 
 
 def unit(name: str | Unit) -> Unit:
-    """The unit of that name, in upper or lower case; a unit is returned as it is."""
+    """The unit of that name, or of a metric of that name; a unit is returned as it is."""
     if isinstance(name, Unit):
         return name
     asked = str(name)[:80].strip().casefold()
-    asked = _LARGER_IS_BETTER.get(asked, asked)  # acc, auroc, ...
+    if asked not in UNITS:  # acc, roc_auc, mse, ...
+        score, found = suggested_unit(asked), set(words(asked))
+        if score is not None:
+            asked = score
+        elif not found.isdisjoint(_ROOTS):
+            asked = "rmse"
+        elif not found.isdisjoint(_SMALLER_IS_BETTER):
+            asked = "error"
     one_of("unit", asked, tuple(UNITS))
     return UNITS[asked]
 
@@ -203,9 +210,14 @@ _LARGER_IS_BETTER = {
     **dict.fromkeys(("cnr", "psnr", "snr"), "psnr"),
     **dict.fromkeys(("precision", "recall", "sensitivity", "specificity"), "complement"),
     "acc": "accuracy",
+    "dsc": "dice",
     "msssim": "ssim",
 }
-_SMALLER_IS_BETTER = {"error", "err", "loss", "risk", "distance", "deviation"}
+_ROOTS = {"nrmse", "rmsd", "rmse"}
+_SMALLER_IS_BETTER = {
+    *("error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse", "nmse", "l1"),
+    *("l2", "lpips", "cer", "wer"),
+}
 
 
 def words(name: str) -> list[str]:
