@@ -66,6 +66,16 @@ def test_the_users_word_is_kept() -> None:
     assert unit(unit("auc")) == UNITS["auc"]
 
 
+def test_names_of_metrics_are_units_too() -> None:
+    errors = ("mse", "MAE", "nmse", "mape", "loss", "dice loss", "err")
+    assert {unit(name).name for name in errors} == {"error"}
+    assert (unit("nRMSE").name, unit("neg_mean_squared_error").name) == ("rmse", "negated")
+    scores = {"acc": "accuracy", "F1-score": "f1", "R²": "r2", "DSC": "dice", "roc_auc": "auc"}
+    assert {name: unit(name).name for name in scores} == scores
+    with pytest.raises(KoriskError, match="unit must be one of"):
+        unit("1 - ssim")  # neither the score nor surely its complement
+
+
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [

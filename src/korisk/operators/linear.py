@@ -43,7 +43,7 @@ def _shape_checked(
                 f"{found} for an input of {shape_text(tuple(x.shape))}; correct "
                 f"{function.__qualname__}, or the {target} that the operator is made with"
             )
-        return cast(Tensor, image)
+        return image
 
     return checked
 
