@@ -14,6 +14,7 @@ from korisk.cli.app import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KO = str(EXAMPLES / "ct_h128_ko.yaml")
+STUDY = str(EXAMPLES / "advection_diffusion.yaml")
 
 
 def test_bound_shows_layers_forms_and_meaning() -> None:
@@ -201,12 +202,25 @@ def test_output_that_cannot_be_written(arguments: str) -> None:
     command = f"{sys.executable} -m korisk {arguments}"
     full = shell(f"{command} > /dev/full")
     assert full.returncode == 2
-    assert full.stderr.startswith("korisk: the output cannot be written: No space left")
+    assert full.stderr.startswith("korisk: the output cannot be written: no space left")
     assert full.stderr.count("\n") == 1
     closed = shell(f"{command} >&-")
     assert (closed.returncode, closed.stderr) == (0, "")
     done = shell(f"PYTHONIOENCODING=ascii {command}")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_has_nothing_to_do_with_stdout_is_not_blamed_on_it(tmp_path: Path) -> None:
+    for arguments in (("check", "a" * 300), ("run", STUDY, "--out", "a" * 300)):
+        line = refused(*arguments)
+        assert "'aaaa" in line
+        assert "file name too long" in line
+    gone = tmp_path / "gone"
+    command = f"mkdir {gone} && cd {gone} && rmdir {gone} && {sys.executable} -m korisk"
+    for arguments in (f"run {STUDY} --dry-run", "bound --module models:unet"):
+        found = shell(f"{command} {arguments}")
+        assert found.returncode == 2
+        assert found.stderr.startswith("korisk: the working folder no longer exists")
 
 
 def test_options_whose_value_is_shown_by_their_own_name_say_how_they_are_written() -> None:

@@ -216,15 +216,31 @@ def test_cells_use_gpus_where_workers_offer_them_or_where_told(
     assert chosen_compute("slurm", options).device_kind() == "cpu"
 
 
-def test_processes_of_this_machine_are_as_many_on_dask_as_in_the_local_pool() -> None:
+def test_processes_are_as_many_on_dask_and_threads_depend_on_the_cell_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     problem = {"side": 8, "views": 4, "bins": 8}
     small = Task(point="small", seed=1, spec={"problem": problem})
     large = Task(point="large", seed=1, spec={"problem": problem | {"side": 256}})
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     for cluster in (None, "local"):
         found = groups([small, large], chosen_compute(cluster, device="cpu"))
-        assert found == [([small], cores()), ([large], 1)]
-        assert groups([small], chosen_compute(cluster, device="cuda")) == [([small], 0)]
-    assert groups([small, large], chosen_compute("tcp://h:1")) == [([small, large], 1)]
+        assert found == [([small], cores(), 1), ([large], 1, cores())]
+        assert groups([small], chosen_compute(cluster, device="cuda")) == [([small], 0, None)]
+    assert groups([small, large], chosen_compute("tcp://h:1")) == [([small, large], 1, None)]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3,2")
+    for workers in (0, 1, 2):
+        found = groups([small, large], chosen_compute(workers=workers, device="cpu"))
+        assert [threads for _, _, threads in found] == [3, 3]
+
+
+def test_any_number_of_workers_gives_the_same_bits(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    for workers in (1, 2):
+        outputs("run", study, "--out", tmp_path / f"{workers}", "--workers", workers)
+    assert results(tmp_path / "1") == results(tmp_path / "2")
 
 
 def refused(out: Path, words: str) -> None:

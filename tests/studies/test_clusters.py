@@ -1,6 +1,5 @@
 """Clusters as users have them: joined, lost, at odds with the driver, or a batch system's jobs."""
 
-import json
 import logging
 import math
 import os
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import distributed
 import dummy_work
 import pytest
 from dummy_work import PAUSE, STUDY, cell, tasks
+from fleet import fleet
 from waiting import counts, group_lives, until
 
 from korisk.errors import KoriskError, MissingExtraError
@@ -34,51 +33,6 @@ HERE = Path(dummy_work.__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "slurm_options.yaml"
 
 
-class Fleet:
-    """A scheduler and workers as processes of their own, as an administrator starts them."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
-        file = folder / "scheduler.json"
-        self.scheduler = self._start(
-            *("dask_scheduler", "--host", "127.0.0.1", "--port", "0"),
-            *("--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file), *options),
-        )
-        until(lambda: file.exists() and file.stat().st_size)
-        self.address: str = json.loads(file.read_text())["address"]
-
-    def worker(self, *options: str) -> subprocess.Popen[bytes]:
-        return self._start(
-            *("dask_worker", self.address, "--nthreads", "1", "--no-dashboard"),
-            *("--local-directory", str(self._folder), "--no-nanny", *options),
-        )
-
-    def _start(self, program: str, *options: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-W", "ignore", "-m", f"distributed.cli.{program}", *options]
-        with (self._folder / f"log-{len(self._processes)}").open("w") as log:
-            env = {**os.environ, "PYTHONPATH": str(HERE), "TMPDIR": str(self._folder)}
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-        self._processes.append(process)
-        return process
-
-    def stop(self) -> None:
-        for process in self._processes:
-            process.kill()
-        for process in self._processes:
-            process.wait()
-
-
-@contextmanager
-def fleet(folder: Path, *options: str) -> Iterator[Fleet]:
-    folder.mkdir(exist_ok=True)
-    made = Fleet(folder, *options)
-    try:
-        yield made
-    finally:
-        made.stop()
-
-
 @pytest.mark.parametrize(
     "address", ["tcp://", "nonsense", "host", "tcp://host", "host:0", "tcp://host:99999", "x://h:1"]
 )
@@ -88,16 +42,16 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     assert address in str(caught.value)
 
 
-def test_an_address_without_a_scheduler_is_told_in_one_line(capfd: Captured) -> None:
+def test_a_refused_port_is_told_from_a_silent_one_in_one_line(capfd: Captured) -> None:
     with socket.socket() as mute:  # takes connections and says nothing
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
-            ports = [mute.getsockname()[1], closed.getsockname()[1]]
+            silent, refused = mute.getsockname()[1], closed.getsockname()[1]
             before = threading.active_count()
-            for port in ports:
-                with pytest.raises(KoriskError, match="no Dask scheduler found there") as caught:
+            for port, said in ((silent, "no answer within 1 s"), (refused, "was refused")):
+                with pytest.raises(KoriskError, match=said) as caught:
                     joined_cluster(f"127.0.0.1:{port}", timeout=1.0).__enter__()
                 assert str(caught.value).startswith(f"tcp://127.0.0.1:{port}: ")
                 assert "\n" not in str(caught.value)

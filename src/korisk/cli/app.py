@@ -1,6 +1,7 @@
 """The command's root: subcommands, and how every error becomes one line and an exit code."""
 
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -21,7 +22,7 @@ from korisk.cli.predict import predict
 from korisk.cli.report import report
 from korisk.cli.reproduce import reproduce
 from korisk.cli.run import run as run_study
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, shown
 
 app = typer.Typer(
     name="korisk",
@@ -48,6 +49,10 @@ app.command()(export)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
+# Errors of writing to stdout; those of files have a file name.
+_OF_OUTPUT = {
+    *(errno.EPIPE, errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EAGAIN)
+}
 _NO_MEMORY = ("allocate memory", "not enough memory", "out of memory")
 
 
@@ -106,16 +111,30 @@ def run(arguments: list[str]) -> int:
         what = (str(error).splitlines() or ["it ran out"])[0]
         return _fail(f"there is not enough memory: {what}; ask for less", 2)
     except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        if error.filename is not None:
+            return _fail(f"{shown(error.filename)}: {reason}; check the path", 2)
+        if not _in_a_folder():
+            return _fail("the working folder no longer exists; change to another one", 2)
+        if error.errno not in _OF_OUTPUT:
+            return _fail(f"the system refuses: {reason}; run again", 2)
         # What is still buffered goes nowhere, so that Python does not complain again at its exit.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # the reader has gone: `korisk ... | head`
             return 0
-        reason = error.strerror or error
         return _fail(f"the output cannot be written: {reason}; check where stdout leads", 2)
     if code == 130:  # Typer turns Ctrl-C into this code and says nothing
         return _fail("interrupted", 130)
     return code if isinstance(code, int) else 0
+
+
+def _in_a_folder() -> bool:
+    """Whether the working folder is still there."""
+    try:
+        return Path.cwd().is_dir()
+    except OSError:
+        return False
 
 
 def _fail(message: str, code: int) -> int:

@@ -22,6 +22,7 @@ from korisk.store.usage import cores
 from korisk.studies.run import clusters
 from korisk.studies.run.engine import Event, Summary, run_study
 from korisk.studies.run.progress import event_line, progress
+from korisk.studies.run.worker import threads_asked
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
 _MOST_WORKERS = 512
@@ -178,10 +179,12 @@ def _check_device(name: str) -> None:
 
 
 @contextmanager
-def opened(compute: Compute, *, processes: int) -> Iterator[tuple[clusters.Cluster | None, str]]:
+def opened(
+    compute: Compute, *, processes: int, threads: int | None = None
+) -> Iterator[tuple[clusters.Cluster | None, str]]:
     """The cluster, None for processes without Dask, and the device of its cells.
 
-    `processes` is how many a local cluster has unless --workers says.
+    `processes` is how many a local cluster has unless --workers says, `threads` those of each.
     """
     if compute.cluster is None:
         yield None, compute.device
@@ -193,21 +196,23 @@ def opened(compute: Compute, *, processes: int) -> Iterator[tuple[clusters.Clust
     elif compute.joins:
         made = clusters.joined_cluster(compute.cluster, gpu=asked)
     else:
-        made = clusters.local_cluster(compute.workers or processes, gpu=device != "cpu")
+        count = compute.workers or processes
+        made = clusters.local_cluster(count, threads=threads, gpu=device != "cpu")
     with made as cluster:
         gpu = cluster.gpu if asked is None else asked
         yield replace(cluster, gpu=gpu), (("cuda" if gpu else "cpu") if asked is None else device)
 
 
-def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], int]]:
-    """Tasks to run one group after the other, with the number of local processes for each.
+def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], int, int | None]]:
+    """Tasks to run one group after the other, with local processes for each, and their threads.
 
-    Small images run in parallel; a cell of a large one keeps all cores busy itself.
+    Small images run in parallel; a cell of a large one keeps all cores busy itself. Threads depend
+    on the cell and on OMP_NUM_THREADS, never on --workers: results are the same bits with any.
     """
     if compute.elsewhere:
-        return [(list(tasks), 1)]
+        return [(list(tasks), 1, None)]
     if compute.device != "cpu":
-        return [(list(tasks), 0)]
+        return [(list(tasks), 0, None)]
     small: list[Task] = []
     large: list[Task] = []
     for task in tasks:
@@ -215,7 +220,9 @@ def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], in
         rays = problem.get("views", 0) * problem.get("bins", 0)
         is_large = problem.get("side", 0) >= _LARGE or rays > _MANY
         (large if is_large else small).append(task)
-    return [(group, workers) for group, workers in ((small, cores()), (large, 1)) if group]
+    asked = threads_asked()
+    each = (small, cores(), asked or 1), (large, 1, asked or cores())
+    return [group for group in each if group[0]]
 
 
 def run_tasks(
@@ -249,17 +256,19 @@ def run_tasks(
             made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
         with made as store:
             try:
-                for group, processes in groups(tasks, asked):
+                for group, processes, threads in groups(tasks, asked):
                     idle = all(store.failed(task) and not retry for task in store.missing(group))
                     place = Compute(device="cpu") if idle else asked  # nothing is started for it
                     workers = processes if compute.workers is None else compute.workers
                     with (
-                        opened(place, processes=max(1, processes)) as (cluster, device),
+                        opened(place, processes=max(1, processes), threads=threads) as found,
                         progress(quiet=quiet, lines=print_line, unit="cells") as watch,
                     ):
+                        cluster, device = found
                         done = run_study(
                             *(group, partial(run_cell, device=device), store),
                             workers=workers,
+                            threads=threads,
                             cluster=cluster,
                             retry_failed=retry,
                             watch=watch,

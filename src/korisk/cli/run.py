@@ -150,7 +150,9 @@ def _show_cells(
     open_states = {"to do", "failed"} if retry else {"to do"}
     todo = [cell["seconds"] for cell in listed if cell["state"] in open_states]
     here = replace(compute, device=compute.device_kind())
-    default = 1 if compute.elsewhere else max(1, *(many for _, many in groups(study.tasks, here)))
+    default = (
+        1 if compute.elsewhere else max(1, *(many for _, many, _ in groups(study.tasks, here)))
+    )
     workers = compute.workers or default
     times = [seconds for seconds in todo if not math.isnan(seconds)]
     unknown = len(todo) - len(times)

@@ -278,7 +278,7 @@ def run_pilot(
     workers : int, optional
         Processes that fit; 0, the default, is this process (1 with a `timeout`).
     threads : int, optional
-        Threads of each worker. Default: the cores, shared.
+        Threads of each worker. Default: OMP_NUM_THREADS if that is set, else the cores, shared.
     cluster : Cluster, optional
         A Dask cluster of `korisk.studies.run.clusters` that fits instead.
     timeout : float, optional

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, metadata
 from pathlib import Path
+from socket import gaierror
 from typing import Any
 from uuid import uuid4
 
@@ -48,6 +49,7 @@ from korisk.studies.run.worker import (
     pickled,
     sigterm_as_interrupt,
     thread_environment,
+    threads_asked,
     use_threads,
 )
 
@@ -111,7 +113,8 @@ def local_cluster(
     workers : int
         Processes.
     threads : int, optional
-        Threads of each. Default: the cores, divided by the workers.
+        Threads of each. Default: OMP_NUM_THREADS if that is set, else the cores, divided by the
+        workers.
     gpu : bool, default False
         Whether each process offers the machine's GPU.
 
@@ -128,7 +131,7 @@ def local_cluster(
     korisk.errors.KoriskError: workers must be a whole number >= 1, got 0; count processes
     """
     workers = count("workers", workers, at_least=1, remedy="count processes")
-    share = threads or max(1, cores() // workers)
+    share = threads or threads_asked() or max(1, cores() // workers)
     name = "the local Dask cluster"
     with (
         thread_environment(share),
@@ -192,7 +195,7 @@ def joined_cluster(
         """Ask who answers; a client would wait for ever for what is no scheduler."""
         arguments = distributed.Security().get_connection_args("client")
         rpc = distributed.rpc(where, timeout=timeout, connection_args=arguments)
-        async with asyncio.timeout(timeout), rpc as there:
+        async with asyncio.timeout(timeout + 1), rpc as there:  # a refusal says more than this
             kind = str((await there.identity()).get("type"))
         if "Scheduler" not in kind:
             raise ValueError(f"a {kind} answers")
@@ -202,7 +205,21 @@ def joined_cluster(
     with _silent_dask():
         # This thread may have a running loop, as in notebooks.
         with _as_one_line(lack, advice), ThreadPoolExecutor(1) as other:
-            other.submit(asyncio.run, identity()).result()
+            try:
+                other.submit(asyncio.run, identity()).result()
+            except OSError as error:
+                causes = [error, error.__cause__, getattr(error.__cause__, "__cause__", None)]
+                if any(isinstance(each, ConnectionRefusedError) for each in causes):
+                    raise KoriskError(
+                        f"{lack}: the connection was refused: nothing listens at this port; start "
+                        "one (dask scheduler), or check the port"
+                    ) from None
+                if any(isinstance(each, gaierror) for each in causes):
+                    raise KoriskError(f"{lack}: the host is not known; {advice}") from None
+                raise KoriskError(
+                    f"{lack}: no answer within {timeout:g} s; {advice}, and whether a firewall "
+                    "blocks the port"
+                ) from None
         with _connected(where) as client:
             if gpu is None:
                 gpu = any(map(_has_gpu, client.scheduler_info(n_workers=-1)["workers"].values()))
@@ -294,8 +311,8 @@ def job_script(system: str, options: Mapping[str, Any] | None = None) -> str:
     """
     kind, asked = _job_class(system, options or {})
     logs = Path(str(asked.get("log_directory") or "."))
-    had_logs = logs.exists()
     with _as_one_line(f"the options of {system}", _JOB_REMEDY):
+        had_logs = logs.exists()
         job = kind.job_cls("tcp://ADDRESS-OF-THE-SCHEDULER", name="NAME", **asked)
         if not had_logs:  # dask-jobqueue makes the folder even for a script that is only shown
             with suppress(OSError):

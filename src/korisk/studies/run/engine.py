@@ -28,6 +28,7 @@ from korisk.studies.run.worker import (
     perform,
     pickled,
     sigterm_as_interrupt,
+    threads_asked,
     use_threads,
 )
 
@@ -99,7 +100,9 @@ def run_study(
     workers : int, default 1
         Processes on this machine; 0 runs cells in this one, as for a GPU. Ignored with `cluster`.
     threads : int, optional
-        Threads of each worker's numeric libraries. Default: the cores, divided by the workers.
+        Threads of each worker's numeric libraries. Default: OMP_NUM_THREADS if that is set, else
+        the cores, divided by the workers. Sums are rounded by how threads share them: with the same
+        threads the same cells give the same bits, however many workers there are.
     attempts : int, default 3
         How often a cell is tried whose worker dies.
     retry_failed : bool, default False
@@ -172,7 +175,8 @@ def run_study(
 
             DaskPool(log, work, cluster).run()
         elif todo:
-            LocalPool(log, work, workers, threads or max(1, cores() // workers)).run()
+            share = threads or threads_asked() or max(1, cores() // workers)
+            LocalPool(log, work, workers, share).run()
     seconds = time.monotonic() - begun
     return Summary(**log.counts, failed_before=len(missing) - len(todo), seconds=seconds)
 

@@ -113,6 +113,12 @@ def describe_error(error: BaseException) -> str:
     return text.encode(errors="replace").decode()  # storable, whatever it quotes
 
 
+def threads_asked() -> int | None:
+    """The user's OMP_NUM_THREADS, where it is set to a number; of a list the first."""
+    first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
+
+
 def use_threads(threads: int) -> None:
     """Set the number of PyTorch's threads, if PyTorch is loaded."""
     torch = sys.modules.get("torch")
