@@ -323,6 +323,14 @@ def _line(name: str, way: str, counts: Mapping[str, int]) -> str:
     return line(name, said, f"{sum(counts.values()):,}", *numbers)
 
 
+def filled(page: str) -> str:
+    """The page with the kept table between its marks."""
+    start, end = "<!-- damage -->\n", "<!-- end of damage -->"
+    before, _, rest = page.partition(start)
+    made = "\n".join(table(json.loads(KEPT.read_text(encoding="utf-8"))))
+    return f"{before}{start}{made}\n{end}{rest.partition(end)[2]}"
+
+
 def main() -> int:
     """Try the files, or put the kept table into its page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -333,10 +341,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="put the kept table into its page")
     asked = parser.parse_args()
     if asked.write:
-        start, end = "<!-- damage -->\n", "<!-- end of damage -->"
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(start)
-        made = "\n".join(table(json.loads(KEPT.read_text(encoding="utf-8"))))
-        PAGE.write_text(f"{before}{start}{made}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         return 0
     begun, found, bad = time.perf_counter(), dict[tuple[str, str], Counter[str]](), list[str]()
     for kind in KINDS.values():

@@ -1,5 +1,6 @@
 """One bit changed or the end cut off: no file that korisk wrote then gives other numbers."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -16,3 +17,13 @@ def test_no_number_changes_silently(name: str) -> None:
     # What can be computed again always is, and ends equal to an undamaged one.
     assert found["repaired" if kind.again else "refused"]
     assert not found["refused" if kind.again else "repaired"]
+
+
+def test_the_page_has_the_outcomes_that_were_kept() -> None:
+    page, found = damage.PAGE.read_text(encoding="utf-8"), dict[str, Counter[str]]()
+    assert damage.filled(page) == page
+    for row in json.loads(damage.KEPT.read_text(encoding="utf-8"))["kinds"]:
+        found.setdefault(row["way"], Counter()).update(row["outcomes"])
+    assert found["bit"].total() >= 2000
+    assert found["cut"].total() >= 200
+    assert not any(each["SILENT CHANGE"] or each["FAULT"] for each in found.values())

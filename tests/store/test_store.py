@@ -360,6 +360,16 @@ def test_a_store_without_digests_is_read_as_it_is_and_upgraded_by_a_run(path: Pa
         assert arrays[cell.task.key] == {"curve": drawn.random(5).tolist()}
     assert [each.reason for each in failed] == ["ValueError: no images"]
     assert path.read_bytes() == content
+    with contextlib.closing(sqlite3.connect(path)) as copy:
+        damaged = path.with_name("damaged.db")
+        copy.execute("VACUUM INTO ?", (str(damaged),))
+    sql(damaged, """UPDATE rows SET metrics = '{"mse": 1, "mse": 2}' WHERE cell = 2""")
+    with pytest.raises(DamagedError, match=r"damaged\.db: .*'mse' is given twice"):
+        read_all(damaged)
+    with pytest.warns(KoriskWarning, match="to be computed again: a, seed 1"):
+        Store.create_or_open(damaged, {"name": "old"}).close()
+    assert read_all(damaged)[0] == before[:1]
+    damaged.unlink()
     Store.create_or_open(path, {"name": "old"}, tasks=[cell.task for cell in before]).close()
     assert sql(path, "PRAGMA user_version") == [(FORMAT,)]
     assert [file.name for file in path.parent.iterdir()] == [path.name]

@@ -259,7 +259,10 @@ def to_json(what: str, content: Mapping[str, Any]) -> str:
 
 def from_json(text: str) -> dict[str, Any]:
     """A stored mapping."""
-    content = json.loads(text, object_pairs_hook=unique_keys)
+    try:
+        content = json.loads(text, object_pairs_hook=unique_keys)
+    except KoriskError as error:
+        raise ValueError(str(error).split(";")[0]) from None  # which the store's path goes before
     if not isinstance(content, dict):
         raise ValueError(f"{shown(text)} is no mapping")
     return content

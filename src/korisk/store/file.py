@@ -30,6 +30,9 @@ FORMAT = 2  # 1 had no digests
 APPLICATION_ID = 0x4B6F5269  # "KoRi"
 MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere the file system is not known
 
+# What stored texts and bytes may cause that are not as they should be.
+UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, RecursionError, zlib.error)
+
 _BUSY_SECONDS = 20.0  # how long a reader and the writer wait for each other
 _SIDE_FILES = ("-wal", "-journal")  # where SQLite keeps pages that are not in the file (any more)
 _MASTER = "SELECT type, name, sql FROM sqlite_master"
@@ -413,7 +416,7 @@ def reading(path: Path) -> Iterator[None]:
             yield
     except KoriskError:
         raise
-    except (ValueError, LookupError, TypeError, OverflowError, RecursionError, zlib.error) as error:
+    except UNREADABLE as error:
         raise DamagedError(path, f"is damaged: {shown(str(error))}") from None
 
 

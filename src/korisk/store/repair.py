@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.store.cells import digest
+from korisk.store.cells import Task, check_types, digest, from_json, unpack_array, unpack_row
 from korisk.store.file import (
     FORMAT,
+    UNREADABLE,
     DamagedError,
     check_header,
     connect,
@@ -27,7 +28,9 @@ from korisk.store.file import (
     sqlite_errors,
     total,
 )
+from korisk.store.usage import Usage
 
+USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
 CELL = (
     *("key", "point", "seed", "spec", "spec_hash", "status", "error", "attempts", "started"),
     *("seconds", "cpu_seconds", "peak_memory", "device_memory", "machine", "versions", "detail"),
@@ -47,6 +50,22 @@ def is_signed(connection: sqlite3.Connection) -> bool:
 def cell_digest(cell: Sequence[object], rows: Iterable[str], arrays: Iterable[str]) -> str:
     """The digest of a cell: of its own values and of the digests of what belongs to it."""
     return digest(*cell, *rows, "arrays", *arrays)
+
+
+def read_cell(found: dict[str, Any]) -> tuple[Task, Usage, dict[str, Any], str | None]:
+    """A cell from its columns: the task, what it took, its detail and its error."""
+    spent = {name: found[name] for name in USAGE}
+    check_types("a cell", str, found["point"], spent.pop("started"))
+    check_types("a cell", int, found["seed"])
+    check_types("a cell", str | None, found["error"])
+    check_types("a cell", int | float | None, *spent.values())
+    usage = Usage(
+        **{name: found[name] for name in USAGE},
+        machine=from_json(found["machine"]),
+        versions=from_json(found["versions"]),
+    )
+    task = Task(point=found["point"], seed=found["seed"], spec=from_json(found["spec"]))
+    return task, usage, from_json(found["detail"]), found["error"]
 
 
 def make_right(path: Path, study: str) -> None:
@@ -71,8 +90,7 @@ def make_right(path: Path, study: str) -> None:
                 dropped = _drop_damaged(connection, study)
                 connection.execute("COMMIT")
         if not signed:
-            _upgrade(path)
-            return
+            dropped = _upgrade(path)
     except DamagedError as error:
         _rebuild(path, study, error)
         return
@@ -157,8 +175,8 @@ def _drop_damaged(connection: sqlite3.Connection, study: str) -> list[str]:
     return names
 
 
-def _upgrade(path: Path) -> None:
-    """Copy a store of format 1 into one with digests; what it holds is taken as it is."""
+def _upgrade(path: Path) -> list[str]:
+    """Copy a store of format 1 into one with digests; the names of cells that cannot be read."""
     new = path.with_name(f".{path.name}.rebuilt")
     new.unlink(missing_ok=True)
     create(new, "")
@@ -168,20 +186,39 @@ def _upgrade(path: Path) -> None:
         sqlite_errors(path),
     ):
         target.execute("BEGIN")
-        for table, columns in TABLES.items():
-            first = "id" if table == "cells" else "cell"
-            query = f"SELECT {first}, {', '.join(columns)} FROM {table} ORDER BY rowid"
-            for number, *values in source.execute(query):
-                slots = ", ".join("?" * (len(values) + 2))
-                content = number, *values, "" if table == "cells" else digest(*values)
-                target.execute(f"INSERT INTO {table} VALUES ({slots})", content)
-        numbers = target.execute("SELECT id FROM cells").fetchall()
-        set_meta(target, "cells", total([sign(target, number) for (number,) in numbers]))
+        signed, dropped = list[str](), list[str]()
+        for number, *values in source.execute(f"SELECT id, {', '.join(CELL)} FROM cells"):
+            rows, arrays = (
+                source.execute(
+                    f"SELECT {', '.join(TABLES[table])} FROM {table} WHERE cell = ? ORDER BY rowid",
+                    (number,),
+                ).fetchall()
+                for table in ("rows", "arrays")
+            )
+            try:  # without digests this is all that can be noticed
+                read_cell(dict(zip(CELL, values, strict=True)))
+                for row in rows:
+                    unpack_row(*row)
+                for array in arrays:
+                    unpack_array(*array)
+            except UNREADABLE:
+                dropped.append(str(values[0]))
+                continue
+            for table, own in (("cells", [(*values, "")]), ("rows", rows), ("arrays", arrays)):
+                for each in own:
+                    content = (
+                        (number, *each) if table == "cells" else (number, *each, digest(*each))
+                    )
+                    slots = ", ".join("?" * len(content))
+                    target.execute(f"INSERT INTO {table} VALUES ({slots})", content)
+            signed.append(sign(target, number))
+        set_meta(target, "cells", total(signed))
         for name, value in source.execute("SELECT name, value FROM meta"):
             set_meta(target, name, value)
         target.execute("COMMIT")
         source.execute("PRAGMA journal_mode = DELETE")  # so that nothing of it is beside it
     new.replace(path)
+    return dropped
 
 
 def sign(connection: sqlite3.Connection, number: int) -> str:

@@ -32,7 +32,6 @@ from korisk.store.cells import (
     Result,
     Row,
     Task,
-    check_types,
     digest,
     from_json,
     pack,
@@ -57,10 +56,18 @@ from korisk.store.file import (
 )
 from korisk.store.file import store_path as store_path
 from korisk.store.file import store_to_write as store_to_write
-from korisk.store.repair import ARRAY, CELL, ROW, cell_digest, is_signed, make_right, sign
+from korisk.store.repair import (
+    ARRAY,
+    CELL,
+    ROW,
+    USAGE,
+    cell_digest,
+    is_signed,
+    make_right,
+    read_cell,
+    sign,
+)
 from korisk.store.usage import Usage
-
-_USAGE = ("started", "seconds", "cpu_seconds", "peak_memory", "device_memory", "attempts")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -516,34 +523,19 @@ class Store:
                 if max(len(rows), len(arrays)) > len(stored) or everything != total(
                     kept for _, kept, *_ in stored
                 ):
-                    raise DamagedError(self.path, "cells are missing that were there")
+                    raise DamagedError(self.path, "cells are missing")
             cells = []
             for number, _, *values in stored:
                 found = dict(zip(CELL, values, strict=True))
                 if found["status"] == status:
                     own = tuple(unpack_row(*each[1:]) for each in rows[number])
-                    cells.append((*self._unpacked(found), own))
+                    cells.append((*read_cell(found), own))
 
         def place(task: Task) -> tuple[list[str | int], int]:  # 8 before 16
             parts = re.split(r"(\d+)", task.point)  # every other one is a number
             return [int(part) if part.isdecimal() else part for part in parts], task.seed
 
         return sorted(cells, key=lambda cell: place(cell[0]))
-
-    @staticmethod
-    def _unpacked(found: dict[str, Any]) -> tuple[Task, Usage, dict[str, Any], str | None]:
-        spent = {name: found[name] for name in _USAGE}
-        check_types("a cell", str, found["point"], spent.pop("started"))
-        check_types("a cell", int, found["seed"])
-        check_types("a cell", str | None, found["error"])
-        check_types("a cell", int | float | None, *spent.values())
-        usage = Usage(
-            **{name: found[name] for name in _USAGE},
-            machine=from_json(found["machine"]),
-            versions=from_json(found["versions"]),
-        )
-        task = Task(point=found["point"], seed=found["seed"], spec=from_json(found["spec"]))
-        return task, usage, from_json(found["detail"]), found["error"]
 
     def _damaged(self, keys: list[str]) -> DamagedError:
         names = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if keys[5:] else "")
@@ -669,7 +661,7 @@ class Store:
             **{"key": task.key, "point": task.point, "seed": task.seed},
             **{"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash},
             **{"status": status, "error": error, "detail": packed.detail},
-            **{name: getattr(usage, name) for name in _USAGE},
+            **{name: getattr(usage, name) for name in USAGE},
             **{"machine": json.dumps(usage.machine), "versions": json.dumps(usage.versions)},
             "digest": "",
         }
