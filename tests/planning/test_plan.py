@@ -128,6 +128,25 @@ def test_rounds_grow_by_four_at_most_and_end_at_the_answer() -> None:
     assert plan.next_round == 2048
 
 
+@pytest.mark.parametrize("fit", ["posterior", "power"])
+@pytest.mark.parametrize("last", [10**15, 10**15 // 3])
+def test_at_the_largest_n_nothing_is_planned_for_beyond_it(fit: str, last: int) -> None:
+    sizes = [last // 16, last // 8, last // 4, last // 2, last]
+    rng, said = np.random.default_rng(0), ""
+    errors = (np.repeat(sizes, 2) / last) ** -0.5 * np.exp(0.1 * rng.standard_normal(10))
+    curve = kr.Curve(np.repeat(sizes, 2), errors, seed=[1, 2] * 5, model="KO")
+    for factor in (1.2, 1.0, 0.999, 0.95, 0.6, 0.1):
+        plan = kr.plan(curve, factor * float(curve.means[-1]), fit=fit)
+        numbers = [*plan.rounds, plan.samples or 2, *(plan.safe(p) or 2 for p in LEVELS)]
+        assert max(numbers) <= plan.forecast.horizon == 10**15
+        assert not set(plan.rounds) & set(sizes)  # to be measured, so not measured yet
+        assert plan.chance is None or plan.chance <= plan.reach
+        said += plan.explain()
+    assert "at any N" not in said  # of what lies beyond, nothing is known
+    assert "No amount of data" not in said
+    assert last < 10**15 or "Measure at" not in said
+
+
 def test_a_target_out_of_reach_is_said_so() -> None:
     curve = kr.Curve(N_128, KO_128, model="KO")
     plan = kr.plan(curve, 0.03)

@@ -195,8 +195,9 @@ def explain(plan: Any) -> str:
         if plan.fit != DEFAULT_FIT:
             said.append("The chances are those of the default fit.")
     following = plan.next_round
-    if plan.doubt and following is None:
-        said.append("Ask for an easier target.")  # below rounding no measurement would say more
+    if plan.samples is None and following is None and (plan.doubt or not plan.inside):
+        # Below rounding, or beyond the largest N, no measurement would say more.
+        said.append("Ask for an easier target.")
     elif plan.inside or following is None:
         pass  # nothing has to be measured
     elif plan.samples is None:
@@ -240,8 +241,8 @@ def headline(plan: Any) -> str:
     if plan.reach < 0.5:
         said = (
             f"{name or 'The model'} probably does not reach {target}: the chance is at most "
-            f"{chance(plan.reach)} at any N. If it does, it needs about {samples:,} samples, "
-            f"{far}; the overall chance that they are enough is {chance(plan.chance)}."
+            f"{chance(plan.reach)} {_anywhere(plan)}. If it does, it needs about {samples:,} "
+            f"samples, {far}; the overall chance that they are enough is {chance(plan.chance)}."
         )
     else:
         condition = ""
@@ -261,6 +262,9 @@ def no_answer(plan: Any) -> str:
     above = float(plan.curve.unit.to_error(plan.floor)) >= plan.goal
     if plan.doubt:
         said = f"No sample size for the target {target} can be given. {plan.doubt}"
+    elif plan.fit == DEFAULT_FIT and plan.capped and not above:
+        said = f"The target {target} is probably not met {_anywhere(plan)} "
+        said += f"(chance {chance(plan.reach)})."
     elif plan.fit == DEFAULT_FIT:
         why = f"levels off at about {value(plan.floor)}" if above else "improves too slowly"
         said = (
@@ -323,6 +327,8 @@ def enough(plan: Any, p: float = _LEVEL) -> str:
         f"No amount of data gives {level}: the pilot cannot rule out that the "
         f"{plan.curve.unit.noun} levels off {side} the target; {most}."
     )
+    if plan.capped:  # it need not level off to miss the target there
+        said = f"No number of samples gives {level} {_anywhere(plan)}; {most}."
     reached, by = plan.if_reached(p), plan.before_long
     if reached is not None and plan.fit == DEFAULT_FIT:
         said += (
@@ -330,6 +336,13 @@ def enough(plan: Any, p: float = _LEVEL) -> str:
             f"{reached:,} samples are enough with {level} probability."
         )
     return said
+
+
+def _anywhere(plan: Any) -> str:
+    """How far the table of chances goes: as far as a pilot tells, or to the largest N."""
+    if plan.capped:
+        return f"up to N = {plan.forecast.horizon:,}, the largest that is planned for"
+    return "at any N"
 
 
 # --- A comparison --------------------------------------------------------------------------------
@@ -394,7 +407,7 @@ def _at_once(plan: Any) -> bool:
 
 def _about(plan: Any, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
-    most = "" if plan.reach >= _SURE else f", at most {chance(plan.reach)} at any N"
+    most = "" if plan.reach >= _SURE else f", at most {chance(plan.reach)} {_anywhere(plan)}"
     number = f"{'at most' if _at_once(plan) else 'about'} {plan.samples:,}{noun}"
     return f"{number} (chance {chance(plan.chance)}{most})"
 

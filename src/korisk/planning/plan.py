@@ -179,6 +179,11 @@ class Plan:
         return bool(self.curve.means[-1] <= self.goal)
 
     @property
+    def capped(self) -> bool:
+        """Whether N ends at the largest that is planned for, nearer than the pilot could tell."""
+        return self.forecast.horizon >= LARGEST_N
+
+    @property
     def _below_rounding(self) -> bool:
         return bool(self.goal < ROUNDING * self.curve.means.max())
 
@@ -326,7 +331,9 @@ class Plan:
     def rounds(self) -> tuple[int, ...]:
         """Totals after each round of collection, none more than four times the one before."""
         if self.samples is None:
-            return () if self._below_rounding else (min(2 * self.last, LARGEST_N),)
+            met = self.inside and not self.doubt  # by its means, where a fit does not say so
+            beyond = min(2 * self.last, LARGEST_N)
+            return () if self._below_rounding or met or beyond == self.last else (beyond,)
         totals, total = [], self.last
         while total < self.samples:
             total = min(ROUND * total, self.samples)
@@ -494,7 +501,7 @@ def _answer(made: Forecast, goal: float, odds: Chances) -> tuple[int | None, flo
         if before == after:
             return after, after, after
         return min(max(middle, before + 1), after), min(lower, after), max(upper, before)
-    if odds.p[-1] < LEAST_REACH:
+    if odds.p[-1] < LEAST_REACH or made.last == made.horizon:  # nothing is planned for beyond
         return None, lower, upper
     until = min(max(NEAR * made.last, LATER * lower), made.horizon)
     middle = odds.smallest(MIDDLE * odds.at(until)) or made.horizon
