@@ -378,9 +378,13 @@ def test_a_damaged_or_foreign_file_is_refused_in_one_line(how: Any, saved: Path)
     else:
         saved.write_bytes(fuzz_trainings.signed(how))
     says = "something else than tensors" if isinstance(how, nn.Module) else ""
-    with pytest.raises(KoriskError, match=rf"training\.pt.*damaged.*{says}.*delete it") as caught:
+    with pytest.raises(
+        KoriskError, match=rf"training\.pt.*damaged.*{says}.*delete it and run"
+    ) as caught:
         resume(saved)
     assert "\n" not in str(caught.value)
+    saved.unlink()  # as it says
+    assert torch.equal(resume(saved).losses, fit(net(), recipe()).losses)
 
 
 def test_a_folder_that_is_missing_is_named() -> None:

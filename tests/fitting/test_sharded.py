@@ -222,9 +222,12 @@ def test_a_hostile_checkpoint_runs_nothing(
     if name == ".metadata":  # nobody reads it
         assert work.trained(alone, work.KEPT, kept)[1].resumed_at == 20
     else:
-        with pytest.raises(KoriskError, match="the checkpoint is damaged") as caught:
+        with pytest.raises(KoriskError, match=r"damaged.*delete it and run again") as caught:
             work.trained(alone, work.KEPT, kept)
         assert "\n" not in str(caught.value)
+        shutil.rmtree(folder)  # as it says
+        before = max(int(path.name[-8:]) for path in kept.glob("iteration-*"))
+        assert work.trained(alone, work.KEPT, kept)[1].resumed_at == before
     assert not made.exists()
 
 
@@ -236,9 +239,11 @@ def test_a_folder_that_is_no_checkpoint_is_refused(
     folder.mkdir()
     if about is not None:
         (folder / "training.json").write_text(about)
-    with pytest.raises(KoriskError, match="iteration-00000005") as caught:
+    with pytest.raises(KoriskError, match=r"iteration-00000005: .*delete it and run") as caught:
         work.trained(alone, work.KEPT, tmp_path)
     assert "\n" not in str(caught.value)
+    shutil.rmtree(folder)  # as it says
+    assert work.trained(alone, work.KEPT, tmp_path)[1].resumed_at == 0
 
 
 def test_a_checkpoint_that_cannot_be_written_is_reported(

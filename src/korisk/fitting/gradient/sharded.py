@@ -469,8 +469,11 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
     """Fill tensors from a checkpoint of this training, each rank its own rows; on all ranks."""
     identity = {**identity, "iteration": int(path.name.partition("-")[2])}
     try:
-        text = read_text(path / _ABOUT, max_bytes=10**6)
-        about = json.loads(text, object_pairs_hook=_checks.unique_keys)
+        try:
+            text = read_text(path / _ABOUT, max_bytes=10**6)
+            about = json.loads(text, object_pairs_hook=_checks.unique_keys)
+        except KoriskError as error:  # its advice is for other files
+            raise ValueError(str(error).partition(";")[0]) from None
         unsharded.require_same(path, about["identity"], identity)
         names = sorted(Path(name).name for name in about["sha256"])
         if _INDEX not in names or _digests(path, names) != about["sha256"]:
@@ -482,8 +485,7 @@ def read_checkpoint(path: Path, identity: dict[str, Any], state: dict[str, Tenso
         raise
     except (Exception, CheckpointException) as error:  # whatever damage causes in the reader
         raise KoriskError(
-            f"{path}: the checkpoint is damaged: {unsharded.reason(error)}; delete that folder to "
-            "continue from the one before"
+            f"{path}: the checkpoint is damaged: {unsharded.reason(error)}; {unsharded.REMEDY}"
         ) from None
 
 

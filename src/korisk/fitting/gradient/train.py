@@ -150,7 +150,7 @@ Progress = Callable[[int, Tensor], None]  # iterations done, mean loss since the
 
 _FORMAT = "korisk training 3"
 _MARK = b"korisk training\n"  # 16 bytes; 32 of SHA-256 and PyTorch's own format follow
-_REMEDY = "delete it to train from the start, or name another"
+REMEDY = "delete it and run again, or name another"
 _SAMPLES = 64  # of each run, on which the loss is evaluated before, late and after
 _PIECE = 16  # samples that are evaluated at once
 
@@ -361,7 +361,7 @@ class _Trainer:
             raise
         except Exception as error:  # whatever a damaged or foreign file causes in the reader
             raise KoriskError(
-                f"{path}: the checkpoint is damaged or something else: {reason(error)}; {_REMEDY}"
+                f"{path}: the checkpoint is damaged or something else: {reason(error)}; {REMEDY}"
             ) from None
 
     def result(self) -> Training:
@@ -432,7 +432,7 @@ def require_same(path: Path, theirs: object, ours: Mapping[str, object]) -> None
         if type(found) is not type(value) or found != value:
             raise KoriskError(
                 f"{path}: is a checkpoint of another training, its {field} is {shown(found)} and "
-                f"here it is {shown(value)}; {_REMEDY}"
+                f"here it is {shown(value)}; {REMEDY}"
             )
 
 
