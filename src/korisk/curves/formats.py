@@ -587,7 +587,22 @@ def _of_parquet(content: bytes, name: str) -> Grid:
         size = sum(each.total_uncompressed_size for each in chunks)
         if values > MAX_CELLS or size > MAX_UNPACKED:
             raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
-        columns = parquet.read_table(io.BytesIO(content)).to_pydict()
+        kinds = arrow.types
+        names = [
+            each.name
+            for each in about.schema.to_arrow_schema()
+            if not (kinds.is_nested(each.type) or kinds.is_fixed_size_binary(each.type))
+        ]
+        # A text that is repeated is stored once, and is not multiplied before its length is known.
+        table = parquet.read_table(io.BytesIO(content), columns=names, read_dictionary=names)
+        texts = [each for each in table.columns if kinds.is_dictionary(each.type)]
+        for part in (part.dictionary for each in texts for part in each.chunks):
+            length = max((len(each.as_buffer()) for each in part if each.is_valid), default=0)
+            if table.num_rows * length > MAX_UNPACKED:
+                raise source.error(
+                    f"holds {table.num_rows:,} texts of {length:,} bytes; {_THIN_IT}"
+                )
+        columns = table.to_pydict()
     except KoriskError:
         raise
     except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
