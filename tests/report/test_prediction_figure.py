@@ -1,6 +1,5 @@
 """Predicted curves on paper and in the page of a study, read off artists and HTML."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,13 @@ from artists import check_page, data, line, written
 from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
-from korisk.prediction.study import NAME, PointRecord, point_record, prediction_content
+from korisk.prediction.study import (
+    NAME,
+    PointRecord,
+    point_record,
+    prediction_content,
+    write_prediction,
+)
 from korisk.report.contents import read_contents
 from korisk.report.figures.prediction import NOTE, prediction_figure
 from korisk.report.figures.style import save
@@ -106,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def predicted(folder: Path, made: dict[str, Any]) -> None:
-    (folder / NAME).write_text(json.dumps(prediction_content("made up", [made])))
+    write_prediction(folder, prediction_content("made up", [made]))
 
 
 def problem(folder: Path) -> dict[str, Any]:
