@@ -44,6 +44,7 @@ def test_patients_that_cannot_be_named_are_refused(clinic: Path, tmp_path: Path)
     refused("line 2: must have a file and a patient", table, "file;patient\na.npy;x\n")
     twice = "file,patient\na.npy,x\na.npy,y\n"
     refused(r"line 3: a.npy is of 'y' here and of 'x' above", table, twice)
+    refused("column 'patient' is there twice", table, "file,patient,patient\na.npy,x,y\n")
 
 
 def test_the_same_image_under_two_patients_is_reported(clinic: Path, tmp_path: Path) -> None:

@@ -298,9 +298,13 @@ def read_table(path: str | PathLike[str]) -> dict[str, str]:
     """File to patient, from a table with these two columns."""
     text = read_text(path, max_bytes=_LARGEST_TABLE)
     try:
-        rows = list(csv.DictReader(io.StringIO(text, newline=None)))  # any line ends
+        reader = csv.DictReader(io.StringIO(text, newline=None))  # any line ends
+        rows = list(reader)
     except csv.Error as error:
         raise KoriskError(f"{path}: is not a table: {error}; save it as CSV again") from None
+    for name in ("file", "patient"):
+        if (reader.fieldnames or []).count(name) > 1:
+            raise KoriskError(f"{path}: the column {name!r} is there twice; remove one")
     table: dict[str, str] = {}
     for number, row in enumerate(rows, start=2):
         file, patient = row.get("file"), row.get("patient")
