@@ -14,7 +14,7 @@ import stat
 from collections.abc import Hashable
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -331,8 +331,6 @@ class StrictLoader(yaml.SafeLoader):
     PyYAML is of YAML 1.1, where 017 is 15, 1:30 is 90, 1_000 is 1000, and no is false.
     """
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """Refuse tags, aliases and overlong values."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -390,6 +388,7 @@ _CORE_SCHEMA = [  # in the order in which they are tried
         list("-+.0123456789"),
     ),
 ]
+StrictLoader.yaml_implicit_resolvers = {}
 for _tag, _form, _starts in _CORE_SCHEMA:
     for _side in (StrictLoader, _Dumper):
         _side.add_implicit_resolver(_tag, re.compile(rf"^(?:{_form})$"), _starts)
