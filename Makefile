@@ -8,7 +8,7 @@ TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) # one more than cor
 RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit docs gallery coverage mutation fuzz release-check bench bench-operators bench-study bench-clusters clean
+.PHONY: help run test lint types unit docs gallery coverage mutation fuzz release-check core bench bench-operators bench-study bench-clusters clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
@@ -56,6 +56,9 @@ coverage: $(READY) ## what the tests reach, child processes included (a quarter 
 	  $(BIN)/pytest -q -n $(TESTERS) --dist worksteal --cov --cov-report json:build/coverage.json
 	@$(BIN)/python benchmarks/coverage_figures.py build/coverage.json --json benchmarks/results/coverage.json
 
+core: $(READY) ## every command and public name with the core alone: lowest versions, newest Python
+	@$(BIN)/python benchmarks/core_alone.py
+
 release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
 	@$(BIN)/python benchmarks/release.py
 
@@ -63,8 +66,8 @@ mutation: $(READY) ## how many small faults in theory/, curves/ and planning/ th
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/mutation-requirements.txt
 	@$(BIN)/python benchmarks/mutation.py
 
-fuzz: $(READY) ## feed every reader with broken files for five minutes
-	@$(BIN)/python benchmarks/fuzz.py --minutes 5
+fuzz: $(READY) ## feed every reader with broken files (50,000, some minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --inputs 50000
 
 bench: $(READY) ## run the benchmarks (the planner's take some forty minutes on two cores)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/requirements.txt

@@ -9,6 +9,10 @@ from typing import Any
 
 import yaml
 
+from korisk.store.cells import digest
+from korisk.store.file import set_meta, total
+from korisk.store.repair import TABLES, is_signed, sign
+
 Mutation = Callable[[random.Random, bytes], bytes]
 
 _WORDS = [0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**63 - 1, 2**64 - 1]
@@ -70,6 +74,12 @@ def near_start(rng: random.Random, content: bytes) -> bytes:
     return bytes_changed(rng, content[:cut]) + content[cut:]
 
 
+def near_end(rng: random.Random, content: bytes) -> bytes:
+    """The same within the last bytes, where Parquet and ZIP say what is where."""
+    cut = max(0, len(content) - 3000)
+    return content[:cut] + bytes_changed(rng, content[cut:])
+
+
 def text_changed(rng: random.Random, content: bytes) -> bytes:
     """Lines and words changed; now and then another encoding or other ends of lines."""
     text = content.decode("utf-8", "replace")
@@ -104,6 +114,15 @@ def text_changed(rng: random.Random, content: bytes) -> bytes:
 def json_changed(rng: random.Random, content: bytes) -> bytes:
     """Keys and values of a JSON file changed."""
     return json.dumps(changed(rng, json.loads(content))).encode()
+
+
+def signed_json_changed(rng: random.Random, content: bytes) -> bytes:
+    """The same, with a digest that belongs to what the file then holds."""
+    made = changed(rng, json.loads(content))
+    if isinstance(made, dict):
+        made.pop("digest", None)
+        made["digest"] = digest(json.dumps(made, sort_keys=True))
+    return json.dumps(made).encode()
 
 
 def yaml_changed(rng: random.Random, content: bytes) -> bytes:
@@ -171,22 +190,39 @@ _SCRIPTS = [
     "ALTER TABLE cells DROP COLUMN detail",
     "PRAGMA user_version = 99",
     "PRAGMA application_id = 1",
-    "INSERT INTO rows SELECT cell + 1000, model, n, metrics, detail FROM rows",
+    "INSERT INTO rows SELECT cell + 1000, model, n, metrics, detail, digest FROM rows",
+    "INSERT OR IGNORE INTO rows SELECT cell, model, n + 1, metrics, detail, digest FROM rows",
     "UPDATE meta SET value = '{\"name\": 3, \"studies\": [1]}' WHERE name = 'study'",
 ]
 _COLUMNS = {
-    "meta": ("name", "value"),
+    "meta": ("name", "value", "digest"),
     "cells": (
-        *("point", "seed", "spec", "spec_hash", "error", "attempts", "started", "seconds"),
+        *(
+            "key",
+            "digest",
+            "device_memory",
+            "point",
+            "seed",
+            "spec",
+            "spec_hash",
+            "error",
+            "attempts",
+            "started",
+            "seconds",
+        ),
         *("cpu_seconds", "peak_memory", "machine", "versions", "detail", "status"),
     ),
-    "rows": ("cell", "model", "n", "metrics", "detail"),
-    "arrays": ("cell", "name", "dtype", "shape", "content"),
+    "rows": ("cell", "model", "n", "metrics", "detail", "digest"),
+    "arrays": ("cell", "name", "dtype", "shape", "content", "digest"),
 }
 
 
 def store_changed(rng: random.Random, content: bytes) -> bytes:
-    """Cells of a store's tables changed, or its schema; what SQLite refuses is left as it was."""
+    """Cells of a store's tables changed, or its schema; what SQLite refuses is left as it was.
+
+    Half of them get digests that belong to what they then hold, as whoever edits a store by hand
+    could write them.
+    """
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.deserialize(content)
     steps = iter(range(100))  # a view that was put in may be endless
@@ -204,9 +240,26 @@ def store_changed(rng: random.Random, content: bytes) -> bytes:
             connection.execute(f"UPDATE OR REPLACE {table} SET {column} = ?{rows}", (value,))
         except sqlite3.Error:
             continue
+    if rng.random() < 0.5:
+        with suppress(sqlite3.Error, UnicodeDecodeError):
+            _sign_again(connection)
     made = connection.serialize()
     connection.close()
     return made
+
+
+def _sign_again(connection: sqlite3.Connection) -> None:
+    if not is_signed(connection):
+        return
+    for table in ("rows", "arrays"):
+        query = f"SELECT rowid, {', '.join(TABLES[table])} FROM {table}"
+        for place, *values in connection.execute(query).fetchall():
+            own = digest(*values), place
+            connection.execute(f"UPDATE {table} SET digest = ? WHERE rowid = ?", own)
+    numbers = connection.execute("SELECT id FROM cells").fetchall()
+    set_meta(connection, "cells", total([sign(connection, number) for (number,) in numbers]))
+    for name, value in connection.execute("SELECT name, value FROM meta").fetchall():
+        set_meta(connection, name, value)
 
 
 def _stored(rng: random.Random, connection: sqlite3.Connection, table: str, column: str) -> Any:

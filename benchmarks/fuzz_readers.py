@@ -10,15 +10,17 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import yaml
 
 import fuzz_images as examples
 import fuzz_mutations as mutations
 import fuzz_packed as packed
+import fuzz_tables as tables
 import fuzz_trainings as trainings
 from fuzz_mutations import Mutation
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.theory import Network
+from korisk.theory import Composition, Known, Learned, Network, NormBracket
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 _STUDY = {
@@ -40,6 +42,7 @@ class Reader:
     seeds: Callable[[], list[bytes]]
     read: Callable[[Path], object]
     ways: tuple[Mutation, ...]
+    needs: str = ""  # a library without which it reads nothing
 
     def make(self, rng: random.Random) -> bytes:
         """A file: one of the sound ones, most often changed."""
@@ -84,21 +87,19 @@ def _examples(pattern: str) -> Callable[[], list[bytes]]:
 
 @cache
 def _pilots() -> list[bytes]:
-    wide = b"n;seed 1;seed 2\n4;0.5;0.6\n8;0.3;\n16;0.2;0.21\n"
-    return [*_examples("pilot_*.csv")(), wide]
+    return [*_examples("pilot_*.csv")(), *tables.kept(".csv", ".tsv", ".txt")()]
 
 
 @cache
 def _pilots_as_json() -> list[bytes]:
     curves = Curve.read_all(EXAMPLES / "pilot_h8.csv")
     records = [record for curve in curves for record in curve.records()]
-    return [json.dumps(records).encode(), json.dumps({"rows": records[:10]}).encode()]
+    made = [json.dumps(records).encode(), json.dumps({"rows": records[:10]}).encode()]
+    return [*made, *tables.kept(".json")()]
 
 
 @cache
 def _studies() -> list[bytes]:
-    import yaml
-
     mri = {"kind": "mri", "noise": {"gaussian": 0.1}}
     heat = {"kind": "heat", "points": 16}
     others = [
@@ -130,6 +131,20 @@ def _put_images(folder: Path) -> None:
         np.save(folder / "a.npy", np.random.default_rng(0).random((24, 8, 8)))
 
 
+@cache
+def _networks() -> list[bytes]:
+    net = Network(
+        [
+            Known("P", lipschitz=NormBracket(0.9, 1.1, how="measured")),
+            Learned("W", lipschitz=2.0, parameters=100, C=1.0, width=8.0, kappa=0.5),
+            Known("B", lipschitz=1.0, mismatch=0.01),
+        ],
+        compositions=[Composition("P", "B", lipschitz=NormBracket(1.0, 1.5))],
+        name="described",
+    )
+    return [*_examples("ct_h*_ko.yaml")(), yaml.safe_dump(net.to_dict()).encode()]
+
+
 def _read_network(path: Path) -> None:
     Network.read(path).amplification()
 
@@ -142,11 +157,15 @@ def _read_job_options(path: Path) -> None:
 
 @cache
 def _predictions() -> list[bytes]:
-    from korisk.prediction.study import predict_study, prediction_content
+    from korisk.prediction.study import predict_study, prediction_content, write_prediction
     from korisk.studies.spec.study import Study
 
     (made,) = predict_study(Study(_STUDY), examples=16)
-    return [json.dumps(prediction_content("tiny", [made.to_dict([1e-3], [64.0])])).encode()]
+    with tempfile.TemporaryDirectory() as folder:
+        content = prediction_content("tiny", [made.to_dict([1e-3], [64.0])])
+        signed = write_prediction(folder, content).read_bytes()
+    del content["digest"]
+    return [signed, json.dumps({**content, "korisk": "0.1.0"}).encode()]
 
 
 def _read_prediction(path: Path) -> None:
@@ -226,27 +245,45 @@ _TEXT = (mutations.text_changed, mutations.text_changed, mutations.bytes_changed
 _BINARY = (mutations.bytes_changed, mutations.near_start)
 _PNG = (packed.png_mended, packed.png_mended, *_BINARY)
 _ZIP = (packed.zip_packed_again, packed.zip_mended, *_BINARY)
-_TRAINING = (trainings.checkpoint_changed, *_ZIP)
+_SHEETS = (tables.sheet_changed, tables.sheet_changed, tables.sheet_changed, *_ZIP)
+_PARQUET = (*_BINARY, mutations.near_end)
+_STORE = (mutations.store_changed, mutations.store_changed, *_BINARY)
+_TRAINING = (
+    *(trainings.checkpoint_changed, mutations.bytes_changed),
+    *map(trainings.behind_the_digest, _ZIP),
+)
 _YAML = (mutations.yaml_changed, mutations.yaml_changed, *_TEXT)
 _JSON = (mutations.json_changed, mutations.json_changed, *_TEXT)
+_SIGNED = (mutations.signed_json_changed, mutations.signed_json_changed, *_JSON)
 
 READERS = {
     reader.name: reader
     for reader in (
         Reader("csv", "pilot.csv", _pilots, Curve.read_all, _TEXT),
         Reader("json", "pilot.json", _pilots_as_json, Curve.read_all, _JSON),
-        Reader("network", "net.yaml", _examples("ct_h*_ko.yaml"), _read_network, _YAML),
+        Reader("jsonl", "runs.jsonl", tables.kept(".jsonl"), Curve.read_all, _TEXT),
+        Reader(
+            *("xlsx", "pilot.xlsx", tables.kept(".xlsx"), Curve.read_all, _SHEETS),
+            needs="python_calamine",
+        ),
+        Reader(
+            *("ods", "pilot.ods", tables.kept(".ods"), Curve.read_all, _SHEETS),
+            needs="python_calamine",
+        ),
+        Reader("arrays", "scores.npy", tables.arrays, tables.read_scores, _BINARY),
+        Reader("archive", "scores.npz", tables.archives, tables.read_scores, _ZIP),
+        Reader(
+            *("parquet", "runs.parquet", tables.kept(".parquet"), Curve.read_all, _PARQUET),
+            needs="pyarrow",
+        ),
+        Reader("frame", "frame.json", tables.frames, tables.read_frame, _JSON),
+        Reader("pilots", "pilot.db", tables.pilots, Curve.read_all, _STORE),
+        Reader("network", "net.yaml", _networks, _read_network, _YAML),
         Reader("study", "study.yaml", _studies, _read_study, _YAML),
         Reader("geometry", "geometry.yaml", _studies, _read_geometry, _YAML),
         Reader("jobs", "jobs.yaml", _examples("slurm_options.yaml"), _read_job_options, _YAML),
-        Reader("prediction", "prediction.json", _predictions, _read_prediction, _JSON),
-        Reader(
-            "store",
-            "study.db",
-            _stores,
-            _read_store,
-            (mutations.store_changed, mutations.store_changed, *_BINARY),
-        ),
+        Reader("prediction", "prediction.json", _predictions, _read_prediction, _SIGNED),
+        Reader("store", "study.db", _stores, _read_store, _STORE),
         Reader("npy", "image.npy", examples.npy, _read_images, _BINARY),
         Reader("npz", "image.npz", examples.npz, _read_images, _ZIP),
         Reader("png", "image.png", examples.png, _read_images, _PNG),

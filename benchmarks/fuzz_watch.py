@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from fuzz_readers import Reader, refusal
 
 MEMORY = 2**30  # bytes that a reader may take beyond what its process has
-SECONDS = 10.0  # of a file, of the processor; twice as long by the clock
+SECONDS = 10.0  # of a file, of the processor
 _NEAR = 0.8  # of that memory: what took so much was at the limit
 _SHORT = ("cannot allocate", "can't allocate", "unable to allocate", "not enough memory")
 

@@ -61,13 +61,17 @@ def mutation(kept: dict[str, Any]) -> Iterator[str]:
 
 def fuzz(kept: dict[str, Any]) -> Iterator[str]:
     """What became of broken files, reader by reader."""
-    yield (
-        f"In {kept['minutes']:.1f} minutes (seed {kept['seed']}) {kept['files']:,} files were "
-        f"tried. Faults: {kept['faults']:,}."
-    )
+    rest = RESULTS / "fuzz_rest.json"  # readers whose library the other machine lacks
+    runs = [kept, *([json.loads(rest.read_text(encoding="utf-8"))] if rest.exists() else [])]
+    for run in runs:
+        cores = f"{run['machine']['cores']} cores of {run['machine']['processor']}"
+        yield (
+            f"In {run['minutes']:.1f} minutes on {cores} (seed {run['seed']}) {run['files']:,} "
+            f"files were tried, by {len(run['readers'])} readers. Faults: {run['faults']:,}."
+        )
     yield ""
     yield from header("reader", "files", "read", "refused", "faults", "slowest file")
-    for row in kept["readers"]:
+    for row in (row for run in runs for row in run["readers"]):
         yield line(
             row["reader"],
             *(f"{row[key]:,}" for key in ("tried", "accepted", "refused")),

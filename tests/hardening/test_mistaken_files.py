@@ -18,7 +18,7 @@ FILES = {
 NETWORK, STUDY = "which korisk bound takes", "which korisk run and korisk predict take"
 JOBS, TABLE = "which korisk run --cluster-options takes", "korisk plan and korisk compare take"
 JOB_OPTIONS = ("--cluster", "slurm", "--cluster-options")
-STORE = "korisk report, check and export take the stores"
+STORE = "korisk plan, compare, report, check and export take the stores"
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("predict", "pilot.csv"), TABLE),
         (("run", "study.yaml", *JOB_OPTIONS, "net.yaml"), "the options of slurm"),
         (("plan", "net.yaml", "--target", "1"), "net.yaml: "),
-        (("plan", "study.db", "--target", "1"), STORE),
+        (("plan", "study.db", "--target", "1"), "no cell is finished yet; run the study first"),
         (("report", "study.yaml"), "name the folder or the study.db that korisk run wrote"),
         (("export", "pilot.csv"), "name the folder or the study.db that korisk run wrote"),
     ],

@@ -24,9 +24,12 @@ READS = re.compile(
     r"(.*\.)?(read_text|read_bytes|read_yaml)|json\.loads?|torch\.load|(np|numpy)\.load|yaml\.load"
     r"|sqlite3\.connect|csv\.(reader|DictReader)|zipfile\.ZipFile|h5py\.File|[Ii]mage\.open"
     r"|tifffile\.TiffFile|pydicom\.dcmread|_?Unpickler|(.*\.)?(loadtxt|genfromtxt|fromfile)"
+    r"|(.*\.)?(from_filelike|read_table|read_array_header_1_0|ParserCreate)"
 )
 FUZZED = {  # module: the readers that come there
-    "curves/read.py": ("csv", "json"),
+    "curves/formats.py": (
+        *("csv", "json", "jsonl", "xlsx", "ods", "arrays", "archive", "parquet", "frame"),
+    ),
     "files.py": ("csv", "json", "network", "study", "jobs", "prediction"),
     "fitting/gradient/sharded.py": ("shards", "metadata"),
     "fitting/gradient/train.py": ("checkpoint",),
@@ -36,9 +39,9 @@ FUZZED = {  # module: the readers that come there
     "images/patients.py": ("patients",),
     "images/formats/pictures.py": ("png", "tiff"),
     "cli/compute.py": ("jobs",),
-    "store/cells.py": ("store",),
+    "store/cells.py": ("store", "pilots"),
     "prediction/study.py": ("geometry", "prediction"),
-    "store/file.py": ("store",),
+    "store/file.py": ("store", "pilots"),
     "studies/spec/study.py": ("study",),
     "theory/network.py": ("network",),
 }

@@ -144,7 +144,8 @@ def chosen_compute(
         try:
             clusters.job_script(compute.batch, options)
         except KoriskError as error:  # wrong options; name their file
-            raise type(error)(f"{cluster_options}: {error}" if options else str(error)) from None
+            named = "" if cluster_options is None else f"{cluster_options}: "
+            raise type(error)(f"{named}{error}") from None
         if device.startswith("cuda") and not clusters.uses_gpu(compute.batch, options):
             raise KoriskError(
                 f"--device {device} needs jobs with a GPU; add worker_extra_args: "
