@@ -17,7 +17,7 @@ from typing import Any
 import dummy_work
 import pytest
 from dummy_work import STUDY, cell, tasks
-from waiting import counts, until
+from waiting import contents, counts, until
 
 from korisk.errors import KoriskError
 from korisk.store.cells import Task, pack
@@ -60,25 +60,6 @@ def start() -> Iterator[Callable[[bool], Cluster]]:
             return made[-1]
 
         yield newest
-
-
-def contents(store: Store, *, seconds: bool = True) -> dict[str, Any]:
-    def plain(row: Any) -> Any:  # times of fits stand among a row's details
-        kept = {k: v for k, v in row.detail.items() if seconds or "seconds" not in k}
-        return row.model, row.n, row.metrics, kept
-
-    return {
-        found.task.key: (
-            found.task.spec,
-            [plain(row) for row in found.rows],
-            found.detail,
-            {
-                name: (array.dtype, array.shape, array.tobytes())
-                for name, array in store.arrays(found.task.key).items()
-            },
-        )
-        for found in store.results()
-    }
 
 
 def keys_held(cluster: Cluster) -> int:

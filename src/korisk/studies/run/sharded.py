@@ -35,6 +35,7 @@ from korisk.studies.spec.kinds import scanner_of
 from korisk.studies.spec.study import Study, problem_of
 
 _PIECE = 64  # test samples that are reconstructed at once
+_LOST = ("closed by peer", "reset by peer", "broken pipe", "remote process exited")
 _OPTIONS: dict[str, tuple[Any, Any, str]] = {  # type, default and help
     "point": (str, "", "name of the point, if there are several"),
     "seed": (int, 1, "random seed for samples, batches and weights"),
@@ -64,6 +65,14 @@ def main(arguments: list[str] | None = None) -> int:
     except KoriskError as error:
         print(f"korisk: {error}", file=sys.stderr)
         return error.exit_code
+    except RuntimeError as error:
+        if not any(words in str(error).lower() for words in _LOST):
+            raise
+        print(
+            "korisk: another rank has ended; run again, which continues from the last checkpoint",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 
