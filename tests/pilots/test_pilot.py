@@ -95,6 +95,49 @@ def test_words_csv_and_export_tell_the_same(tmp_path: Path) -> None:
     assert pilot.plan().explain() in text
 
 
+def test_two_models_of_a_store_are_one_point_with_a_ratio(tmp_path: Path) -> None:
+    """The store, a table of it, and the curves in Python give one answer."""
+    store = tmp_path / "pilot.db"
+    first = kr.run_pilot(power, SIZES, 2, store=store, model="A")
+    second = kr.run_pilot(lambda n, seed: 1.3 * power(n, seed), SIZES, 2, store=store, model="B")
+    assert kr.Curve.read_all(store) == (first.curve, second.curve)
+    assert kr.Curve.read(store, model="B") == second.curve
+    (point,) = read_contents(store).points
+    assert point.curves == (first.curve, second.curve)
+    (tmp_path / "all.csv").write_text("\n".join(export(store)))
+    expected = kr.compare(first.curve, second.curve, 0.05)
+    assert expected.ratio is not None
+    for path in (store, tmp_path / "all.csv"):
+        done = CliRunner().invoke(app, ["compare", str(path), "--target", "0.05", "--json"])
+        found = json.loads(done.stdout)
+        assert (found["first"]["name"], found["second"]["name"]) == ("A", "B")
+        assert (found["ratio"], tuple(found["ratio_range"])) == (
+            expected.ratio,
+            expected.ratio_range,
+        )
+
+
+@pytest.mark.parametrize("unit", kr.UNITS)
+def test_an_exported_metric_is_read_as_the_stores(tmp_path: Path, unit: str) -> None:
+    """Also where the metric's name does not tell its unit, and as JSON."""
+    store, known = tmp_path / "pilot.db", kr.UNITS[unit]
+
+    def fit(n: int, seed: int) -> dict[str, float]:
+        error = power(n, seed)
+        return {"quality": float(known.from_error(error)), "accuracy": 1 - error}
+
+    pilot = kr.run_pilot(fit, SIZES, 2, store=store, model="net", unit=unit)
+    pilot.to_csv(tmp_path / "own.csv")
+    for metric in ("quality", "accuracy"):
+        stored_curve = kr.Curve.read(store, metric=metric)
+        assert kr.Curve.read(tmp_path / "own.csv", metric=metric) == stored_curve
+        for kind in ("csv", "json"):
+            file = tmp_path / f"{metric}.{kind}"
+            file.write_text("\n".join(export(store, "--metric", metric, "--format", kind)))
+            assert kr.Curve.read(file) == stored_curve == pilot.curves[metric]
+    assert pilot.curve.unit.name == known.name
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sizes": []}, "in ascending order"),
     ({"sizes": [1, 2]}, "sizes must be a whole number from 2"),
@@ -462,7 +505,7 @@ def test_results_of_something_else_are_refused_in_words(tmp_path: Path) -> None:
         with pytest.raises(KoriskError, match=re.escape(said)):  # at sizes of its own, too
             kr.run_pilot(other, [16], 1, store=store, **(given | options))
     assert len(kr.run_pilot(power, [8, 16], 1, store=store, model="other").curve) == 2
-    assert set(stored(store)) == {"net", "bound", "other"}
+    assert {curve.model for curve in stored(store)["pilot"]} == {"net", "bound", "other"}
 
 
 @pytest.mark.parametrize(

@@ -120,16 +120,49 @@ def test_the_factors_need_lines() -> None:
     assert math.isfinite(comparison.factors().product)
 
 
-def test_a_model_that_meets_the_target_at_once_has_no_future_below_its_first_n() -> None:
+@pytest.mark.parametrize(("level", "rate"), [(0.001, 0.6), (0.001, 0.9), (1e-5, 0.6)])
+def test_what_one_met_at_once_is_answered_for_the_other(level: float, rate: float) -> None:
+    """Fewer than 4 might be enough for the first, so that the ratio has one end alone.
+
+    The third is worse by far than all that the first measured, and a root of it would not be.
+    """
     n = np.repeat([4, 16, 64, 256], 3)
     noise = np.tile([0.98, 1.0, 1.02], 4)
-    flat = kr.Curve(n, 0.001 * noise, [1, 2, 3] * 4, "flat")
-    steep = kr.Curve(n, 0.08 / n**0.6 * noise, [1, 2, 3] * 4, "steep")
-    made = kr.compare(flat, steep, 0.002)
+    flat = kr.Curve(n, level * noise, [1, 2, 3] * 4, "flat")
+    steep = kr.Curve(n, 0.08 / n**rate * noise, [1, 2, 3] * 4, "steep")
+    made, back = kr.compare(flat, steep, 0.002), kr.compare(steep, flat, 0.002)
+    assert made.first.at_once
     assert made.first.samples == 4
+    assert made.second.samples == kr.plan(steep, 0.002).samples
     assert made.ratio is not None
-    assert made.ratio_range is None  # fewer than 4 might be enough
-    assert "or more" in made.explain()
+    assert made.ratio_range is not None
+    low, high = made.ratio_range
+    assert 0.9 * made.second.lower / 4 <= low <= made.ratio
+    assert math.isinf(high)
+    assert back.ratio_range == (0.0, pytest.approx(1 / low))
+    for words, side in ((made.explain(), "at least"), (back.explain(), "at most")):
+        assert "at most 4" in words
+        assert f"{side} " in words.partition("a ratio of")[2].partition("95%")[0]
+
+
+def test_the_ratio_has_one_end_where_one_model_has_no_number() -> None:
+    """0.06 is out of reach of a curve that levels off at 0.1; the other meets it at once."""
+    rng = np.random.default_rng(1)
+    n = np.repeat([4, 16, 64, 256], 3)
+    noise = np.exp(0.01 * rng.standard_normal(n.size))
+    good = kr.Curve(n, 0.03 * n**-0.1 * noise, [1, 2, 3] * 4, "good")
+    stuck = kr.Curve(n, (0.1 + 1.0 / n) * noise, [1, 2, 3] * 4, "stuck")
+    made = kr.compare(good, stuck, 0.06)
+    assert (made.second.samples, made.ratio) == (None, None)
+    assert made.ratio_range is not None
+    assert made.ratio_range[0] >= 256 / 4  # missed at every measured N
+    words = made.explain()
+    assert "good needs at most 4 samples" in words
+    assert "not reachable" in words
+    assert "at least" in words
+    # What is far too easy for both is refused as ever.
+    with pytest.raises(kr.KoriskError, match="worse than all that was measured"):
+        kr.compare(good, stuck, 6.0)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from artists import written
 from commands import korisk
 
 import korisk as kr
-from korisk.planning.explain import chance, count
+from korisk.planning.explain import chance, count, times
 from korisk.planning.plan import LEVELS
-from korisk.report.figures.pilot import plan_figure
+from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.page.page import pilot_page
 from korisk.report.page.planner import sentence
 
@@ -69,3 +69,33 @@ def test_every_place_says_the_same(
             before = place.index(f"{count(reached)} samples are enough")
             condition = place[before - 120 : before]
             assert f"by N = {count(plan.before_long)} (chance {odds})" in condition
+
+
+@pytest.mark.parametrize("second", [[0.9, 0.5, 0.28, 0.16, 0.09], [0.5, 0.31, 0.3, 0.3, 0.3]])
+def test_a_comparison_says_the_same_everywhere(
+    second: list[float], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first model met the target at once; the second comes to it, or never does."""
+    rows = ["n,KO,FC"]
+    rows += [f"{n},{0.002 - i * 1e-5},{second[i]}" for i, n in enumerate((16, 32, 64, 128, 256))]
+    pilot, html = tmp_path / "pilot.csv", tmp_path / "page.html"
+    pilot.write_text("\n".join(rows))
+    both = kr.compare(*kr.Curve.read_all(pilot), 0.05)
+    code = 0 if both.second.samples else 3
+    assert korisk("compare", pilot, "--target", 0.05, "--html", html) == code
+    printed = one_line(capsys.readouterr().out)
+    assert korisk("compare", pilot, "--target", 0.05, "--json") == code
+    told = json.loads(capsys.readouterr().out)
+    assert both.ratio_range is not None
+    low = both.ratio_range[0]
+    assert (told["ratio"], told["ratio_range"]) == (both.ratio, [low, None])
+    assert (told["first"]["at_once"], told["first"]["samples"]) == (True, 16)
+    page = html.read_text()
+    data = json.loads(page.partition('"pairs":')[2].partition("}]")[0] + "}]")
+    assert data[0]["ratio_range"] == [low, None]
+    figure = one_line(written(comparison_figure(both)))
+    assert "N ≤ 16" in figure
+    assert "≤ 16" in printed
+    for place in (printed, both.explain(), page):
+        assert "KO needs at most 16 samples" in place
+        assert f"at least {times(low)} with 95% probability" in place

@@ -18,7 +18,13 @@ from korisk.planning.explain import chance, crossover
 from korisk.planning.plan import Plan, plan
 from korisk.report.figures import pilot
 from korisk.report.figures.panels import ticks
-from korisk.report.figures.pilot import UNREACHABLE, answer, comparison_figure, plan_figure
+from korisk.report.figures.pilot import (
+    UNREACHABLE,
+    answer,
+    comparison_figure,
+    plan_figure,
+    plans_figure,
+)
 from korisk.report.figures.style import save
 
 MAGIC = {"png": b"\x89PNG\r\n\x1a\n", "svg": b"<?xml", "pdf": b"%PDF-"}
@@ -219,7 +225,7 @@ def test_the_crossover_is_where_both_forecasts_agree(compared: Comparison) -> No
     ((n, value),) = points(line(figure, "crossover"))
     assert n == found.n
     for made in (compared.first, compared.second):
-        assert value == pytest.approx(made.at(n).error, rel=0.1)
+        assert value == pytest.approx(made.at(n).value, rel=0.1)
     assert crossover(found) in " ".join(written(figure).split())  # the planner's own sentence
     curve = seeded(0.5, 1.0, "known")
     worse = Curve(curve.n, 3 * curve.error, curve.seed, "dense", curve.metric)
@@ -315,3 +321,18 @@ def test_without_matplotlib_the_remedy_is_named_and_pyplot_is_never_imported() -
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     expected = ["a plot needs matplotlib; pip install 'korisk[report]'", "True False"]
     assert found.stdout.splitlines() == expected
+
+
+def test_several_models_share_one_figure() -> None:
+    """Each has its curve and its answer; beyond eight, a note says how many are left out."""
+    plans = [plan(seeded(0.5 + 0.02 * at), 0.02) for at in range(9)]
+    assert written(plans_figure(plans[:1])) == written(plan_figure(plans[0]))
+    for count in (2, 3, 4, 9):
+        figure = plans_figure(plans[:count])
+        drawn = min(count, 8)
+        for index, made in enumerate(plans[:drawn], start=1):
+            assert lines(figure, f"extrapolated-{index}")
+            (mark,) = lines(figure, f"answer-{index}")
+            assert points(mark) == [(made.samples, 0.02)]
+            assert answer(made) in written(figure)
+        assert ("8 of 9 models" in written(figure)) == (count == 9)

@@ -1,5 +1,6 @@
 """`korisk compare`: two pilots at one target, such as with and without known operators."""
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +8,15 @@ from typing import Annotated
 import typer
 
 from korisk.cli import pilot
-from korisk.cli.output import cells, console, number, print_json, table, with_options
+from korisk.cli.output import (
+    cells,
+    console,
+    number,
+    print_json,
+    table,
+    with_options,
+    write_page,
+)
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.planning.compare import Comparison
@@ -19,7 +28,8 @@ def compare(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PILOT.csv [OTHER.csv]", help="One file with two models, or two files."
+            metavar="PILOT [OTHER]",
+            help="One file or store with two models, or two of them; as for korisk plan.",
         ),
     ],
     target: pilot.Target = None,
@@ -37,6 +47,7 @@ def compare(
     sheet: pilot.SheetOption = None,
     fit: pilot.FitOption = DEFAULT_FIT,
     plot: pilot.PlotOption = None,
+    html: pilot.HtmlOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """How many more samples does one model need than another, and where do their curves cross?
@@ -52,6 +63,8 @@ def compare(
         )
     if plot is not None:
         pilot.check_plot(plot)
+    if html is not None:
+        pilot.check_page(html, fit)
     reading = pilot.Reading(metric, unit, column, point, sheet)
     found = [curve for path in paths for curve in reading.curves(path)]
     first, second = _two(found, models)
@@ -64,6 +77,16 @@ def compare(
         from korisk.report.figures.pilot import comparison_figure
 
         pilot.save_plot(comparison_figure(comparison), plot)
+    if html is not None:
+        from korisk.report.page.page import pilot_page
+
+        named = [  # as the answer names them, where two files have one name for both
+            Curve(each.n, each.error, each.seed, name, each.metric, each.unit)
+            for each, name in zip((first, second), comparison.names, strict=True)
+        ]
+        title = " and ".join(path.name for path in paths)
+        page = pilot_page(named, title=title, target=target, kind="korisk compare of two models")
+        write_page(html, page)
     comparison.first.require()
     comparison.second.require()
 
@@ -102,11 +125,17 @@ def _show(comparison: Comparison) -> None:
         "chance\nat most",
         "ratio",
     )
-    first = None if comparison.first.samples is None else 1.0
-    plans = (comparison.first, first), (comparison.second, comparison.ratio)
-    for name, (plan, ratio) in zip(comparison.names, plans, strict=True):
-        ratio_shown = "-" if ratio is None else number(ratio, 3)
-        samples.add_row(*cells(name, *pilot.answer(plan, (0.9,)), ratio_shown))
+    first, second = comparison.first, comparison.second
+    low, high = comparison.ratio_range or (0.0, math.inf)
+    ratio = "-"
+    if comparison.ratio is not None:
+        more = " or more" if first.at_once else " or less" if second.at_once else ""
+        ratio = number(comparison.ratio, 3) + more
+    elif low or math.isfinite(high):  # with 95% probability, as the sentence says
+        ratio = f"at least {number(low, 3)}" if low else f"at most {number(high, 3)}"
+    rows = (first, "-" if first.samples is None else "1"), (second, ratio)
+    for name, (plan, shown_ratio) in zip(comparison.names, rows, strict=True):
+        samples.add_row(*cells(name, *pilot.answer(plan, (0.9,)), shown_ratio))
     out.print(samples)
     factors = table(
         "Proposition 2, from lines floor + sigma log N / N",

@@ -14,7 +14,7 @@ from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError, shown
 from korisk.files import figure_kind
 from korisk.planning.explain import chance, count
-from korisk.planning.fit import FITS
+from korisk.planning.fit import DEFAULT_FIT, FITS
 from korisk.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -49,6 +49,13 @@ PointOption = Annotated[
 ]
 SheetOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Which sheet, if a spreadsheet has several.")
+]
+HtmlOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write a page on which the target can be changed: FILE.html (needs korisk[report]).",
+    ),
 ]
 PlotOption = Annotated[
     Path | None,
@@ -108,14 +115,28 @@ def check_plot(path: Path) -> None:
 
 def answer(plan: Plan, levels: Sequence[float]) -> list[str]:
     """Cells on N: number, its chance, ends of its interval, safe numbers, the largest chance."""
-    samples = "-" if plan.samples is None else whole(plan.samples)
+    samples = "-" if plan.samples is None else f"{'≤ ' * plan.at_once}{whole(plan.samples)}"
     odds = "-" if plan.chance is None else chance(plan.chance)
     reach = "-" if math.isnan(plan.reach) else chance(plan.reach)
     if plan.doubt:
         return [samples, odds, *["-"] * (2 + len(levels)), reach]
     ends = [count(end) if math.isinf(end) else whole(int(end)) for end in (plan.lower, plan.upper)]
+    ends = ["-", ends[1]] if plan.at_once else ends
     safe = [plan.safe(level) for level in levels]
     return [samples, odds, *ends, *("none" if n is None else whole(n) for n in safe), reach]
+
+
+def check_page(path: Path, fit: str) -> None:
+    """Refuse a page that could not be written, or not with this fit, before anything is read."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        suffix = path.suffix or "none"
+        raise KoriskError(f"{path}: the suffix of a page must be .html, got {suffix}; rename it")
+    if not path.parent.is_dir():
+        raise KoriskError(f"{path}: cannot be written: no such folder; make it first")
+    if fit != DEFAULT_FIT:
+        raise KoriskError(
+            f"--html needs fit {DEFAULT_FIT!r}, got {fit!r}; leave --fit out, or use --plot"
+        )
 
 
 def save_plot(figure: "Figure", path: Path) -> None:

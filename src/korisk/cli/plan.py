@@ -23,10 +23,9 @@ from korisk.cli.output import (
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, OutOfReachError
 from korisk.planning.explain import chance, enough
-from korisk.planning.fit import DEFAULT_FIT
+from korisk.planning.fit import DEFAULT_FIT, check_target
 from korisk.planning.forecast import Expectation, Forecast, forecast
-from korisk.planning.plan import LEVELS, Plan
-from korisk.planning.plan import plan as make_plan
+from korisk.planning.plan import LEVELS, plan_from
 
 _LEAST, _MOST = 0.5, 0.99  # of --probability
 
@@ -70,14 +69,7 @@ def plan(
     sheet: pilot.SheetOption = None,
     fit: pilot.FitOption = DEFAULT_FIT,
     plot: pilot.PlotOption = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a page on which the target can be changed: FILE.html "
-            "(needs korisk[report]).",
-        ),
-    ] = None,
+    html: pilot.HtmlOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """How many samples does a target need, according to a small pilot?
@@ -91,12 +83,9 @@ def plan(
     if plot is not None:
         if target is None:
             raise KoriskError("--plot needs --target; give the value to reach")
-        if len(curves) > 1:
-            names = ", ".join(curve.name for curve in curves)
-            raise KoriskError(
-                f"--plot draws one model; name one of {names} with --model, or use korisk compare"
-            )
         pilot.check_plot(plot)
+    if target is not None:
+        check_target(curves, target)
     relatives = _relatives(curves, related or [], reading)
     if html is not None:
         from korisk.report.page.page import pilot_page
@@ -114,10 +103,11 @@ def plan(
         print_json({"plans": [answer.to_dict() for answer in answers]})
     else:
         _show(answers)
-    if plot is not None and answers[0].plan is not None:
-        from korisk.report.figures.pilot import plan_figure
+    if plot is not None:
+        from korisk.report.figures.pilot import plans_figure
 
-        pilot.save_plot(plan_figure(answers[0].plan), plot)
+        plans = [answer.plan for answer in answers if answer.plan is not None]
+        pilot.save_plot(plans_figure(plans), plot)
     for answer in answers:
         answer.require()
 
@@ -135,17 +125,7 @@ def _refuse(
     if target is None and not at and html is None:
         raise KoriskError("plan needs a question; give --target E, or --at N, or both")
     if html is not None:
-        if html.suffix.lower() not in (".html", ".htm"):
-            suffix = html.suffix or "none"
-            raise KoriskError(
-                f"{html}: the suffix of a page must be .html, got {suffix}; rename it"
-            )
-        if not html.parent.is_dir():
-            raise KoriskError(f"{html}: cannot be written: no such folder; make it first")
-        if fit != DEFAULT_FIT:
-            raise KoriskError(
-                f"--html needs fit {DEFAULT_FIT!r}, got {fit!r}; leave --fit out, or use --plot"
-            )
+        pilot.check_page(html, fit)
     if probability is not None:
         if target is None:
             raise KoriskError("--probability needs --target; give the value to reach")
@@ -210,14 +190,10 @@ class _Answer:
     ) -> None:
         self.curve = curve
         self.related = related
-        self.plan: Plan | None = None
-        if target is not None:
-            self.plan = make_plan(curve, target, fit=fit, related=related)
-        self.forecast: Forecast = (
-            self.plan.forecast if self.plan else forecast(curve, fit=fit, related=related)
-        )
+        self.forecast: Forecast = forecast(curve, fit=fit, related=related)
+        self.plan = None if target is None else plan_from(self.forecast, target)
         self.probability = probability
-        self.expected: list[tuple[int, Expectation | None, float | None]] = []  # N, error, chance
+        self.expected: list[tuple[int, Expectation | None, float | None]] = []  # N, value, chance
         for n in at:
             if self.forecast.doubt and n > self.forecast.last:  # not to be extrapolated
                 remedy = f"ask for N up to {self.forecast.last:,}"
@@ -263,7 +239,7 @@ class _Answer:
         content["at"] = [
             {
                 "n": n,
-                "error": found.error if found else None,
+                "value": found.value if found else None,
                 "lower": found.lower if found else None,
                 "upper": found.upper if found else None,
                 "probability_of_target": met,
@@ -316,7 +292,7 @@ def _show(answers: list[_Answer]) -> None:
             for n, found, met in answer.expected:
                 row = ["-", "-", "-"]
                 if found is not None:
-                    row = [number(found.error), number(found.lower), number(found.upper)]
+                    row = [number(found.value), number(found.lower), number(found.upper)]
                 if plans:
                     row.append("-" if met is None else chance(met))
                 shown.add_row(*cells(answer.curve.model or "-", whole(n), *row))

@@ -476,6 +476,12 @@ class Curve:
         name = found.metric[rows[0]] or metric or ""
         n, values = (np.array([each[row] for row in rows]) for each in (found.n, found.value))
         read_as = found.read_as
+        own = {found.unit[row] for row in rows}
+        if len(own) > 1 and unit is None:
+            raise found.source.error(
+                f"has {shown(name)} in units {', '.join(sorted(own))}; write all in one"
+            )
+        unit = unit or own.pop() or None
         if unit is None:
             _ask_for_unit(found, rows, name, n, values)
             unit = suggested_unit(name) or "error"

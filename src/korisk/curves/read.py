@@ -18,7 +18,7 @@ from os import PathLike
 from typing import Any, TypeGuard
 
 from korisk.curves.formats import Grid, Source, grid_of_frame, grid_of_records, read_grid
-from korisk.curves.unit import suggested_unit, words
+from korisk.curves.unit import UNITS, suggested_unit, words
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.store.cells import row_digests
 
@@ -108,6 +108,7 @@ class Measurements:
     seed: list[str] = field(default_factory=list)
     model: list[str] = field(default_factory=list)
     metric: list[str] = field(default_factory=list)
+    unit: list[str] = field(default_factory=list)  # by a column of that name, else ""
     heads: list[tuple[str, str]] = field(default_factory=list)  # columns of N and of the value
     percent: set[str] = field(default_factory=set)  # columns of values with percent signs
 
@@ -484,6 +485,8 @@ def _is_empty(cell: object) -> bool:
 def _looks_numeric(cell: object) -> bool:
     if not isinstance(cell, str):
         return _is_number(cell)
+    if not re.search("[0-9]", cell):  # most texts, soon
+        return False
     text = _bare(cell)
     return (
         len(text) <= MAX_LABEL
@@ -607,6 +610,9 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
     places = [each.place for each in layout.values] + ([] if layout.n is None else [layout.n])
     mark = _decimal_mark(grid, places)
     made = Measurements(source)
+    units = [row[header.index("unit")] if "unit" in header else "" for _, row in grid.rows]
+    if not all(isinstance(unit, str) and unit in UNITS for unit in units):
+        units = [""] * len(units)  # such as mm, which says nothing of the metric
     texts: dict[Any, str] = {}  # one copy of each label
 
     def number(position: int, row: list[Any], place: int, *, whole: bool) -> float | None:
@@ -620,7 +626,13 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
             return None
         return found
 
-    for position, row in grid.rows:
+    for each in layout.values:
+        for what in ("model", "metric", "seed"):
+            try:
+                label(what, getattr(each, what))
+            except KoriskError as error:
+                raise source.error(f"column {each.place + 1}: {error}") from None
+    for (position, row), unit in zip(grid.rows, units, strict=True):
         state = None if layout.status is None else row[layout.status]
         if state is not None and str(state).casefold() not in _FINISHED:
             left_out[f"{str(state).casefold()[:20]} run"] += 1
@@ -658,6 +670,7 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
             made.seed.append(each.seed or seed)
             made.model.append(each.model or model)
             made.metric.append(metric or each.metric)
+            made.unit.append(unit)
             place = each.place if layout.n is None else layout.n
             made.heads.append((header[place], header[each.place]))
     for head, count in signs.items():
@@ -692,6 +705,8 @@ def _label(row: list[Any], places: list[Any], header: list[str], texts: dict[Any
         if at is None:
             continue
         cell = row[at]
+        if not (cell is None or isinstance(cell, str | Real)):
+            label(shown(header[at]), cell)  # refuses it
         if (type(cell), cell) not in texts:
             texts[type(cell), cell] = label(shown(header[at]), cell)
         parts.append(texts[type(cell), cell])

@@ -43,8 +43,11 @@ class Chosen:
         return math.nan if value is None else error_of(self.unit, value)
 
 
-def chosen(spec: Mapping[str, Any], rows: Iterable[Row]) -> Chosen:
-    """The study's metric, the one that a pilot chose last, or else the first that was measured."""
+def chosen(spec: Mapping[str, Any], rows: Iterable[Row], wanted: str | None = None) -> Chosen:
+    """The study's metric, the one that a pilot chose last, or else the first that was measured.
+
+    Another `wanted` one has the unit of its name.
+    """
     own = list(rows)
     metric, unit = spec.get("metric"), None
     if metric is None and PART_OF in spec:
@@ -52,6 +55,8 @@ def chosen(spec: Mapping[str, Any], rows: Iterable[Row]) -> Chosen:
         metric, unit = detail.get(METRIC), UNITS.get(str(detail.get(UNIT)))
     if metric is None:
         metric = next((name for row in own for name in row.metrics), "")
+    if wanted not in (None, metric):
+        metric, unit = wanted, None
     return Chosen(str(metric), unit or UNITS[suggested_unit(str(metric)) or "error"])
 
 
@@ -176,13 +181,11 @@ def stored_curves(
         models.setdefault(row.row.model, []).append(row)
     found = []
     for model, own in models.items():
-        choice = chosen(own[0].task.spec, (each.row for each in own))
-        if metric is not None:
-            known = list(dict.fromkeys(key for each in own for key in each.row.metrics))
-            if metric not in {choice.metric, *known}:
-                raise KoriskError(f"{path}: no metric {shown(metric)}{did_you_mean(metric, known)}")
-            if metric != choice.metric:
-                choice = Chosen(metric, UNITS[suggested_unit(metric) or "error"])
+        choice = chosen(own[0].task.spec, (each.row for each in own), metric)
+        known = list(dict.fromkeys(key for each in own for key in each.row.metrics))
+        bare = any(each.row.detail.get(BARE) for each in own)  # takes any name
+        if metric is not None and metric not in known and not bare:
+            raise KoriskError(f"{path}: no metric {shown(metric)}{did_you_mean(metric, known)}")
         values = [
             (each.row.n, choice.error(each.row), each.task.seed)
             for each in own

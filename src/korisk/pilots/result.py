@@ -296,8 +296,9 @@ class Pilot:
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write all metrics as measured, with the columns n, error, seed, model and metric.
 
-        `Curve.read` and `korisk plan` take the file with the metric's name and its unit; they
-        refuse perfect values, and rows that do not fit their `digest`, a sixth column.
+        A column `unit` follows where a metric's name does not tell it. `Curve.read` and `korisk
+        plan` take the file with the metric's name; they refuse perfect values, and rows that do not
+        fit their `digest`, the last column.
 
         Parameters
         ----------
@@ -317,9 +318,12 @@ class Pilot:
         >>> kr.Curve.read("pilot.csv").sizes.tolist()
         [16, 32]
         """
-        _ = self.metric  # raises without any fit
+        chosen = self.metric  # raises without any fit
+        units = {
+            name: self.reading.unit_of(name, chosen=name == chosen).name for name in self.metrics
+        }
         rows = tuple(
-            (fit.n, fit.metrics[name], fit.seed, self.model, name)
+            (fit.n, fit.metrics[name], fit.seed, self.model, name, units[name])
             for name in self.metrics
             for fit in self.fits
         )

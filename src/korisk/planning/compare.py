@@ -12,9 +12,15 @@ from korisk._checks import one_of
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.explain import explain_comparison
-from korisk.planning.fit import DEFAULT_FIT, check_curve, fitted_line, sample_counts
-from korisk.planning.forecast import Forecast
-from korisk.planning.plan import Plan, plan
+from korisk.planning.fit import (
+    DEFAULT_FIT,
+    check_curve,
+    check_target,
+    fitted_line,
+    sample_counts,
+)
+from korisk.planning.forecast import Forecast, forecast
+from korisk.planning.plan import Plan, plan_from
 from korisk.theory import TwoFactors, two_factors
 
 Array = NDArray[np.float64]
@@ -101,28 +107,46 @@ class Comparison:
     def ratio(self) -> float | None:
         """Samples of the second over samples of the first; None where one cannot be told.
 
-        It cannot where one has no answer, or where both meet the target at their smallest N.
+        It cannot where one has no answer, or where both meet the target at their smallest N. Where
+        the first does, the ratio may be larger, since fewer may be enough; where the second does,
+        smaller.
         """
         first, second = self.first.samples, self.second.samples
-        if first is None or second is None:
+        if first is None or second is None or (self.first.at_once and self.second.at_once):
             return None
-        at_once = first <= self.first.curve.sizes[0] and second <= self.second.curve.sizes[0]
-        return None if at_once else second / first
+        return second / first
 
     @cached_property
     def ratio_range(self) -> tuple[float, float] | None:
-        """The 90% range of that ratio among the futures in which both meet the target.
+        """The ends between which the ratio lies; None where neither is known, as by other fits.
 
-        None without a ratio, for fits that know no futures, and where one of the two meets the
-        target at its smallest N: then fewer might be enough.
+        Of two numbers of samples, the 90% range among the futures in which both meet the target.
+        Where the first meets it at its smallest N, or the second has no number: what the ratio is
+        at least with 95% probability, over all futures, and infinity. The other way round: 0, and
+        what it is at most.
         """
-        spreads = []
-        for made in (self.first, self.second):
-            answered = made.samples is not None and made.samples > made.curve.sizes[0]
-            if not answered or made.fit != DEFAULT_FIT:
+        made = self.first, self.second
+        if any(plan.fit != DEFAULT_FIT for plan in made):
+            return None
+        met = [plan for plan in made if plan.at_once]
+        met = met or [plan for plan in made if plan.samples is not None]
+        if self.ratio is None and len(met) != 1:
+            return None
+        if len(met) == 1:
+            other = made[1] if met[0] is made[0] else made[0]
+            if math.isinf(other.lower) and other.doubt:  # below rounding
                 return None
-            counted = made.chances.at(made.before_long)
-            spreads.append([made.chances.first(share * counted) for share in _SHARES])
+            at_most = [met[0].chances.first(share) for share in _SHARES]
+            needed = [min(other.chances.first(share), other.forecast.horizon) for share in _SHARES]
+            times = np.subtract.outer(np.log(needed), np.log(at_most))
+            least = float(np.exp(np.quantile(times, 0.05, method="lower")))
+            if not least:
+                return None
+            return (least, math.inf) if met[0] is made[0] else (0.0, 1 / least)
+        spreads = []
+        for plan in made:
+            counted = plan.chances.at(plan.before_long)
+            spreads.append([plan.chances.first(share * counted) for share in _SHARES])
         first, second = spreads
         low, high = np.quantile(np.subtract.outer(np.log(second), np.log(first)), [0.05, 0.95])
         return float(np.exp(low)), float(np.exp(high))
@@ -244,7 +268,9 @@ class Comparison:
                 names = "structural", "approximation_budget", "product"
                 factors[fit] = {name: getattr(found, name) for name in names}
             except KoriskError as error:
-                factors[fit] = {"unknown": str(error)}
+                unit = self.first.curve.unit
+                scale = "" if unit.law == "error" else f"as errors, made of {unit.name}: "
+                factors[fit] = {"unknown": f"{scale}{error}"}
         first, second = self.names
         return {
             "target": self.target,
@@ -266,7 +292,7 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
     first, second : Curve
         The pilots, in the same metric and unit.
     target : float
-        The error to reach, in that unit.
+        The error to reach, in that unit; it may concern one of the two alone.
     fit : str, default "posterior"
         One of `FITS`.
 
@@ -296,7 +322,8 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
             "compared curves must have the same metric and the same unit, got "
             f"{' and '.join(named)}; read both alike"
         )
-    return Comparison(plan(first, target, fit=fit), plan(second, target, fit=fit))
+    check_target([first, second], target)
+    return Comparison(*(plan_from(forecast(curve, fit=fit), target) for curve in (first, second)))
 
 
 @lru_cache(maxsize=32)  # half a second each; all targets and fits of two pilots share one

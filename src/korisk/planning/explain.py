@@ -218,7 +218,7 @@ def headline(plan: Any) -> str:
     model, odds = name or "the model", f"(chance {chance(plan.chance)})"
     if samples is None:
         return no_answer(plan)
-    if samples <= plan.curve.sizes[0]:
+    if plan.at_once:
         return (
             f"{name or 'The model'} meets the target {target} already at the pilot's smallest "
             f"N = {samples:,} {odds}; ask for a harder target, or measure smaller N."
@@ -387,28 +387,33 @@ def comparison_headline(comparison: Any) -> str:
     """Who needs how many samples, in a sentence or two."""
     names, target = comparison.names, value(comparison.target)
     plans = comparison.first, comparison.second
+    low, high = comparison.ratio_range or (0.0, math.inf)
+    bound = f"at least {times(low)}" if math.isinf(high) else f"at most {times(high)}"
     if all(plan.samples is not None for plan in plans):
         said = f"To reach {target}, {names[0]} needs {_about(plans[0], ' samples')} and "
         said += f"{names[1]} {_about(plans[1])}"
         if comparison.ratio is None:
             return f"{said}; what they need in relation to each other is not known."
-        more = " or more" if _at_once(plans[0]) else " or less" if _at_once(plans[1]) else ""
+        more = " or more" if plans[0].at_once else " or less" if plans[1].at_once else ""
         said += f", a ratio of {times(comparison.ratio)}{more}"
-        if comparison.ratio_range is not None:
-            low, high = map(times, comparison.ratio_range)
-            said += f" (90%: {low} to {high}, if both reach it)"
+        if low and math.isfinite(high):
+            said += f" (90%: {times(low)} to {times(high)}, if both reach it)"
+        elif low or math.isfinite(high):
+            said += f" ({bound} with 95% probability)"
         return f"{said}."
-    return " ".join(f"{n}: {headline(plan)}" for n, plan in zip(names, plans, strict=True))
-
-
-def _at_once(plan: Any) -> bool:
-    return bool(plan.samples <= plan.curve.sizes[0])
+    said = " ".join(
+        f"{name} needs {_about(plan, ' samples')}." if plan.at_once else f"{name}: {headline(plan)}"
+        for name, plan in zip(names, plans, strict=True)
+    )
+    if comparison.ratio_range is not None:
+        said += f" The ratio, {names[1]} over {names[0]}, is {bound} with 95% probability."
+    return said
 
 
 def _about(plan: Any, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
     most = "" if plan.reach >= _SURE else f", at most {chance(plan.reach)} {_anywhere(plan)}"
-    number = f"{'at most' if _at_once(plan) else 'about'} {plan.samples:,}{noun}"
+    number = f"{'at most' if plan.at_once else 'about'} {plan.samples:,}{noun}"
     return f"{number} (chance {chance(plan.chance)}{most})"
 
 

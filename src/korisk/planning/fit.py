@@ -7,7 +7,7 @@ fails to converge, gives the same answer every time, and runs for thousands of r
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import overload
@@ -515,22 +515,28 @@ _MEANINGS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
 
 
 def target_error(curve: Curve, target: object) -> float:
-    """The target, in the curve's unit, as an error, if it can be one.
+    """The target, in the curve's unit, as an error, if it can be one."""
+    check_target([curve], target)
+    return float(curve.unit.to_error(target))  # type: ignore[arg-type]
 
-    One that is far too easy, and would be a fair one in another unit, raises; one that is far too
-    hard is a sound question, and `other_unit` gives a hint.
+
+def check_target(curves: Sequence[Curve], target: object) -> None:
+    """Refuse a target that curves of one unit cannot have.
+
+    One that is far too easy for all of them, and would be a fair one in another unit, raises; one
+    that is far too hard is a sound question, and `other_unit` gives a hint.
     """
-    check_curve(curve)
-    noun = curve.unit.noun
-    value = real("target", target, remedy=f"give the {noun} that you want to reach")
-    error = float(curve.unit.to_error(value))
-    hint = other_unit(curve, value)
-    if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
-        remedy = hint or f"give the {noun} that you want to reach"
-        raise KoriskError(f"target must be {curve.unit.rule}, got {value:.6g}; {remedy}")
-    if hint and error > curve.means.max():
-        raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
-    return error
+    for curve in curves:
+        check_curve(curve)
+        noun = curve.unit.noun
+        value = real("target", target, remedy=f"give the {noun} that you want to reach")
+        error = float(curve.unit.to_error(value))
+        hint = other_unit(curve, value)
+        if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
+            remedy = hint or f"give the {noun} that you want to reach"
+            raise KoriskError(f"target must be {curve.unit.rule}, got {value:.6g}; {remedy}")
+        if hint and all(error > each.means.max() for each in curves):
+            raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
 
 
 def other_unit(curve: Curve, value: float) -> str:

@@ -19,7 +19,7 @@ from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import OutOfReachError
 from korisk.planning.explain import explain, findings, no_answer
-from korisk.planning.fit import DEFAULT_FIT, target_error
+from korisk.planning.fit import DEFAULT_FIT, check_target
 from korisk.planning.forecast import Expectation, Forecast, forecast
 
 Array = NDArray[np.float64]
@@ -179,6 +179,11 @@ class Plan:
         return bool(self.curve.means[-1] <= self.goal)
 
     @property
+    def at_once(self) -> bool:
+        """Whether the pilot's smallest N meets the target, so that fewer may be enough."""
+        return self.samples is not None and self.samples <= int(self.curve.sizes[0])
+
+    @property
     def capped(self) -> bool:
         """Whether N ends at the largest that is planned for, nearer than the pilot could tell."""
         return self.forecast.horizon >= LARGEST_N
@@ -200,7 +205,7 @@ class Plan:
         return None if self.samples is None else self.probability(self.samples)
 
     def at(self, n: float) -> Expectation:
-        """The expected error at N, with its 90% band.
+        """What is expected at N, with its 90% band.
 
         Parameters
         ----------
@@ -348,7 +353,7 @@ class Plan:
     @cached_property
     def alone(self) -> "Plan":
         """The plan without related curves."""
-        return plan(self.curve, self.target, fit=self.fit) if self.related else self
+        return plan_from(forecast(self.curve, fit=self.fit), self.target) if self.related else self
 
     @property
     def related(self) -> tuple[Curve, ...]:
@@ -420,6 +425,7 @@ class Plan:
             "safe": {f"{p:g}": self.safe(p) for p in LEVELS},
             "if_reached": None if self.samples is None else condition,
             "inside": self.inside,
+            "at_once": self.at_once,
             "doubt": self.doubt,
             "trust": self.trust,
             "floor": self.floor,
@@ -467,12 +473,13 @@ def plan(
     >>> round(made.samples, -1), made.next_round == made.samples
     (660, True)
     """
+    check_target([curve], target)
     return plan_from(forecast(curve, fit=fit, related=related), target)
 
 
 def plan_from(made: Forecast, target: float) -> Plan:
-    """The plan for a target by a forecast that is there already: what takes long was done then."""
-    goal = target_error(made.curve, target)
+    """The plan for a checked target by a forecast: what takes long was done there."""
+    goal = float(made.curve.unit.to_error(target))
     odds = chances(made, goal)
     reach = float(odds.p[-1])
     samples, lower, upper = _answer(made, goal, odds)

@@ -24,6 +24,7 @@ from korisk.curves.stored import (
     renamed,
     without_perfect,
 )
+from korisk.curves.unit import suggested_unit
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean
 from korisk.files import to_cell
 from korisk.planning.compare import Crossover, compare
@@ -184,19 +185,31 @@ def pilot_table(store: Store, metric: str, *, point: str | None = None) -> Table
     metrics = _names(flat.row.metrics for flat in found)
     if metric not in metrics:
         raise KoriskError(f"{store.path}: no metric {metric!r}{did_you_mean(metric, metrics)}")
-    rows = tuple(
-        (flat.row.n, flat.row.metrics[metric], flat.task.seed, flat.row.model, metric)
+    models: dict[str, list[FlatRow]] = {}
+    for flat in found:
+        models.setdefault(flat.row.model, []).append(flat)
+    units = {
+        model: chosen(own[0].task.spec, (flat.row for flat in own), metric).unit.name
+        for model, own in models.items()
+    }
+    rows = [
+        (row.n, row.metrics[metric], flat.task.seed, row.model, metric, units[row.model])
         for flat in found
-        if flat.row.n >= LEAST_N and metric in flat.row.metrics
-    )
+        if (row := flat.row).n >= LEAST_N and metric in row.metrics
+    ]
     if not rows:
         raise KoriskError(f"{store.path}: no {metric!r} of n >= {LEAST_N}; a pilot needs larger n")
     return signed_table(rows)
 
 
 def signed_table(rows: Sequence[tuple[Value, ...]]) -> Table:
-    """A pilot of (n, value, seed, model, metric), with a digest by which damage is noticed."""
-    columns = ("n", "error", "seed", "model", "metric")
+    """A pilot of (n, value, seed, model, metric, unit), with a digest by which damage is noticed.
+
+    The unit is left out where the names of all metrics tell it.
+    """
+    columns: tuple[str, ...] = ("n", "error", "seed", "model", "metric", "unit")
+    if all(unit == (suggested_unit(str(metric)) or "error") for *_, metric, unit in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     signed = zip(rows, row_digests(columns, rows), strict=True)
     return Table((*columns, DIGEST), tuple((*row, own) for row, own in signed))
 

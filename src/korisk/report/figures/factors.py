@@ -103,12 +103,11 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
     with suppress(KoriskError):  # too few sizes for the planner
         both = [forecast(known), forecast(dense)] if top > 1.02 * low else []
         for target in np.geomspace(1.02 * low, 0.95 * top, _ANSWERS).tolist() if both else []:
-            with suppress(KoriskError):  # a target far worse than all that was measured
-                asked = [each.curve.unit.from_error(target).item() for each in both]
-                plans = [plan_from(each, t) for each, t in zip(both, asked, strict=True)]
-                ratio = Comparison(*plans).ratio
-                if ratio is not None:
-                    planned.append((target, ratio, min(each.chance or 0.0 for each in plans)))
+            asked = [each.curve.unit.from_error(target).item() for each in both]
+            plans = [plan_from(each, t) for each, t in zip(both, asked, strict=True)]
+            ratio = Comparison(*plans).ratio
+            if ratio is not None:
+                planned.append((target, ratio, min(each.chance or 0.0 for each in plans)))
     return replace(found, planned=planned)
 
 

@@ -26,9 +26,11 @@ from korisk.report.figures.style import DARK, LARGE, LOOKS, SMALL, Look, Options
 
 WIDTH, HEIGHT = 6.3, 3.5  # inches, the height without the legend
 NOTE = "band: 90%; beyond the pilot it is an extrapolation"
+CROWDED = "beyond the pilot it is an extrapolation; bands are drawn for up to three models"
 UNREACHABLE = "not reachable according to this pilot"
 NO_ANSWER = "no answer, see below"
 _SURE = 0.95  # chance to reach a target from which on the number of samples needs no "if"
+_BANDS = 3  # models up to which each has its band and its bracket
 _STEPS = 100  # N at which a curve is drawn
 _NEAR = 1.05  # factor in N and in the error within which a curve passes through a mark
 _ANSWER = Look("#D55E00", "D", "-", "")
@@ -100,13 +102,45 @@ def comparison_figure(comparison: Comparison) -> Figure:
     matplotlib.figure.Figure
         The figure, 6.3 inches wide.
     """
-    plans, names = (comparison.first, comparison.second), comparison.names
-    crossover = comparison.crossover
+    plans = comparison.first, comparison.second
+    title = " against ".join(comparison.names)
+    return _several(plans, comparison.names, title, comparison.crossover)
+
+
+def plans_figure(plans: Sequence[Plan]) -> Figure:
+    """Draw the pilots of one model or of several, their forecasts, and all answers at one target.
+
+    Parameters
+    ----------
+    plans : sequence of Plan
+        What `kr.plan` returns for each model, at the same target; the first eight are drawn.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, 6.3 inches wide.
+    """
+    if len(plans) == 1:
+        return plan_figure(plans[0])
+    drawn, names = plans[: len(LOOKS)], [plan.curve.name for plan in plans[: len(LOOKS)]]
+    title = " and ".join(names) if len(plans) == 2 else f"{len(plans)} models"
+    left = [f"the first {len(drawn)} of {len(plans)} models are drawn"] if drawn != plans else []
+    return _several(drawn, names, title, more=left)
+
+
+def _several(
+    plans: Sequence[Plan],
+    names: Sequence[str],
+    title: str,
+    crossover: Crossover | None = None,
+    more: Sequence[str] = (),
+) -> Figure:
+    """Pilots in one axes, with an entry of the legend for each, and notes on what is odd."""
     entries: list[Entry] = [
         (panels.line(**look.mark() | {"linestyle": "-"}), f"{name[:36]}: {answer(plan)}")
         for plan, look, name in zip(plans, LOOKS, names, strict=False)
     ]
-    notes = [NOTE]
+    notes = [NOTE if len(plans) <= _BANDS else CROWDED, *more]
     if crossover is not None:
         entries.append(panels.crossover_entry())
         notes.append(crossover_words(crossover))
@@ -117,10 +151,11 @@ def comparison_figure(comparison: Comparison) -> Figure:
     how = f"{plans[0].fit} forecasts from {counted}; diamonds: N for the target"
     with style.settings():
         figure, axes = _canvas(plans, entries, notes, crossover)
-        panels.head(axes, " against ".join(names), how, size=LARGE, lift=11)
+        panels.head(axes, title, how, size=LARGE, lift=11)
         for index, plan in enumerate(plans):
-            if plan.samples is not None:  # one a little below the target's line, one above
-                _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", (-2.5, 2.5)[index])
+            if plan.samples is not None:  # side by side, about the target's line
+                shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
+                _mark_answer(axes, plan, LOOKS[index], f"-{index + 1}", shift)
         if crossover is not None:
             at = np.array([float(crossover.n)])
             errors = np.concatenate([plan.forecast.middle(at) for plan in plans])
@@ -136,6 +171,8 @@ def answer(plan: Plan) -> str:
     if plan.samples is None or plan.chance is None:
         return f"{UNREACHABLE}, chance {chance(plan.reach)}"
     condition = "" if _on_curve(plan) or plan.reach >= _SURE else "if reached: "
+    if plan.at_once:
+        return f"N ≤ {plan.samples:,}, chance {chance(plan.chance)}"
     ends = ""
     if math.isfinite(plan.lower):
         level = "90%: " if plan.samples > plan.last else ""
@@ -158,7 +195,7 @@ def _on_curve(plan: Plan) -> bool:
 
 
 def _canvas(
-    plans: tuple[Plan, ...],
+    plans: Sequence[Plan],
     entries: Sequence[Entry],
     notes: Sequence[str],
     crossover: Crossover | None = None,
@@ -205,7 +242,7 @@ def _canvas(
             if np.count_nonzero(part) < 2:
                 continue
             layers, line = _part(look, extrapolated=extrapolated)
-            for layer in layers:
+            for layer in layers if len(plans) <= _BANDS else ():
                 axes.fill_between(track.n[part], track.better[part], track.worse[part], **layer)
             axes.plot(track.n[part], track.middle[part], gid=f"{gid}{tag}", zorder=2.2, **line)
     # A hairline where measuring ended, and above the frame what lies on its either side.
@@ -259,14 +296,17 @@ def _handles(look: Look, *, extrapolated: bool) -> tuple[Patch | Line2D, ...]:
 # --- Answers -------------------------------------------------------------------------------------
 
 
-def _mark_answer(axes: Axes, plan: Plan, look: Look, tag: str = "", shift: float = 0.0) -> None:
+def _mark_answer(
+    axes: Axes, plan: Plan, look: Look, tag: str = "", shift: float | None = 0.0
+) -> None:
     """The answer on the target's line, and its range as a bracket, `shift` points above it.
 
-    Hollow where the drawn curve passes the target elsewhere.
+    Hollow where the drawn curve passes the target elsewhere; without a shift there is no bracket.
     """
-    moved = axes.transData + ScaledTranslation(0, shift / 72, axes.figure.dpi_scale_trans)
+    moved = axes.transData + ScaledTranslation(0, (shift or 0) / 72, axes.figure.dpi_scale_trans)
     place: Options = {"transform": moved, "color": look.colour, "zorder": 3}
-    panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **place)
+    if shift is not None:
+        panels.bracket(axes, plan.lower, plan.upper, plan.target, gid=f"range{tag}", **place)
     face = look.colour if _on_curve(plan) else "white"
     diamond = look.mark("D", 6.0) | {"markerfacecolor": face, "markeredgewidth": 1.2, "zorder": 3.2}
     axes.plot([plan.samples or 0], [plan.target], gid=f"answer{tag}", **place | diamond)

@@ -28,7 +28,7 @@ from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError, MissingExtraError
 from korisk.planning import explain as words
 from korisk.planning.compare import Comparison
-from korisk.planning.fit import fitted_line
+from korisk.planning.fit import check_target, fitted_line
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from, table_sizes
 from korisk.report.figures.panels import Array, track
@@ -132,7 +132,8 @@ class Group:
                 said = words.crossing(both.crossover)
             else:
                 said = words.crossing(found.found, found.means, found.better, found.last)
-            about = {"ratio_range": both.ratio_range, "crossover": said}
+            ends = tuple(None if end in (0, math.inf) else end for end in both.ratio_range or ())
+            about = {"ratio_range": ends or None, "crossover": said}
             made.append({"first": first, "second": second, **about})
         return made
 
@@ -334,11 +335,19 @@ def drawing_library() -> str:
 # --- The page of a pilot -------------------------------------------------------------------------
 
 
-def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = None) -> str:
+def pilot_page(
+    curves: Sequence[Curve],
+    *,
+    title: str,
+    target: float | None = None,
+    kind: str = "korisk plan of a pilot",
+) -> str:
     """The planner for curves that a user measured, without any study, as one text."""
     group = Group(title, tuple(curves), target)
     if not group.forecasts:
         forecast(group.curves[0])  # refuses a pilot of too few sizes, and says so
+    if target is not None:
+        check_target([each.curve for each in group.forecasts], target)
     data, notes = groups_data([group])
     # The answers on paper: of one model, of two, or of the first of many.
     words = f"Forecast of {', '.join(each.curve.name for each in group.forecasts[:8])}"
@@ -362,7 +371,7 @@ def pilot_page(curves: Sequence[Curve], *, title: str, target: float | None = No
     notes_html = f"<h3>What is odd about it</h3>{bullets(odd)}" if odd else ""
     page = Page(
         title=title,
-        kind="korisk plan of a pilot",
+        kind=kind,
         groups=[group],
         data={"groups": data, "pictures": []},
         answers=[(title, group.sentence)],

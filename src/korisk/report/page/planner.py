@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from korisk.curves.noise import ROUNDING
 from korisk.errors import KoriskError
 from korisk.planning.explain import chance, count, findings, value
+from korisk.planning.fit import check_target
 from korisk.planning.forecast import Forecast
 from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
 from korisk.planning.posterior import Law
@@ -60,7 +61,7 @@ def sentence(plan: Plan) -> str:
     reach = chance(plan.reach)
     if samples is None:
         parts = ["unreachable"]
-    elif samples <= plan.curve.sizes[0]:
+    elif plan.at_once:
         parts = ["smallest"]
     else:
         parts = ["inside" if samples <= plan.last else "beyond"]
@@ -105,7 +106,9 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
     often = _AskedOften(made.curve, made.fit, made.related)
     plans: list[Plan] = []
     for target in {*stops, *others, *asked}:
-        with suppress(KoriskError):  # a target that is far too easy
+        with suppress(KoriskError):  # a target that is far too easy, unless it was asked
+            if target not in asked:
+                check_target([curve], target)
             plans.append(plan_from(often, target))
     plans.sort(key=lambda plan: -plan.goal)  # from the easiest to the hardest
     doubts = list(dict.fromkeys(plan.doubt for plan in plans if plan.doubt))

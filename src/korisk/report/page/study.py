@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from korisk.errors import KoriskError
-from korisk.planning.fit import target_error
+from korisk.planning.fit import check_target
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import STILL, THEOREM, study_figures
 from korisk.report.page.page import (
@@ -137,8 +137,7 @@ def _groups(contents: Contents, target: float | None) -> tuple[list[Group], list
         group = Group(point.name, point.curves, target, crossed, point.complete)
         if target is not None:
             try:
-                for each in group.forecasts:
-                    target_error(each.curve, target)
+                check_target([each.curve for each in group.forecasts], target)
             except KoriskError as error:
                 refused.append(f"{point.name}: {error}.")
                 group = replace(group, asked=None)

@@ -209,21 +209,24 @@
     ) || {};
 
   function ratio(plan, other) {
-    if (plan.samples === null || other.samples === null) {
-      return "unknown: one of the two has no number of samples";
-    }
     if (atOnce(plan) && atOnce(other)) return "unknown: both meet it at their smallest N";
+    const { first, ratio_range: known } = pair();
+    let range = "";
+    if (known && state.target === group().target) {
+      const inverse = known.map((end) => end && 1 / end).reverse();
+      const [low, high] = first === state.model ? known : inverse;
+      if (low && high) range = `90%: ${times(low)} to ${times(high)} if both reach it`;
+      else range = `${low ? `at least ${times(low)}` : `at most ${times(high)}`} with 95% probability`;
+    }
+    if (plan.samples === null || other.samples === null) {
+      return range || "unknown: one of the two has no number of samples";
+    }
     const more = atOnce(plan) ? " or more" : atOnce(other) ? " or less" : "";
     const odds =
       `chance ${chance(other.chance)} for ${model(state.other).name}, ` +
       `${chance(plan.chance)} for ${model(state.model).name}`;
-    const { first, ratio_range: known } = pair();
-    let range = "";
-    if (known && state.target === group().target) {
-      const ends = first === state.model ? known : [1 / known[1], 1 / known[0]];
-      range = `; 90%: ${times(ends[0])} to ${times(ends[1])} if both reach it`;
-    }
-    return `${times(other.samples / plan.samples)}${more} (${odds}${range})`;
+    const said = [odds, range].filter(Boolean).join("; ");
+    return `${times(other.samples / plan.samples)}${more} (${said})`;
   }
 
   /* Proposition 2, for lines floor + slope log N / N. */
