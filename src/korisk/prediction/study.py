@@ -501,14 +501,14 @@ class PredictionRecord(_Record):
 
 def prediction_content(study: str, points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The content of a file, from points as `PointPrediction.to_dict` gives them."""
-    return {"korisk": __version__, "study": study, "points": list(points)}
+    content = {"korisk": __version__, "study": study, "points": list(points)}
+    return {"digest": _digest(content), **content}
 
 
 def write_prediction(folder: str | PathLike[str], content: Mapping[str, Any]) -> Path:
     """Write the file into a folder, which is created if needed."""
     file = make_folder(folder) / NAME
-    signed = {"digest": _digest(content), **content}
-    write_text(file, json.dumps(signed, indent=1, allow_nan=False) + "\n")
+    write_text(file, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return file
 
 
