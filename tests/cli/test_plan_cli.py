@@ -155,7 +155,7 @@ def test_columns_and_units_of_ones_own(tmp_path: Path) -> None:
     columns = ("--column", "n=size", "--column", "error=acc", "--at", "256")
     (found,) = content("plan", pilot, "--target", "88", "--unit", "percent", *columns)["plans"]
     assert found["samples"] > 128
-    assert 82.9 < found["at"][0]["error"] < 95
+    assert 82.9 < found["at"][0]["value"] < 95
     assert found["floor"] > 88
 
 
