@@ -281,7 +281,10 @@ READERS = {
         Reader("network", "net.yaml", _networks, _read_network, _YAML),
         Reader("study", "study.yaml", _studies, _read_study, _YAML),
         Reader("geometry", "geometry.yaml", _studies, _read_geometry, _YAML),
-        Reader("jobs", "jobs.yaml", _examples("slurm_options.yaml"), _read_job_options, _YAML),
+        Reader(
+            *("jobs", "jobs.yaml", _examples("slurm_options.yaml"), _read_job_options, _YAML),
+            needs="dask_jobqueue",
+        ),
         Reader("prediction", "prediction.json", _predictions, _read_prediction, _SIGNED),
         Reader("store", "study.db", _stores, _read_store, _STORE),
         Reader("npy", "image.npy", examples.npy, _read_images, _BINARY),
