@@ -132,6 +132,38 @@ def test_rates_that_doubles_hardly_hold_are_inverted(exponent: int) -> None:
         assert rate_of(n) <= rate < rate_of(n - 1)
 
 
+@pytest.mark.parametrize(
+    ("terms", "target"),
+    [
+        ([(1.0, 1.0, 1e150), (1e-3, 0.5, 1e140)], 1.0015),
+        ([(1.0, 1e-200, 1e100), (1e-150, 0.0, 1.0)], 1.1e-200),
+        ([(1.0, 2.0, 1e-20), (1.0, 8.0, 1e-30)], math.nextafter(18.0, 19.0)),
+    ],
+)
+def test_the_smallest_n_is_the_smallest_however_large(terms: Any, target: float) -> None:
+    with localcontext(prec=800):
+
+        def bound(n: int) -> Decimal:
+            parts = [tuple(map(Decimal, term)) for term in terms]
+            return sum((p * (f + s * rate_of(n)).sqrt() for p, f, s in parts), Decimal(0)) ** 2
+
+        n = root_sum_samples(terms, target)
+        assert bound(n) <= Decimal(target) < bound(n - 1) or n == 2
+        floor, slope = terms[0][1:]
+        if target > floor:
+            n = line_samples(floor, slope, target)
+            line = [Decimal(floor) + Decimal(slope) * rate_of(each) for each in (n, max(n - 1, 1))]
+            assert line[0] <= Decimal(target) < line[1] or n == 2
+
+
+def test_a_floor_of_irrational_roots_is_told_from_a_target_that_equals_it() -> None:
+    # sqrt 2 + sqrt 2 = sqrt 8, of which no number of digits shows it.
+    for slope in (1.0, 1e-300):
+        with pytest.raises(kr.UnreachableError):
+            root_sum_samples([(1.0, 2.0, slope), (1.0, 2.0, slope)], 8.0)
+        assert root_sum_samples([(1.0, 2.0, slope), (1.0, 2.0, 0.0)], math.nextafter(8, 9)) >= 2
+
+
 def test_sums_of_roots_are_met_at_the_answer_and_not_before() -> None:
     terms = [(1.0, 0.01, 3.0), (0.5, 0.04, 0.0), (2.0, 0.0, 5.0), (0.0, 9.0, 9.0)]
 

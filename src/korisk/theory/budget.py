@@ -1,14 +1,22 @@
 """From a bound to a sample size: inversion, savings, and the two factors of Prop. (prop:ct-proxy).
 
 Near a floor, a sample size hangs on the last digits of target - floor, and doubles lose them.
-Inversion therefore takes doubles at their exact value and has the decimal digits it needs, whatever
-decimal context the caller has set.
+Inversion therefore takes doubles at their exact value and has the decimal digits that its answer
+needs, however large that is, and whatever decimal context the caller has set.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
+from decimal import (
+    ROUND_CEILING,
+    Context,
+    Decimal,
+    DivisionByZero,
+    InvalidOperation,
+    getcontext,
+    localcontext,
+)
 
 import numpy as np
 
@@ -25,7 +33,8 @@ from korisk.theory.bound import (
 from korisk.theory.bracket import set_fields
 from korisk.theory.network import BoundForm, Network, paper_exponents
 
-_DIGITS = 120  # enough for every N below 1e50, one double above the floor
+_DIGITS = 120  # at first, enough for every N below 1e20
+_MOST_DIGITS = 3_000  # enough for every N below 1e1460, and doubles give none above 1e1400
 _CONTEXT = Context(
     prec=_DIGITS, Emin=-999_999, Emax=999_999, traps=[InvalidOperation, DivisionByZero]
 )
@@ -37,39 +46,39 @@ _ZERO = Decimal(0)
 
 def line_samples(floor: float | Decimal, slope: float | Decimal, target: float) -> int:
     """Eq. (eq:inversion): the smallest N >= 2 from which on floor + slope log N / N <= target."""
-    with localcontext(_CONTEXT):
-        gap = Decimal(target) - Decimal(floor)
-        if gap < 0 or (gap == 0 and slope > 0):
-            raise UnreachableError(target=target, floor=float(floor))
-        return 2 if slope == 0 else invert_rate(gap / Decimal(slope))
+    return _settled(lambda: _line(Decimal(floor), Decimal(slope), target))
 
 
 def paper_samples(
     exponents: Sequence[int], terms: Sequence[tuple[float, float, float]], target: float
 ) -> int:
     """The same for sum_l 2^exponent P_l^2 (f_l + s_l log N / N), terms being (P_l, f_l, s_l)."""
-    with localcontext(_CONTEXT):
+
+    def solved() -> int:
         pairs = [
             (Decimal(2) ** exponent * Decimal(tail) ** 2, floor, slope)
             for exponent, (tail, floor, slope) in zip(exponents, terms, strict=True)
         ]
         floor = sum((a * Decimal(f) for a, f, _ in pairs), _ZERO)
         slope = sum((a * Decimal(s) for a, _, s in pairs), _ZERO)
-        return line_samples(floor, slope, target)
+        return _line(floor, slope, target)
+
+    return _settled(solved)
 
 
 def root_sum_samples(terms: Sequence[tuple[float, float, float]], target: float) -> int:
     """The same for (sum_l P_l sqrt(f_l + s_l log N / N))^2."""
-    with localcontext(_CONTEXT):
+
+    def solved() -> int:
         exact = [(Decimal(p), Decimal(f), Decimal(s)) for p, f, s in terms if p > 0 and f + s > 0]
         if len(exact) == 1:
             ((tail, floor, slope),) = exact
-            return line_samples(tail**2 * floor, tail**2 * slope, target)
+            return _line(tail**2 * floor, tail**2 * slope, target)
         root = Decimal(target).sqrt()
         floor_root = sum((tail * floor.sqrt() for tail, floor, _ in exact), _ZERO)
         gap = root - floor_root
         growing = [term for term in exact if term[2] > 0]
-        if gap < 0 or (gap == 0 and growing):
+        if not _is_above(gap, root, equal=not growing):
             raise UnreachableError(target=target, floor=float(floor_root**2))
         if not growing:
             return 2
@@ -84,9 +93,52 @@ def root_sum_samples(terms: Sequence[tuple[float, float, float]], target: float)
             )
             step = (root - value) / gradient
             q += step
-            if abs(step) <= q.scaleb(20 - _DIGITS):
+            if abs(step) <= q.scaleb(20 - getcontext().prec):
                 break
         return invert_rate(q)
+
+    return _settled(solved)
+
+
+class _TooCloseError(Exception):
+    """A target that cannot be told from the floor with the digits at hand."""
+
+
+def _settled(solve: Callable[[], int]) -> int:
+    """The answer of `solve` with twice the digits of N, half of which the gap may take.
+
+    Where the target cannot be told from the floor, the most digits decide.
+    """
+    digits = _DIGITS
+    while True:
+        with localcontext(_CONTEXT) as context:
+            context.prec = digits
+            try:
+                found = solve()
+            except _TooCloseError:
+                digits = _MOST_DIGITS
+                continue
+        needed = min(80 + 2 * math.ceil(math.log10(found)), _MOST_DIGITS)
+        if needed <= digits:
+            return found
+        digits = needed
+
+
+def _line(floor: Decimal, slope: Decimal, target: float) -> int:
+    gap = Decimal(target) - floor
+    if not _is_above(gap, Decimal(target), equal=slope == 0):
+        raise UnreachableError(target=target, floor=float(floor))
+    return 2 if slope == 0 else invert_rate(gap / slope)
+
+
+def _is_above(gap: Decimal, whole: Decimal, *, equal: bool) -> bool:
+    """Whether a gap is above zero, or at least zero; beyond half of the digits it is rounding."""
+    digits = getcontext().prec
+    if abs(gap) > whole.scaleb(-(digits // 2)):
+        return gap > 0
+    if digits < _MOST_DIGITS:
+        raise _TooCloseError
+    return equal
 
 
 def invert_rate(rate: Decimal) -> int:
@@ -98,21 +150,25 @@ def invert_rate(rate: Decimal) -> int:
     """
     from scipy.special import lambertw
 
+    digits = max(getcontext().prec, _DIGITS)
     with localcontext(_CONTEXT) as context:
+        context.prec = digits
         if Decimal(3).ln() <= 3 * rate:  # log N / N over whole N >= 2 is largest at N = 3
             return 2
-        context.prec = max(_DIGITS, 60 - rate.adjusted())
+        context.prec = most = max(digits, 60 - rate.adjusted())
         log_rate = rate.ln()
         start = float(log_rate)
         if start < -600:  # the rate leaves the doubles; there W_-1 is near its own expansion
             x = Decimal(math.log(-start) - start)
         else:
             x = Decimal(-float(lambertw(-math.exp(start), -1).real))
+        context.prec = min(40, most)
         for _ in range(50):
             step = (x + log_rate - x.ln()) / (1 - 1 / x)
             x -= step
-            if abs(step) <= x.scaleb(8 - context.prec):
+            if context.prec == most and abs(step) <= x.scaleb(8 - most):
                 break
+            context.prec = min(2 * context.prec, most)  # a step doubles the digits that are right
         return int(x.exp().to_integral_value(rounding=ROUND_CEILING))
 
 
