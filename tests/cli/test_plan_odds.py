@@ -118,7 +118,7 @@ def test_a_step_has_an_answer_inside_and_none_beyond(step: Path) -> None:
 def test_an_error_beyond_a_step_is_not_known(step: Path) -> None:
     found = plan_of("plan", step, "--at", 100, "--at", 5000, code=3)
     assert [each["n"] for each in found["at"]] == [100, 5000]
-    assert found["at"][0]["error"] == pytest.approx(0.01, rel=0.05)
+    assert found["at"][0]["value"] == pytest.approx(0.01, rel=0.05)
     assert found["at"][1]["error"] is None
     line = refused("plan", step, "--at", 5000, code=3)
     assert "the error at N = 5,000 is not known" in line
