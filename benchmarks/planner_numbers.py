@@ -68,12 +68,12 @@ def numbers() -> dict[str, Any]:
             } | {"trust": told["trust"], "floor": told["floor"], "rounds": told["rounds"]}
         made = plan.forecast
         at = [last // 3, last] if made.doubt else [last // 3, last, 2 * last, 8 * last]
-        own["forecast"] = [[e.error, e.lower, e.upper] for e in map(made.at, at)]
+        own["forecast"] = [[e.value, e.lower, e.upper] for e in map(made.at, at)]
         if not related:
             own["fits"] = {}
             for fit in kr.FITS:
                 values = kr.plan(curve, targets[0], fit=fit).forecast
-                own["fits"][fit] = [values.at(n).error for n in at]
+                own["fits"][fit] = [values.at(n).value for n in at]
             if not made.doubt:
                 chosen = next_size(curve, targets[-1])
                 own["next"] = [chosen.n, chosen.now, chosen.expected, chosen.narrowing]

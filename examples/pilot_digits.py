@@ -81,7 +81,7 @@ def check(name: str, estimator: Any, *, quick: bool) -> Check:
     predicted = plan.at(LARGE)
     truth = kr.pilot_sklearn(estimator, x, y, sizes=[LARGE], seeds=1, **common)
     mistakes = round((1 - truth.fits[0].metrics["accuracy"]) * TEST)
-    errors = kr.Expectation(LARGE, 1 - predicted.error, 1 - predicted.upper, 1 - predicted.lower)
+    errors = kr.Expectation(LARGE, 1 - predicted.value, 1 - predicted.upper, 1 - predicted.lower)
     return Check(name, pilot, plan, errors, mistakes)
 
 
@@ -107,7 +107,7 @@ def table(checks: list[Check]) -> str:
         rows.append(
             (
                 *(each.name, f"{1 - each.plan.target:.2%}", samples(each.plan)),
-                f"{each.predicted.error:.2%} ({band})",
+                f"{each.predicted.value:.2%} ({band})",
                 f"{each.measured:.2%} ({low:.2%} to {high:.2%})",
                 "yes" if each.inside else "no",
             )

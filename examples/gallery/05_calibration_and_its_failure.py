@@ -60,7 +60,7 @@ expected = [plan.at(int(size)) for size in n]
 axes.fill_between(
     n, [e.lower for e in expected], [e.upper for e in expected], color="C0", alpha=0.2, linewidth=0
 )
-axes.plot(n, [e.error for e in expected], color="C0", label="planner, with its 90% band")
+axes.plot(n, [e.value for e in expected], color="C0", label="planner, with its 90% band")
 axes.plot(n, line.predict(n), color="C1", linestyle="--", label="paper's line")
 axes.plot(pilot.sizes, pilot.means, "o", color="black", label="pilot", zorder=4)
 axes.plot(

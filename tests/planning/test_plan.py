@@ -34,7 +34,7 @@ def test_the_dense_pilot_at_h_128_has_an_answer_below_its_best_error() -> None:
     assert 1024 <= plan.samples <= 4096
     assert plan.lower <= 2048 <= plan.upper
     assert kr.plan(DENSE, 0.0475, fit="paper").samples is None
-    assert plan.at(2048).error == pytest.approx(FC_128[-1], rel=0.2)
+    assert plan.at(2048).value == pytest.approx(FC_128[-1], rel=0.2)
 
 
 @pytest.mark.parametrize("fit", ["posterior", "power", "shifted-power"])
@@ -225,9 +225,9 @@ def test_larger_is_better_is_told_in_the_users_unit() -> None:
     plan = kr.plan(accuracy, 0.88)
     assert plan.samples == pytest.approx(plain.samples, rel=1e-6)
     expected, mirrored = plan.at(256), plain.at(256)
-    assert expected.error == pytest.approx(1 - mirrored.error, rel=1e-9)
+    assert expected.value == pytest.approx(1 - mirrored.value, rel=1e-9)
     assert expected.lower == pytest.approx(1 - mirrored.upper, rel=1e-9)
-    assert expected.lower < expected.error < expected.upper
+    assert expected.lower < expected.value < expected.upper
     assert plan.floor > 0.88
     assert "To reach 0.88" in plan.explain()
 
@@ -237,7 +237,7 @@ def test_every_fit_makes_a_whole_plan(fit: str) -> None:
     plan = kr.plan(released_h8("FC"), 0.0048, fit=fit)
     content = json.loads(json.dumps(plan.to_dict(), allow_nan=True))
     assert (content["fit"], content["explanation"]) == (fit, plan.explain())
-    assert plan.at(100).lower <= plan.at(100).error <= plan.at(100).upper
+    assert plan.at(100).lower <= plan.at(100).value <= plan.at(100).upper
 
 
 @settings(max_examples=12)

@@ -39,7 +39,7 @@ def test_relatives_of_the_same_shape_sharpen_what_lies_beyond(stretch: float) ->
         plans = [kr.plan(pilot, 0.04, related=related) for related in ([], [relative])]
         found = [plan.at(FAR) for plan in plans]
         widths.append([math.log(each.upper / each.lower) for each in found])
-        off.append([abs(math.log(each.error / truth)) for each in found])
+        off.append([abs(math.log(each.value / truth)) for each in found])
         trust.append(plans[1].trust or 0.0)
     alone, together = np.mean(widths, axis=0)
     assert together < 0.9 * alone
@@ -86,7 +86,7 @@ def alike(first: kr.Plan, second: kr.Plan) -> None:
     assert second.trust == pytest.approx(first.trust, abs=1e-6)
     for name in ("samples", "lower", "upper"):
         assert getattr(second, name) == pytest.approx(getattr(first, name), rel=1e-6, abs=1)
-    assert second.at(4096).error == pytest.approx(first.at(4096).error, rel=1e-6)
+    assert second.at(4096).value == pytest.approx(first.at(4096).value, rel=1e-6)
 
 
 @pytest.mark.parametrize("factor", [1e-20, 0.37, 1e20])

@@ -141,14 +141,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expected error at N and its 90% band, in the user's unit.
+    """What is expected at N and its 90% band, in the user's unit.
 
     Parameters
     ----------
     n : int
         Training samples.
-    error : float
-        The expected error.
+    value : float
+        The expected error, accuracy or other metric.
     lower, upper : float
         The ends of its 90% band, lower <= upper.
 
@@ -157,12 +157,12 @@ class Expectation:
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> then = kr.plan(pilot, target=0.005).at(1024)
-    >>> then.n, round(then.error, 3), then.lower < then.error < then.upper
+    >>> then.n, round(then.value, 3), then.lower < then.value < then.upper
     (1024, 0.003, True)
     """
 
     n: int
-    error: float
+    value: float
     lower: float
     upper: float
 
@@ -191,7 +191,7 @@ class Forecast:
     >>> made = kr.forecast(pilot)
     >>> made.last, made.horizon
     (256, 2560000)
-    >>> round(made.at(512).error, 4), made.at(1024).upper < 0.005
+    >>> round(made.at(512).value, 4), made.at(1024).upper < 0.005
     (0.0063, True)
     """
 
@@ -361,7 +361,7 @@ class Forecast:
         Returns
         -------
         Expectation
-            The error and its band.
+            The value and its band.
 
         Raises
         ------
@@ -371,8 +371,8 @@ class Forecast:
         count = self.sample_count(n)
         where = np.array([float(count)])
         ends = np.concatenate([self.middle(where), *self.band(where)])
-        error, *band = self.curve.unit.from_error(ends).tolist()
-        return Expectation(count, error, min(band), max(band))
+        value, *band = self.curve.unit.from_error(ends).tolist()
+        return Expectation(count, value, min(band), max(band))
 
     def sample_count(self, n: object) -> int:
         """N as a whole number, if the forecast reaches that far.
@@ -425,7 +425,7 @@ def forecast(curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] =
     >>> import korisk as kr
     >>> pilot = kr.Curve([16, 32, 64, 128, 256], [0.2, 0.1, 0.05, 0.025, 0.0125], model="KO")
     >>> made = kr.forecast(pilot)
-    >>> round(made.at(512).error, 4)
+    >>> round(made.at(512).value, 4)
     0.0063
     """
     one_of("fit", fit, FITS)
