@@ -175,15 +175,17 @@ class _Values:
     seed: str = ""
 
 
-@dataclass
 class _Layout:
-    n: int | None
-    values: list[_Values]
-    seeds: list[int]
-    model: int | None
-    metric: int | None
-    status: int | None
-    notes: list[str]
+    """The places of columns, found one after the other, and notes on them."""
+
+    def __init__(self) -> None:
+        self.n: int | None = None
+        self.model: int | None = None
+        self.metric: int | None = None
+        self.status: int | None = None
+        self.values: list[_Values] = []
+        self.seeds: list[int] = []
+        self.notes: list[str] = []
 
 
 def _base(head: str) -> str:
@@ -215,7 +217,7 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
         free = set(range(len(header))) - set(given.values())
         return [at for at in sorted(free) if fits(keys[at])]
 
-    layout = _Layout(None, [], [], None, None, None, [])
+    layout = _Layout()
     counts = named("n", _names_n)
     counts = [at for at in counts if at in numeric] or counts
     best = (
