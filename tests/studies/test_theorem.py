@@ -117,6 +117,13 @@ def test_constants_that_are_too_small_are_found_out() -> None:
         assert "above paper " in remarks([check])[0]
 
 
+def test_whose_inputs_layers_err_at_is_said_where_several_err() -> None:
+    single = dict([next(iter(LAYER_ERRORS.items()))])
+    for layers, said in ((LAYER_ERRORS, True), (single, False)):
+        words = " ".join(remarks([one({"error": 1e-9, "layers": layers})]))
+        assert said is ("fixed evaluation distribution" in words)
+
+
 def test_rounding_is_forgiven_and_no_more() -> None:
     for beyond, holds in ((0.5, True), (2.0, False)):
         check = one({"error": 49 * (1 + beyond * MEASURED), "layers": LAYER_ERRORS})
@@ -230,7 +237,7 @@ def test_the_answer_counts_and_tells_the_range_of_real_tests(tmp_path: Path) -> 
         "In all 4 networks (1 of them before training) the error stays within all three bounds; "
         "the tightest is loose by 2 to 10 times."
     )
-    (said,) = remarks(found.checks)
+    said, _ = remarks(found.checks)
     assert said.startswith("In 1 network the last layer alone errs")
     assert "before training" not in answer(found.checks[:2])
     (share,) = shares(found.points[0])

@@ -77,6 +77,11 @@ def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
             f"In {_networks(last)} the last layer alone errs: the composed bound is then the error "
             "itself, which tests nothing."
         )
+    if any(len(check.layers) > 1 for check in checks if check.judged):
+        said.append(
+            "Errors of layers are measured at the inputs that each trained network gives them, not "
+            "over one fixed evaluation distribution, as the paper's assumption has it."
+        )
     if exact := sum(check.error == 0 for check in checks if check.judged):
         said.append(f"The error of {_networks(exact)} is 0, so looseness is not defined there.")
     return said
