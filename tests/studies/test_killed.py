@@ -48,8 +48,8 @@ def run_or_wait(task, report, **options):
 run_or_wait.calm = run_cell
 cells.run_cell = run_or_wait
 """
-# What a rank does: it trains as always, and waits after a checkpoint.
-WAITING_RANK = """
+# What a rank does: it trains into each folder as always; the second may wait after a checkpoint.
+RANK = """
 import os
 import sys
 import time
@@ -65,8 +65,10 @@ def write_and_wait(folder, iteration, *state):
         Path({begun!r}).write_text(str(os.getpid()))
         time.sleep(600)
 
-sharded.write_checkpoint = write_and_wait
-sys.exit(main())
+folders, *options = sys.argv[1:]
+if folders == "broken":
+    sharded.write_checkpoint = write_and_wait
+sys.exit(max([main([*options, "--out", folder]) for folder in folders.split(",")]))
 """
 
 
@@ -91,9 +93,7 @@ def attempts(folder: Path) -> list[int]:
 @contextmanager
 def dask(folder: Path, workers: int = 1, *, waiting_after: int | None = None) -> Iterator[Fleet]:
     """Workers that are there; one more waits in the cell after so many."""
-    pytest.importorskip("distributed", reason="needs korisk[dask]")
-    from distributed import Client
-
+    distributed: Any = pytest.importorskip("distributed", reason="needs korisk[dask]")
     with fleet(folder) as made:
         for _ in range(workers):
             made.worker()
@@ -101,7 +101,7 @@ def dask(folder: Path, workers: int = 1, *, waiting_after: int | None = None) ->
             preload, begun = folder / "preload.py", str(folder / "begun")
             preload.write_text(WAITING_WORKER.format(cells=waiting_after, begun=begun))
             made.worker("--preload", str(preload))
-        with Client(made.address) as client:
+        with distributed.Client(made.address) as client:
             client.wait_for_workers(workers + (waiting_after is not None), timeout=120)
         yield made
 
@@ -158,43 +158,30 @@ def test_a_scheduler_killed_in_mid_run_costs_a_second_run(study: Path, tmp_path:
 def test_a_rank_killed_in_mid_run_is_resumed_to_the_bit(study: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs korisk[torch]")
     begun, script = tmp_path / "begun", tmp_path / "rank.py"
-    script.write_text(WAITING_RANK.format(begun=str(begun)))
-    settings = [
-        "--device",
-        "cpu",
-        "--rate",
-        "1e-2",
-        "--iterations",
-        "200",
-        "--every",
-        "50",
-        "--out",
-    ]
+    script.write_text(RANK.format(begun=str(begun)))
 
-    def start(out: str, *program: str) -> subprocess.Popen[str]:
+    def start(folders: str) -> subprocess.Popen[str]:
         ranks = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
-        command = [sys.executable, "-m", *ranks, *program, str(study), *settings, out]
+        options = (str(study), "--device", "cpu", "--rate", "1e-2", "--iterations", "200")
+        command = [sys.executable, "-m", *ranks, str(script), folders, *options, "--every", "50"]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
 
-    def end(process: subprocess.Popen[str], code: int) -> tuple[str, str]:
-        printed = process.communicate()
-        assert process.returncode == code, printed
-        return printed
-
-    def result(out: str) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads((tmp_path / out / "train.json").read_text())
+    def result(folder: str) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((tmp_path / folder / "train.json").read_text())
         return content
 
-    command = ("-m", "korisk.studies.run.sharded")
-    calm, broken = start("calm", *command), start("broken", str(script))
+    broken = start("broken")
     until(lambda: begun.exists() and begun.read_text())
     os.kill(int(begun.read_text()), signal.SIGKILL)
-    said = end(broken, 1)[1]
+    said = broken.communicate()[1]
+    assert broken.returncode == 1
     assert "[rank0]: Traceback" not in said  # torchrun prints its own
     assert not (tmp_path / "broken" / "train.json").exists()
-    end(calm, 0)
-    assert "100 of 200 iterations already done" in end(start("broken", *command), 0)[0]
+    again = start("calm,broken")
+    printed, said = again.communicate()
+    assert again.returncode == 0, said
+    assert "100 of 200 iterations already done" in printed
     assert (result("calm")["resumed_at"], result("broken")["resumed_at"]) == (0, 100)
     for name in ("losses", "metrics"):
         assert result("broken")[name] == result("calm")[name]
