@@ -372,7 +372,7 @@ def test_a_module_of_torch_jit_is_one_layer_and_takes_marks() -> None:
     jit: Any = torch.jit
     plain, x = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), torch.ones(2, 4)
     steepest = upper(plain, x)
-    makers = [lambda: jit.trace(plain, x), lambda: jit.script(plain)]
+    makers: list[Callable[[], Any]] = [lambda: jit.trace(plain, x), lambda: jit.script(plain)]
     makers.append(lambda: jit.freeze(jit.script(plain.eval())))  # no mode and no parameters
     for make in makers:
         net, words = told(nn.Sequential(make(), nn.Tanh()), x)
