@@ -27,10 +27,11 @@ run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two
 	@$(BIN)/korisk reproduce --out build/reproduction $(RUN)
 	@$(BIN)/korisk report build/reproduction --only page
 
-# Types and documents are checked beside the tests, which leave some time of two cores unused.
-test: $(READY) ## everything that CI checks: style, types, documents, tests
+# Types, documents and the core alone are checked beside the tests, which leave some time of two
+# cores unused.
+test: $(READY) ## everything that CI checks: style, types, documents, the core alone, tests
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory --jobs 3 types docs unit
+	@$(MAKE) --no-print-directory --jobs 4 types docs core unit
 
 lint: $(READY)
 	@$(BIN)/ruff check .

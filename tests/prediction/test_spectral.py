@@ -47,8 +47,9 @@ def simulated(second: Array, best: Array, rest: float, n: int, scales: Array = E
     factor = np.linalg.cholesky(second)
     x = bright * rng.standard_normal((repetitions, n, DIRECTIONS)) @ factor.T
     noise = bright * np.sqrt(rest / OUTPUTS) * rng.standard_normal((repetitions, n, OUTPUTS))
-    values, vectors = np.linalg.eigh(x.mT @ x)
-    right = vectors.mT @ (x.mT @ (x @ best.T + noise))
+    turned = x.swapaxes(1, 2)
+    values, vectors = np.linalg.eigh(turned @ x)
+    right = vectors.swapaxes(1, 2) @ (turned @ (x @ best.T + noise))
     errors = []
     for penalty in n * np.logspace(-4, 1, 21):
         off = vectors @ (right / (np.maximum(values, 0) + penalty)[..., None]) - best.T

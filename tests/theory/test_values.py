@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+pytest.importorskip("torch", reason="predictions need it")
 PACKAGES = ("theory", "curves", "planning", "prediction")
 
 

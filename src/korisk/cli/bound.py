@@ -10,6 +10,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
 from textwrap import shorten
@@ -29,7 +30,7 @@ from korisk.cli.output import (
     warnings_as_lines,
     whole,
 )
-from korisk.errors import KoriskError, UnreachableError, shown
+from korisk.errors import KoriskError, MissingExtraError, UnreachableError, shown
 from korisk.theory import (
     BOUNDS,
     BarronBound,
@@ -455,6 +456,10 @@ def _described(place: str) -> Network:
     name, _, attribute = place.partition(":")
     if not (name and attribute):
         raise KoriskError(f"--module names a factory, got {shown(place)}; {_FORM}")
+    if find_spec("torch") is None:
+        raise MissingExtraError(
+            "--module needs PyTorch, which is not installed; pip install 'korisk[torch]'"
+        )
     importlib.invalidate_caches()
     try:
         made = attrgetter(attribute)(importlib.import_module(name))()
