@@ -33,8 +33,10 @@ from study_tables import header, line
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "reference" / "core.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TESTS = ("tests/theory", "tests/curves/test_unit.py", "tests/curves/test_noise.py")
-TESTS += ("tests/planning/test_compare.py", "tests/test_files.py")
+TESTS = (
+    *("tests/theory", "tests/curves/test_unit.py", "tests/curves/test_noise.py"),
+    *("tests/planning/test_compare.py", "tests/test_files.py"),
+)
 TESTERS = ("pytest", "hypothesis")
 FREED = {"pydantic-core", "click"}  # follow from the lowest pydantic and Typer
 STUDY = """\

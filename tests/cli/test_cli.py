@@ -217,8 +217,8 @@ def test_what_has_nothing_to_do_with_stdout_is_not_blamed_on_it(tmp_path: Path) 
         assert "file name too long" in line
     gone = tmp_path / "gone"
     command = f"mkdir {gone} && cd {gone} && rmdir {gone} && {sys.executable} -m korisk"
-    for arguments in (f"run {STUDY} --dry-run", "bound --module models:unet"):
-        found = shell(f"{command} {arguments}")
+    for asked in (f"run {STUDY} --dry-run", "bound --module models:unet"):
+        found = shell(f"{command} {asked}")
         assert found.returncode == 2
         assert found.stderr.startswith("korisk: the working folder no longer exists")
 
