@@ -1,6 +1,7 @@
 """Checks that turn a user's value into a plain number or say what is wrong with it."""
 
 import math
+import re
 from numbers import Integral, Real
 from typing import Any
 
@@ -99,3 +100,12 @@ def _to_float(value: object) -> float | None:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def natural(text: str) -> tuple[list[tuple[int, str]], str]:
+    """A key for sorting by which `run 2` comes before `run 10`, however long the numbers are."""
+    # Texts and numbers take turns, so that like is compared with like.
+    parts = [
+        part.lstrip("0") if k % 2 else part for k, part in enumerate(re.split(r"([0-9]+)", text))
+    ]
+    return [(len(part) * (k % 2), part) for k, part in enumerate(parts)], text

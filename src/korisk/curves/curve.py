@@ -1,6 +1,5 @@
 """A learning curve: the errors that were measured, over the number of training samples."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,7 @@ from typing import Any, Self, TypeVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk._checks import LARGEST_N
+from korisk._checks import LARGEST_N, natural
 from korisk.curves.formats import Source
 from korisk.curves.read import (
     ERROR_WORDS,
@@ -141,7 +140,7 @@ class Curve:
             row = int(np.argmin(right))
             place = f"{where(row, 'error')}, N = {n[row]:.0f}"
             raise KoriskError(f"{place}: {told.refusal(float(values[row]))}")
-        ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=_natural))}
+        ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=natural))}
         rank = np.array([ranks[seed] for seed in seeds])
         order = np.lexsort((rank, n))
         twice = (np.diff(n[order]) == 0) & (np.diff(rank[order]) == 0)
@@ -540,7 +539,7 @@ class Curve:
     @cached_property
     def seeds(self) -> tuple[str, ...]:
         """(S,) the distinct seed labels, in natural order: 2 before 10."""
-        return tuple(sorted(set(self.seed), key=_natural))
+        return tuple(sorted(set(self.seed), key=natural))
 
     @cached_property
     def table(self) -> Floats:
@@ -698,12 +697,6 @@ def _numbers(name: str, values: ArrayLike, *, axes: int = 1) -> Floats:
         pass
     kind = "a list" if axes == 1 else "a table"
     raise KoriskError(f"{name} must be {kind} of numbers, got {shown(values)}; pass an array")
-
-
-def _natural(seed: str) -> tuple[list[str | int], str]:
-    # Texts and numbers take turns, so like is compared with like: "run 2" before "run 10".
-    parts = re.split(r"([0-9]+)", seed)
-    return [int(part) if index % 2 else part for index, part in enumerate(parts)], seed
 
 
 def _file(

@@ -9,27 +9,30 @@ import io
 import json
 import math
 import re
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any
-from xml.parsers import expat
 
 import numpy as np
 
 from korisk._checks import unique_keys
+from korisk.curves import spreadsheet
 from korisk.errors import KoriskError, MissingExtraError, shown
 
 MAX_BYTES = 16_000_000
 MAX_UNPACKED = 64_000_000  # bytes of what a compressed file holds
-MAX_CELLS = 300_000  # read in some seconds
+MAX_CELLS = 200_000  # read in some seconds
 MAX_LINE = 1_000_000  # characters
 
 _THIN_IT = "a pilot is some tens of rows: average or thin it first"
-_SPREADSHEETS = ("xl/workbook.xml", "content.xml")
+_SPREADSHEETS = ("xl/workbook.xml", "xl/workbook.bin", "content.xml")
 
 
 @dataclass(frozen=True)
@@ -70,16 +73,13 @@ def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
     if content.startswith(b"PK\x03\x04"):
         members = _unpacked(content, Source(name))
         if any(member in _SPREADSHEETS for member in members):
-            return _of_spreadsheet(members, name, sheet)
-        if members and all(member.endswith(".npy") for member in members):
-            arrays = {key: _npy(io.BytesIO(each), Source(name)) for key, each in members.items()}
-            return _of_arrays({key.removesuffix(".npy"): arrays[key] for key in arrays}, name)
-        if "xl/workbook.bin" not in members:
+            return _of_spreadsheet(content, name, sheet)
+        if not members or not all(member.endswith(".npy") for member in members):
             raise KoriskError(f"{path}: is a ZIP archive and no table; unpack it first")
-    if content.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise KoriskError(
-            f"{path}: is a spreadsheet that is binary or has a password; save it as .xlsx"
-        )
+        arrays = {key: _npy(io.BytesIO(each), Source(name)) for key, each in members.items()}
+        return _of_arrays({key.removesuffix(".npy"): arrays[key] for key in arrays}, name)
+    if content.startswith(b"\xd0\xcf\x11\xe0"):
+        return _of_spreadsheet(content, name, sheet)
     if sheet is not None:
         raise KoriskError(f"{path}: is no spreadsheet, so sheet= does not apply; leave it out")
     if content.startswith(b"\x93NUMPY"):
@@ -462,32 +462,31 @@ def _of_arrays(arrays: Mapping[str, Any], name: str) -> Grid:
 # --- Other programs' files -----------------------------------------------------------------------
 
 
-def _of_spreadsheet(members: Mapping[str, bytes], name: str, sheet: str | None) -> Grid:
+def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
     from korisk.files import from_cell  # imports pydantic and yaml
 
-    try:
-        import python_calamine as calamine
-    except ImportError:
+    if find_spec("python_calamine") is None:
         raise MissingExtraError(
             f"{name}: spreadsheets need python-calamine, which is not installed; "
             "pip install 'korisk[io]', or save the table as CSV"
-        ) from None
-    try:
-        book = calamine.CalamineWorkbook.from_filelike(_repacked(members, Source(name)))
-        wanted = book.sheet_names if sheet is None else [sheet]
-        if sheet is not None and sheet not in book.sheet_names:
-            listed = ", ".join(map(shown, book.sheet_names[:10]))
-            raise KoriskError(f"{name}: no sheet {shown(sheet)}; there are {listed}")
-        tables = {each: book.get_sheet_by_name(each).to_python() for each in wanted[:100]}
-    except KoriskError:
-        raise
-    except BaseException as error:  # whatever a damaged file causes in the reader, panics included
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        said = shown((str(error).splitlines() or [""])[0])
+        )
+    command = [sys.executable, "-P", spreadsheet.__file__, str(MAX_CELLS)]
+    done = subprocess.run(command, input=content, capture_output=True, check=False)
+    made: dict[str, Any] = {"problem": "it takes too much memory or time"}
+    with suppress(ValueError):
+        made = json.loads(done.stdout)
+    if "problem" in made:
         raise KoriskError(
-            f"{name}: is no spreadsheet that can be read: {said}; save it again, or as CSV"
-        ) from None
+            f"{name}: is no spreadsheet that can be read: {shown(made['problem'])}; save it again, "
+            "or as CSV"
+        )
+    tables: dict[str, list[list[Any]]] = made["sheets"]
+    names = list(tables)
+    if sheet is not None:
+        if sheet not in tables:
+            listed = ", ".join(map(shown, names[:10]))
+            raise KoriskError(f"{name}: no sheet {shown(sheet)}; there are {listed}")
+        tables = {sheet: tables[sheet]}
     tables = {each: rows for each, rows in tables.items() if any(c != "" for r in rows for c in r)}
     if len(tables) != 1:
         listed = ", ".join(map(shown, list(tables)[:10])) or "none"
@@ -499,12 +498,8 @@ def _of_spreadsheet(members: Mapping[str, bytes], name: str, sheet: str | None) 
         )
     [(title, rows)] = tables.items()
     source = Source(name, "row")
-    numbered = [
-        (position, [each.isoformat() if hasattr(each, "isoformat") else each for each in row])
-        for position, row in enumerate(rows, start=1)
-    ]
-    filled = [(at, row) for at, row in numbered if any(cell != "" for cell in row)]
-    notes = [f"sheet {shown(title)}"] if sheet is None and len(book.sheet_names) > 1 else []
+    filled = [(at, row) for at, row in enumerate(rows, start=1) if any(cell != "" for cell in row)]
+    notes = [f"sheet {shown(title)}"] if sheet is None and len(names) > 1 else []
     while len(filled) > 1 and sum(cell != "" for cell in filled[0][1]) == 1:
         notes.append(f"row {filled[0][0]} is a title")
         del filled[0]
@@ -516,53 +511,6 @@ def _of_spreadsheet(members: Mapping[str, bytes], name: str, sheet: str | None) 
         if not str(next(cell for cell in row if cell != "")).startswith("#")
     ]
     return _checked(Grid(source, header, kept, notes))
-
-
-def _repacked(members: Mapping[str, bytes], source: Source) -> io.BytesIO:
-    """The texts of a spreadsheet as an archive, if its cells are not too far apart.
-
-    The reader allocates all cells up to the last one; if there is no memory, the process dies.
-    """
-    row = column = 0
-    sizes = [(0, 0)]  # of each sheet
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal row, column
-        name = tag.rpartition(":")[2]
-        own = {key.rpartition(":")[2]: value for key, value in attributes.items()}
-        if name in ("sheetData", "table"):
-            row = 0
-            sizes.append((0, 0))
-        elif name in ("row", "table-row"):
-            row = int(own.get("r", row + int(own.get("number-rows-repeated", 1))))
-            column = 0
-        elif name in ("c", "table-cell", "covered-table-cell"):
-            column += int(own.get("number-columns-repeated", 1))
-            if place := re.fullmatch(r"([A-Z]+)(\d+)", own.get("r", "")):
-                row, column = int(place[2]), 0
-                for letter in place[1]:
-                    column = 26 * column + ord(letter) - 64
-        if name in ("v", "is", "p") or any("value" in key for key in own):
-            sizes[-1] = max(sizes[-1][0], row), max(sizes[-1][1], column)
-
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name, content in members.items():
-            if name == "mimetype":
-                archive.writestr(name, content[:100])
-            elif name.endswith((".xml", ".rels")):
-                parser = expat.ParserCreate()
-                parser.StartElementHandler = start
-                parser.Parse(content, True)
-                archive.writestr(name, content)
-    if sum(rows * columns for rows, columns in sizes) > MAX_CELLS:
-        rows, columns = max(sizes, key=math.prod)
-        raise source.error(
-            f"has cells as far as row {rows:,} and column {columns:,}; remove those outside the "
-            "table, or save it as CSV"
-        )
-    made.seek(0)
-    return made
 
 
 def _is_float(text: str) -> bool:

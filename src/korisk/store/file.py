@@ -259,7 +259,11 @@ def total(digests: Iterable[str], *, without: str = "0") -> str:
 
 def _connection(path: Path, mode: str) -> sqlite3.Connection:
     address = f"{path.absolute().as_uri()}?{mode}"
-    return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    made = sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    if mode != "mode=rw":  # a damaged record may claim a gigabyte
+        most = max(4 * path.stat().st_size, 2**28) if path.exists() else 2**28
+        made.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(most, 10**9))
+    return made
 
 
 def connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:

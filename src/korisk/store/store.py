@@ -14,7 +14,6 @@ never in WAL mode, and a warning is issued.
 
 import contextlib
 import json
-import re
 import sqlite3
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from korisk._checks import natural
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.store.cells import (
     Packed,
@@ -531,11 +531,7 @@ class Store:
                     own = tuple(unpack_row(*each[1:]) for each in rows[number])
                     cells.append((*read_cell(found), own))
 
-        def place(task: Task) -> tuple[list[str | int], int]:  # 8 before 16
-            parts = re.split(r"(\d+)", task.point)  # every other one is a number
-            return [int(part) if part.isdecimal() else part for part in parts], task.seed
-
-        return sorted(cells, key=lambda cell: place(cell[0]))
+        return sorted(cells, key=lambda cell: (natural(cell[0].point), cell[0].seed))
 
     def _damaged(self, keys: list[str]) -> DamagedError:
         names = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if keys[5:] else "")
@@ -543,7 +539,13 @@ class Store:
 
     def _fetch(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         # All rows at once: a half-read query would keep the writer waiting.
-        return self._connection.execute(query, values).fetchall()
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except MemoryError:
+            # SQLite says this too of a text in another encoding than the header's, as damage makes.
+            if self.path.stat().st_size > 2**28:
+                raise
+        raise sqlite3.DatabaseError("a text cannot be read")
 
     # --- Checking --------------------------------------------------------------------------------
 

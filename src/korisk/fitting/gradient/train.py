@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -340,6 +341,9 @@ class _Trainer:
                 start, written = written[:48], written[48:]
                 if start != _MARK + hashlib.sha256(written).digest():
                     raise ValueError("it is not as it was written")
+                with zipfile.ZipFile(io.BytesIO(written)) as archive:
+                    if any(each.file_size > len(written) for each in archive.infolist()):
+                        raise ValueError("it claims more than it holds")
                 place = self.stepper.losses.device
                 content = torch.load(io.BytesIO(written), map_location=place, weights_only=True)
             require_same(path, content["identity"], self.identity)
