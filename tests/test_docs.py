@@ -45,8 +45,9 @@ def test_the_files_of_the_docs_are_read(tmp_path: Path) -> None:
     (net,) = map(kr.Network.read, written("network-file.md", "yaml"))
     assert net.names == ("W", "K", "A^T", "ReLU")
     assert net.amplification("composed")[0] == pytest.approx(0.317**2)
-    for curve in map(kr.Curve.read, written("pilot-file.md", "csv")):
-        assert curve.sizes.tolist() == [4, 16, 64]
+    *one_model, two_models = map(kr.Curve.read_all, written("pilot-file.md", "csv"))
+    assert [curve.sizes.tolist() for (curve,) in one_model] == [[4, 16, 64]] * 2
+    assert [curve.model for curve in two_models] == ["U-Net", "Known operator"]
     (study,) = map(Study.read, written("study.md", "yaml"))
     assert len(study.tasks) == 6
 

@@ -119,7 +119,7 @@ def test_an_error_beyond_a_step_is_not_known(step: Path) -> None:
     found = plan_of("plan", step, "--at", 100, "--at", 5000, code=3)
     assert [each["n"] for each in found["at"]] == [100, 5000]
     assert found["at"][0]["value"] == pytest.approx(0.01, rel=0.05)
-    assert found["at"][1]["error"] is None
+    assert found["at"][1]["value"] is None
     line = refused("plan", step, "--at", 5000, code=3)
     assert "the error at N = 5,000 is not known" in line
     assert "n must be a whole number" in refused("plan", step, "--at", "1e300")

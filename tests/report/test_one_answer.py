@@ -80,7 +80,8 @@ def test_a_comparison_says_the_same_everywhere(
     rows += [f"{n},{0.002 - i * 1e-5},{second[i]}" for i, n in enumerate((16, 32, 64, 128, 256))]
     pilot, html = tmp_path / "pilot.csv", tmp_path / "page.html"
     pilot.write_text("\n".join(rows))
-    both = kr.compare(*kr.Curve.read_all(pilot), 0.05)
+    first, other = kr.Curve.read_all(pilot)
+    both = kr.compare(first, other, 0.05)
     code = 0 if both.second.samples else 3
     assert korisk("compare", pilot, "--target", 0.05, "--html", html) == code
     printed = one_line(capsys.readouterr().out)

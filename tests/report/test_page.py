@@ -178,7 +178,7 @@ def test_costs_and_the_error_at_a_number(browser: "Browser", pilot: Path, capsys
     asked = ("--model", "KO", "--at", "1000", "--target", "0.0021", "--json")
     assert korisk("plan", pilot, *asked) == 0
     (expected,) = json.loads(capsys.readouterr().out)["plans"][0]["at"]
-    error, lower, upper = (expected[name] for name in ("error", "lower", "upper"))
+    error, lower, upper = (expected[name] for name in ("value", "lower", "upper"))
     with opened(browser, pilot.with_suffix(".html")) as page:
         page.fill("#target", "0.0021")
         page.fill("#cost", "2.5")

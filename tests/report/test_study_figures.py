@@ -21,7 +21,7 @@ from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
 from korisk.planning.forecast import forecast
-from korisk.planning.plan import plan
+from korisk.planning.plan import plan_from
 from korisk.problems import CtScanner
 from korisk.report.contents import Contents, Pictures, Point
 from korisk.report.figures import networks as ct
@@ -224,18 +224,21 @@ def test_planned_ratios_are_those_of_two_plans_and_hollow_where_unlikely() -> No
     known, dense = point().curves
     found = factors(known, dense)
     assert found.planned
-    for target, ratio, chance in found.planned:
-        first, second = (plan(each, target) for each in (known, dense))
+    for target, ratio, chance, least in found.planned:
+        first, second = (plan_from(forecast(each), target) for each in (known, dense))
         assert first.samples is not None
         assert second.samples is not None
         assert ratio == second.samples / first.samples
         assert chance == min(first.chance or 0, second.chance or 0)
-    found = replace(found, planned=((0.01, 2.0, 0.8), (0.008, 3.0, 0.3)))
-    figure = drawn(factors_figure([found]))
+        assert least == (target >= known.means[0])
+    planned = (0.01, 2.0, 0.8, False), (0.008, 3.0, 0.3, False), (0.02, 5.0, 0.9, True)
+    figure = drawn(factors_figure([replace(found, planned=planned)]))
     sure, unsure = line(figure, "planned"), line(figure, "planned-unlikely")
     assert (data(sure), data(unsure)) == (([0.01], [2.0]), ([0.008], [3.0]))
     assert sure.get_markerfacecolor() == sure.get_color() != unsure.get_markerfacecolor()
+    assert data(line(figure, "planned-least")) == ([0.02], [5.0])
     assert "chance below 50%" in written(figure)
+    assert "at least" in written(figure)
 
 
 def test_lines_without_a_slope_are_told_in_words() -> None:

@@ -275,7 +275,7 @@ def test_a_study_without_one_value_to_draw_is_a_page_nevertheless(tmp_path: Path
     assert found.notes("1 of 1 values of L1 are missing")
 
 
-def test_a_pilot_is_one_point_for_each_model_with_all_its_sizes(tmp_path: Path) -> None:
+def test_models_of_a_pilot_are_one_point_with_all_their_sizes(tmp_path: Path) -> None:
     store = tmp_path / "pilot.db"
     for model, factor in (("mine", 1.0), ("other", 2.0)):
 
@@ -284,11 +284,11 @@ def test_a_pilot_is_one_point_for_each_model_with_all_its_sizes(tmp_path: Path) 
 
         kr.run_pilot(fit, [2, 4, 8], 2, store=store, model=model, quiet=True)
     contents = read_contents(store)
-    assert [point.name for point in contents.points] == ["mine", "other"]
-    for point in contents.points:
-        [curve] = point.curves
-        assert (curve.sizes.tolist(), len(point.cells)) == ([2, 4, 8], 6)
-    assert {row[0] for row in cells_table(contents).rows} == {"mine", "other"}
+    [point] = contents.points
+    assert [curve.model for curve in point.curves] == ["mine", "other"]
+    assert [curve.sizes.tolist() for curve in point.curves] == [[2, 4, 8]] * 2
+    assert len(point.cells) == 12
+    assert {row[2] for row in cells_table(contents).rows} == {"mine", "other"}
 
 
 def pictured(folder: Path, side: int = 32) -> Pictures:

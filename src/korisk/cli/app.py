@@ -110,6 +110,9 @@ def run(arguments: list[str]) -> int:
             raise
         what = (str(error).splitlines() or ["it ran out"])[0]
         return _fail(f"there is not enough memory: {what}; ask for less", 2)
+    except BrokenPipeError:  # the reader has gone: `korisk ... | head`
+        _drop_output()
+        return 0
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         if error.filename is not None:
@@ -118,15 +121,17 @@ def run(arguments: list[str]) -> int:
             return _fail("the working folder no longer exists; change to another one", 2)
         if error.errno not in _OF_OUTPUT:
             return _fail(f"the system refuses: {reason}; run again", 2)
-        # What is still buffered goes nowhere, so that Python does not complain again at its exit.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader has gone: `korisk ... | head`
-            return 0
+        _drop_output()
         return _fail(f"the output cannot be written: {reason}; check where stdout leads", 2)
     if code == 130:  # Typer turns Ctrl-C into this code and says nothing
         return _fail("interrupted", 130)
     return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that Python does not complain again at its exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _in_a_folder() -> bool:

@@ -755,8 +755,8 @@ def _rise(n: Floats, values: Floats) -> bool:
     """Whether means rise from the smallest to the largest N, and more often than they fall."""
     _, size = np.unique(n, return_inverse=True)
     means = np.bincount(size, values) / np.bincount(size)
-    steps = np.sign(np.diff(means))
-    return bool(means[-1] > means[0] and steps.sum() > 0)
+    rises = (means[1:] > means[:-1]).sum() - (means[1:] < means[:-1]).sum()
+    return bool(means[-1] > means[0] and rises > 0)
 
 
 def _read_only(array: NDArray[Kind]) -> NDArray[Kind]:

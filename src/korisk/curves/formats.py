@@ -163,22 +163,26 @@ def _cell(value: object) -> object:
 
 def _checked(grid: Grid) -> Grid:
     """The table without empty columns at its edge and rows without any content."""
-    header, rows = grid.header, [row for row in grid.rows if any(c is not None for c in row[1])]
-    for place in reversed(range(len(header))):
-        nothing = all(row[place] is None for _, row in rows)
-        index = header[place].casefold() in ("", "unnamed: 0", "index") and place == 0
-        if (not header[place] and nothing) or (index and _counts(row[0] for _, row in rows)):
-            header = header[:place] + header[place + 1 :]
-            rows = [(at, row[:place] + row[place + 1 :]) for at, row in rows]
-    for place, name in enumerate(header):
-        if not name:
-            raise grid.source.error(f"column {place + 1} has no name; name it, or remove it")
-    folded = [name.casefold() for name in header]
+    rows = [row for row in grid.rows if any(cell is not None for cell in row[1])]
+
+    def is_kept(place: int, name: str) -> bool:
+        if place == 0 and name.casefold() in ("", "unnamed: 0", "index"):
+            return not _counts(row[0] for _, row in rows)
+        return bool(name) or any(row[place] is not None for _, row in rows)
+
+    kept = [place for place, name in enumerate(grid.header) if is_kept(place, name)]
+    header = [grid.header[place] for place in kept]
+    rows = [(at, [row[place] for place in kept]) for at, row in rows]
+    if "" in header:
+        place = kept[header.index("")] + 1
+        raise grid.source.error(f"column {place} has no name; name it, or remove it")
+    seen = set[str]()
     for name in header:
-        if folded.count(name.casefold()) > 1:
+        if name.casefold() in seen:
             raise grid.source.error(
                 f"{grid.source.column} {shown(name)} is there twice; rename or remove one"
             )
+        seen.add(name.casefold())
     if not rows:
         raise grid.source.error("holds no measurements; add rows with n and error")
     return replace(grid, header=header, rows=rows)

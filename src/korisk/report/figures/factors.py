@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -56,14 +57,15 @@ class Factors:
 
     Without two lines that fall, `factors` is empty and `reason` says why. `planned` holds the
     planner's ratio of N at the few targets for which it has an answer for both models, each with
-    the smaller of the two chances that they are enough.
+    the smaller of the two chances that they are enough, and whether it is at least that: where the
+    known operator meets the target with the fewest samples that were measured.
     """
 
     name: str
     known: Curve
     dense: Curve
     factors: Sequence[TwoFactors]  # by rising target
-    planned: Sequence[tuple[float, float, float]]  # target, ratio, chance
+    planned: Sequence[tuple[float, float, float, bool]]  # target, ratio, chance, at least
     reason: str
 
     @property
@@ -106,8 +108,9 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
             asked = [each.curve.unit.from_error(target).item() for each in both]
             plans = [plan_from(each, t) for each, t in zip(both, asked, strict=True)]
             ratio = Comparison(*plans).ratio
-            if ratio is not None:
-                planned.append((target, ratio, min(each.chance or 0.0 for each in plans)))
+            if ratio is not None and not plans[1].at_once:
+                chance = min(each.chance or 0.0 for each in plans)
+                planned.append((target, ratio, chance, plans[0].at_once))
     return replace(found, planned=planned)
 
 
@@ -126,11 +129,12 @@ def factors_figure(found: Sequence[Factors]) -> Figure | None:
     if any(each.factors for each in drawn):
         for words, look in _LINES.values():
             entries.append((panels.line(**look), words.format(known=known, dense=dense)))
-    chances = [chance for each in drawn for _, _, chance in each.planned]
-    if chances:
-        hollow = " (hollow: a chance below 50%)" if min(chances) < _LIKELY else ""
-        words = f"N {dense} / N {known} by the planner{hollow}"
-        entries.append((panels.line(**_planned(likely=True)), words))
+    answers = [answer for each in drawn for answer in each.planned]
+    for least in sorted({answer[3] for answer in answers}):
+        hollow = any(answer[2] < _LIKELY for answer in answers if answer[3] == least)
+        words = f"N {dense} / N {known} by the planner{', at least' * least}"
+        words += " (hollow: a chance below 50%)" * hollow
+        entries.append((panels.line(**_planned(likely=True, least=least)), words))
     entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
     notes = []
     if len(found) > len(drawn):
@@ -149,7 +153,7 @@ def _draw(axes: Axes, each: Factors) -> None:
         kind: np.array([min(getattr(found, kind), _TALLEST) for found in each.factors])
         for kind in _LINES
     }
-    ratios = np.array([ratio for _, ratio, _ in each.planned])
+    ratios = np.array([ratio for _, ratio, *_ in each.planned])
     height = panels.limits([np.ones(1), ratios, *curves.values()], pad=0.08)
     labels = f"target t ({style.fitted(each.known.metric or 'error', 0.8)})", "factor"
     panels.frame(axes, (left, right), height, labels=labels)
@@ -164,12 +168,14 @@ def _draw(axes: Axes, each: Factors) -> None:
     targets = [found.target for found in each.factors]
     for kind, values in curves.items():
         axes.plot(targets, values, gid=kind, zorder=2.5, **_LINES[kind][1])
-    for likely, gid in ((True, "planned"), (False, "planned-unlikely")):
-        shown = [(t, ratio) for t, ratio, chance in each.planned if (chance >= _LIKELY) == likely]
+    for likely, least in product((True, False), repeat=2):
+        kind = likely, least
+        shown = [(t, ratio) for t, ratio, p, low in each.planned if (p >= _LIKELY, low) == kind]
         if shown:
-            axes.plot(*zip(*shown, strict=True), gid=gid, zorder=3, **_planned(likely))
+            gid = f"planned{'' if likely else '-unlikely'}{'-least' * least}"
+            axes.plot(*zip(*shown, strict=True), gid=gid, zorder=3, **_planned(*kind))
 
 
-def _planned(likely: bool) -> Options:
-    mark = LOOKS[0].mark("D", 3.6)
+def _planned(likely: bool, least: bool) -> Options:
+    mark = LOOKS[0].mark("^" if least else "D", 3.6)
     return mark if likely else mark | {"markerfacecolor": "white"}
