@@ -169,11 +169,11 @@ def _draw(axes: Axes, each: Factors) -> None:
     for kind, values in curves.items():
         axes.plot(targets, values, gid=kind, zorder=2.5, **_LINES[kind][1])
     for likely, least in product((True, False), repeat=2):
-        kind = likely, least
-        shown = [(t, ratio) for t, ratio, p, low in each.planned if (p >= _LIKELY, low) == kind]
+        odds = likely, least
+        shown = [(t, ratio) for t, ratio, p, low in each.planned if (p >= _LIKELY, low) == odds]
         if shown:
             gid = f"planned{'' if likely else '-unlikely'}{'-least' * least}"
-            axes.plot(*zip(*shown, strict=True), gid=gid, zorder=3, **_planned(*kind))
+            axes.plot(*zip(*shown, strict=True), gid=gid, zorder=3, **_planned(*odds))
 
 
 def _planned(likely: bool, least: bool) -> Options:
