@@ -34,8 +34,8 @@ ROOT = Path(__file__).parents[1]
 KEPT = ROOT / "docs" / "reference" / "core.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TESTS = (
-    *("tests/theory", "tests/curves/test_unit.py", "tests/curves/test_noise.py"),
-    *("tests/planning/test_compare.py", "tests/test_files.py"),
+    *("tests/theory/test_network.py", "tests/theory/test_bound.py", "tests/curves/test_unit.py"),
+    *("tests/curves/test_curve.py", "tests/planning/test_compare.py", "tests/test_files.py"),
 )
 TESTERS = ("pytest", "hypothesis")
 FREED = {"pydantic-core", "click"}  # follow from the lowest pydantic and Typer
@@ -97,7 +97,7 @@ def made(python: str, home: Path, *packages: str, constraint: Path) -> Path:
     """An environment with these packages; its interpreter."""
     subprocess.run([python, "-m", "venv", "--without-pip", str(home)], check=True)
     inside = home / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(inside), "install", "-qq"]
+    pip = [sys.executable, "-m", "pip", "--python", str(inside), "install", "-qq", "--no-compile"]
     asked = ["--only-binary", ":all:", "-c", str(constraint), *packages]
     subprocess.run([*pip, *asked], check=True, env=clean())
     return inside

@@ -5,8 +5,8 @@
 benchmarks/core_alone.py runs it, in a folder with a study, its results and copies of examples/ and
 of some tables; NAMES.json lists [module, name] of what the API pages name. Each row is what was
 tried, its exit code (0 and 2 for names, too) and a line: the first of what was printed, or the one
-line that says what to install. Besides korisk only the standard library is used. A traceback, or a
-refusal that does not fit on one line, ends it with an AssertionError.
+line that says what to install. A traceback, or a refusal that does not fit on one line, ends it
+with an AssertionError.
 """
 
 import doctest
@@ -14,11 +14,16 @@ import inspect
 import io
 import json
 import os
-import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import traceback
 from contextlib import redirect_stdout
 from importlib import import_module
+from tempfile import TemporaryFile
+
+import scipy.optimize  # once for all commands
+import scipy.special  # noqa: F401
+
+from korisk.cli.app import run
 
 PILOT = "examples/pilot_h8.csv"
 COMMANDS = f"""
@@ -63,23 +68,33 @@ LONGEST = 120  # characters of a line that was printed
 
 
 def tried(command: str) -> tuple[str, int, str]:
-    """A command's exit code and line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "korisk", *command.split()],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    said = done.stdout if done.returncode == 0 else done.stderr
-    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()] or [""]
-    shown = f"korisk {command}: exit code {done.returncode}: {done.stderr}"
-    assert done.returncode in (0, 2), shown
-    if done.returncode == 2:
+    """A command's exit code and line; in a process of its own, with the same imports for all."""
+    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
+        child = os.fork()
+        if not child:
+            os.dup2(output.fileno(), 1)
+            os.dup2(errors.fileno(), 2)
+            code = 1
+            try:
+                code = run(command.split())
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        for each in (output, errors):
+            each.seek(0)
+        said, told = output.read(), errors.read()
+    lines = [
+        " ".join(line.split()) for line in (told if code else said).splitlines() if line.strip()
+    ] or [""]
+    shown = f"korisk {command}: exit code {code}: {told}"
+    assert code in (0, 2), shown
+    if code == 2:
         assert len(lines) == 1, shown
         assert "pip install " in lines[0], shown
-    line = lines[0] if done.returncode or len(lines[0]) <= LONGEST else lines[0][:LONGEST] + "..."
-    return f"korisk {command}", done.returncode, line.removeprefix("korisk: ")
+    line = lines[0] if code or len(lines[0]) <= LONGEST else lines[0][:LONGEST] + "..."
+    return f"korisk {command}", code, line.removeprefix("korisk: ")
 
 
 def named(module: str, name: str) -> tuple[str, int, str]:
@@ -118,8 +133,7 @@ def named(module: str, name: str) -> tuple[str, int, str]:
 def main() -> None:
     """Try everything and print the rows."""
     names = json.load(sys.stdin)
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as several:
-        rows = list(several.map(tried, COMMANDS.strip().splitlines()))
+    rows = [tried(command) for command in COMMANDS.strip().splitlines()]
     with redirect_stdout(io.StringIO()):
         rows += [named(module, name) for module, name in names]
     print(json.dumps(rows, indent=1))
