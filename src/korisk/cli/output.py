@@ -4,8 +4,9 @@ import json
 import math
 import re
 import warnings
+from ast import literal_eval
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from shlex import quote
@@ -40,7 +41,8 @@ def plain(text: str) -> str:
 # Arguments of the library whose options have other names on the command line.
 _OPTIONS = {"store": "out", "columns": "column", "pixel_spacing": "pixel", "bin_spacing": "bin"}
 _OPTIONS |= {"detector_offset": "offset"}
-_ARGUMENT = re.compile(r"(?<![\w-])([a-z_]+)=(True|'[^']*'|\{[^}]*\}|)(?![\w])")
+_TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_ARGUMENT = re.compile(rf"(?<![\w-])([a-z_]+)=(True|{_TEXT}|\{{(?:{_TEXT}|[^}}'\"])*\}}|)(?![\w])")
 
 
 # The options of the command that runs, which `app.run` sets; asked for when a message needs them.
@@ -59,10 +61,14 @@ def with_options(text: str) -> str:
         option = "--" + _OPTIONS.get(name, name).replace("_", "-")
         if option not in options_in_use.get()():
             return found[0]
-        if value.startswith("{"):  # a mapping: one option for each pair
-            pairs = re.findall(r"'([^']*)': '?([^',}]*)'?", value)
-            return " ".join(f"{option} {quote(f'{key}={other}')}" for key, other in pairs)
-        return option if value in ("", "True") else f"{option} {value.strip(chr(39))}"
+        try:
+            given = literal_eval(value)
+        except (ValueError, SyntaxError):  # a word alone, such as unit=
+            return f"{option} {value}".strip()
+        if isinstance(given, dict):  # one option for each pair
+            pairs = ((key, "..." if each is ... else each) for key, each in given.items())
+            return " ".join(f"{option} {quote(f'{key}={each}')}" for key, each in pairs)
+        return option if given is True else f"{option} {quote(str(given))}"
 
     first, found, rest = text.partition(" must be ")  # `unit must be one of ...`
     option = "--" + _OPTIONS.get(first, first).replace("_", "-")
@@ -154,11 +160,15 @@ def with_command(text: str, arguments: list[str]) -> str:
     That is possible where the message names an argument to add, such as columns={'n': 'size'}; of
     several it takes the first.
     """
-    found = re.search(r"columns=\{[^}]*\}|(unit|metric|model|point|sheet)='[^']*'", text)
-    said = with_options(text)
-    if not found or "'...'" in found[0] or (option := with_options(found[0])) == found[0]:
+    said, added = with_options(text), {"columns", "unit", "metric", "model", "point", "sheet"}
+    found = next((each for each in _ARGUMENT.finditer(text) if each[1] in added and each[2]), None)
+    if not found or "..." in found[2] or (option := with_options(found[0])) == found[0]:
         return said
-    return f"{said}: {' '.join(map(quote, ('korisk', *arguments)))} {option}"
+    kept = list(arguments)
+    with suppress(ValueError):  # an option that was given already is given anew
+        place = kept.index(option.partition(" ")[0])
+        del kept[place : place + (2 if found[1] != "columns" else 0)]
+    return f"{said}: {' '.join(map(quote, ('korisk', *kept)))} {option}"
 
 
 def refuse_extra(context: typer.Context, *allowed: str, why: str) -> None:

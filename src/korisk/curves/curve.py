@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._checks import LARGEST_N, natural
 from korisk.curves.formats import Source
 from korisk.curves.read import (
-    ERROR_WORDS,
+    ERROR_NAMES,
     Columns,
     Measurements,
     frame_measurements,
@@ -480,7 +480,13 @@ class Curve:
             raise found.source.error(
                 f"has {shown(name)} in units {', '.join(sorted(own))}; write all in one"
             )
-        unit = unit or own.pop() or None
+        if (stated := own.pop()) and unit is None:
+            if _rise(n, UNITS[stated].to_error(values)) and not _rise(n, values):
+                raise found.source.error(
+                    f"its column unit says {stated}, of which larger is better, and values fall "
+                    f"with N; pass unit='error', or unit={stated!r} if that is right"
+                )
+            unit = stated
         if unit is None:
             _ask_for_unit(found, rows, name, n, values)
             unit = suggested_unit(name) or "error"
@@ -562,11 +568,15 @@ class Curve:
         Returns
         -------
         list of dict
-            With the keys n, error, seed, model and metric.
+            With the keys n, error, seed, model and metric, and unit if the metric's name does not
+            tell it.
         """
         values = self.unit.from_error(self.error)
+        told = (suggested_unit(self.metric) or "error") == self.unit.name
+        named = {"model": self.model, "metric": self.metric}
+        named |= {} if told else {"unit": self.unit.name}
         return [
-            {"n": n, "error": value, "seed": seed, "model": self.model, "metric": self.metric}
+            {"n": n, "error": value, "seed": seed, **named}
             for n, value, seed in zip(self.n.tolist(), values.tolist(), self.seed, strict=True)
         ]
 
@@ -713,8 +723,9 @@ def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source)
         return known[0]
     if wanted is None:
         listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
+        example = next((name for name in known if "test" in words(name)), known[0])
         raise source.error(
-            f"holds {len(known)} {kind}s, {listed}; name one, such as {kind}={known[0]!r}"
+            f"holds {len(known)} {kind}s, {listed}; name one, such as {kind}={example!r}"
         )
     if wanted not in known:
         hint = did_you_mean(str(wanted)[:80], known[:1_000])
@@ -728,8 +739,9 @@ def _ask_for_unit(
     """Refuse to guess what numbers mean that can be meant in two ways."""
     suggested = suggested_unit(metric)
     column = found.heads[rows[0]][1]
-    unnamed = not metric and not ERROR_WORDS.intersection(words(column))
-    if column in found.percent:
+    unnamed = suggested is None and not ERROR_NAMES.intersection(words(metric or column))
+    rising = unnamed and _rise(n, values)
+    if column in found.percent and not rising:
         other = "percent" if suggested else "error"
         raise found.source.error(
             f"{found.source.column} {shown(column)} is in percent; pass unit={other!r} to take its "
@@ -741,13 +753,16 @@ def _ask_for_unit(
             f"{found.where(rows[row], 'error')}: {shown(metric)} is {values[row]:g}, and fractions "
             "are at most 1; pass unit='percent' if 100 is perfect"
         )
-    rising = unnamed and _rise(n, values)
     if rising or (suggested is None and {"score", "scores"} & set(words(metric))):
         but = ", and its values rise with N" if rising else ""
+        options = "unit='accuracy' for fractions of 1"
+        if (values > 1).any():
+            options = "unit='percent' for scores up to 100, unit='psnr' for decibels"
+        if (values < 0).all():
+            options = "unit='negated' for scores such as neg_mean_squared_error"
         raise found.source.error(
             f"{found.source.column} {shown(column)} does not say whether larger is better{but}; "
-            "pass unit='accuracy' for fractions of 1, unit='negated' for scores such as "
-            "neg_mean_squared_error, or unit='error'"
+            f"pass {options}, or unit='error'"
         )
 
 

@@ -445,13 +445,13 @@ def _of_arrays(arrays: Mapping[str, Any], name: str) -> Grid:
             columns[key] = array.tolist()
         elif array.ndim == 2 and array.size <= MAX_CELLS and key == "" and array.shape[1] == 2:
             columns |= {"n": array[:, 0].tolist(), "error": array[:, 1].tolist()}
-        elif array.ndim == 2 and array.size <= MAX_CELLS and key:
+        elif array.ndim == 2 and array.size <= MAX_CELLS and "score" in key:
             folds = range(1, array.shape[1] + 1)
             columns |= {f"{key} fold {fold}": array[:, fold - 1].tolist() for fold in folds}
         else:
             raise source.error(
-                f"an array of shape {array.shape} does not say what is in it; save what "
-                "learning_curve returns with numpy.savez(file, train_sizes=..., test_scores=...)"
+                f"an array of shape {array.shape} does not say what its columns are; save an array "
+                "for each model, or what learning_curve returns as train_sizes and test_scores"
             )
     lengths = {len(column) for column in columns.values()}
     if len(lengths) > 1:

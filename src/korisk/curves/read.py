@@ -32,19 +32,33 @@ _NAMES = ("n", "error", "seed", "model", "metric")
 
 # Words of which the name of the column with N consists, and those of which it has at least one.
 _OF_N = {
-    *("n", "samples", "sample", "size", "sizes", "images", "examples", "scans", "slices"),
+    *("n", "samples", "size", "sizes", "images", "examples", "scans", "slices"),
     *("volumes", "cases", "subjects", "patients", "anzahl", "bilder", "stichproben", "umfang"),
     *("trainingsdaten", "trainingsbilder", "échantillons", "echantillons", "exemples", "muestras"),
 }
 _BESIDE_N = {
-    *("num", "number", "no", "nr", "of", "the", "train", "training", "set", "data", "dataset"),
+    *(
+        "sample",
+        "num",
+        "number",
+        "no",
+        "nr",
+        "of",
+        "the",
+        "train",
+        "training",
+        "set",
+        "data",
+        "dataset",
+    ),
     *("labelled", "labeled", "der", "daten", "trainings", "nombre", "d", "de", "número", "numero"),
 }
 _SEEDS = re.compile(
-    r"(random_)?(seed|state)|run|run_(number|no|nr|index)|rep(eat|etition|licate)?|"
+    r"(random_)?seed|random_state|run|run_(number|no|nr|index)|rep(eat|etition|licate)?|"
     r"(cv_)?(fold|split)|trial|lauf|wiederholung|graine"
 )
 _RUNS = {"run_id", "run_name", "name", "id", "trial_id", "uuid"}  # that name runs, not models
+_NO_LABELS = {"unit", "digest", "user", "tags", "notes", "artifact_uri", "source_name"}
 _MODELS = {
     *("model", "method", "network", "net", "arch", "architecture", "algorithm", "variant"),
     *("estimator", "approach", "model_name", "modell", "netz", "verfahren"),
@@ -52,27 +66,55 @@ _MODELS = {
 _METRICS = {"metric", "measure", "metrik", "kennzahl"}
 _STATUS = {"status", "state"}
 _FINISHED = {"finished", "done", "completed", "complete", "success", "succeeded", "ok"}
-ERROR_WORDS = {"error", "fehler", "erreur", "errore"}  # by which a column says that it holds errors
-_ERRORS = ERROR_WORDS | {
+_ERROR = {"error", "fehler", "erreur", "errore"}  # by which a column says that it holds errors
+ERROR_NAMES = _ERROR | {
     *("errors", "err", "mse", "rmse", "nmse", "nrmse", "mae", "mape", "loss", "risk"),
-    *("nll", "ce", "bce", "hd95", "wer", "cer", "value", "wert", "score", "scores"),
-    *("distance", "deviation"),
+    *("nll", "ce", "bce", "hd95", "wer", "cer", "distance", "deviation"),
 }
+_VALUES = ERROR_NAMES | {"value", "wert", "score", "scores"}
 _PHASES = {"train", "training", "val", "valid", "validation", "dev", "test", "eval", "holdout"}
 _TRAINED_ON = {"train", "training"}
 _BESIDE_METRICS = _PHASES | {"final", "best", "rel", "relative", "normalised", "normalized", "neg"}
-_BESIDE_METRICS |= {"mean", "squared", "absolute", "root", "rate", "top1", "top5", "image"}
+_BESIDE_METRICS |= {
+    "drop",
+    "gap",
+    "decrease",
+    "mean",
+    "squared",
+    "absolute",
+    "root",
+    "rate",
+    "top1",
+    "top5",
+    "image",
+}
 # Columns that are neither a seed's nor a model's, whatever they are.
 _SPREADS = {"std", "stdev", "stddev", "sd", "sem", "stderr", "var", "variance", "lower", "upper"}
-_SPREADS |= {"ci", "iqr", "streuung"}
+_SPREADS |= {"ci", "iqr", "streuung", "standardabweichung", "rank", "log", "log2", "log10", "ln"}
+_ENDS = {"se", "err", "error", "lo", "hi", "low", "high", "min", "max"}  # behind a model's name
 _STATISTICS = _SPREADS | {
     *("mean", "average", "avg", "median", "min", "max", "count", "sum", "total", "mittelwert"),
     *("summe", "ratio", "difference", "diff", "delta", "gain", "speedup", "p", "value", "pvalue"),
+    *("mittel", "durchschnitt", "moyenne", "media", "improvement", "differenz", "best", "seeds"),
 }
 _REMARKS = {
     *("epoch", "epochs", "time", "seconds", "runtime", "duration", "date", "comment", "notes"),
     *("id", "index", "parameters", "params", "lr", "learning", "batch", "step", "steps", "gpu"),
-    *("memory", "created", "user", "experiment", "weight", "decay", "lambda", "rate", "dropout"),
+    *(
+        "s",
+        "sec",
+        "ms",
+        "h",
+        "memory",
+        "created",
+        "user",
+        "experiment",
+        "weight",
+        "decay",
+        "lambda",
+        "rate",
+        "dropout",
+    ),
     *(
         "iteration",
         "iterations",
@@ -85,13 +127,19 @@ _REMARKS = {
         "size",
     ),
 }
+_OTHERS = _OF_N | _BESIDE_N | {"seed", "run", "fold"}
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001
-_TOTALS = _STATISTICS | {"gesamt", "ø", "averages", "totals", "mittel", "durchschnitt"}
+_TOTALS = {
+    *("mean", "average", "averages", "avg", "median", "std", "sd", "sem", "sum", "total", "totals"),
+    *("all", "summe", "mittelwert", "mittel", "durchschnitt", "gesamt", "ø", "moyenne", "media"),
+    *("difference", "differenz", "diff", "delta", "ratio"),
+}
 _PREFIX = re.compile(r"(params|metrics|config|summary|tags)[./]", re.IGNORECASE)
 _BRACKET = re.compile(r"\s*[\[(]([^\])]*)[\])]\s*$")
 _SEED_AT_END = re.compile(
     r"(?:(?P<rest>.+?)[\s_\-/.,:]+)?"
-    r"(?:(?:seed|run|rep|repeat|repetition|replicate|fold|trial|split)[\s_\-#]*|s)(?P<seed>[0-9]+)",
+    r"(?:(?:seed|run|rep|repeat|repetition|replicate|fold|trial|split|lauf)[\s_\-#]*|s)"
+    r"(?P<seed>[0-9]+)",
     re.IGNORECASE,
 )
 
@@ -208,8 +256,13 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
     places = range(len(header))
     filled = [[row[at] for _, row in grid.rows if not _is_empty(row[at])] for at in places]
     numbers = [sum(map(_looks_numeric, cells)) for cells in filled]
-    numeric = {at for at, cells in enumerate(filled) if cells and 2 * numbers[at] >= len(cells)}
     keys = [_key(head) for head in header]
+    numeric = {  # also a column of numbers with remarks in it, such as 0.10* or OOM
+        at
+        for at, cells in enumerate(filled)
+        if (cells and 2 * numbers[at] >= len(cells))
+        or (_is_model(header[at]) and any(_MARKED.fullmatch(str(each)) for each in cells))
+    }
 
     def named(role: str, fits: Any) -> list[int]:
         if role in given:
@@ -220,18 +273,30 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
     layout = _Layout()
     counts = named("n", _names_n)
     counts = [at for at in counts if at in numeric] or counts
-    best = (
-        [at for at in counts if keys[at] == "n"]
-        or [at for at in counts if "train" in keys[at]]
-        or counts
-    )
+    best = [at for at in counts if keys[at] == "n" or "train" in keys[at]] or counts
     if len(best) > 1:
         listed = ", ".join(shown(header[at]) for at in best)
         raise source.error(
             f"N may be in {listed}; pass columns={{'n': {shown(header[best[0]])}}} if that is right"
         )
     layout.n = best[0] if best else None
+    inside = _BRACKET.search(header[best[0]]) if best else None
+    if inside and "n" not in given and not set(words(inside[1]) or "%") <= _OF_N | _BESIDE_N:
+        name = shown(header[best[0]])
+        raise source.error(
+            f"{name} may count in {shown(inside[1])}; write numbers of samples into a column n, or "
+            f"pass columns={{'n': {name}}} if it has them"
+        )
     layout.seeds = [at for at in named("seed", _SEEDS.fullmatch) if at != layout.n]
+    for at in layout.seeds if "seed" not in given else []:
+        odd = [str(each) for each in filled[at] if not _sums_up(each)]
+        stems = {re.sub(r"\d+", "", each) for each in odd}  # `unet-1` and `ko-1` are no seeds
+        if stems and "seed" not in keys[at] and (len(stems) > 1 or odd[0] in stems):
+            name = shown(header[at])
+            raise source.error(
+                f"column {name} holds {shown(odd[0])}; pass columns={{'model': {name}}} if it has "
+                f"models, columns={{'seed': {name}}} if it has repetitions, or keep one alone"
+            )
     for role, names in (("model", _MODELS), ("metric", _METRICS), ("status", _STATUS)):
         found = named(role, names.__contains__)
         if len(found) > 1:
@@ -256,6 +321,16 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
     if header[layout.n] != "n":
         layout.notes.insert(0, f"N from {shown(header[layout.n])}")
     used = {each.place for each in layout.values}
+    for at in rest if "model" not in given else []:
+        texts = {str(each).casefold() for each in filled[at]}
+        if at in numeric | used or not 1 < len(texts) < len(filled[at]) or keys[at] in _NO_LABELS:
+            continue
+        if _is_model(header[at]):
+            raise source.error(
+                f"column {shown(header[at])} holds different texts, such as "
+                f"{shown(filled[at][0])}, and is not used; pass columns={{'model': "
+                f"{shown(header[at])}}} if it tells models apart, or remove it"
+            )
     wide = layout.model is None and layout.status is None and not layout.seeds
     unused = [at for at in rest if at not in used]  # of runs, settings; else a model without values
     unused = [at for at in unused if at in numeric or (wide and not filled[at])]
@@ -306,8 +381,8 @@ def _missing(name: str, wanted: str, grid: Grid) -> KoriskError:
 def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
     """The columns of values, where none is named by the user."""
     header, source = grid.header, grid.source
-    heads = {at: _parted(_base(header[at])) for at in rest}
-    exact = [at for at in rest if _key(header[at]) == "error"]
+    heads = _heads(header, rest)
+    exact = [at for at in rest if _key(header[at]) == "error" and not heads[at].model]
     pure = exact or [at for at in rest if heads[at].metric and not heads[at].model]
     if pure:
         return _of_metrics(grid, layout, rest, pure)
@@ -315,6 +390,13 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
     others = [at for at in rest if at not in seeds]
     odd = [at for at in others if not _is_model(header[at])]
     odd += [at for at in others if set(words(header[at])) & _SPREADS]  # such as U-Net std
+    all_words = [words(header[at]) for at in others]
+    names = {header[at].casefold() for at in others}
+    for at in others:  # such as U-Net hi, and FC/KO
+        *first, last = words(header[at]) or [""]
+        parts = [part.strip().casefold() for part in re.split(r"[/÷]| vs ", header[at])]
+        if (last in _ENDS and first in all_words) or (len(parts) == 2 and names.issuperset(parts)):
+            odd.append(at)
     if not rest and len(header) > 1 and all(_is_empty(c) for _, row in grid.rows for c in row[1:]):
         raise source.error("holds no measurements; add rows with n and error")
     if not rest:
@@ -323,6 +405,7 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
         listed = ", ".join(dict.fromkeys(shown(header[at]) for at in odd[:10]))
         likely = [at for at in rest if not set(words(header[at])) & _SPREADS] or rest
         likely = [at for at in likely if at not in odd] or likely
+        likely.sort(key=lambda at: "test" not in words(header[at]))
         raise source.error(
             f"{listed} can name neither a seed nor a model, and without a column 'error' each "
             f"column must; remove what is no error, or pass columns={{'error': "
@@ -367,10 +450,16 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
 def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -> list[_Values]:
     """Columns that are named after metrics; those of the training data are left out."""
     header = grid.header
-    heads = {at: _parted(_base(header[at])) for at in pure}
+    heads = {at: each for at, each in _heads(header, rest).items() if at in pure}
     for unwanted in (_TRAINED_ON, {"val", "valid", "validation", "dev"}):
         kept = [at for at in pure if not unwanted.intersection(words(heads[at].metric))]
         pure = kept or pure
+    pure.sort(key=lambda at: "test" not in words(header[at]))  # which a question then names
+    if all(_TRAINED_ON.intersection(words(heads[at].metric)) for at in pure):
+        raise grid.source.error(
+            f"{shown(header[pure[0]])} is of the training data; give errors on test data, or pass "
+            f"columns={{'error': {shown(header[pure[0]])}}} if it is not"
+        )
     seeds = [at for at in rest if at not in pure and _parted(_base(header[at])).seed]
     if any(not _parted(_base(header[at])).metric for at in seeds):
         raise grid.source.error(
@@ -401,7 +490,7 @@ def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -
 
 def _own_metric(head: str) -> str:
     """A column's name as the name of its metric; `error` and `value` name none."""
-    return "" if _key(head) in ERROR_WORDS | {"value", "wert"} else _base(head)
+    return "" if _key(head) in _ERROR | {"value", "wert"} else _base(head)
 
 
 def _by_size(grid: Grid, layout: _Layout, rest: list[int]) -> _Layout:
@@ -424,6 +513,16 @@ def _by_size(grid: Grid, layout: _Layout, rest: list[int]) -> _Layout:
     return layout
 
 
+def _heads(header: list[str], places: list[int]) -> dict[int, _Values]:
+    """What names of columns say; a bracket in them is a unit, or tells models apart."""
+    heads = {at: _parted(_base(header[at])) for at in places}
+    inside = {found[1] for at in places if (found := _BRACKET.search(header[at]))}
+    alike = len(set(map(_base, (header[at] for at in places)))) < len(places)
+    if len(inside) > 1 and (alike or any(each.seed for each in heads.values())):
+        return {at: _parted(re.sub(r"[\[\]()]+", " ", header[at]).strip()) for at in places}
+    return heads
+
+
 def _parted(base: str, *, metrics: bool = True) -> _Values:
     """The seed, the metric and the model in the name of a column."""
     if re.fullmatch(r"[0-9]+", base):
@@ -443,14 +542,14 @@ def _parted(base: str, *, metrics: bool = True) -> _Values:
 
 
 def _names_metric(token: str) -> bool:
-    return suggested_unit(token) is not None or bool(_ERRORS.intersection(words(token)))
+    return suggested_unit(token) is not None or bool(_VALUES.intersection(words(token)))
 
 
 def _of_metric(token: str) -> bool:
     """Whether a token consists of words that names of metrics have, such as `val` and `mse`."""
     found = words(token)
     return bool(found) and all(
-        word in _ERRORS or word in _BESIDE_METRICS or suggested_unit(word) is not None
+        word in _VALUES or word in _BESIDE_METRICS or suggested_unit(word) is not None
         for word in found
     )
 
@@ -458,7 +557,7 @@ def _of_metric(token: str) -> bool:
 def _is_model(head: str) -> bool:
     """Whether a head can name a model: statistics, times and the like cannot."""
     found = set(words(head))
-    return not found or not found <= _STATISTICS | _REMARKS | _PHASES | {"seed", "run", "fold"}
+    return not found or not found <= _STATISTICS | _REMARKS | _PHASES | _OTHERS
 
 
 # --- Numbers as people write them ----------------------------------------------------------------
@@ -470,6 +569,7 @@ _GROUPS = {  # thousands between the other mark
     ".": re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?"),
     ",": re.compile(r"[-+]?[1-9]\d{0,2}(\.\d{3})+(,\d*)?"),
 }
+_MARKED = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)\s*[^\d\s:-]{0,8}")  # such as 0.10*
 _EITHER = re.compile(r"[-+]?[1-9]\d{0,2}[.,]\d{3}")  # 1,024 and 1.024: which is it?
 
 
@@ -546,6 +646,10 @@ def _number(cell: object, mark: str | None, *, whole: bool) -> float:
         raise _CellError(
             f"{shown(cell)} may be a thousand or a decimal",
             "add a zero to one of them if they are decimals, or write thousands without the mark",
+        )
+    if not whole and mark is not None and _EITHER.fullmatch(text) and mark not in text:
+        raise _CellError(
+            f"{shown(cell)} may be a thousand or a decimal", "write thousands without the mark"
         )
     mark = mark or "."
     if _GROUPS[mark].fullmatch(text):
@@ -639,7 +743,7 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
         if state is not None and str(state).casefold() not in _FINISHED:
             left_out[f"{str(state).casefold()[:20]} run"] += 1
             continue
-        if summary := _summary(row, layout):
+        if summary := _summary(row, layout, bool(source.name)):
             what = f"{shown(summary)} sums up other rows"
             problems.add(source.at(position), what, "remove such rows")
             continue
@@ -685,8 +789,14 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
         for head in values
         if signs[head] or ("%" in head and (_names_metric(head) or _base(head) != head.strip()))
     )
+    if not made.n and left_out:
+        listed = ", ".join(f"{n} {what}{'s' * (n > 1)}" for what, n in left_out.items())
+        raise source.error(f"holds no measurements but {listed}, which are left out; add some")
     if not made.n:
         raise source.error("holds no measurements; add rows with n and error")
+    if layout.model is not None and "" in made.model and any(made.model):
+        where = source.at(made.position[made.model.index("")], header[layout.model])
+        raise source.error(f"{where}: is missing; name the model in every row")
     runs = [at for at, head in enumerate(header) if _key(head) in _RUNS and layout.n != at]
     twice = Counter(zip(made.n, made.model, made.metric, made.seed, strict=True)).most_common(1)
     if twice[0][1] > 1 and runs and not layout.seeds:
@@ -715,14 +825,16 @@ def _label(row: list[Any], places: list[Any], header: list[str], texts: dict[Any
     return "/".join(parts)
 
 
-def _summary(row: list[Any], layout: _Layout) -> str:
+def _summary(row: list[Any], layout: _Layout, in_file: bool) -> str:
     """The word by which a row says that it sums up others."""
-    own = [layout.n] if layout.n is not None else []
-    places = own if own and row[own[0]] is not None else range(len(row))
-    for at in places:
-        cell = row[at]
-        if isinstance(cell, str) and len(cell) <= MAX_LABEL:
-            found = {cell.casefold().strip(" :.")} | set(words(cell)[:1])
-            if found & _TOTALS:
-                return cell
-    return ""
+    places: Iterable[int] = range(len(row))
+    if layout.n is not None and row[layout.n] is not None:
+        labels = (layout.n, layout.model, *layout.seeds) if in_file else (layout.n,)
+        places = [at for at in labels if at is not None]
+    return next((row[at] for at in places if _sums_up(row[at])), "")
+
+
+def _sums_up(cell: object) -> bool:
+    if not isinstance(cell, str) or len(cell) > MAX_LABEL:
+        return False
+    return bool(({cell.casefold().strip(" :.")} | set(words(cell)[:1])) & _TOTALS)

@@ -216,7 +216,7 @@ _LARGER_IS_BETTER = {
 _ROOTS = {"nrmse", "rmsd", "rmse"}
 _SMALLER_IS_BETTER = {
     *("error", "err", "loss", "risk", "distance", "deviation", "mae", "mape", "mse", "nmse", "l1"),
-    *("l2", "lpips", "cer", "wer"),
+    *("l2", "lpips", "cer", "wer", "drop", "gap", "decrease"),
 }
 
 
