@@ -46,6 +46,7 @@ FUZZED = {  # module: the readers that come there
     "theory/network.py": ("network",),
 }
 NO_FILE = {  # module: why
+    "curves/spreadsheet.py": "xlsx and ods, in a process of its own",
     "operators/testing.py": "what it saved a line before",
     "report/page/page.py": "a part of the package",
     "report/page/pictures.py": "a picture that it drew",

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from numbers import Real
 from os import PathLike
 from typing import Any, TypeGuard
@@ -206,7 +207,7 @@ def label(what: str, value: object) -> str:
 
 
 def _is_number(value: object) -> TypeGuard[Real]:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
 
 
 # --- Where each thing stands ---------------------------------------------------------------------
@@ -585,10 +586,11 @@ def _is_empty(cell: object) -> bool:
 
 
 def _looks_numeric(cell: object) -> bool:
-    if not isinstance(cell, str):
-        return _is_number(cell)
-    if not re.search("[0-9]", cell):  # most texts, soon
-        return False
+    return _is_numeric(cell) if isinstance(cell, str) else _is_number(cell)
+
+
+@lru_cache(maxsize=4096)
+def _is_numeric(cell: str) -> bool:
     text = _bare(cell)
     return (
         len(text) <= MAX_LABEL
