@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -115,6 +116,25 @@ def test_two_models_of_a_store_are_one_point_with_a_ratio(tmp_path: Path) -> Non
             expected.ratio,
             expected.ratio_range,
         )
+
+
+def test_damaged_fits_of_another_model_stay_refused_until_that_is_run(tmp_path: Path) -> None:
+    store = tmp_path / "pilot.db"
+    first, second = (kr.run_pilot(power, SIZES, 2, store=store, model=name) for name in "AB")
+    with contextlib.closing(sqlite3.connect(store)) as opened, opened:  # one fit of A, one of B
+        opened.execute(
+            "UPDATE rows SET metrics = '{}' WHERE cell IN (1, (SELECT max(id) FROM cells))"
+        )
+    key = f"A, n = {SIZES[0]}, seed 0"
+    with pytest.warns(KoriskWarning) as said:
+        again = kr.run_pilot(power, SIZES, 2, store=store, model="B")
+    assert again.curve == second.curve
+    assert key in str(said[-1].message)
+    with pytest.raises(kr.KoriskError, match=key):
+        kr.Curve.read(store, model="A")
+    with pytest.warns(KoriskWarning, match=f"computed again: {key}"):
+        kr.run_pilot(power, SIZES, 2, store=store, model="A")
+    assert kr.Curve.read_all(store) == (first.curve, second.curve)
 
 
 @pytest.mark.parametrize("unit", kr.UNITS)

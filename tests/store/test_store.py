@@ -348,6 +348,71 @@ def test_a_file_that_sqlite_cannot_read_is_kept_aside_and_what_is_intact_goes_on
     assert path.with_name("study.db.damaged-1").read_bytes() == bytes(data)
 
 
+def test_damaged_cells_stay_until_they_are_computed_again(path: Path) -> None:
+    made, before = fill(path), read_all(path)
+    for number in (1, 3):
+        sql(path, f"UPDATE rows SET metrics = '{{\"mse\": 0.5}}' WHERE cell = {number}")
+    kept = files(path.parent)
+    with pytest.raises(KoriskError, match="holds the study 'dummy', not 'other'"):
+        Store.create_or_open(path, {"name": "other"}, tasks=tasks(1, 1))
+    assert files(path.parent) == kept
+    for task, rest in ((made[0], made[2]), (made[2], None)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            store = Store.create_or_open(path, STUDY, tasks=[task])
+        with store:
+            assert store.missing([task]) == [task]
+            store.record(task, result(task), USAGE)
+            assert task in [cell.task for cell in store.results()]
+        assert any(f"to be computed again: {task.key}" in str(each.message) for each in said)
+        if rest is not None:
+            assert any(str(each.message).endswith(f"run again: {rest.key}") for each in said)
+            with pytest.raises(DamagedError, match=f"damaged: {rest.key};"):
+                read_all(path)
+    assert read_all(path)[:4] == before[:4]
+
+
+@pytest.mark.parametrize("description", ["", "UPDATE meta SET value = '{}' WHERE name = 'study'"])
+@pytest.mark.parametrize("lost", ["", "DELETE FROM cells WHERE id = 2"])
+@pytest.mark.parametrize("index", [False, True])
+def test_no_other_study_takes_over_a_damaged_store(
+    path: Path, description: str, lost: str, index: bool
+) -> None:
+    """Its cells are refused or left in the old file, and never mixed with others."""
+    fill(path)
+    for command in filter(None, (description, lost)):
+        sql(path, command)
+    if index:
+        [[page]] = sql(path, "SELECT max(rootpage) FROM sqlite_master WHERE type = 'index'")
+        data = bytearray(path.read_bytes())
+        data[4096 * (page - 1) : 4096 * page] = bytes(4096)
+        path.write_bytes(data)
+    kept = files(path.parent)
+    [other] = [replace(task, point="mine") for task in tasks(1, 1)]
+    if description and lost and index:
+        with pytest.warns(KoriskWarning, match="with 3 more that are not in this run"):
+            store = Store.create_or_open(path, {"name": "other"}, tasks=[other])
+        with store:
+            assert list(store.results()) == []
+        assert path.with_name("study.db.damaged-1").read_bytes() == kept["study.db"]
+    else:
+        with pytest.raises(KoriskError, match="choose another path"):
+            Store.create_or_open(path, {"name": "other"}, tasks=[other])
+        assert files(path.parent) == kept
+
+
+def test_cells_lost_without_a_trace_are_not_hidden_by_another_run(path: Path) -> None:
+    made = fill(path)
+    sql(path, "DELETE FROM cells WHERE id = 2")
+    with pytest.raises(KoriskError, match="the tasks of its study"):
+        Store.create_or_open(path, STUDY)
+    with pytest.warns(
+        KoriskWarning, match="1 cell is intact and kept, .* with 2 more that are not"
+    ):
+        Store.create_or_open(path, STUDY, tasks=made[:1]).close()
+    assert [cell.task for cell in content(path)] == made[:1]
+
+
 def test_a_store_without_digests_is_read_as_it_is_and_upgraded_by_a_run(path: Path) -> None:
     old = Path(__file__).parents[1] / "data" / "store_0.1.0.sql"
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -366,9 +431,12 @@ def test_a_store_without_digests_is_read_as_it_is_and_upgraded_by_a_run(path: Pa
     sql(damaged, """UPDATE rows SET metrics = '{"mse": 1, "mse": 2}' WHERE cell = 2""")
     with pytest.raises(DamagedError, match=r"damaged\.db: .*'mse' is given twice"):
         read_all(damaged)
-    with pytest.warns(KoriskWarning, match="to be computed again: a, seed 1"):
-        Store.create_or_open(damaged, {"name": "old"}).close()
-    assert read_all(damaged)[0] == before[:1]
+    with pytest.warns(KoriskWarning, match="damaged.*: a, seed 1"):
+        store = Store.create_or_open(damaged, {"name": "old"})
+    with store:
+        assert [cell.task for cell in store.results()] == [before[0].task]
+    with pytest.raises(DamagedError, match="a, seed 1"):  # which nothing computed again
+        read_all(damaged)
     damaged.unlink()
     Store.create_or_open(path, {"name": "old"}, tasks=[cell.task for cell in before]).close()
     assert sql(path, "PRAGMA user_version") == [(FORMAT,)]

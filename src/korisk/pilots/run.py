@@ -26,6 +26,7 @@ from korisk.pilots.result import Pilot, read_pilot
 from korisk.planning.next_size import Cost
 from korisk.planning.plan import TAIL
 from korisk.store.cells import Task
+from korisk.store.file import DamagedError
 from korisk.store.store import STORE_NAME, Store, store_to_write
 from korisk.studies.results import LEAST_SIZES
 from korisk.studies.run.engine import run_study
@@ -334,7 +335,9 @@ def run_pilot(
     alone = cluster is None and workers > 0
     work = FitWork(fit, identity.model, Reading(metric, unit), alone=alone)
     with (
-        _opened(store, identity) as opened,
+        _opened(
+            store, identity, [identity.task(n, seed) for n in asked for seed in often]
+        ) as opened,
         progress(quiet=quiet, watch=watch, unit="fits") as shown_progress,
     ):
         run_options = {
@@ -354,13 +357,18 @@ def run_pilot(
 
 
 @contextmanager
-def _opened(store: str | PathLike[str] | None, identity: Identity) -> Iterator[Store]:
+def _opened(
+    store: str | PathLike[str] | None, identity: Identity, tasks: list[Task]
+) -> Iterator[Store]:
     """The store, or one for this call alone; if that ends early, finished fits are kept."""
     study = {"name": identity.name}
     if store is not None:
         path = store_to_write(store)
         make_folder(path.parent)
-        with Store.create_or_open(path, study) as opened:  # which repairs it
+        if path.exists():
+            with suppress(DamagedError), Store.read(path) as known:
+                identity.check(known)
+        with Store.create_or_open(path, study, tasks=tasks) as opened:  # which repairs it
             identity.check(opened)
             yield opened
         return

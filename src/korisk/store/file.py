@@ -191,8 +191,11 @@ def _stated_format(path: Path) -> int | None:
 def restore_common_parts(path: Path) -> None:
     """Write what all stores have in common, header and tables' texts, into a damaged copy."""
     fixed = {0: _MAGIC + b"\x10\0\1\1\0@  ", 44: b"\0\0\0\4", 52: bytes(7) + b"\1", 64: bytes(4)}
+    # SQLite reads no file with fewer pages than it states, or than its tables begin on.
+    pages = max(16, -(-path.stat().st_size // 4096))
     with path.open("r+b") as file:
-        for at, content in [*fixed.items(), *_MARKS]:
+        file.truncate(4096 * pages)
+        for at, content in [*fixed.items(), (28, pages.to_bytes(4, "big")), *_MARKS]:
             file.seek(at)
             file.write(content)
     with (

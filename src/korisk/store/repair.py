@@ -1,7 +1,8 @@
 """Stores that were damaged or come from an older korisk, made right before a run writes to them.
 
 Every cell has a digest, so that what can still be read of a damaged file is known to be intact or
-not: what is intact goes into a new store, and the old file is kept beside it under another name.
+not. Damaged cells stay, and are refused by readers, until a run has computed them again. If SQLite
+cannot read the file, cells go into a new store, and the old file is kept under another name.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from korisk.store.file import (
     check_header,
     connect,
     create,
+    reading,
     restore_common_parts,
     set_meta,
     sqlite_errors,
@@ -68,16 +70,35 @@ def read_cell(found: dict[str, Any]) -> tuple[Task, Usage, dict[str, Any], str |
     return task, usage, from_json(found["detail"]), found["error"]
 
 
-def make_right(path: Path, study: str) -> None:
-    """Upgrade an old store, drop damaged cells, and rebuild a file that SQLite cannot read.
+def check_name(path: Path, known: object, name: str) -> None:
+    """Refuse a study of another name than the store's."""
+    if known != name:
+        raise KoriskError(
+            f"{path}: holds the study {known!r}, not {name!r}; choose another path, or the name "
+            f"{known!r} if it is the same study"
+        )
+
+
+def make_right(path: Path, study: str, tasks: Sequence[Task]) -> set[int]:
+    """Upgrade an old store, find damaged cells, and rebuild a file that SQLite cannot read.
+
+    A damaged cell stays as it is until a run has computed it again: readers refuse it until then.
 
     Parameters
     ----------
     path : Path
         A store whose writer's lock is held.
     study : str
-        The description for a store that is built anew.
+        The description of the study that is to be run.
+    tasks : sequence of Task
+        Its cells.
+
+    Returns
+    -------
+    set of int
+        The numbers of the damaged cells.
     """
+    ours = "damaged, and to be computed again"
     try:
         check_header(path)
         with contextlib.closing(connect(path)) as connection, sqlite_errors(path):
@@ -87,18 +108,32 @@ def make_right(path: Path, study: str) -> None:
             signed = is_signed(connection)
             if signed:
                 connection.execute("BEGIN IMMEDIATE")
-                dropped = _drop_damaged(connection, study)
+                damaged = _find_damaged(connection, path, study, tasks)
                 connection.execute("COMMIT")
+            else:
+                query = "SELECT value FROM meta WHERE name = 'study'"
+                for (old,) in connection.execute(query).fetchall():
+                    with reading(path):
+                        check_name(path, from_json(old).get("name"), from_json(study)["name"])
         if not signed:
-            dropped = _upgrade(path)
+            damaged = _upgrade(path)
     except DamagedError as error:
-        _rebuild(path, study, error)
-        return
-    if dropped:
-        names = ", ".join(dropped[:5]) + (f" and {len(dropped) - 5} more" if dropped[5:] else "")
-        warnings.warn(
-            f"{path}: damaged, and to be computed again: {names}", KoriskWarning, stacklevel=4
-        )
+        damaged = _rebuild(path, study, tasks, error)
+        ours = ""  # which is said already
+    keys = {task.key for task in tasks}
+    for said, names in (
+        (ours, [cell.key for cell in damaged if keys & cell.names]),
+        (
+            "damaged and not in this run, so that readers refuse it until they are run again",
+            [cell.key for cell in damaged if not keys & cell.names],
+        ),
+    ):
+        if said and names:
+            more = f" and {len(names) - 5} more" if names[5:] else ""
+            warnings.warn(
+                f"{path}: {said}: {', '.join(names[:5])}{more}", KoriskWarning, stacklevel=3
+            )
+    return {cell.number for cell in damaged}
 
 
 @dataclass
@@ -111,6 +146,15 @@ class _Found:
     parts: dict[str, list[int]]  # rowids
     digests: dict[str, list[str]]
     whole: bool = True
+
+    @property
+    def key(self) -> str:
+        return str(self.values[0])
+
+    @property
+    def names(self) -> set[str]:
+        """The keys of the tasks that it may be of: one of its columns may be what is damaged."""
+        return {self.key, f"{self.values[1]}, seed {self.values[2]}"}
 
     @property
     def intact(self) -> bool:
@@ -150,33 +194,55 @@ def _found(connection: sqlite3.Connection, *, tolerant: bool = False) -> list[_F
     return list(cells.values())
 
 
-def _drop_damaged(connection: sqlite3.Connection, study: str) -> list[str]:
-    """Remove cells that are not as they were written; their names."""
-    cells = _found(connection)
+def _meta(connection: sqlite3.Connection) -> dict[str, str]:
+    """What is known of the store as a whole, as far as it is as it was written."""
+    found = connection.execute("SELECT name, value, digest FROM meta NOT INDEXED")
+    return {name: value for name, value, kept in found if kept == digest(name, value)}
+
+
+def _check_study(
+    path: Path, meta: dict[str, str], cells: Iterable[_Found], study: str, tasks: Sequence[Task]
+) -> None:
+    """Refuse a store of another study, or of an unknown one with other cells."""
+    name = from_json(study)["name"]
+    if "study" in meta:
+        check_name(path, from_json(meta["study"]).get("name"), name)
+        return
+    for cell in cells:
+        if cell.intact and not _is_one_of(cell, tasks):
+            raise KoriskError(
+                f"{path}: the name of its study is damaged, and {cell.key} in it is no cell of "
+                f"this run of {name!r}; run the study that it holds, or choose another path"
+            )
+
+
+def _is_one_of(cell: _Found, tasks: Sequence[Task]) -> bool:
+    return (cell.values[0], cell.values[4]) in {(task.key, task.spec_hash) for task in tasks}
+
+
+def _find_damaged(
+    connection: sqlite3.Connection, path: Path, study: str, tasks: Sequence[Task]
+) -> list[_Found]:
+    """The cells that are not as they were written; what else is wrong is put right."""
+    cells, meta = _found(connection), _meta(connection)
+    _check_study(path, meta, cells, study, tasks)
     damaged = [cell for cell in cells if not cell.intact]
-    for cell in damaged:
-        connection.execute("DELETE FROM cells WHERE id = ?", (cell.number,))
-    for table in ("rows", "arrays"):  # of these, and of cells that are not there
-        connection.execute(f"DELETE FROM {table} WHERE cell NOT IN (SELECT id FROM cells)")
-    names = [str(cell.values[0]) for cell in damaged]
     kept = total(str(cell.kept) for cell in cells if cell.intact)
-    meta = {name: (value, own) for name, value, own in connection.execute("SELECT * FROM meta")}
-    if not damaged and meta.get("cells", ("", ""))[0] != kept:
-        names.append("cells that are missing")
-    right = {"format": str(FORMAT), "cells": kept}
-    for name, usual in {"study": study, "korisk": "unknown", "created": "unknown"}.items():
-        value, own = meta.get(name, ("", ""))
-        right[name] = value if own == digest(name, value) else usual
-    for name, value in right.items():  # what is right already is not written again
-        if meta.get(name) != (value, digest(name, value)):
+    if not damaged and meta.get("cells", kept) != kept:
+        raise DamagedError(path, "cells are missing")
+    for table in ("rows", "arrays"):  # of cells that are not there
+        connection.execute(f"DELETE FROM {table} WHERE cell NOT IN (SELECT id FROM cells)")
+    right = {"study": study, "korisk": "unknown", "created": "unknown"} | meta
+    for name, value in (right | {"format": str(FORMAT), "cells": kept}).items():
+        if meta.get(name) != value:  # what is right already is not written again
             set_meta(connection, name, value)
     if connection.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
         connection.execute(f"PRAGMA user_version = {FORMAT}")
-    return names
+    return damaged
 
 
-def _upgrade(path: Path) -> list[str]:
-    """Copy a store of format 1 into one with digests; the names of cells that cannot be read."""
+def _upgrade(path: Path) -> list[_Found]:
+    """Copy a store of format 1 into one with digests; those cells that cannot be read."""
     new = path.with_name(f".{path.name}.rebuilt")
     new.unlink(missing_ok=True)
     create(new, "")
@@ -186,7 +252,7 @@ def _upgrade(path: Path) -> list[str]:
         sqlite_errors(path),
     ):
         target.execute("BEGIN")
-        signed, dropped = list[str](), list[str]()
+        signed, damaged = list[str](), list[_Found]()
         for number, *values in source.execute(f"SELECT id, {', '.join(CELL)} FROM cells"):
             rows, arrays = (
                 source.execute(
@@ -195,6 +261,7 @@ def _upgrade(path: Path) -> list[str]:
                 ).fetchall()
                 for table in ("rows", "arrays")
             )
+            readable = True
             try:  # without digests this is all that can be noticed
                 read_cell(dict(zip(CELL, values, strict=True)))
                 for row in rows:
@@ -202,8 +269,8 @@ def _upgrade(path: Path) -> list[str]:
                 for array in arrays:
                     unpack_array(*array)
             except UNREADABLE:
-                dropped.append(str(values[0]))
-                continue
+                readable = False
+                damaged.append(_Found(number, values, "", {}, {}))
             for table, own in (("cells", [(*values, "")]), ("rows", rows), ("arrays", arrays)):
                 for each in own:
                     content = (
@@ -211,14 +278,21 @@ def _upgrade(path: Path) -> list[str]:
                     )
                     slots = ", ".join("?" * len(content))
                     target.execute(f"INSERT INTO {table} VALUES ({slots})", content)
-            signed.append(sign(target, number))
+            if readable:  # another stays without a digest, and so counts as damaged
+                signed.append(sign(target, number))
         set_meta(target, "cells", total(signed))
         for name, value in source.execute("SELECT name, value FROM meta"):
             set_meta(target, name, value)
         target.execute("COMMIT")
         source.execute("PRAGMA journal_mode = DELETE")  # so that nothing of it is beside it
     new.replace(path)
-    return dropped
+    return damaged
+
+
+def delete(connection: sqlite3.Connection, number: int) -> None:
+    """Remove a cell and what belongs to it."""
+    for table, cell in (("rows", "cell"), ("arrays", "cell"), ("cells", "id")):
+        connection.execute(f"DELETE FROM {table} WHERE {cell} = ?", (number,))
 
 
 def sign(connection: sqlite3.Connection, number: int) -> str:
@@ -233,41 +307,70 @@ def sign(connection: sqlite3.Connection, number: int) -> str:
     return made
 
 
-def _rebuild(path: Path, study: str, error: DamagedError) -> None:
-    """Copy what is intact into a new store; the damaged file is kept under another name."""
+def _rebuild(path: Path, study: str, tasks: Sequence[Task], error: DamagedError) -> list[_Found]:
+    """Copy what can be read into a new store; the damaged file is kept under another name.
+
+    Where cells are lost without a trace, nobody could tell later that those of another run are not
+    all there: only cells of this run are then kept. The cells that are damaged are returned.
+    """
     number = 1
     while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1
     new = path.with_name(f".{path.name}.rebuilt")
     new.unlink(missing_ok=True)
-    create(new, study)
-    kept = []
-    with contextlib.closing(connect(new)) as target, sqlite_errors(path):
-        target.execute("BEGIN")
-        for cell, rows, arrays in _readable(path):
-            for table, values in (("cells", [cell]), ("rows", rows), ("arrays", arrays)):
-                for each in values:
-                    slots = ", ".join("?" * len(each))
-                    target.execute(f"INSERT INTO {table} VALUES ({slots})", each)
-            kept.append(str(cell[-1]))
-        set_meta(target, "cells", total(kept))
-        target.execute("COMMIT")
+    kept, damaged, others = list[_Found](), list[_Found](), list[_Found]()
+    with _readable(path) as (source, meta, cells):
+        whole = False
+        with contextlib.suppress(ValueError):
+            whole = meta.get("cells") == total(str(cell.kept) for cell in cells)
+        _check_study(path, meta, cells if whole else (), study, tasks)
+        if not whole and not tasks:
+            raise KoriskError(
+                f"{path}: cannot be read completely; open it with the tasks of its study, so that "
+                "what is lost is computed again, or restore a copy of it"
+            )
+        create(new, meta.get("study", study))
+        keys = {task.key for task in tasks}
+        with contextlib.closing(connect(new)) as target, sqlite_errors(path):
+            target.execute("BEGIN")
+            for cell in sorted(cells, key=lambda cell: not cell.intact):
+                rows, arrays = _copied(source, cell)
+                own = (cell.number, *cell.values, cell.kept)
+                try:
+                    for table, values in (("cells", [own]), ("rows", rows), ("arrays", arrays)):
+                        for each in values:
+                            slots = ", ".join("?" * len(each))
+                            target.execute(f"INSERT INTO {table} VALUES ({slots})", each)
+                except (sqlite3.IntegrityError, UnicodeEncodeError):  # only of a damaged one
+                    whole &= bool(keys & cell.names)
+                else:
+                    (kept if cell.intact else damaged).append(cell)
+            if not whole:
+                others = [cell for cell in kept if not _is_one_of(cell, tasks)]
+                for cell in others + damaged:
+                    delete(target, cell.number)
+                kept, damaged = [cell for cell in kept if cell not in others], []
+            set_meta(target, "cells", total(str(cell.kept) for cell in kept))
+            target.execute("COMMIT")
     for suffix in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     new.rename(path)
     reason = str(error).split(";")[0].removeprefix(f"{path}: ").split(":")[0]
-    cells = "1 cell is" if len(kept) == 1 else f"{len(kept)} cells are"
+    count = "1 cell is" if len(kept) == 1 else f"{len(kept)} cells are"
+    rest = f", with {len(others)} more that are not in this run" if others else ""
     warnings.warn(
-        f"{path}: {reason}; {cells} intact and kept, the rest is computed again; the damaged file "
-        f"is now {aside.name}",
+        f"{path}: {reason}; {count} intact and kept, the rest is computed again; the damaged file "
+        f"is now {aside.name}{rest}",
         KoriskWarning,
-        stacklevel=5,
+        stacklevel=4,
     )
+    return damaged
 
 
-def _readable(path: Path) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-    """The cells of a damaged file that can be read and are intact, with their rows and arrays."""
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[tuple[sqlite3.Connection, dict[str, str], list[_Found]]]:
+    """A damaged file, open as far as it can be, with its `meta` and the cells found in it."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".korisk-") as folder:
         copy = Path(folder, "copy.db")
         shutil.copyfile(path, copy)
@@ -275,26 +378,26 @@ def _readable(path: Path) -> Iterator[tuple[Any, list[Any], list[Any]]]:
         try:
             connection = connect(copy, "immutable=1")
         except KoriskError:
-            return
+            connection = sqlite3.connect(":memory:")
         with contextlib.closing(connection):
-            try:
+            meta, cells = dict[str, str](), list[_Found]()
+            with contextlib.suppress(sqlite3.Error):
                 cells = _found(connection, tolerant=True) if is_signed(connection) else []
-            except sqlite3.Error:
-                return
-            for cell in cells:
-                if cell.intact:
-                    with contextlib.suppress(sqlite3.Error, ValueError):
-                        yield _copied(connection, cell)
+            with contextlib.suppress(sqlite3.Error):
+                meta = _meta(connection)
+            yield connection, meta, cells
 
 
-def _copied(connection: sqlite3.Connection, cell: _Found) -> tuple[Any, list[Any], list[Any]]:
-    parts: list[list[Any]] = []
-    for table in ("rows", "arrays"):
-        query = f"SELECT {', '.join(TABLES[table])} FROM {table} WHERE rowid = ?"
-        parts.append([])
-        for place, kept in zip(cell.parts[table], cell.digests[table], strict=True):
-            [values] = connection.execute(query, (place,))
-            if digest(*values) != kept:  # the way there is damaged
-                raise ValueError
-            parts[-1].append((cell.number, *values, kept))
-    return (cell.number, *cell.values, cell.kept), parts[0], parts[1]
+def _copied(connection: sqlite3.Connection, cell: _Found) -> list[list[Any]]:
+    """The rows and arrays of a cell; none of one that is damaged, or turns out to be."""
+    parts: list[list[Any]] = [[], []]
+    try:
+        for own, table in zip(parts, ("rows", "arrays"), strict=True):
+            query = f"SELECT {', '.join(TABLES[table])} FROM {table} WHERE rowid = ?"
+            for place, kept in zip(cell.parts[table], cell.digests[table], strict=True):
+                [values] = connection.execute(query, (place,))
+                cell.whole &= digest(*values) == kept  # the way there may be damaged
+                own.append((cell.number, *values, kept))
+    except (sqlite3.Error, ValueError):
+        cell.whole = False
+    return parts if cell.intact else [[], []]

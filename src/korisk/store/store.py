@@ -62,6 +62,8 @@ from korisk.store.repair import (
     ROW,
     USAGE,
     cell_digest,
+    check_name,
+    delete,
     is_signed,
     make_right,
     read_cell,
@@ -176,6 +178,8 @@ class Store:
         An open connection to it.
     lock : WriteLock, optional
         The writer's lock; None for reading.
+    damaged : set of int, default ()
+        Numbers of cells that count as not there until they are recorded again.
 
     Examples
     --------
@@ -191,9 +195,14 @@ class Store:
     """
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, lock: WriteLock | None = None
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        lock: WriteLock | None = None,
+        damaged: Iterable[int] = (),
     ) -> None:
         self.path = path
+        self._damaged_cells = set(damaged)
         self._connection = connection
         self._lock = lock
         self._digest = "digest" if is_signed(connection) else "NULL"  # NULL: a store of format 1
@@ -217,7 +226,8 @@ class Store:
             Plain JSON with a `"name"`. A store holds studies of one name, and keeps the latest
             description.
         tasks : iterable of Task, default ()
-            Checked against the stored cells before anything changes.
+            The cells that are to be computed: checked against the stored ones before anything
+            changes, and what is kept of a file that cannot be read completely.
         wait : float, default 0.0
             Seconds to wait for another writer.
 
@@ -242,22 +252,22 @@ class Store:
         name = study.get("name")
         if not isinstance(name, str) or not name:
             raise KoriskError(f"a study must have a name, got {shown(name)}; give it one")
-        text = to_json("the study", study)
+        text, asked = to_json("the study", study), list(tasks)
         file = Path(path)
         check_path(file)
         with contextlib.ExitStack() as undo:
             lock = WriteLock(file, wait=wait)
             undo.callback(lock.release)
+            damaged = set[int]()
             if file.exists():
-                make_right(file, text)
+                damaged = make_right(file, text, asked)
             else:
                 create(file, text)
-            store = cls(file, connect(file), lock)
+            store = cls(file, connect(file), lock, damaged)
             undo.pop_all()
             undo.callback(store.close)
             with sqlite_errors(file):
-                store.check_name(name)
-                store.check(tasks)
+                store.check(asked)
                 kind = network_file_system(file)
                 if kind is not None:
                     warnings.warn(
@@ -386,10 +396,15 @@ class Store:
             # A reader trusts no index: it may be damaged, and the cells may not.
             scan = "" if self._lock else "NOT INDEXED"
             found = self._fetch(
-                f"SELECT status FROM cells {scan} WHERE key = ? AND spec_hash = ?",
+                f"SELECT status FROM cells {scan} WHERE key = ? AND spec_hash = ? "
+                f"AND id NOT IN {self._set_aside}",
                 (task.key, task.spec_hash),
             )
             return found[0][0] if found else None
+
+    @property
+    def _set_aside(self) -> str:
+        return f"({', '.join(map(str, self._damaged_cells))})"
 
     def missing(self, tasks: Iterable[Task]) -> list[Task]:
         """The tasks whose results are not stored, failed ones included.
@@ -492,14 +507,15 @@ class Store:
             try:
                 signed = self._digest != "NULL"
                 stored = self._fetch(
-                    f"SELECT id, {self._digest}, {', '.join(CELL)} FROM cells NOT INDEXED"
+                    f"SELECT id, {self._digest}, {', '.join(CELL)} FROM cells NOT INDEXED "
+                    f"WHERE id NOT IN {self._set_aside}"
                 )
                 parts: dict[str, dict[int, list[Any]]] = {}
                 for table, columns in (("rows", f", {', '.join(ROW)}"), ("arrays", "")):
                     parts[table] = {number: [] for number, *_ in stored}
                     for cell, *values in self._fetch(
                         f"SELECT cell, {self._digest}{columns} FROM {table} NOT INDEXED "
-                        "ORDER BY rowid"
+                        f"WHERE cell NOT IN {self._set_aside} ORDER BY rowid"
                     ):
                         parts[table].setdefault(cell, []).append(values)
                 everything = self._meta("cells") if signed else ""
@@ -562,12 +578,7 @@ class Store:
         KoriskError
             If the store holds a study of another name.
         """
-        known = self.study.get("name")
-        if known != name:
-            raise KoriskError(
-                f"{self.path}: holds the study {known!r}, not {name!r}; choose another path, or "
-                f"the name {known!r} if it is the same study"
-            )
+        check_name(self.path, self.study.get("name"), name)
 
     def check(self, tasks: Iterable[Task]) -> None:
         """Refuse tasks that contradict each other or the stored results.
@@ -587,7 +598,8 @@ class Store:
             specs = {
                 point: (Task(point=point, seed=seed, spec=from_json(spec)), "in the store")
                 for point, seed, spec in self._fetch(
-                    "SELECT point, seed, spec FROM cells WHERE status = 'done' GROUP BY point"
+                    "SELECT point, seed, spec FROM cells WHERE status = 'done' "
+                    f"AND id NOT IN {self._set_aside} GROUP BY point"
                 )
             }
         keys = set()
@@ -652,13 +664,22 @@ class Store:
     def _replace(
         self, task: Task, status: str, error: str | None, usage: Usage, packed: Packed
     ) -> None:
-        if self._fetch("SELECT 1 FROM cells WHERE key = ? AND status = 'done'", (task.key,)):
+        done = f"key = ? AND status = 'done' AND id NOT IN {self._set_aside}"
+        if self._fetch(f"SELECT 1 FROM cells WHERE {done}", (task.key,)):
             raise KoriskError(f"{self.path}: {task.key}: is finished, and finished cells are kept")
         self.check([task])
         everything = self._meta("cells")
-        for number, old in self._fetch("SELECT id, digest FROM cells WHERE key = ?", (task.key,)):
-            self._connection.execute("DELETE FROM cells WHERE id = ?", (number,))
-            everything = total([everything], without=old)
+        replaced = set[int]()
+        for number, old in self._fetch(
+            "SELECT id, digest FROM cells WHERE key = ? "
+            f"OR (point = ? AND seed = ? AND id IN {self._set_aside})",
+            (task.key, task.point, task.seed),
+        ):
+            delete(self._connection, number)
+            if number in self._damaged_cells:
+                replaced.add(number)
+            else:
+                everything = total([everything], without=old)
         values = {
             **{"key": task.key, "point": task.point, "seed": task.seed},
             **{"spec": to_json("spec", task.spec), "spec_hash": task.spec_hash},
@@ -679,6 +700,7 @@ class Store:
             )
         made = sign(self._connection, number)
         set_meta(self._connection, "cells", total([everything, made]))
+        self._damaged_cells -= replaced
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
