@@ -7,6 +7,7 @@ import made_studies
 import numpy as np
 import pytest
 from artists import check_page, data, line, written
+from commands import outputs, refused
 from matplotlib.figure import Figure
 
 from korisk.curves.curve import Curve
@@ -168,10 +169,23 @@ def test_predictions_of_something_else_are_said_and_not_shown(folder: Path) -> N
         section, notes = prediction_section(read_contents(folder))
         assert section.html == ""
         assert f"{made['point']} is no point of this study with the same" in notes[0]
-    (folder / NAME).write_text("{")
-    section, notes = prediction_section(read_contents(folder))
-    assert section.html == ""
-    assert "not valid JSON" in notes[0]
+
+
+@pytest.mark.parametrize("change", [("0", "1"), ("}", "")])
+def test_a_damaged_prediction_is_refused_and_the_remedy_works(
+    folder: Path, tmp_path: Path, change: tuple[str, str]
+) -> None:
+    predicted(folder, content(problem(folder)))
+    file = folder / NAME
+    file.write_text(file.read_text().replace(*change))
+    report = ("report", folder, "--only", "page", "--out", tmp_path)
+    said = refused(*report)
+    assert str(file) in said
+    assert "run korisk predict again, or remove it" in said
+    assert list(tmp_path.iterdir()) == []
+    file.unlink()
+    outputs(*report)
+    assert (tmp_path / "report.html").exists()
 
 
 def test_predictions_from_other_images_are_shown_and_escaped(folder: Path) -> None:

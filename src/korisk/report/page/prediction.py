@@ -50,14 +50,13 @@ def prediction_section(
     contents: Contents, watch: Watch = lambda _: None
 ) -> tuple[Section, list[str]]:
     """The section, empty where nothing was predicted, and notes on what could not be shown."""
-    empty = Section(name="predicted", title=TITLE, html="")
     file = contents.store.parent / NAME
     if not file.is_file():
-        return empty, []
+        return Section(name="predicted", title=TITLE, html=""), []
     try:
         record = read_prediction(file)
     except KoriskError as error:
-        return empty, [f"The prediction cannot be shown: {error}."]
+        raise KoriskError(f"{error}, or remove it to report without a prediction") from None
     points = {point.name: point for point in contents.points}
     shown, notes = "", []
     found: list[Outcome] = []
