@@ -326,6 +326,13 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
         texts = {str(each).casefold() for each in filled[at]}
         if at in numeric | used or not 1 < len(texts) < len(filled[at]) or keys[at] in _NO_LABELS:
             continue
+        own = (
+            {(row[layout.model], row[at]) for _, row in grid.rows}
+            if layout.model is not None
+            else ()
+        )
+        if own and len(own) == len({model for model, _ in own}):
+            continue  # it says no more than the model
         if _is_model(header[at]):
             raise source.error(
                 f"column {shown(header[at])} holds different texts, such as "
