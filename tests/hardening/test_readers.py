@@ -46,7 +46,8 @@ FUZZED = {  # module: the readers that come there
     "theory/network.py": ("network",),
 }
 NO_FILE = {  # module: why
-    "curves/spreadsheet.py": "xlsx and ods, in a process of its own",
+    "curves/foreign.py": "workbooks and Parquet, in a process of its own",
+    "store/repair.py": "what it reads, store/file.py has checked",
     "operators/testing.py": "what it saved a line before",
     "report/page/page.py": "a part of the package",
     "report/page/pictures.py": "a picture that it drew",

@@ -65,10 +65,9 @@ def write_and_wait(folder, iteration, *state):
         Path({begun!r}).write_text(str(os.getpid()))
         time.sleep(600)
 
-folders, *options = sys.argv[1:]
-if folders == "broken":
+if sys.argv.pop(1) == "wait":
     sharded.write_checkpoint = write_and_wait
-sys.exit(max([main([*options, "--out", folder]) for folder in folders.split(",")]))
+sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -160,10 +159,11 @@ def test_a_rank_killed_in_mid_run_is_resumed_to_the_bit(study: Path, tmp_path: P
     begun, script = tmp_path / "begun", tmp_path / "rank.py"
     script.write_text(RANK.format(begun=str(begun)))
 
-    def start(folders: str) -> subprocess.Popen[str]:
+    def start(folder: str, how: str) -> subprocess.Popen[str]:
         ranks = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2")
         options = (str(study), "--device", "cpu", "--rate", "1e-2", "--iterations", "200")
-        command = [sys.executable, "-m", *ranks, str(script), folders, *options, "--every", "50"]
+        end = ("--every", "50", "--out", folder)
+        command = [sys.executable, "-m", *ranks, str(script), how, *options, *end]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
 
@@ -171,16 +171,18 @@ def test_a_rank_killed_in_mid_run_is_resumed_to_the_bit(study: Path, tmp_path: P
         content: dict[str, Any] = json.loads((tmp_path / folder / "train.json").read_text())
         return content
 
-    broken = start("broken")
+    broken, calm = start("broken", "wait"), start("calm", "go")
     until(lambda: begun.exists() and begun.read_text())
     os.kill(int(begun.read_text()), signal.SIGKILL)
-    said = broken.communicate()[1]
+    said = broken.communicate(timeout=300)[1]
     assert broken.returncode == 1
     assert "[rank0]: Traceback" not in said  # torchrun prints its own
     assert not (tmp_path / "broken" / "train.json").exists()
-    again = start("calm,broken")
-    printed, said = again.communicate()
+    again = start("broken", "go")
+    printed, said = again.communicate(timeout=300)
     assert again.returncode == 0, said
+    said = calm.communicate(timeout=300)[1]
+    assert calm.returncode == 0, said
     assert "100 of 200 iterations already done" in printed
     assert (result("calm")["resumed_at"], result("broken")["resumed_at"]) == (0, 100)
     for name in ("losses", "metrics"):

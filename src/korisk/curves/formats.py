@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from korisk._checks import unique_keys
-from korisk.curves import spreadsheet
+from korisk.curves import foreign
 from korisk.errors import KoriskError, MissingExtraError, shown
 
 MAX_BYTES = 16_000_000
@@ -469,22 +469,7 @@ def _of_arrays(arrays: Mapping[str, Any], name: str) -> Grid:
 def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
     from korisk.files import from_cell  # imports pydantic and yaml
 
-    if find_spec("python_calamine") is None:
-        raise MissingExtraError(
-            f"{name}: spreadsheets need python-calamine, which is not installed; "
-            "pip install 'korisk[io]', or save the table as CSV"
-        )
-    command = [sys.executable, "-P", spreadsheet.__file__, str(MAX_CELLS)]
-    done = subprocess.run(command, input=content, capture_output=True, check=False)
-    made: dict[str, Any] = {"problem": "it takes too much memory or time"}
-    with suppress(ValueError):
-        made = json.loads(done.stdout)
-    if "problem" in made:
-        raise KoriskError(
-            f"{name}: is no spreadsheet that can be read: {shown(made['problem'])}; save it again, "
-            "or as CSV"
-        )
-    tables: dict[str, list[list[Any]]] = made["sheets"]
+    tables: dict[str, list[list[Any]]] = _foreign(content, name, "workbook", "python_calamine")
     names = list(tables)
     if sheet is not None:
         if sheet not in tables:
@@ -522,43 +507,28 @@ def _is_float(text: str) -> bool:
 
 
 def _of_parquet(content: bytes, name: str) -> Grid:
-    try:
-        import pyarrow as arrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError(
-            f"{name}: Parquet needs pyarrow, which is not installed; pip install 'korisk[io]', or "
-            "save the table as CSV"
-        ) from None
-    source = Source(name)
-    try:
-        about = parquet.read_metadata(io.BytesIO(content))
-        # Nothing of single columns is asked: pyarrow ends the process where that is damaged.
-        parts = [about.row_group(at) for at in range(about.num_row_groups)]
-        size = sum(part.total_byte_size for part in parts)
-        if about.num_rows * about.num_columns > MAX_CELLS or size > MAX_UNPACKED:
-            raise source.error(f"holds more than {MAX_CELLS:,} values; {_THIN_IT}")
-        kinds = arrow.types
-        names = [
-            each.name
-            for each in about.schema.to_arrow_schema()
-            if not (kinds.is_nested(each.type) or kinds.is_fixed_size_binary(each.type))
-        ]
-        # A text that is repeated is stored once, and is not multiplied before its length is known.
-        table = parquet.read_table(io.BytesIO(content), columns=names, read_dictionary=names)
-        texts = [each for each in table.columns if kinds.is_dictionary(each.type)]
-        for part in (part.dictionary for each in texts for part in each.chunks):
-            length = max((len(each.as_buffer()) for each in part if each.is_valid), default=0)
-            if table.num_rows * length > MAX_UNPACKED:
-                raise source.error(
-                    f"holds {table.num_rows:,} texts of {length:,} bytes; {_THIN_IT}"
-                )
-        columns = table.to_pydict()
-    except KoriskError:
-        raise
-    except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        said = shown((str(error).splitlines() or [""])[0])
-        raise source.error(f"is no Parquet file that can be read: {said}; save it again") from None
+    columns: dict[str, list[Any]] = _foreign(content, name, "Parquet file", "pyarrow")
     rows = zip(*(map(_cell, column) for column in columns.values()), strict=True)
     made = [(position, list(row)) for position, row in enumerate(rows, start=1)]
-    return _checked(Grid(source, list(columns), made))
+    return _checked(Grid(Source(name), list(columns), made))
+
+
+def _foreign(content: bytes, name: str, kind: str, library: str) -> Any:
+    """What a library of another language reads, in a process with limits."""
+    if find_spec(library) is None:
+        what = "a workbook" if kind == "workbook" else "Parquet"
+        raise MissingExtraError(
+            f"{name}: {what} needs {library.replace('_', '-')}, which is not installed; "
+            "pip install 'korisk[io]', or save the table as CSV"
+        )
+    command = [sys.executable, "-P", foreign.__file__, kind, str(MAX_CELLS)]
+    done = subprocess.run(command, input=content, capture_output=True, check=False)
+    made: dict[str, Any] = {"problem": "it takes too much memory or time"}
+    with suppress(ValueError):
+        made = json.loads(done.stdout)
+    if "problem" in made:
+        raise KoriskError(
+            f"{name}: is no {kind} that can be read: {shown(made['problem'])}; save it again, or "
+            "as CSV"
+        )
+    return made["tables"]

@@ -19,6 +19,7 @@ import os
 import pickle
 import queue
 import signal
+import socket
 import tempfile
 import time
 import warnings
@@ -29,8 +30,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, metadata
 from pathlib import Path
-from socket import gaierror
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from korisk._checks import count, one_of
@@ -209,12 +210,17 @@ def joined_cluster(
                 other.submit(asyncio.run, identity()).result()
             except OSError as error:
                 causes = [error, error.__cause__, getattr(error.__cause__, "__cause__", None)]
+                try:  # Dask tries again until its time is over, and may not say what it met
+                    place = urlsplit(where)
+                    socket.create_connection((place.hostname, place.port), timeout).close()
+                except (OSError, ValueError, OverflowError) as met:
+                    causes.append(met)
                 if any(isinstance(each, ConnectionRefusedError) for each in causes):
                     raise KoriskError(
                         f"{lack}: the connection was refused: nothing listens at this port; start "
                         "one (dask scheduler), or check the port"
                     ) from None
-                if any(isinstance(each, gaierror) for each in causes):
+                if any(isinstance(each, socket.gaierror) for each in causes):
                     raise KoriskError(f"{lack}: the host is not known; {advice}") from None
                 raise KoriskError(
                     f"{lack}: no answer within {timeout:g} s; {advice}, and whether a firewall "
