@@ -61,13 +61,13 @@ def mutation(kept: dict[str, Any]) -> Iterator[str]:
 
 def fuzz(kept: dict[str, Any]) -> Iterator[str]:
     """What became of broken files, reader by reader."""
-    rest = RESULTS / "fuzz_rest.json"  # readers whose library the other machine lacks
-    runs = [kept, *([json.loads(rest.read_text(encoding="utf-8"))] if rest.exists() else [])]
+    rest = sorted(RESULTS.glob("fuzz_*.json"))  # readers that take longer, or are not there
+    runs = [kept, *(json.loads(each.read_text(encoding="utf-8")) for each in rest)]
     for run in runs:
         cores = f"{run['machine']['cores']} cores of {run['machine']['processor']}"
         yield (
             f"In {run['minutes']:.1f} minutes on {cores} (seed {run['seed']}) {run['files']:,} "
-            f"files were tried, by {len(run['readers'])} readers. Faults: {run['faults']:,}."
+            f"files were tried, readers: {len(run['readers'])}. Faults: {run['faults']:,}."
         )
     yield ""
     yield from header("reader", "files", "read", "refused", "faults", "slowest file")
