@@ -725,6 +725,8 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
     places = [each.place for each in layout.values] + ([] if layout.n is None else [layout.n])
     mark = _decimal_mark(grid, places)
     made = Measurements(source)
+    labels = [at for at in (layout.model, *layout.seeds) if at is not None and source.name]
+    labels = [at for at in labels if not all(_sums_up(row[at]) for _, row in grid.rows)]
     units = [row[header.index("unit")] if "unit" in header else "" for _, row in grid.rows]
     if not all(isinstance(unit, str) and unit in UNITS for unit in units):
         units = [""] * len(units)  # such as mm, which says nothing of the metric
@@ -752,7 +754,7 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
         if state is not None and str(state).casefold() not in _FINISHED:
             left_out[f"{str(state).casefold()[:20]} run"] += 1
             continue
-        if summary := _summary(row, layout, bool(source.name)):
+        if summary := _summary(row, layout, labels):
             what = f"{shown(summary)} sums up other rows"
             problems.add(source.at(position), what, "remove such rows")
             continue
@@ -834,12 +836,11 @@ def _label(row: list[Any], places: list[Any], header: list[str], texts: dict[Any
     return "/".join(parts)
 
 
-def _summary(row: list[Any], layout: _Layout, in_file: bool) -> str:
+def _summary(row: list[Any], layout: _Layout, labels: list[int]) -> str:
     """The word by which a row says that it sums up others."""
     places: Iterable[int] = range(len(row))
     if layout.n is not None and row[layout.n] is not None:
-        labels = (layout.n, layout.model, *layout.seeds) if in_file else (layout.n,)
-        places = [at for at in labels if at is not None]
+        places = [layout.n, *labels]
     return next((row[at] for at in places if _sums_up(row[at])), "")
 
 
