@@ -38,20 +38,8 @@ _OF_N = {
     *("trainingsdaten", "trainingsbilder", "échantillons", "echantillons", "exemples", "muestras"),
 }
 _BESIDE_N = {
-    *(
-        "sample",
-        "num",
-        "number",
-        "no",
-        "nr",
-        "of",
-        "the",
-        "train",
-        "training",
-        "set",
-        "data",
-        "dataset",
-    ),
+    *("sample", "num", "number", "no", "nr", "of", "the", "train", "training", "set", "data"),
+    *("dataset",),
     *("labelled", "labeled", "der", "daten", "trainings", "nombre", "d", "de", "número", "numero"),
 }
 _SEEDS = re.compile(
@@ -76,19 +64,8 @@ _VALUES = ERROR_NAMES | {"value", "wert", "score", "scores"}
 _PHASES = {"train", "training", "val", "valid", "validation", "dev", "test", "eval", "holdout"}
 _TRAINED_ON = {"train", "training"}
 _BESIDE_METRICS = _PHASES | {"final", "best", "rel", "relative", "normalised", "normalized", "neg"}
-_BESIDE_METRICS |= {
-    "drop",
-    "gap",
-    "decrease",
-    "mean",
-    "squared",
-    "absolute",
-    "root",
-    "rate",
-    "top1",
-    "top5",
-    "image",
-}
+_BESIDE_METRICS |= {"drop", "gap", "decrease", "mean", "squared", "absolute", "root", "rate"}
+_BESIDE_METRICS |= {"top1", "top5", "image"}
 # Columns that are neither a seed's nor a model's, whatever they are.
 _SPREADS = {"std", "stdev", "stddev", "sd", "sem", "stderr", "var", "variance", "lower", "upper"}
 _SPREADS |= {"ci", "iqr", "streuung", "standardabweichung", "rank", "log", "log2", "log10", "ln"}
@@ -101,32 +78,9 @@ _STATISTICS = _SPREADS | {
 _REMARKS = {
     *("epoch", "epochs", "time", "seconds", "runtime", "duration", "date", "comment", "notes"),
     *("id", "index", "parameters", "params", "lr", "learning", "batch", "step", "steps", "gpu"),
-    *(
-        "s",
-        "sec",
-        "ms",
-        "h",
-        "memory",
-        "created",
-        "user",
-        "experiment",
-        "weight",
-        "decay",
-        "lambda",
-        "rate",
-        "dropout",
-    ),
-    *(
-        "iteration",
-        "iterations",
-        "depth",
-        "width",
-        "layers",
-        "channels",
-        "momentum",
-        "temperature",
-        "size",
-    ),
+    *("s", "sec", "ms", "h", "memory", "created", "user", "experiment", "weight", "decay"),
+    *("lambda", "rate", "dropout", "iteration", "iterations", "depth", "width", "layers"),
+    *("channels", "momentum", "temperature", "size"),
 }
 _OTHERS = _OF_N | _BESIDE_N | {"seed", "run", "fold"}
 _EMPTY = {"-", "--", "–", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "#div/0!", "?"}  # noqa: RUF001

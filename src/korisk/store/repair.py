@@ -184,13 +184,17 @@ def _found(connection: sqlite3.Connection, *, tolerant: bool = False) -> list[_F
                     elif number in cells:
                         own = cells[number]
                         own.whole &= kept == digest(*values)
-                        own.parts[table].insert(0 if order == "DESC" else len(seen), place)
-                        own.digests[table].insert(0 if order == "DESC" else len(seen), kept)
+                        own.parts[table].append(place)
+                        own.digests[table].append(kept)
             except sqlite3.Error:
                 if not tolerant:
                     raise
             else:
                 break
+        for own in cells.values() if table != "cells" else ():  # found from both ends
+            pairs = sorted(zip(own.parts[table], own.digests[table], strict=True))
+            own.parts[table] = [place for place, _ in pairs]
+            own.digests[table] = [kept for _, kept in pairs]
     return list(cells.values())
 
 
