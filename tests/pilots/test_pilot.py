@@ -673,3 +673,19 @@ def test_pilots_need_no_pytorch() -> None:
     assert json.loads(first) == [1 / 4, 1 / 8, 1 / 16]
     expected = [["pip install scikit-learn"], ["pip install 'korisk[torch]'"]]
     assert [re.findall("pip install .*", error) for error in errors] == expected
+
+
+def test_a_metric_of_a_store_that_rises_and_says_nothing_is_asked_about(tmp_path: Path) -> None:
+    path = tmp_path / "pilot.db"
+    kr.run_pilot(
+        lambda n, seed: {"mse": 1 / n, "mcc": 1 - 1 / n},
+        [4, 8, 16],
+        1,
+        store=path,
+        metric="mse",
+        quiet=True,
+    )
+    with pytest.raises(kr.KoriskError, match="rise with N; pass unit='accuracy'"):
+        kr.Curve.read(path, metric="mcc")
+    curve = kr.Curve.read(path, metric="mcc", unit="accuracy")
+    assert curve.means == pytest.approx([1 / 4, 1 / 8, 1 / 16])

@@ -268,14 +268,21 @@ class Curve:
         sheet: str | None,
     ) -> tuple[Self, ...]:
         """The curves of a point of a study, or of a pilot."""
-        if columns or sheet is not None or unit is not None:
+        if columns or sheet is not None or (unit is not None and metric is None):
             raise KoriskError(
-                f"{path}: is a store, which knows its columns and units; leave columns=, sheet= "
-                "and unit= out"
+                f"{path}: is a store, which knows its columns and the unit of its metric; leave "
+                "columns=, sheet= and unit= out, or give a metric= with its unit="
             )
         curves = []
-        for found in stored_curves(path, point, metric):
+        for found in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
             n, error, seed = zip(*found.values, strict=True)
+            unknown = unit is None and found.shown.unit.name == "error" and metric is not None
+            unknown = unknown and not ERROR_NAMES.intersection(words(found.shown.metric))
+            if unknown and _rise(np.array(n, float), np.array(error)):
+                raise KoriskError(
+                    f"{path}: metric {shown(metric)} does not say whether larger is better, and "
+                    "values rise with N; pass unit='accuracy' for fractions of 1, or unit='error'"
+                )
             try:
                 made = cls(n, error, seed, found.model, found.shown.metric, found.shown.unit)
             except KoriskError as wrong:

@@ -160,9 +160,12 @@ def is_store(path: str | PathLike[str]) -> bool:
 
 
 def stored_curves(
-    path: str | PathLike[str], point: str | None = None, metric: str | None = None
+    path: str | PathLike[str],
+    point: str | None = None,
+    metric: str | None = None,
+    unit: Unit | None = None,
 ) -> list[StoredCurve]:
-    """The curves in a store: of its only point, or of the one that is named."""
+    """The curves in a store: of its only point, or of the one that is named; maybe in a unit."""
     from korisk.store.store import Store, store_path
 
     with Store.read(store_path(path)) as store:
@@ -185,6 +188,7 @@ def stored_curves(
     found = []
     for model, own in models.items():
         choice = chosen(own[0].task.spec, (each.row for each in own), metric)
+        choice = choice if unit is None else Chosen(choice.metric, unit)
         known = list(dict.fromkeys(key for each in own for key in each.row.metrics))
         bare = any(each.row.detail.get(BARE) for each in own)  # takes any name
         if metric is not None and metric not in known and not bare:
