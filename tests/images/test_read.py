@@ -226,7 +226,6 @@ def test_arrays_that_are_no_images_are_named(tmp_path: Path) -> None:
         (np.array([[1, 2], [3, 1e300]]), r"pixel value 1e\+300 does not fit single precision"),
         (np.full((6, 6), 1e39), r"pixel value 1e\+39 does not fit single precision"),
         (np.array([[1, 2], [3, 4]]) * 1e-60, "varies from 1e-60 to 4e-60, which single precision"),
-        (np.full((6, 6), 0.5), "is 0.5 everywhere"),
         (picture() - 5, "has values below 0"),
         (picture(2, 2, 6, 6), "must have 2 axes"),
         (picture(6, 6, 3), "colours in the last axis"),
@@ -254,10 +253,37 @@ def test_a_page_that_shows_nothing_is_left_out_alone_and_a_broken_file_whole(
     content = bytearray((tmp_path / "b.tif").read_bytes())
     content[last : last + 40] = bytes(40)
     (tmp_path / "b.tif").write_bytes(content)
-    with pytest.warns(KoriskWarning, match=r"cannot be read: 2, a.npy#2 .is 0 everywhere"):
+    with pytest.warns(KoriskWarning) as told:
         images = read_images(tmp_path, on_error="skip")
+    said = " ".join(str(each.message) for each in told)
+    assert "1 blank image left out" in said
+    assert "cannot be read: 1, b.tif" in said
     assert images.files == ("a.npy#0", "a.npy#1", "a.npy#3")
-    assert images.skipped[1].file == "b.tif"
+    assert [(each.file, each.blank) for each in images.skipped] == [
+        ("b.tif", False),
+        ("a.npy#2", True),
+    ]
+    np.save(tmp_path / "a.npy", np.full((6, 6), 0.5))
+    refused(r"no images.*a.npy \(is 0.5 everywhere\)", tmp_path / "a.npy")
+
+
+def test_blank_images_are_left_out_where_asked_and_faint_ones_are_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.random((8, 16, 16))
+    values[1:3] = 0.5 + 0.01 * rng.random((2, 16, 16))  # air with a little noise
+    values[3] = 0
+    values[3, 5:7, 5:7] = 1  # four pixels
+    np.save(tmp_path / "a.npy", values)
+    whole = read_images(tmp_path)
+    kept = whole.without_blank()
+    assert len(whole) == 8
+    assert kept.files == tuple(f"a.npy#{index}" for index in (0, 3, 4, 5, 6, 7))
+    assert [(each.file, each.blank) for each in kept.skipped] == [
+        ("a.npy#1", True),
+        ("a.npy#2", True),
+    ]
+    assert kept.fingerprint != whole.fingerprint
+    assert kept.without_blank().files == kept.files
 
 
 def test_pictures_in_colour_are_refused(tmp_path: Path) -> None:

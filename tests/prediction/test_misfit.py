@@ -179,6 +179,18 @@ def test_a_sample_of_the_pixels_will_do(monkeypatch: pytest.MonkeyPatch) -> None
     assert not np.array_equal(some.log_error, every.log_error)
 
 
+def test_no_group_is_fitted_and_left_out_at_once() -> None:
+    """Copies count once: errors are those of the images without copies, not those of copies."""
+    inputs, targets = pairs(32, noise=2.0)
+    groups = np.repeat(np.arange(32), 4)
+    copies = inputs[groups], targets[groups]
+    grouped = rehearse(*copies, relu=False, groups=groups)
+    once = rehearse(inputs, targets, relu=False)
+    assert grouped.n.tolist() == once.n.tolist() == [4, 8, 16]
+    assert grouped.log_error == pytest.approx(once.log_error, abs=0.3)
+    assert rehearse(*copies, relu=False).log_error[2] < once.log_error[2] - 0.3
+
+
 def test_seven_examples_are_too_few_to_split_and_empty_ones_have_finite_errors() -> None:
     assert len(rehearse(*pairs(7), relu=False)) == 0
     assert rehearse(*pairs(8), relu=False).n.tolist() == [4]

@@ -111,7 +111,7 @@ def test_examples_are_in_none_of_the_pools(problem: Problem) -> None:
 
 
 def test_sources_draw_what_they_are_told_to_and_problems_without_noise_have_none() -> None:
-    one = EllipseSource(fewest=1, most=1).examples(16, seed=0, count=20, device=None)
+    one = EllipseSource(fewest=1, most=1).examples(16, seed=0, count=20, device=None).images
     assert (one.dtype, one.shape) == (torch.float64, (20, 16, 16))
     values = {len(set(image.ravel().tolist())) for image in one.numpy()}
     assert max(values) == 2  # one ellipse, and nothing
@@ -130,10 +130,10 @@ def folder(path: Path, count: int) -> FileSource:
 
 def test_files_give_all_they_have_and_each_once(tmp_path: Path) -> None:
     source = folder(tmp_path, 20)
-    every = source.examples(8, seed=0, count=64, device=None)
+    every = source.examples(8, seed=0, count=64, device=None).images
     assert len(every) == len(rows(every)) == 20
-    assert torch.equal(source.examples(8, seed=0, count=5, device=None), every[:5])
-    other = source.examples(8, seed=1, count=64, device=None)
+    assert torch.equal(source.examples(8, seed=0, count=5, device=None).images, every[:5])
+    other = source.examples(8, seed=1, count=64, device=None).images
     assert rows(other) == rows(every)
     assert not torch.equal(other, every)
     mri = MriProblem(side=8, lines=4, source=source)
@@ -142,6 +142,37 @@ def test_files_give_all_they_have_and_each_once(tmp_path: Path) -> None:
     changed = FileSource(path=source.path, unit="plain", fingerprint="another")
     with pytest.raises(KoriskError, match="have changed since the study was made"):
         changed.examples(8, seed=0, count=5, device=None)
+
+
+def test_patients_take_turns_as_examples(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name, count in (("ann", 9), ("bob", 2), ("eve", 4)):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "1.npy", rng.random((count, 8, 8)))
+    source = FileSource(path=str(tmp_path))
+    drawn = source.examples(8, seed=0, count=64, device=None)
+    order = drawn.patients
+    assert order is not None
+    assert [len(set(order[at : at + 3])) for at in (0, 3)] == [3, 3]
+    assert set(order[6:8]) == {"ann", "eve"}
+    whole = source.read(8)
+    for image, patient in zip(drawn.images.numpy(), order, strict=True):
+        (at,) = np.flatnonzero((whole.images == image).all(axis=(1, 2)))
+        assert whole.patients[at] == patient  # labels stay with their images
+    made = CtProblem(scanner=FAN, source=source).examples(seed=0, count=5)
+    assert made.patients == order[:5]
+
+
+def test_examples_are_drawn_without_blank_images_and_pools_with_them(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random((12, 8, 8))
+    values[:4] *= 0.001
+    np.save(tmp_path / "a.npy", values)
+    counts = {"train": 12, "validation": 0, "test": 0}
+    for blank, examples, pool in ((None, 8, 12), ("skip", 8, 8), ("keep", 12, 12)):
+        source = FileSource(path=str(tmp_path), patients="image", blank=blank)  # type: ignore[arg-type]
+        assert len(source.examples(8, seed=0, count=64, device=None).images) == examples
+        drawn = source.draw(8, seed=0, counts=counts | {"train": pool}, device=None)
+        assert len(drawn["train"]) == pool
 
 
 @pytest.mark.parametrize("noise", [Gaussian(0.3), Poisson(2e4), None])

@@ -19,6 +19,7 @@ from korisk.errors import KoriskError, shown
 from korisk.files import read_text
 from korisk.seeds import TEST_SEED, stream_key
 
+_BLANK = 0.05  # of a typical image's standard deviation
 _VERSION = "korisk images 1"  # another one wherever the same files would give other values
 
 
@@ -31,6 +32,8 @@ class Skipped(NamedTuple):
         Its name, as in `ImageSet.files`.
     reason : str
         Why it was left out.
+    blank : bool, default False
+        Whether it is an image that shows nothing.
 
     Examples
     --------
@@ -41,6 +44,7 @@ class Skipped(NamedTuple):
 
     file: str
     reason: str
+    blank: bool = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -167,6 +171,35 @@ class ImageSet:
         if self.skipped:
             lines.append(f"Left out: {in_words(self.skipped)}.")
         return "\n".join(lines)
+
+    def without_blank(self) -> ImageSet:
+        """Leave out images that are nearly the same everywhere, as air beside a patient is.
+
+        Their standard deviation is below 5% of that of a typical image, the upper quartile of all.
+
+        Returns
+        -------
+        ImageSet
+            The others; `skipped` lists those left out.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from korisk.images import read_images
+        >>> values = np.random.default_rng(0).random((4, 8, 8))
+        >>> values[1] *= 0.01
+        >>> np.save("slices.npy", values)
+        >>> kept = read_images("slices.npy").without_blank()
+        >>> kept.files, kept.skipped[0].file
+        (('slices.npy#0', 'slices.npy#2', 'slices.npy#3'), 'slices.npy#1')
+        """
+        deviation = self.images.std(axis=(1, 2), dtype=np.float64)
+        blank = deviation < _BLANK * np.quantile(deviation, 0.75)
+        left_out = (
+            Skipped(self.files[index], "is nearly the same everywhere", blank=True)
+            for index in np.flatnonzero(blank)
+        )
+        return replace(self[~blank], skipped=(*self.skipped, *left_out))
 
     def mixture(self) -> str | None:
         """Say that files of several sizes were brought to one.

@@ -29,6 +29,10 @@ _LARGEST_SIDE = 65536
 _LARGEST = float(np.finfo(np.float32).max)  # 3.4e38
 
 
+class BlankError(KoriskError):
+    """An image that shows nothing, which is left out."""
+
+
 class Image(NamedTuple):
     """An image as it is kept, and what is known about it."""
 
@@ -120,7 +124,7 @@ class Conversion:
                     f"varies from {low!r} to {high!r}, which single precision does not tell apart; "
                     "scale or shift its values"
                 )
-            raise KoriskError(f"is {low:g} everywhere and shows nothing; remove it")
+            raise BlankError(f"is {low:g} everywhere")
         mark = digest(page.values, page.unit, page.full)
         known = (spacing, (high, wide), page.patient, page.note, mark)
         return Image(name, image, unit, scaling, *known)

@@ -31,7 +31,7 @@ from korisk.images.patients import (
     in_words,
     name_patients,
 )
-from korisk.images.pixels import MU_WATER, Conversion, Crop, Image, PixelUnit, Resample
+from korisk.images.pixels import MU_WATER, BlankError, Conversion, Crop, Image, PixelUnit, Resample
 
 Source = str | PathLike[str]
 OnError = Literal["stop", "skip"]
@@ -162,6 +162,11 @@ def read_images(
         if seen.setdefault(image.digest, (image.name, label))[1] != label
     ]
     told = []
+    if blank := [each for each in skipped if each.blank]:
+        told.append(
+            f"{counted(len(blank), 'blank image')} left out, with one value everywhere; the first "
+            f"is {blank[0].file}"
+        )
     if reading.failed:
         told.append(f"left out what cannot be read: {in_words(tuple(reading.failed))}")
     if noted and unit is None:
@@ -313,7 +318,7 @@ class Reading:
 
     def take(self, file: ImageFile) -> None:
         """Read a file whole or not at all; pages that show nothing are left out alone."""
-        before, unusable = len(self.images), 0
+        before, skipped, unusable = len(self.images), len(self.skipped), 0
         tifffile = logging.getLogger("tifffile")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other packages, about odd headers
@@ -327,6 +332,9 @@ class Reading:
                     name = file.name if page.count == 1 else f"{file.name}#{number}"
                     try:
                         image = self.convert(page, name)
+                    except BlankError as error:
+                        self.skipped.append(Skipped(name, str(error), blank=True))
+                        continue
                     except KoriskError as error:
                         self.fail(name, str(error))
                         unusable += 1
@@ -362,5 +370,5 @@ class Reading:
                 reason = f"cannot be read: {text}"
             finally:
                 tifffile.disabled = logged
-        del self.images[before:]
+        del self.images[before:], self.skipped[skipped:]
         self.fail(file.name, reason)

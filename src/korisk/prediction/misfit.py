@@ -45,18 +45,23 @@ class LogErrors:
 NOTHING_MEASURED = LogErrors(*np.zeros((3, 0)))
 
 
-def rehearse(inputs: Array, targets: Array, *, relu: bool) -> LogErrors:
+def rehearse(
+    inputs: Array, targets: Array, *, relu: bool, groups: NDArray[np.int64] | None = None
+) -> LogErrors:
     """Mean squared errors of an entry at N = 4, 8, ... up to half the examples, 512 at most.
 
     `inputs` (n, ...) with noise and `targets` (n, ...), flattened here. The penalty is the best one
-    on the examples that are left out, as the theory's is.
+    on the examples that are left out, as the theory's is. `groups` (n,) numbers whose each example
+    is, or of what it is a copy: no group is fitted and left out at once, and N is at most the
+    number of groups that are fitted, since N counts independent images.
     """
     rng = np.random.default_rng(0)
     samples, wanted = inputs.reshape(len(inputs), -1), targets.reshape(len(targets), -1)
     pixels = max(PIXELS, ENTRIES // len(samples))
     if relu and wanted.shape[1] > pixels:
         wanted = wanted[:, rng.choice(wanted.shape[1], pixels, replace=False)]
-    half = len(samples) // 2
+    whose = np.arange(len(samples)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    half = (int(whose.max()) + 1) // 2  # of the groups are fitted
     sizes = [n for n in 2 ** np.arange(2, 40) if _SMALLEST <= n <= half]
     if not sizes:
         return NOTHING_MEASURED
@@ -65,7 +70,9 @@ def rehearse(inputs: Array, targets: Array, *, relu: bool) -> LogErrors:
     found = np.empty((_SPLITS, len(sizes)))
     for split in range(_SPLITS):
         order = rng.permutation(len(samples))
-        left = order[half:]
+        firsts = np.sort(np.unique(whose[order], return_index=True)[1])[:half]
+        left = order[~np.isin(whose[order], whose[order[firsts]])]
+        order = order[firsts]  # one example of each group that is fitted
         for at, n in enumerate(sizes):
             fitted = order[:n]
             values, vectors = np.linalg.eigh(kernel[np.ix_(fitted, fitted)])

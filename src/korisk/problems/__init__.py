@@ -27,7 +27,7 @@ from korisk.problems.phantoms import (
     released_surrogate_ellipses,
 )
 from korisk.problems.problem import Pairs, Pools, Problem, Reconstruction
-from korisk.problems.sources import EllipseSource, FileSource, ImageSource
+from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
 from korisk.seeds import TEST_SEED
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "CtProblem",
     "CtScanner",
     "DeepProblem",
+    "DrawnExamples",
     "EllipseSource",
     "Ellipses",
     "FileSource",

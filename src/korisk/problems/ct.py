@@ -332,17 +332,17 @@ class CtProblem(Problem):
         projector = self.scanner.projector(checked_device(device))
         side, place = self.scanner.side, projector.device
         if self.population == "ellipses":
-            drawn = self.source.examples(side, seed=seed, count=count, device=place)
+            drawn, patients = self.source.examples(side, seed=seed, count=count, device=place)
         else:
             surrogate = self.population == "released-surrogate"
             number = min(count, _SURROGATE_POOLS["train"]) if surrogate else count
             counts = {"train": number, "validation": 0, "test": 0}
             phantoms = self._released(seed + _EXAMPLE_SEEDS, counts)["train"]
-            drawn = phantoms.images(side, device=place)
+            drawn, patients = phantoms.images(side, device=place), None
         images = drawn.to(projector.dtype)
         inputs = self._sinograms(images, projector, seed, "examples")
         variance = noise_variance(projector(images), self.noise, width=self._width)
-        return Examples(images, projector, None, inputs, images, variance)
+        return Examples(images, projector, None, inputs, images, variance, patients)
 
 
 @lru_cache(maxsize=8)

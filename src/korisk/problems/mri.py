@@ -120,13 +120,15 @@ class MriProblem(Problem):
     def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
         """Images of the source, and their samples of k-space."""
         operator = self.operator(device)
-        drawn = self.source.examples(self.side, seed=seed, count=count, device=operator.device)
+        drawn, patients = self.source.examples(
+            self.side, seed=seed, count=count, device=operator.device
+        )
         images = drawn.to(operator.dtype)
         clean, taken = operator(images), operator.mask[0]
         variance = torch.zeros_like(clean[0])
         variance[:, taken] = noise_variance(clean[:, :, taken], self.noise, width=1.0)
         samples = self._samples(images, operator, seed, "examples")
-        return Examples(images, operator, None, samples, images, variance)
+        return Examples(images, operator, None, samples, images, variance, patients)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Samples of k-space and the images they are of."""

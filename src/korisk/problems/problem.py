@@ -95,6 +95,7 @@ class Examples:
     inputs: Tensor  # (n, ...) with noise
     targets: Tensor  # (n, ...)
     noise: Tensor  # (...) of an input's shape: the mean variance of the noise at each entry
+    patients: tuple[str, ...] | None = None  # whose image each is; None: each of its own
 
     def __len__(self) -> int:
         return len(self.latents)

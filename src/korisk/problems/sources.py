@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +19,26 @@ from korisk.seeds import TEST_SEED
 
 if TYPE_CHECKING:
     from korisk.images import ImageSet
+
+
+class DrawnExamples(NamedTuple):
+    """Example images, and whose they are.
+
+    Parameters
+    ----------
+    images : Tensor, shape (count, side, side), float64
+    patients : tuple of str or None
+        The patient of each image; None where each image is independent of all others.
+
+    Examples
+    --------
+    >>> from korisk.problems import EllipseSource
+    >>> EllipseSource().examples(8, seed=0, count=4, device=None).patients is None
+    True
+    """
+
+    images: Tensor
+    patients: tuple[str, ...] | None = None
 
 
 class ImageSource(ABC):
@@ -55,7 +77,9 @@ class ImageSource(ABC):
         """
 
     @abstractmethod
-    def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
+    def examples(
+        self, side: int, *, seed: int, count: int, device: torch.device | None
+    ) -> DrawnExamples:
         """Some images that no pool has, or of all pools where the source is finite.
 
         Parameters
@@ -71,7 +95,7 @@ class ImageSource(ABC):
 
         Returns
         -------
-        Tensor, shape (count, side, side), float64
+        DrawnExamples
         """
 
 
@@ -87,7 +111,7 @@ class EllipseSource(ImageSource):
     Examples
     --------
     >>> from korisk.problems import EllipseSource
-    >>> EllipseSource(most=2).examples(8, seed=0, count=4, device=None).shape
+    >>> EllipseSource(most=2).examples(8, seed=0, count=4, device=None).images.shape
     torch.Size([4, 8, 8])
     """
 
@@ -124,9 +148,12 @@ class EllipseSource(ImageSource):
         drawn = self.phantoms(seed, counts).items()
         return {name: each.images(side, device=device, dtype=torch.float64) for name, each in drawn}
 
-    def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
+    def examples(
+        self, side: int, *, seed: int, count: int, device: torch.device | None
+    ) -> DrawnExamples:
         """Phantoms that are in none of the pools."""
-        return self._drawn(count, seed, "examples").images(side, device=device, dtype=torch.float64)
+        drawn = self._drawn(count, seed, "examples")
+        return DrawnExamples(drawn.images(side, device=device, dtype=torch.float64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +184,9 @@ class FileSource(ImageSource):
         Attenuation of water in 1/mm.
     scale : float, optional
         The plain value that becomes 1.
+    blank : {"skip", "keep"}, optional
+        Leave images out that are the same all over, or nearly, or keep the latter. Default:
+        examples are drawn without them, and pools with them.
 
     Raises
     ------
@@ -170,8 +200,9 @@ class FileSource(ImageSource):
     >>> from korisk.problems import FileSource
     >>> Path("images").mkdir()
     >>> np.save("images/scans.npy", np.random.default_rng(0).random((10, 16, 16)))
-    >>> FileSource(path="images").examples(8, seed=0, count=4, device=None).shape
-    torch.Size([4, 8, 8])
+    >>> drawn = FileSource(path="images").examples(8, seed=0, count=4, device=None)
+    >>> drawn.images.shape, drawn.patients
+    (torch.Size([4, 8, 8]), ('.', '.', '.', '.'))
     """
 
     path: str
@@ -184,6 +215,7 @@ class FileSource(ImageSource):
     unit: Literal["HU", "1/mm", "1/cm", "1/m", "plain"] | None = None
     mu_water: float | None = None
     scale: float | None = None
+    blank: Literal["skip", "keep"] | None = None
 
     def read(self, side: int) -> ImageSet:
         """The images at this size; the two last read are kept.
@@ -200,6 +232,22 @@ class FileSource(ImageSource):
         """
         return _read(self, side)
 
+    def usable(self, side: int) -> ImageSet:
+        """The images that examples are drawn from: all but blank ones, unless those are kept.
+
+        Parameters
+        ----------
+        side : int
+            Pixels.
+
+        Returns
+        -------
+        ImageSet
+            With what was left out in `skipped`.
+        """
+        images = self._checked(side)
+        return images if self.blank == "keep" else images.without_blank()
+
     def draw(
         self, side: int, *, seed: int, counts: Counts, device: torch.device | None
     ) -> dict[str, Tensor]:
@@ -212,13 +260,27 @@ class FileSource(ImageSource):
         values = torch.from_numpy(relative(images)).double()
         return {name: values[getattr(chosen, name)].to(device) for name in counts}
 
-    def examples(self, side: int, *, seed: int, count: int, device: torch.device | None) -> Tensor:
-        """Images from all pools: nothing is trained on them, or judged by them."""
+    def examples(
+        self, side: int, *, seed: int, count: int, device: torch.device | None
+    ) -> DrawnExamples:
+        """Images from all pools, since nothing is trained on them or judged by them.
+
+        Patients take turns, so that there are as many of them as possible. Blank images are left
+        out, unless they are to be kept.
+        """
         from korisk.images import relative
 
-        values = torch.from_numpy(relative(self._checked(side))).double()
-        chosen = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
-        return values[chosen[:count]].to(device)
+        images = self.usable(side)
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed)).numpy()
+        seen: Counter[str] = Counter()
+        turns = []  # how many images of the same patient come before
+        for index in order:
+            turns.append(seen[images.patients[index]])
+            seen[images.patients[index]] += 1
+        chosen = images[order[np.argsort(turns, kind="stable")][:count]]
+        return DrawnExamples(
+            torch.from_numpy(relative(chosen)).double().to(device), chosen.patients
+        )
 
     def _checked(self, side: int) -> ImageSet:
         images = self.read(side)
@@ -237,6 +299,8 @@ def _read(source: FileSource, side: int) -> ImageSet:
     options = {
         each.name: getattr(source, each.name)
         for each in fields(source)
-        if each.name not in {"path", "fingerprint"} and getattr(source, each.name) is not None
+        if each.name not in {"path", "fingerprint", "blank"}
+        and getattr(source, each.name) is not None
     }
-    return read_images(source.path, side=side, **options)
+    images = read_images(source.path, side=side, **options)
+    return images.without_blank() if source.blank == "skip" else images

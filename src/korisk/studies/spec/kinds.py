@@ -66,6 +66,7 @@ class ImagesEntry(Spec):
     unit: Literal["HU", "1/mm", "1/cm", "1/m", "plain"] | None = None
     mu_water: float | None = None
     scale: float | None = None
+    blank: Literal["skip", "keep"] | None = None  # None: `predict` skips, `run` keeps
 
     @property
     def found_at(self) -> dict[str, str]:
