@@ -155,6 +155,8 @@ class Prediction:
         N beyond which the theory does not hold, as without noise.
     belief : Belief, optional
         Prior of how far the theory is off.
+    independent : float, optional
+        Number of independent images that the examples are worth. Default: as many as there are.
 
     Examples
     --------
@@ -179,6 +181,7 @@ class Prediction:
     valid_from: float = 1.0
     valid_to: float = math.inf
     belief: Belief = BELIEF
+    independent: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.pilot is None or isinstance(self.pilot, Curve)):
