@@ -106,7 +106,8 @@ def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path) -> None:
 def test_own_images_noise_and_files(dense: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "mine", 9)
     out, plot = tmp_path / "out", tmp_path / "curve.png"
-    options = ("--images", folder, "--noise", 0.1, "--out", out, "--plot", plot, "--json")
+    options = ("--images", folder, "--patients", "file", "--noise", 0.1)
+    options += ("--out", out, "--plot", plot, "--json")
     printed, err = predict(dense, *options)
     assert json.loads((out / NAME).read_text()) == json.loads(printed)
     (point,) = json.loads(printed)["points"]
@@ -126,7 +127,26 @@ def test_settings_of_the_studys_images_are_kept(tmp_path: Path) -> None:
         f"problem: {{beam: surrogate, noise: {{gaussian: 0.05}}, images: {images}}}\n"
         "points: [{side: 8}]\nmodels: {FC: {}}\n"
     )
-    assert point_of(path, "--images", folder)["examples"] == 9
+    assert point_of(path, "--images", folder, "--patients", "file")["examples"] == 9
+
+
+def test_patients_unit_and_blank_images_are_options(dense: Path, tmp_path: Path) -> None:
+    folder, table = saved(tmp_path / "mine", 16), tmp_path / "whose.csv"
+    np.save(folder / "air.npy", 0.5 + 1e-4 * np.random.default_rng(9).random((8, 8)))
+    table.write_text("file,patient\nair.npy,z\n" + "".join(f"{k}.npy,{k % 4}\n" for k in range(16)))
+    images = ("--images", folder)
+    assert "--patients file" in predict(dense, *images, code=2)[1]
+    point = point_of(dense, *images, "--patients", table)
+    assert point["images"] == "16 images of 4 patients"
+    said = " ".join(predict(dense, *images, "--patients", "image")[0].split())
+    assert all(fact in said for fact in ("1 blank images left out of 17", "--network"))
+    kept = point_of(dense, *images, "--patients", "image", "--blank", "keep")
+    assert not any("blank" in note for note in kept["notes"])
+    plain, hounsfield = (
+        point_of(dense, *images, "--patients", "image", "--unit", unit)["models"][0]["floor"]
+        for unit in ("plain", "HU")  # 0.5 HU is 1.0005 times water
+    )
+    assert hounsfield != plain
 
 
 def test_a_pilot_is_checked_and_combined(dense: Path, tmp_path: Path) -> None:
@@ -163,7 +183,10 @@ def test_pilots_of_several_metrics_and_of_other_columns_are_read(
         (("--seed", -1), "seed must be a whole number"),
         (("--plot", "x.gif"), "suffix of a figure"), (("--images", "nowhere"), "does not exist"),
         (("--pilot", "nowhere.csv"), "no such file"), (("--column", "n=size"), "give --pilot FILE"),
-        (("--device", "tpu"), "--device must be"),
+        (("--device", "tpu"), "--device must be"), (("--unit", "rmse"), "--pilot-unit rmse"),
+        (("--patients", "file"), "images: {patients: file}"), (("--blank", "skip"), "--images"),
+        (("--images", ".", "--unit", "mm"), "--unit must be one of HU"),
+        (("--images", ".", "--patients", "each"), "patients must be one of auto"),
         (("--out", "/dev/null/x"), "/dev/null/x: cannot be"),
     ],
 )  # fmt: skip

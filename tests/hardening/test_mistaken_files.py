@@ -77,7 +77,7 @@ def images(*sides: int) -> None:
         np.save(Path("images", f"{number}.npy"), rng.random((side, side)))
 
 
-PREDICT = ("predict", "study.yaml", "--examples", "8", "--images", "images")
+PREDICT = ("predict", "study.yaml", "--examples", "8", "--images", "images", "--patients", "file")
 
 
 def test_a_mixture_of_sizes_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,8 +109,8 @@ def test_a_pilot_of_roots_is_read_as_squares(capsys: pytest.CaptureFixture[str])
     np.testing.assert_allclose(roots.error, squares.error)
     assert (roots.model, roots.metric, roots.unit) == ("KO", "mse", squares.unit)
     assert korisk("predict", "study.yaml", "--pilot", "rmse.csv") == 2
-    assert korisk("predict", "study.yaml", "--pilot", "rmse.csv", "--unit", "psnr") == 2
-    assert "--unit must be one of error, rmse" in capsys.readouterr().err
+    assert korisk("predict", "study.yaml", "--pilot", "rmse.csv", "--pilot-unit", "psnr") == 2
+    assert "--pilot-unit must be one of error, rmse" in capsys.readouterr().err
 
 
 def test_another_seed_draws_other_images(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -47,6 +47,29 @@ def predict(
             help="stop or skip at unreadable images. [default: the study's, or stop]",
         ),
     ] = None,
+    patients: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="Whose images: auto, folder, file, image, or a .csv of file and patient. "
+            "[default: the study's, or auto]",
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UNIT",
+            help="Unit of pixels that state none: HU, 1/mm, 1/cm, 1/m or plain. "
+            "[default: the study's, or plain]",
+        ),
+    ] = None,
+    blank: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="skip or keep images that show next to nothing. [default: the study's, or skip]",
+        ),
+    ] = None,
     examples: Annotated[
         int, typer.Option(metavar="N", help="Number of example images, at least 8.")
     ] = 256,
@@ -71,9 +94,8 @@ def predict(
         typer.Option(metavar="N", help="Show the error at N. Repeatable. [default: doublings]"),
     ] = None,
     device: Device = "auto",
-    unit: Annotated[
-        str,
-        typer.Option("--unit", metavar="UNIT", help="Unit of the pilot: error (the mse) or rmse."),
+    pilot_unit: Annotated[
+        str, typer.Option(metavar="UNIT", help="Unit of the pilot: error (the mse) or rmse.")
     ] = "error",
     column: pilot.ColumnOption = None,
     plot: pilot.PlotOption = None,
@@ -94,13 +116,26 @@ def predict(
     targets = [_checks.real("--target", each, above=0, remedy=remedy) for each in target or []]
     remedy = "count training samples"
     counts = [_checks.count("--at", n, at_least=1, at_most=10**7, remedy=remedy) for n in at or []]
-    _checks.one_of("--unit", unit, ("error", "rmse"))
-    if on_error is not None:
-        _checks.one_of("--on-error", on_error, ("stop", "skip"))
+    _checks.one_of("--pilot-unit", pilot_unit, ("error", "rmse"))
+    if unit in ("error", "rmse"):
+        raise KoriskError(f"--unit is of the images' pixels; say --pilot-unit {unit} of a pilot")
+    settings: dict[str, Any] = {}  # of the images, beyond the study's
+    for key, given, allowed in (
+        ("on_error", on_error, ("stop", "skip")),
+        ("patients", patients, ()),
+        ("unit", unit, ("HU", "1/mm", "1/cm", "1/m", "plain")),
+        ("blank", blank, ("skip", "keep")),
+    ):
+        option = f"--{key.replace('_', '-')}"
+        if given is None:
+            continue
         if images is None:
             raise KoriskError(
-                "--on-error is for the images of --images; a study says images: {on_error: skip}"
+                f"{option} is for the images of --images; a study says images: {{{key}: {given}}}"
             )
+        if allowed:
+            _checks.one_of(option, given, allowed)
+        settings[key] = given
     if column and pilot_file is None:
         raise KoriskError("--column names columns of a pilot; give --pilot FILE, or leave it out")
     study = predicted.study_to_predict(path)
@@ -118,13 +153,10 @@ def predict(
         from korisk.problems.sources import FileSource
         from korisk.studies.spec.kinds import is_table
 
-        settings = (study.content.get("problem") or {}).get("images") or {}
-        settings = {**settings, "path": str(images.resolve())}
-        if is_table(settings.get("patients", "")):  # which names other files
-            del settings["patients"]
-        if on_error is not None:
-            settings["on_error"] = on_error
-        source = FileSource(**settings)
+        of_study = dict((study.content.get("problem") or {}).get("images") or {})
+        if is_table(of_study.get("patients", "")):  # which names other files
+            del of_study["patients"]
+        source = FileSource(**of_study | settings | {"path": str(images.resolve())})
     screen = Console(stderr=True, quiet=as_json)
     with warnings_as_lines(), screen.status("reading") as status:
 
@@ -138,7 +170,7 @@ def predict(
             point=point,
             source=source,
             noise=noise,
-            pilots=() if pilot_file is None else read_pilot(pilot_file, unit, column),
+            pilots=() if pilot_file is None else read_pilot(pilot_file, pilot_unit, column),
             device=chosen_device(device),
             progress=progress,
         )
@@ -176,7 +208,10 @@ def read_pilot(path: Path, unit: str, column: list[str] | None = None) -> tuple[
         found = read()
     except KoriskError:
         # Naming a metric helps where there are several; any other error is raised again.
-        found = read(metric="mse" if unit == "error" else unit)
+        try:
+            found = read(metric="mse" if unit == "error" else unit)
+        except KoriskError as error:  # `--unit` is of images here
+            raise type(error)(str(error).replace("unit=", "pilot_unit=")) from None
     if unit == "error":
         return found
     return tuple(Curve(each.n, each.error, each.seed, each.model, "mse") for each in found)
@@ -231,7 +266,8 @@ def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -
     sentences = []
     for made in models:
         said = [size_words(made, target) for target in asked] or [outlook(made)]
-        sentences.append(" ".join([*said, *trust_words(made), *made.notes]))
+        new = [note for note in made.notes if not any(note in each for each in sentences)]
+        sentences.append(" ".join([*said, *trust_words(made), *new]))
     if point.pair is not None:
         sentences.append(point.pair.explain())
         factors = list(map(point.pair.factors_or_reason, targets))
@@ -253,5 +289,5 @@ def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -
     cost = f"{point.name}: {duration(usage.seconds)}"
     for size, where in ((usage.peak_memory, "of memory"), (usage.device_memory, "on the GPU")):
         cost += f", at most {size / 2**30:.2f} GiB {where}" if size else ""
-    for sentence in [*sentences, *point.notes, f"{cost}.\n"]:
+    for sentence in [*sentences, *point.notes, *point.caveats, f"{cost}.\n"]:
         out.print(sentence, highlight=False, markup=False)

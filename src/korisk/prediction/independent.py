@@ -19,8 +19,8 @@ of these pixels, is at least .9 (distance sqrt(.2)) or .8 (distance sqrt(.4)). I
 independently from a population of d dimensions have 2^(d/2) times as many neighbours within the
 larger distance; digits, clothing, heads, chests, brains and ellipses have 5 times as many or more.
 Copies are neighbours already within the smaller one, and few more come: 3.6 times as many at most.
-Images below 16 x 16 pixels have too few dimensions for that; of these, and of fields on a line,
-equal ones alone are found.
+Images below 16 x 16 pixels have too few dimensions for that, and fields on a line too; of these,
+only equal ones are found.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ _SIDE = 16  # pixels
 _MOST = 2048  # images that are compared, each with each
 _CLOSE, _NEAR = 0.9, 0.8  # correlation of neighbours
 _GROWTH = 4.0  # as many neighbours at `_NEAR` as at `_CLOSE`, from which on images are independent
-_SAME = 0.9999  # correlation of images that are equal
 _TELLING = 0.7  # of the images; a number of independent ones below that is worth a sentence
 
 
@@ -86,11 +85,19 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
     names = np.arange(count) if patients is None else np.unique(patients, return_inverse=True)[1]
     whose = names[:compared]
     shared = whose[:, None] == whose
-    similar = np.where(shared, 0.0, _similarity(small))
-    close, near = ((similar >= least).sum() / compared for least in (_CLOSE, _NEAR))
-    searched = small.ndim == 3 and min(small.shape) >= _SIDE and shared.sum() == compared
-    copies = bool(searched and close >= 1 and near < _GROWTH * close)
-    alike = similar >= (_NEAR if copies else _SAME)
+    copies = False
+    if small.shape[1:] == (_SIDE, _SIDE) and shared.sum() == compared:
+        similar = _similarity(small)
+        close, near = ((similar >= least).sum() / compared - 1 for least in (_CLOSE, _NEAR))
+        copies = bool(close >= 1 and near < _GROWTH * close)
+    if copies:
+        alike = similar >= _NEAR
+    else:  # equal images, of which blank ones are no copies
+        texts = [
+            each.tobytes() if np.ptp(each) > 0 else b"%d" % at for at, each in enumerate(small)
+        ]
+        equal = np.unique([hash(text) for text in texts], return_inverse=True)[1]
+        alike = equal[:, None] == equal
     correlation = np.where(shared, _intraclass(small.reshape(compared, -1), whose), 0.0)
     correlation[alike] = 1.0
     np.fill_diagonal(correlation, 0.0)
@@ -117,27 +124,20 @@ def _small(images: Array) -> Array:
 
 
 def _similarity(images: Array) -> Array:
-    """(n, n) correlations of images less their mean, of small ones at the best shift by a pixel."""
-    number, shape = len(images), images.shape[1:]
-    margin = 1 if min(shape) >= _SIDE else 0
-    mean = images.mean(axis=0)
-    shows = np.ptp(images.reshape(number, -1), axis=1) > 0  # blank images are no copies
-    found = np.zeros((number, number))
+    """(n, n) correlations of images (n, h, w) less their mean, at the best shift by a pixel."""
+    number, height, width = images.shape
+    sizes = np.sqrt(np.square(images).mean(axis=(1, 2), keepdims=True))
+    images = images / np.where(sizes > 0, sizes, 1.0)  # else few bright ones would be the mean
+    mean = images[:, 1:-1, 1:-1].mean(axis=0)
     rows = {}
-    for shift in product(range(-margin, margin + 1), repeat=len(shape)):
-        moved = (
-            slice(margin + by, length - margin + by)
-            for by, length in zip(shift, shape, strict=True)
-        )
-        inside = tuple(slice(margin, length - margin) for length in shape)
-        values = (images[(slice(None), *moved)] - mean[inside]).reshape(number, -1)
-        sizes = np.linalg.norm(values, axis=1, keepdims=True)
-        rows[shift] = np.divide(
-            values, sizes, out=np.zeros_like(values), where=(sizes > 0) & shows[:, None]
-        )
-    still = rows[(0,) * len(shape)]
-    for moved_rows in rows.values():
-        np.maximum(found, still @ moved_rows.T, out=found)
+    for down, right in product(range(3), repeat=2):
+        moved = images[:, down : down + height - 2, right : right + width - 2]
+        values = (moved - mean).reshape(number, -1)
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        rows[down, right] = np.divide(values, norms, out=np.zeros_like(values), where=norms > 0)
+    found = np.eye(number)
+    for moved in rows.values():
+        np.maximum(found, rows[1, 1] @ moved.T, out=found)
     return np.maximum(found, found.T)
 
 

@@ -35,6 +35,10 @@ _MOST = 10_000  # points and models of a file, and rows of each
 _MOST_EXAMPLES = 10**4  # all pairs of examples are compared
 _TARGETS = (0.5, 0.1)  # of the distance between the error at N = examples and the floor
 _LEAST_DISTANCE = 0.05  # of an error: how far first targets lie above a floor already reached
+_LINEAR = (
+    "KO and FC are linear here, up to a last ReLU; a CNN behind the known operator may need far "
+    "fewer samples: rehearse it with --network FILE.py:build, kr.rehearse in Python."
+)
 _METRICS = ("", "mse", "mean_squared_error", "error")
 
 Progress = Callable[[str, float], None]  # what is being computed, and the share that is done
@@ -175,12 +179,14 @@ def predict_study(
                     predictions.append(dense_prediction(drawn, **shared))
         kinds = {"ellipses": "phantoms", "released-surrogate": "phantoms", "images": "images"}
         kind = kinds.get(described.get("population", ""), "random fields")
+        whose = len(set(drawn.patients or range(len(drawn))))
+        of_patients = f" of {whose:,} patients" if whose < len(drawn) else ""
         made.append(
             PointPrediction(
                 name=name,
                 spec={**spec, "problem": described},
                 predictions=tuple(predictions),
-                images=f"{len(drawn):,} {kind}",
+                images=f"{len(drawn):,} {kind}{of_patients}",
                 entries=math.prod(reconstruction.tail[-1].range),
                 notes=tuple(_notes(problem, spec, len(drawn), count)),
                 usage=meter.read(),
@@ -221,10 +227,15 @@ def _notes(problem: Any, spec: Mapping[str, Any], found: int, asked: int) -> Ite
     from korisk.problems.sources import FileSource
 
     source = getattr(problem, "source", None)
-    if isinstance(source, FileSource) and (
-        mixture := source.read(spec["problem"]["side"]).mixture()
-    ):
-        yield mixture
+    if isinstance(source, FileSource):
+        images = source.usable(spec["problem"]["side"])
+        if (mixture := images.mixture()) is not None:
+            yield mixture
+        if blank := sum(each.blank for each in images.skipped):
+            yield (
+                f"{blank:,} blank images left out of {len(images) + blank:,}, which show the same "
+                "everywhere, or nearly; --blank keep, or blank: keep in a study, keeps the latter."
+            )
     if found < asked:
         yield f"There are {found:,} images, of {asked:,} that were asked for."
     known = spec["models"].get("KO", {})
@@ -262,6 +273,8 @@ class PointPrediction:
         How the prediction differs from the study.
     usage : Usage
         Time and memory that it took.
+    caveats : tuple of str
+        What the prediction does not say.
 
     Examples
     --------
@@ -279,6 +292,7 @@ class PointPrediction:
     entries: int
     notes: tuple[str, ...]
     usage: Usage
+    caveats: tuple[str, ...] = (_LINEAR,)
 
     @property
     def examples(self) -> int:
@@ -421,7 +435,9 @@ class PointPrediction:
             "crossover": crossover,
             "better_at_last": None if pair is None else pair.ahead,
             "two_factors": [] if pair is None else [pair.factors_or_reason(t) for t in targets],
+            "independent": self.predictions[0].independent,
             "notes": list(self.notes),
+            "caveats": list(self.caveats),
             "seconds": usage.seconds,
             "peak_memory": usage.peak_memory,
             "device_memory": usage.device_memory,

@@ -1,0 +1,95 @@
+"""What examples are worth: the design effect of cluster samples, and copies against look-alikes."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.ndimage import rotate
+
+from korisk.prediction.independent import independence
+from korisk.problems import random_ellipses
+
+Array = NDArray[np.float64]
+
+
+def phantoms(count: int, side: int, seed: int = 0) -> Array:
+    drawn = random_ellipses(count, seed=seed, stream="examples").images(side)
+    return np.asarray(drawn.double().numpy())
+
+
+def correlated(sizes: list[int], rho: float, seed: int = 0) -> tuple[Array, tuple[str, ...]]:
+    """Fields of groups of these sizes, two of a group with the correlation rho."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        np.sqrt(rho) * rng.standard_normal((1, 64))
+        + np.sqrt(1 - rho) * rng.standard_normal((size, 64))
+        for size in sizes
+    ]
+    names = tuple(f"p{at}" for at, size in enumerate(sizes) for _ in range(size))
+    return np.concatenate(rows), names
+
+
+def jittered(distinct: Array, copies: int, *, seed: int = 0) -> Array:
+    """Copies of images: turned by up to 3 degrees, shifted by a pixel at most, and noisy."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for image in np.tile(distinct, (copies, 1, 1)):
+        turned = rotate(image, rng.uniform(-3, 3), reshape=False, order=1)
+        moved = np.roll(turned, rng.integers(-1, 2, 2), axis=(0, 1))
+        found.append(moved + 0.02 * rng.standard_normal(image.shape))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.2, 0.7])
+@pytest.mark.parametrize("sizes", [[8] * 40, [1, 4, 40] * 12])
+def test_groups_have_the_design_effect_of_cluster_samples(sizes: list[int], rho: float) -> None:
+    fields, names = correlated(sizes, rho)
+    n = sum(sizes)
+    expected = n**2 / (n + rho * sum(size * (size - 1) for size in sizes))
+    found = independence(fields, names)
+    assert found.number == pytest.approx(expected, rel=0.15)
+    assert found.widening == pytest.approx(np.sqrt(n / found.number))
+    assert found.groups is not None
+    assert len(set(zip(names, found.groups, strict=True))) == len(sizes)
+    assert bool(found.notes) == (rho > 0)
+    for note in found.notes:
+        assert all(f"{each:,.0f}" in note for each in (n, len(sizes), found.number))
+
+
+@pytest.mark.parametrize("side", [8, 16, 32])
+def test_images_drawn_independently_are_worth_as_many(side: int) -> None:
+    for images in (phantoms(64, side), phantoms(300, side), np.zeros((12, side, side))):
+        found = independence(images)
+        assert (found.number, found.groups, found.notes) == (len(images), None, [])
+    # Few images a hundred times as bright as the others make no copies of these.
+    bright = phantoms(200, side) * np.where(np.arange(200) % 10, 1.0, 100.0)[:, None, None]
+    assert independence(bright).number == 200
+    own = tuple(str(each) for each in range(64))
+    assert independence(phantoms(64, side), own).number == 64
+
+
+@pytest.mark.parametrize("side", [16, 32])
+def test_eight_images_in_256_jittered_copies_are_noticed(side: int) -> None:
+    distinct = phantoms(8, side, seed=3)
+    found = independence(jittered(distinct, 32))
+    assert found.copies
+    assert 5 <= found.number <= 16
+    assert f"worth about {found.number:.0f} independent" in found.notes[0]
+    assert found.groups is not None
+    for image in range(8):  # nearly all copies of an image are in one group
+        assert np.bincount(found.groups[image::8]).max() >= 28
+
+
+def test_equal_images_count_once_at_any_size() -> None:
+    images = phantoms(40, 6, seed=1)
+    images = images[np.ptp(images, axis=(1, 2)) > 0][:20]
+    found = independence(np.repeat(images, 3, axis=0))
+    assert found.number == pytest.approx(20)
+    assert found.groups is not None
+    assert np.bincount(found.groups).tolist() == [3] * 20
+
+
+def test_more_images_than_are_compared_go_by_the_correlation_of_those() -> None:
+    fields, names = correlated([30] * 100, 0.3)
+    order = np.random.default_rng(0).permutation(3000)
+    found = independence(fields[order], [names[each] for each in order])
+    assert found.number == pytest.approx(3000 / (1 + 29 * 0.3), rel=0.15)
