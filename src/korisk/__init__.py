@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
     from korisk.planning.next_size import NextSize, next_size
     from korisk.prediction import Prediction, predict_dense, predict_structured, predict_study
+    from korisk.prediction.rehearse import Rehearsal, rehearse
 
 _PACKAGES = (
     *("fitting", "images", "networks", "operators", "pilots", "prediction", "problems", "studies"),
@@ -68,6 +69,8 @@ _NAMES = {
     "predict_dense": "prediction.api",
     "predict_structured": "prediction.api",
     "predict_study": "prediction.study",
+    "Rehearsal": "prediction.rehearse",
+    "rehearse": "prediction.rehearse",
     "run_pilot": "pilots.run",
 }
 
@@ -128,6 +131,7 @@ __all__ = [
     "Pilot",
     "Plan",
     "Prediction",
+    "Rehearsal",
     "RiskLine",
     "Savings",
     "TwoFactors",
@@ -150,6 +154,7 @@ __all__ = [
     "predict_dense",
     "predict_structured",
     "predict_study",
+    "rehearse",
     "risk_line",
     "run_pilot",
     "sample_size",

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from korisk import _checks
-from korisk.cli import pilot
+from korisk.cli import pilot, rehearsal
 from korisk.cli.compute import Device, chosen_device
 from korisk.cli.output import (
     cells,
@@ -84,6 +84,20 @@ def predict(
     pilot_file: Annotated[
         Path | None,
         typer.Option("--pilot", metavar="FILE", help="Measured errors: n, error, model, seed."),
+    ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:BUILD",
+            help="Rehearse your own network, which BUILD() returns, on simulated pairs instead.",
+        ),
+    ] = None,
+    training: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Of --network: steps, batch, rate, seeds, or largest (N). Repeatable.",
+        ),
     ] = None,
     target: Annotated[
         list[float] | None,
@@ -158,6 +172,25 @@ def predict(
             del of_study["patients"]
         source = FileSource(**of_study | settings | {"path": str(images.resolve())})
     screen = Console(stderr=True, quiet=as_json)
+    if network is not None or training:
+        if plot is not None or out is not None:
+            raise KoriskError("--plot and --out do not go with --network; use --json")
+        with warnings_as_lines(), screen.status("reading") as status:
+            answer = rehearsal.rehearse_point(
+                network,
+                training or [],
+                {task.point: task.spec for task in study.tasks},
+                point,
+                source=source,
+                noise=noise,
+                pilots=() if pilot_file is None else read_pilot(pilot_file, pilot_unit, column),
+                examples=examples,
+                seed=seed,
+                device=chosen_device(device),
+                say=lambda text: status.update(Text(text)),
+            )
+        rehearsal.show(answer, targets, sorted(set(counts)), as_json=as_json)
+        return
     with warnings_as_lines(), screen.status("reading") as status:
 
         def progress(what: str, share: float) -> None:

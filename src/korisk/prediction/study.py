@@ -137,21 +137,7 @@ def predict_study(
     for name, spec in specs.items():
         meter = Meter()
         watch(name, 0.0)
-        described = dict(spec["problem"])
-        if noise is not None:
-            level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
-            if "noise" not in described:
-                raise KoriskError(f"a {described['kind']} problem has no noise; leave noise= out")
-            gaussian = {"gaussian": level} if level else None
-            described["noise"] = level if described["kind"] == "heat" else gaussian
-        problem: Any = problem_of({**spec, "problem": described})
-        if source is not None:
-            if described.get("population") not in ("ellipses", "images"):
-                raise KoriskError(
-                    f"the images of this {described['kind']} problem are fixed; leave source= out"
-                )
-            problem = replace(problem, source=source)
-            described |= {"population": "images", "images": {"path": source.path}}
+        problem, described = point_problem(spec, source=source, noise=noise)
         pixels = described.get("points") or described["side"] ** 2
         inputs = described["views"] * described["bins"] if "views" in described else 2 * pixels
         # Their second moment and the rehearsal are taken on the CPU, in copies.
@@ -193,6 +179,28 @@ def predict_study(
             )
         )
     return made
+
+
+def point_problem(
+    spec: Mapping[str, Any], *, source: Source | None, noise: float | None
+) -> tuple[Any, dict[str, Any]]:
+    """The problem of a point with other images or noise, and its settings."""
+    described = dict(spec["problem"])
+    if noise is not None:
+        level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
+        if "noise" not in described:
+            raise KoriskError(f"a {described['kind']} problem has no noise; leave noise= out")
+        gaussian = {"gaussian": level} if level else None
+        described["noise"] = level if described["kind"] == "heat" else gaussian
+    problem: Any = problem_of({**spec, "problem": described})
+    if source is not None:
+        if described.get("population") not in ("ellipses", "images"):
+            raise KoriskError(
+                f"the images of this {described['kind']} problem are fixed; leave source= out"
+            )
+        problem = replace(problem, source=source)
+        described |= {"population": "images", "images": {"path": source.path}}
+    return problem, described
 
 
 def _pilots_by_model(

@@ -1,0 +1,456 @@
+"""Several networks of one kind trained at once: Adam with cosine decay, the best step kept.
+
+On a GPU the weights of all members are stacked, and one call computes the loss of every member
+(torch.func); gradients of the sum of the losses are the members' own. On a CPU each thread trains a
+member by itself, which is faster than all threads at one. Networks that cannot be stacked, or that
+draw random numbers on a CPU, are trained one after another.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from korisk import _checks
+from korisk._memory import free_memory
+from korisk.errors import KoriskError
+from korisk.fitting.gradient.recipe import Recipe
+from korisk.fitting.gradient.train import Optimiser
+from korisk.operators.linear import shape_text
+
+CHECKS = 10  # times that members are judged on validation pairs, evenly over the steps
+_CHUNK = 64  # pairs of a member that are judged at once
+_EAGER = 3  # steps before a CUDA graph is captured: libraries set themselves up in them
+_SHARE = 0.6  # of the free memory that members may take together
+_REPORTED = 10  # steps between reports
+_ALIKE = 1e-3  # of the largest output: how far stacked and single outputs may differ by rounding
+
+Fit = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], object]
+Pool = tuple[Tensor, Tensor]  # inputs and targets
+Forward = Callable[[Tensor], Tensor]  # inputs (members, batch, ...) to outputs of that shape
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How each member is trained: Adam, whose rate falls to zero along a cosine.
+
+    Parameters
+    ----------
+    steps : int, default 2000
+        Mini-batches.
+    batch : int, default 16
+        Pairs of a mini-batch.
+    rate : float, default 0.001
+        Learning rate at the start.
+
+    Raises
+    ------
+    KoriskError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> from korisk.fitting.gradient.many import Schedule
+    >>> Schedule(steps=500).batch
+    16
+    """
+
+    steps: int = 2000
+    batch: int = 16
+    rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        _checks.count("steps", self.steps, at_least=CHECKS, at_most=10**9, remedy="try 2000")
+        _checks.count("batch", self.batch, at_least=1, at_most=10**6, remedy="try 16")
+        _checks.real("rate", self.rate, above=0, remedy="try 0.001")
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A network to train, with the rows of the pool that it trains on and is judged by.
+
+    Members of one call have equally many rows to judge them.
+    """
+
+    name: str  # for messages
+    module: nn.Module
+    seed: int  # of its batches, and of random numbers that the network draws
+    rows: Tensor  # (n,) training pairs
+    validation: Tensor  # (V,)
+    test: Tensor  # (T,)
+
+
+def train_many(
+    members: Sequence[Member],
+    inputs: Tensor,
+    targets: Tensor,
+    schedule: Schedule,
+    *,
+    fit: Fit | None = None,
+    together: bool | None = None,
+    notes: list[str] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Generator[tuple[int, Tensor]]:
+    """Train every member; yield the index of each with its test errors when it is done.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        Networks on the device of the pool.
+    inputs, targets : Tensor, shapes (pairs, ...)
+        The pool.
+    schedule : Schedule
+        How they are trained.
+    fit : callable, optional
+        Trains a network in place instead, with its training inputs and targets and its validation
+        inputs and targets; members are trained one after another.
+    together : bool, optional
+        Whether to stack the weights of members. Default: on a GPU.
+    notes : list of str, optional
+        Gets a sentence where members could not be trained at once.
+    progress : callable, optional
+        Called with the share of all training that is done.
+
+    Yields
+    ------
+    tuple of int and Tensor of shape (T,)
+        The index of a member, and the mean squared error of each of its test pairs at the step that
+        was best on its validation pairs.
+
+    Raises
+    ------
+    KoriskError
+        If outputs have another shape than targets, or a loss is not finite.
+    """
+    pool, said = (inputs, targets), [] if notes is None else notes
+    shares = [0.0] * len(members)
+    lock = threading.Lock()
+
+    def report(indices: Sequence[int], share: float) -> None:
+        with lock:
+            for index in indices:
+                shares[index] = share
+            if progress is not None:
+                progress(sum(shares) / len(shares))
+
+    first = members[0]
+    trial = inputs[first.rows[: min(schedule.batch, len(first.rows))]]
+    with _seeded(first, pool):
+        draws = _draws_after_checks(first.module, trial, targets)
+    if fit is not None:
+        for index, member in enumerate(members):
+            yield index, _fitted(member, pool, fit)
+            report([index], 1.0)
+        return
+    stacked = inputs.is_cuda if together is None else together
+    if stacked and len(members) > 1:
+        with _seeded(first, pool):
+            why = _unlike(members, trial)
+            at_once = 0 if why else _at_once(members, pool, schedule, trial)
+        if at_once:
+            for start in range(0, len(members), at_once):
+                group = range(start, min(start + at_once, len(members)))
+                chosen = [members[index] for index in group]
+                with _seeded(chosen[0], pool):
+                    made = _Training(chosen, pool, schedule, *_stacked(chosen, trial))
+                    found = made.run(partial(report, group))
+                del made  # before the next group needs its memory
+                yield from zip(group, found, strict=True)
+            return
+        said.append(f"The networks were trained one after another: {why}.")
+    workers = 1 if inputs.is_cuda or draws else torch.get_num_threads()
+    if draws and not inputs.is_cuda:
+        said.append(
+            "The networks were trained one after another: they draw random numbers, which threads "
+            "would draw in no fixed order."
+        )
+    if not inputs.is_cuda:
+        with _seeded(first, pool):
+            _reorder(members, trial)
+    stop = threading.Event()
+
+    def alone(index: int) -> Tensor:
+        if workers > 1:
+            torch.set_num_threads(1)  # of this thread alone
+        member = members[index]
+        weights = [p for p in member.module.parameters() if p.requires_grad]
+        made = _Training([member], pool, schedule, weights, member.module, _single(member.module))
+        return made.run(partial(report, [index]), stop)[0]
+
+    if workers == 1:
+        for index, member in enumerate(members):
+            with _seeded(member, pool):
+                errors = alone(index)
+            yield index, errors
+        return
+    threads = ThreadPoolExecutor(workers)
+    try:
+        running = {threads.submit(alone, index): index for index in range(len(members))}
+        for done in as_completed(running):
+            yield running[done], done.result()
+    finally:
+        stop.set()  # an error or an interruption ends the others within a step
+        threads.shutdown(cancel_futures=True)
+
+
+def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bool:
+    """Whether a network draws random numbers while it trains; raises if its output is no image."""
+    tried = copy.deepcopy(module).train()
+    if not any(p.requires_grad for p in tried.parameters()):
+        raise KoriskError("the network must have weights to train, got none; let some require_grad")
+    with torch.no_grad():
+        before = torch.get_rng_state()
+        out = tried(trial)
+        draws = not torch.equal(before, torch.get_rng_state())
+    wanted = (len(trial), *targets.shape[1:])
+    if not isinstance(out, Tensor) or tuple(out.shape) != wanted:
+        got = shape_text(tuple(out.shape)) if isinstance(out, Tensor) else type(out).__name__
+        raise KoriskError(
+            f"the network must turn inputs {shape_text(tuple(trial.shape))} into outputs "
+            f"{shape_text(wanted)}, got {got}; add or remove an axis of channels inside it"
+        )
+    return draws
+
+
+def _reorder(members: Sequence[Member], trial: Tensor) -> None:
+    """Put channels last in the weights of convolutions, which a CPU computes faster that way."""
+    first = copy.deepcopy(members[0].module).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    weights = [p for p in first.parameters() if p.requires_grad]
+    with suppress(RuntimeError):  # from networks that need another order
+        torch.autograd.grad(first(trial).square().mean(), weights, allow_unused=True)
+        for member in members:
+            member.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+@contextmanager
+def _seeded(member: Member, pool: Pool) -> Iterator[None]:
+    """Random numbers from the member's seed, and convolutions that are chosen by their speed.
+
+    The caller finds both as they were.
+    """
+    before = torch.backends.cudnn.benchmark
+    with torch.random.fork_rng(devices=[pool[0].device] if pool[0].is_cuda else []):
+        torch.manual_seed(member.seed)
+        torch.backends.cudnn.benchmark = True
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.benchmark = before
+
+
+def _fitted(member: Member, pool: Pool, fit: Fit) -> Tensor:
+    """The test errors of a member that the user's function has trained."""
+    with _seeded(member, pool):
+        parts = [each[rows] for rows in (member.rows, member.validation) for each in pool]
+        fit(member.module, *parts)
+    found = _judged(_single(member.module), member.module, pool, member.test[None])[0]
+    if not bool(torch.isfinite(found).all()):
+        raise _not_finite(member.name)
+    return found
+
+
+def _not_finite(name: str) -> KoriskError:
+    return KoriskError(
+        f"the loss of {name} must stay finite, and did not; lower rate=, or scale the images to "
+        "about 1"
+    )
+
+
+# --- Stacked members -----------------------------------------------------------------------------
+
+
+def _single(module: nn.Module) -> Forward:
+    return lambda x: module(x[0])[None]
+
+
+def _stacked(
+    members: Sequence[Member], trial: Tensor
+) -> tuple[list[nn.Parameter], nn.Module, Forward]:
+    """Weights with an axis of members, the network whose mode counts, and all of them at once.
+
+    What no member learns, changes or has of its own, such as the matrix of a known operator, is
+    shared and not stacked.
+    """
+    template, tried = (copy.deepcopy(members[0].module) for _ in range(2))
+    with torch.no_grad():
+        tried.train()(trial)
+    after, *every = (
+        {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        for module in (tried, *(member.module for member in members))
+    )
+    learned: dict[str, nn.Parameter] = {}
+    own: dict[str, Tensor] = {}
+    shared: dict[str, Tensor] = {}
+    for name, value in every[0].items():
+        if value.requires_grad:
+            learned[name] = nn.Parameter(torch.stack([each[name].detach() for each in every]))
+        elif all(torch.equal(other, value) for other in (after[name], *(e[name] for e in every))):
+            shared[name] = value
+        else:
+            own[name] = torch.stack([each[name] for each in every])
+
+    def one(weights: Mapping[str, Tensor], buffers: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        out: Tensor = functional_call(template, {**shared, **buffers, **weights}, (x,))
+        return out
+
+    every_one = vmap(one, randomness="different")
+    return list(learned.values()), template, lambda x: every_one(learned, own, x)
+
+
+def _copies(members: Sequence[Member]) -> list[Member]:
+    return [replace(each, module=copy.deepcopy(each.module)) for each in members]
+
+
+def _unlike(members: Sequence[Member], trial: Tensor) -> str:
+    """Why members cannot be stacked, as the first two of them show; empty where they can."""
+    pair, both = _copies(members[:2]), trial.expand(2, *trial.shape)
+    try:
+        weights, template, forward = _stacked(pair, trial)
+        template.eval()
+        with torch.no_grad():
+            out = forward(both)
+            alone = torch.stack([each.module.eval()(trial) for each in pair])
+        template.train()
+        torch.autograd.grad(forward(both).square().mean(), weights, allow_unused=True)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, AttributeError) as error:
+        return f"stacked weights failed ({(str(error).splitlines() or [''])[0][:120]})"
+    if float((out - alone).abs().max()) > _ALIKE * float(alone.abs().max()):
+        return "with stacked weights they gave other outputs"
+    return ""
+
+
+def _at_once(members: Sequence[Member], pool: Pool, schedule: Schedule, trial: Tensor) -> int:
+    """How many stacked members fit into the memory of the device, as two of them show."""
+    device = pool[0].device
+    if device.type != "cuda":
+        return len(members)
+    pair = _copies(members[:2])
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    made = _Training(pair, pool, schedule, *_stacked(pair, trial))
+    made.step()
+    made.judge()
+    each = (torch.cuda.max_memory_allocated(device) - before) / len(pair)
+    del made
+    torch.cuda.empty_cache()
+    return max(1, min(len(members), int(_SHARE * free_memory(device) / each)))
+
+
+# --- Training ------------------------------------------------------------------------------------
+
+
+def _judged(forward: Forward, mode: nn.Module, pool: Pool, rows: Tensor) -> Tensor:
+    """(members, rows) the mean squared error of each pair, for rows (members, rows)."""
+    inputs, targets = pool
+    mode.eval()
+    with torch.no_grad():
+        errors = [
+            (forward(inputs[part]) - targets[part]).square().flatten(2).mean(-1)
+            for part in torch.split(rows, _CHUNK, 1)
+        ]
+    mode.train()
+    return torch.cat(errors, 1).double()
+
+
+class _Training:
+    """Members in training, whose `forward` computes all of them; `mode` is trained or judged."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        pool: Pool,
+        schedule: Schedule,
+        weights: Sequence[nn.Parameter],
+        mode: nn.Module,
+        forward: Forward,
+    ) -> None:
+        self.members, self.pool, self.weights = members, pool, weights
+        self.mode, self.forward = mode.train(), forward
+        device, steps = pool[0].device, schedule.steps
+        drawn = []
+        for member in members:  # a batch of fewer is repeated to fill it
+            draws = torch.Generator().manual_seed(member.seed)
+            own = min(schedule.batch, len(member.rows))
+            chosen = torch.randint(len(member.rows), (steps, own), generator=draws)
+            drawn.append(member.rows.cpu()[chosen][:, torch.arange(schedule.batch) % own])
+        self.batches = torch.stack(drawn, 1).to(device)  # (steps, members, batch)
+        self.judged = torch.stack([torch.cat([m.validation, m.test]) for m in members])
+        self.at = torch.zeros(1, dtype=torch.long, device=device)
+        recipe = Recipe(
+            optimiser="adam", rate=schedule.rate, iterations=steps, batch=schedule.batch
+        )
+        self.optimiser = Optimiser([weight.detach() for weight in weights], recipe)
+        phase = torch.arange(steps) * (math.pi / steps)
+        self.optimiser.rates *= (0.5 * (1 + torch.cos(phase))).to(self.optimiser.rates)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def step(self) -> None:
+        """Take one step."""
+        rows = self.batches.index_select(0, self.at)[0]
+        off = self.forward(self.pool[0][rows]) - self.pool[1][rows]
+        loss = off.square().flatten(1).mean(1).sum()
+        slopes = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+        with torch.no_grad():
+            self.optimiser.step(slopes, self.at)
+        self.at.add_(1)
+
+    def judge(self) -> Tensor:
+        """(members, V + T) the error of each validation pair, then of each test pair."""
+        return _judged(self.forward, self.mode, self.pool, self.judged)
+
+    def _advance(self, steps: int, done: int) -> None:
+        """Take steps; on CUDA, all but the first few by replaying a captured one."""
+        for at in range(done, done + steps):
+            if not self.at.is_cuda or at > _EAGER:
+                pass
+            elif at == _EAGER:
+                graph = torch.cuda.CUDAGraph()
+                with suppress(RuntimeError):  # from networks that cannot be captured
+                    with torch.cuda.graph(graph):
+                        self.step()
+                    self.graph = graph
+            else:
+                side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    self.step()
+                torch.cuda.current_stream().wait_stream(side)
+                continue
+            self.step() if self.graph is None else self.graph.replay()
+
+    def run(
+        self, report: Callable[[float], None], stop: threading.Event | None = None
+    ) -> list[Tensor]:
+        """Train to the end: each member's test errors at its best step on validation pairs."""
+        steps, counts = len(self.batches), len(self.members[0].validation)
+        best, reported, done = torch.full((len(self.members),), math.inf), None, 0
+        for check in range(1, CHECKS + 1):
+            until = steps * check // CHECKS
+            while done < until:
+                if stop is not None and stop.is_set():
+                    raise CancelledError
+                part = min(_REPORTED, until - done)
+                self._advance(part, done)
+                done += part
+                report(done / steps)
+            errors = self.judge().cpu()
+            validation = errors[:, :counts].mean(1)
+            for member, value in zip(self.members, validation.tolist(), strict=True):
+                if not math.isfinite(value):
+                    raise _not_finite(member.name)
+            better = (validation < best)[:, None]
+            test = errors[:, counts:]
+            reported = test if reported is None else torch.where(better, test, reported)
+            best = torch.minimum(best, validation)
+        assert reported is not None
+        return list(reported)

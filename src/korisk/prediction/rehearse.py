@@ -1,0 +1,796 @@
+"""Rehearsal: train a network on simulated pairs, then say what it will do on real ones.
+
+Where operator and noise are known, pairs can be simulated without limit. A few example images are
+enough: some of them judge, and training sets that are larger than the number of the others are
+filled up with altered copies. The curve of the rehearsal takes the place of a theory in a
+`Prediction`: real images may follow another curve by a misfit that grows beyond the largest N at
+which the examples were used as they are, and the level is as uncertain as the examples that judge
+are few. A pilot of real pairs narrows both.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from korisk import _checks
+from korisk._memory import check_memory
+from korisk.curves.curve import Curve
+from korisk.curves.noise import relative_variance
+from korisk.errors import KoriskError, shown
+from korisk.fitting.gradient.many import Fit, Member, Schedule, train_many
+from korisk.operators.linear import LinearOperator, shape_text
+from korisk.planning.explain import chance, value
+from korisk.planning.fit import check_target
+from korisk.planning.forecast import Expectation, Forecast, forecast
+from korisk.planning.plan import Plan, plan_from
+from korisk.planning.posterior import posterior
+from korisk.planning.related import Kinship, Relatives, relatives
+from korisk.prediction.misfit import Belief, LogErrors
+from korisk.prediction.prediction import Prediction, size_words
+from korisk.problems.noise import Gaussian, Poisson, add_noise
+from korisk.problems.problem import Counts, Pairs, Pools, Problem
+from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
+from korisk.seeds import stream_key
+
+Array = NDArray[np.float64]
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+Progress = Callable[[str, float], None]
+
+SIZES = tuple(2**k for k in range(4, 12))
+LEAST_EXAMPLES = 12
+_LEAST_GROUPS = 3  # patients: to train, to choose the best step, and to judge
+_FOLDS = 3  # at least: a seed is judged by a third of the examples
+_VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
+_PIECE = 2**24  # entries that are projected at once
+_LEAST_SIZES = 3  # of a curve that can be predicted with
+_ONE_SEED = 0.05  # relative deviation of a mean of one seed
+_BRIGHTNESS = 0.2  # altered copies are brighter or darker by up to this part
+# Chosen with benchmarks/rehearse.py, on ellipses, blobs and digits.
+COPIES = 0.06  # of an error, by which a training set of altered copies alone makes it larger
+BELIEF = Belief(
+    shapes=((0.05, 0.5), (0.15, 0.4), (0.4, 0.1)),
+    lengths=((3.0, 0.5), (12.0, 0.5)),
+    offsets=((0.02, 0.6), (0.1, 0.3), (0.4, 0.1)),
+)
+# Of a pilot: the same network with the same recipe on copies of the same images is close kin.
+KINSHIP = Kinship(
+    believed=0.8,
+    stretch=0.1,
+    walks=(0.01, 0.03, 0.08),
+    walk_weights=(0.3, 0.4, 0.3),
+    floor_weights=(0.94, 0.05, 0.01),
+)
+# Ellipses give the shape; their level may be another.
+UNLIKE = Belief(
+    shapes=((0.1, 0.5), (0.3, 0.5)),
+    lengths=((3.0, 0.5), (12.0, 0.5)),
+    offsets=((0.4, 0.4), (1.2, 0.6)),
+)
+
+
+def altered(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Copies of images: turned, mirrored, shifted, and brighter or darker.
+
+    Pixels are moved and not interpolated, so that copies are as sharp as the images.
+
+    Parameters
+    ----------
+    images : Tensor, shape (count, rows, columns)
+        Images that are not square are mirrored and turned by half a turn only.
+    generator : torch.Generator
+        Of the random numbers, on the CPU.
+
+    Returns
+    -------
+    Tensor, shape (count, rows, columns)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.prediction.rehearse import altered
+    >>> altered(torch.rand(5, 16, 16), torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 16, 16])
+    """
+    count, rows, columns = images.shape
+    quarter = 1 if rows == columns else 2
+    turns = torch.randint(4 // quarter, (count,), generator=generator) * quarter
+    mirrored = torch.randint(2, (count,), generator=generator) == 1
+    moved = torch.where(mirrored[:, None, None].to(images.device), images.flip(2), images)
+    for turn in range(quarter, 4, quarter):
+        chosen = (turns == turn).to(images.device)
+        moved[chosen] = torch.rot90(moved[chosen], turn, (1, 2))
+    far = [max(1, size // 8) for size in (rows, columns)]
+    framed = F.pad(moved[:, None], (far[1], far[1], far[0], far[0]), mode="reflect")[:, 0]
+    at = [
+        torch.arange(size) + torch.randint(2 * reach + 1, (count, 1), generator=generator)
+        for size, reach in zip((rows, columns), far, strict=True)
+    ]
+    shifted = framed[torch.arange(count)[:, None, None], at[0][:, :, None], at[1][:, None, :]]
+    scale = 1 + _BRIGHTNESS * (2 * torch.rand(count, 1, 1, generator=generator) - 1)
+    return shifted * scale.to(images)
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleSource(ImageSource):
+    """Example images: some to train with, as they are and then altered, others to judge.
+
+    Seeds take turns at which examples judge. Images of one patient are on one side alone, and
+    patients take turns in a training set: more images of one are little more than copies.
+    """
+
+    images: Tensor  # (count, rows, columns), float64 on the CPU
+    patients: tuple[str, ...] | None = None
+    augment: Augment = altered
+    folds: int = _FOLDS
+
+    @cached_property
+    def _groups(self) -> list[NDArray[np.int64]]:
+        """The images of each patient, in random order and the patients too."""
+        rng = np.random.Generator(np.random.Philox(key=stream_key(0, "rehearsal folds")))
+        labels = np.arange(len(self.images))
+        if self.patients is not None:
+            labels = np.unique(self.patients, return_inverse=True)[1]
+        order = rng.permutation(len(labels))
+        return [order[labels[order] == each] for each in rng.permutation(int(labels.max()) + 1)]
+
+    def parts(self, seed: int) -> tuple[NDArray[np.int64], ...]:
+        """Indices of the images that train, validate and test for a seed."""
+        judges = self._groups[seed % self.folds :: self.folds]
+        others = [g for at, g in enumerate(self._groups) if at % self.folds != seed % self.folds]
+        count, validation = 0, 0
+        while count < len(self.images) // 10 and validation < len(others) - 1:
+            count += len(others[validation])
+            validation += 1
+        least = min(
+            sum(map(len, self._groups[fold :: self.folds])) for fold in range(self.folds)
+        )  # as many for every seed
+        rng = np.random.Generator(np.random.Philox(key=stream_key(seed, "rehearsal order")))
+        turns = [rng.permutation(group) for group in others[validation:]]
+        turns = [turns[at] for at in rng.permutation(len(turns))]
+        longest = range(max(map(len, turns)))
+        train = [group[at] for at in longest for group in turns if at < len(group)]
+        return (
+            np.array(train),
+            np.concatenate(others[:validation]),
+            np.concatenate(judges)[:least],
+        )
+
+    @property
+    def unaltered(self) -> int:
+        """The largest training set of independent images that needs no copies, for every seed."""
+        whose = np.arange(len(self.images)) if self.patients is None else np.array(self.patients)
+        return min(len(np.unique(whose[self.parts(fold)[0]])) for fold in range(self.folds))
+
+    def draw(
+        self, side: int, *, seed: int, counts: Counts, device: torch.device | None
+    ) -> dict[str, Tensor]:
+        """Images for each pool; test images are never altered."""
+        train, validation, test = self.parts(seed)
+        found = {"test": self.images[test]}
+        for name, own in (("train", train), ("validation", validation)):
+            draws = torch.Generator().manual_seed(_number(seed, f"rehearsal {name}"))
+            images, more = self.images[own[: counts[name]]], counts[name] - len(own)
+            if more > 0:
+                chosen = torch.randint(len(own), (more,), generator=draws)
+                copies = self.augment(self.images[own][chosen], draws)
+                images = torch.cat([images, copies.to(images)])
+            found[name] = images
+        return {name: found[name].to(device) for name in counts}
+
+    def examples(
+        self, side: int, *, seed: int, count: int, device: torch.device | None
+    ) -> DrawnExamples:
+        """The first examples."""
+        whose = None if self.patients is None else self.patients[:count]
+        return DrawnExamples(self.images[:count].to(device), whose)
+
+
+def _number(seed: int, stream: str) -> int:
+    """A seed for PyTorch."""
+    return int(stream_key(seed, stream)[0]) >> 1
+
+
+def rehearse(
+    build: Callable[[], nn.Module],
+    operator: LinearOperator | Problem,
+    images: ArrayLike | Tensor | None = None,
+    noise: Gaussian | Poisson | float | None = None,
+    sizes: Iterable[int] = SIZES,
+    seeds: int = 3,
+    *,
+    patients: Sequence[str] | None = None,
+    steps: int = 2000,
+    batch: int = 16,
+    rate: float = 1e-3,
+    fit: Fit | None = None,
+    augment: Augment = altered,
+    examples: int = 256,
+    seed: int = 0,
+    model: str | None = None,
+    device: torch.device | str | None = None,
+    progress: Progress | None = None,
+) -> Rehearsal:
+    """Train a network on simulated pairs at several sizes, all at once where that is possible.
+
+    Parameters
+    ----------
+    build : callable
+        `build()` returns a new network: a `torch.nn.Module` from inputs (batch, *range) to images
+        (batch, *domain). Its initial weights may be random; they follow the seed.
+    operator : LinearOperator or Problem
+        The operator from images to inputs. A problem has an operator, noise and images of its own.
+    images : array or Tensor of shape (count, *domain), optional
+        Example images, 12 at least. Default: random ellipses, or the problem's images.
+    noise : Gaussian, Poisson or float, optional
+        Noise of the inputs; a number is its standard deviation. Default: none, or the problem's.
+    sizes : iterable of int, default 16, 32, ..., 2048
+        Numbers of training pairs, ascending, three at least.
+    seeds : int, default 3
+        Networks for each size, with other images, noise, batches and initial weights.
+    patients : sequence of str, optional
+        Whose image each is: images of one patient are trained with, or judge.
+    steps : int, default 2000
+        Mini-batches of each training.
+    batch : int, default 16
+        Pairs of a mini-batch.
+    rate : float, default 0.001
+        Rate of Adam at the start, which falls to zero along a cosine.
+    fit : callable, optional
+        `fit(network, inputs, targets, validation_inputs, validation_targets)` trains a network in
+        place, your way; then `steps`, `batch` and `rate` are not used.
+    augment : callable, optional
+        `augment(images, generator)` returns altered copies of images (count, *domain). Default:
+        turns, mirrors, shifts and other brightness.
+    examples : int, default 256
+        How many images to take from a problem that reads them from files.
+    seed : int, default 0
+        The first seed; the others follow it.
+    model : str, optional
+        Name of the network. Default: the name of `build`.
+    device : torch.device or str, optional
+        Where a problem is simulated and networks are trained; an operator has its own device.
+    progress : callable, optional
+        Called with what is being done and the share that is done.
+
+    Returns
+    -------
+    Rehearsal
+        The simulated curve, and predictions for real images. After an interruption from the
+        keyboard, that of the trainings that had finished, if these are enough.
+
+    Raises
+    ------
+    KoriskError
+        If the network does not fit the operator, there are too few images, or a loss is not finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import korisk as kr
+    >>> from korisk.operators import ParallelBeam, Projector
+    >>> scan = Projector(ParallelBeam(8, views=6, bins=12))
+    >>> class Net(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.dense = torch.nn.Linear(72, 64)
+    ...     def forward(self, sinograms):
+    ...         return self.dense(sinograms.flatten(1)).unflatten(1, (8, 8))
+    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, steps=50)
+    >>> made.curve
+    Curve('Net', mse, N = 4 ... 16 (3 sizes), 2 seeds)
+    >>> low, high = made.predict().band(16)
+    >>> bool(low[0] < made.curve.means[-1] < high[0])
+    True
+    """
+    remedy = "give ascending numbers of training pairs, three or more"
+    asked = [_checks.count("sizes", n, at_least=2, at_most=10**6, remedy=remedy) for n in sizes]
+    if len(asked) < _LEAST_SIZES or asked != sorted(set(asked)):
+        raise KoriskError(f"sizes must be three or more, ascending, got {shown(asked)}; {remedy}")
+    often = _checks.count("seeds", seeds, at_least=1, at_most=1000, remedy="try 3")
+    first = _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
+    schedule = Schedule(steps=steps, batch=batch, rate=rate)
+    name = model or getattr(build, "__name__", type(build).__name__).strip("<>")
+    watch, start = progress or (lambda what, share: None), time.monotonic()
+    watch("simulating", 0.0)
+    simulation = _simulation(
+        operator,
+        images,
+        noise,
+        patients=patients,
+        augment=augment,
+        examples=examples,
+        seed=first,
+        folds=max(_FOLDS, often),
+        largest=asked[-1],
+        device=device,
+    )
+    pool, members, place = [], [], 0
+    for number in range(first, first + often):
+        parts = simulation.pools(number)
+        rows = []
+        for part in parts:
+            rows.append(torch.arange(place, place + len(part.inputs), device=part.inputs.device))
+            place += len(part.inputs)
+            pool.append(part)
+        for n in asked:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(_number(number, "rehearsal weights"))
+                network = _built(build).to(rows[0].device)
+            batches = _number(number, f"rehearsal batches {n}")
+            what = f"{name} at N = {n:,}, seed {number}"
+            members.append(Member(what, network, batches, rows[0][:n], rows[1], rows[2]))
+    weights = [p for p in members[0].module.parameters() if p.requires_grad]
+    inputs, targets = (
+        torch.cat(each).to(weights[0] if weights else torch.float32)
+        for each in zip(*pool, strict=True)
+    )
+    order = sorted(range(len(members)), key=lambda at: (at % len(asked), at))  # small N first
+    notes: list[str] = []
+    found: dict[int, Tensor] = {}
+    training = train_many(
+        [members[at] for at in order],
+        inputs,
+        targets,
+        schedule,
+        fit=fit,
+        notes=notes,
+        progress=lambda share: watch(f"training {len(members)} networks", share),
+    )
+    try:
+        for index, errors in training:
+            found[order[index]] = errors
+    except KeyboardInterrupt:
+        training.close()
+        finished = {asked[at % len(asked)] for at in found}
+        if len(finished) < _LEAST_SIZES:
+            raise
+        notes.append(
+            f"Interrupted: {len(found)} of {len(members)} trainings had finished, up to "
+            f"N = {max(finished):,}."
+        )
+    cells = [
+        (asked[at % len(asked)], first + at // len(asked), found[at])
+        for at in sorted(found, key=lambda at: (at % len(asked), at))
+    ]
+    curve = Curve(
+        [n for n, _, _ in cells],
+        [float(errors.mean()) for _, _, errors in cells],
+        [str(seed) for _, seed, _ in cells],
+        name,
+        "mse",
+    )
+    empty = float(targets[members[0].test].square().mean())
+    if curve.means[-1] >= empty:
+        notes.append(
+            f"{name} has learned nothing: an image of zeros has an error of {value(empty)}. Lower "
+            "the rate, or train for more steps."
+        )
+    count = sum(p.numel() for p in weights)
+    how = "by your own function" if fit else f"with {steps:,} steps of {batch} pairs"
+    judged = [(errors, simulation.groups(seed)) for n, seed, errors in cells if n == cells[-1][0]]
+    return Rehearsal(
+        curve=curve,
+        simulated=f"{simulation.words}; {len(cells)} networks of {count:,} weights, trained {how}",
+        unaltered=simulation.unaltered,
+        level=_level(judged),
+        parameters=count,
+        belief=simulation.belief,
+        notes=tuple(notes),
+        seconds=time.monotonic() - start,
+    )
+
+
+def _built(build: Callable[[], nn.Module]) -> nn.Module:
+    """A new network, if that is what the user's function returns."""
+    if not callable(build):
+        raise KoriskError(f"build must be a function that makes a network, got {shown(build)}")
+    network = build()
+    if not isinstance(network, nn.Module):
+        raise KoriskError(
+            f"build must return a torch.nn.Module, got {shown(network)}; return the network itself"
+        )
+    return network
+
+
+def _level(judged: Sequence[tuple[Tensor, Sequence[str]]]) -> float:
+    """The relative standard error of the mean over test images, which are few; by patient."""
+    errors = torch.cat([each for each, _ in judged]).numpy()
+    _, whose = np.unique([label for _, labels in judged for label in labels], return_inverse=True)
+    away = np.bincount(whose, errors / errors.mean() - 1)
+    return float(np.sqrt(np.square(away).sum() * len(away) / max(len(away) - 1, 1)) / len(errors))
+
+
+# --- The simulation ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Simulation:
+    """Pairs of a seed, and what they are in words."""
+
+    pools: Callable[[int], Pools]
+    groups: Callable[[int], Sequence[str]]  # of a seed, whose each test image is
+    unaltered: int  # the largest N without altered copies
+    words: str
+    belief: Belief
+
+
+def _simulation(
+    operator: LinearOperator | Problem,
+    images: ArrayLike | Tensor | None,
+    noise: Gaussian | Poisson | float | None,
+    *,
+    patients: Sequence[str] | None,
+    augment: Augment,
+    examples: int,
+    seed: int,
+    folds: int,
+    largest: int,
+    device: torch.device | str | None,
+) -> _Simulation:
+    """What is simulated, from a user's arguments."""
+    counts = {"train": largest, "validation": _VALIDATION, "test": _TEST}
+    source: ExampleSource | None = None
+    if images is not None:
+        source = _example_source(images, patients, augment, folds)
+    elif isinstance(getattr(operator, "source", None), FileSource):
+        problem: Any = operator
+        drawn = problem.examples(seed=seed, count=examples, device="cpu")
+        source = _example_source(drawn.latents, drawn.patients, augment, folds)
+    elif patients is not None:
+        raise KoriskError("patients= says whose the example images are; give images= too")
+    if isinstance(operator, Problem):
+        if noise is not None:
+            raise KoriskError("a problem has its own noise; leave noise= out")
+        changed: Any = operator
+        if source is not None:
+            if not hasattr(operator, "source"):
+                raise KoriskError(
+                    f"the images of {type(operator).__name__} are fixed; leave images= out"
+                )
+            changed = replace(changed, source=source)
+        words = f"pairs of {type(operator).__name__}"
+
+        def pools(seed: int) -> Pools:
+            found: Pools = changed.pools(seed=seed, device=device, **counts)
+            return found
+    elif isinstance(operator, LinearOperator):
+        if source is not None and tuple(source.images.shape[1:]) != operator.domain:
+            raise KoriskError(
+                f"images must have the shape of the operator's domain, "
+                f"{shape_text(operator.domain, batched=True)}, got "
+                f"{shape_text(tuple(source.images.shape))}; resize them"
+            )
+        if source is None and (len(operator.domain) != 2 or len(set(operator.domain)) > 1):
+            raise KoriskError(
+                f"random ellipses need a square image, got {shape_text(operator.domain)}; give "
+                "images="
+            )
+        drawn_from: ImageSource = EllipseSource() if source is None else source
+        heard = "no noise" if noise is None else f"noise {shown(noise)}"
+        words = f"inputs of {operator.name} with {heard}"
+
+        def pools(seed: int) -> Pools:
+            side = operator.domain[0]
+            drawn = drawn_from.draw(side, seed=seed, counts=counts, device=operator.device)
+            return Pools(*(_pairs(operator, drawn[name], noise, seed, name) for name in counts))
+    else:
+        raise KoriskError(
+            f"operator must be a LinearOperator or a Problem, got {shown(operator)}; use "
+            "korisk.operators"
+        )
+    if source is None:
+        own = isinstance(operator, Problem)
+        return _Simulation(
+            pools=pools,
+            groups=lambda seed: [str(index) for index in range(_TEST)],
+            unaltered=largest if own else 0,
+            words=f"{words}, images as the problem draws them"
+            if own
+            else f"{words}, random ellipses for images",
+            belief=BELIEF if own else UNLIKE,
+        )
+    kept = source
+    whose = kept.patients or [str(index) for index in range(len(kept.images))]
+    number = f"{len(kept.images):,} example images"
+    number += f" of {len(set(whose)):,} patients" if kept.patients else ""
+    return _Simulation(
+        pools=pools,
+        groups=lambda seed: [whose[index] for index in kept.parts(seed)[2]],
+        unaltered=kept.unaltered,
+        words=f"{words} from {number}, as they are up to N = {kept.unaltered:,} and with altered "
+        "copies beyond",
+        belief=BELIEF,
+    )
+
+
+def _example_source(
+    images: ArrayLike | Tensor, patients: Sequence[str] | None, augment: Augment, folds: int
+) -> ExampleSource:
+    """A user's example images, checked."""
+    found = torch.as_tensor(images).detach().to("cpu", torch.float64)
+    if len(found) < LEAST_EXAMPLES or not bool(torch.isfinite(found).all()):
+        raise KoriskError(
+            f"images must be {LEAST_EXAMPLES} or more without infinite values, got "
+            f"{shape_text(tuple(found.shape))}; leave images= out to use random ellipses"
+        )
+    if augment is altered and found.ndim != 3:
+        raise KoriskError(
+            f"images must be (count, rows, columns), got {shape_text(tuple(found.shape))}; give "
+            "augment= to alter others"
+        )
+    if patients is not None:
+        if len(patients) != len(found):
+            raise KoriskError(
+                f"patients must be one for each image, {len(found)}, got {len(patients)}; name each"
+            )
+        patients = tuple(map(str, patients))
+        number = len(set(patients))
+        if number == len(found):
+            patients = None
+        elif number < _LEAST_GROUPS:
+            raise KoriskError(
+                f"images must be of {_LEAST_GROUPS} patients or more, got {number}: networks are "
+                "judged by other patients than they are trained with; add patients"
+            )
+        else:
+            folds = min(folds, number)
+    return ExampleSource(found, patients, augment, folds)
+
+
+def _pairs(
+    operator: LinearOperator,
+    images: Tensor,
+    noise: Gaussian | Poisson | float | None,
+    seed: int,
+    name: str,
+) -> Pairs:
+    """Images behind the operator, with noise."""
+    targets = images.to(operator.dtype)
+    entries = len(targets) * (math.prod(operator.domain) + math.prod(operator.range))
+    what, remedy = f"{len(targets):,} simulated pairs", "ask for smaller sizes="
+    check_memory(4.0 * targets.element_size() * entries, operator.device, what, remedy)
+    step = max(1, _PIECE // max(math.prod(operator.range), math.prod(operator.domain)))
+    with torch.no_grad():
+        inputs = torch.cat([operator(part) for part in torch.split(targets, step)])
+    if isinstance(noise, Gaussian | Poisson):
+        geometry = getattr(operator, "geometry", None)
+        width = float(operator.domain[-1]) if geometry is None else geometry.image_size[1]
+        inputs = add_noise(inputs, noise, width=width, seed=seed, stream=f"{name} noise")
+    elif noise is not None:
+        remedy = "give its standard deviation, or Gaussian(level), which is relative"
+        level = _checks.real("noise", noise, at_least=0, remedy=remedy)
+        bits = np.random.Philox(key=stream_key(seed, f"{name} noise"))
+        drawn = np.random.Generator(bits).standard_normal(tuple(inputs.shape))
+        inputs = inputs + level * torch.from_numpy(drawn).to(inputs)
+    return Pairs(inputs, targets)
+
+
+# --- The answer ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Simulated:
+    """The simulated curve in the place of a theory."""
+
+    curve: Curve
+    parameters: int | None
+    floor: float = 0.0  # a rehearsal knows of none
+
+    def errors(self, n: ArrayLike) -> Array:
+        """(M,) the simulated error at each N."""
+        return np.asarray(np.exp(posterior(self.curve).centre(np.asarray(n, float))))
+
+    def effective(self, n: float) -> float:
+        """Not known: a rehearsal measures errors alone."""
+        return math.nan
+
+
+class RehearsedForecast(Forecast):
+    """A pilot's extrapolation by the curve of a rehearsal, which is closer than other relatives."""
+
+    @cached_property
+    def relatives(self) -> Relatives:
+        """What the rehearsal says beyond the pilot."""
+        return relatives(self.curve, self.related, KINSHIP)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rehearsal:
+    """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
+
+    Parameters
+    ----------
+    curve : Curve
+        Mean squared errors on simulated pairs, of every size and seed.
+    simulated : str
+        What was simulated, in words.
+    unaltered : int
+        The largest N whose training images are all examples as they are; 0 without examples.
+    level : float
+        Relative standard error of the errors for the few images that judge.
+    parameters : int
+        Weights that are trained.
+    belief : Belief
+        Prior of how far reality is from the simulation.
+    notes : tuple of str
+        Sentences on how the rehearsal went.
+    seconds : float
+        How long it took.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import korisk as kr
+    >>> from korisk.operators import ParallelBeam, Projector
+    >>> scan = Projector(ParallelBeam(8, views=6, bins=12))
+    >>> class Net(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.dense = torch.nn.Linear(72, 64)
+    ...     def forward(self, sinograms):
+    ...         return self.dense(sinograms.flatten(1)).unflatten(1, (8, 8))
+    >>> made = kr.rehearse(Net, scan, noise=0.1, sizes=[4, 8, 16], seeds=2, steps=50)
+    >>> print(made.explain())
+    Simulated: inputs of ... Measured: nothing. Net has an expected error of ...
+    """
+
+    curve: Curve
+    simulated: str
+    unaltered: int
+    level: float
+    parameters: int
+    belief: Belief
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @cached_property
+    def expected(self) -> Curve:
+        """The curve less what the share of altered copies in each training set costs."""
+        share = np.maximum(1 - self.unaltered / self.curve.n, 0.0) if self.unaltered else 0.0
+        errors = self.curve.error * np.exp(-COPIES * share)
+        return Curve(self.curve.n, errors, self.curve.seed, self.curve.model, "mse")
+
+    def predict(self) -> Prediction:
+        """The expected errors of real images, of which nothing was measured.
+
+        Returns
+        -------
+        Prediction
+            Its `errors`, `band` and `samples` are about real images.
+        """
+        sizes, kept = self.expected.sizes, self.expected.sizes <= self.unaltered
+        variance = relative_variance(self.expected)
+        noise = np.full(len(sizes), _ONE_SEED**2) if variance is None else variance
+        logs = np.log(self.expected.means)
+        return Prediction(
+            _Simulated(self.expected, self.parameters),
+            model=self.curve.model,
+            examples=int(sizes[-1]),
+            level=self.level,
+            rehearsal=LogErrors(sizes[kept].astype(float), logs[kept], noise[kept]),
+            notes=self.notes,
+            valid_from=float(sizes[0]),
+            valid_to=float(sizes[-1]),
+            belief=self.belief,
+        )
+
+    def forecast(self, pilot: Curve) -> Forecast:
+        """Extrapolate a small real pilot, with the rehearsal as its related curve.
+
+        Parameters
+        ----------
+        pilot : Curve
+            Mean squared errors of the same network that were measured on real pairs, at three sizes
+            or more.
+
+        Returns
+        -------
+        Forecast
+            As `kr.forecast` returns it; its `relatives.trust` is the weight of the rehearsal.
+
+        Raises
+        ------
+        KoriskError
+            If the pilot has fewer sizes, or another unit.
+        """
+        made = forecast(pilot, related=[self.expected])
+        if not self.unaltered:  # ellipses are kin like any other
+            return made
+        return RehearsedForecast(made.curve, made.fit, made.related)
+
+    def plan(self, target: float, pilot: Curve) -> Plan:
+        """How many samples a target needs, by a small real pilot and the rehearsal.
+
+        Parameters
+        ----------
+        target : float
+            Mean squared error to reach. Without a pilot, ask `predict().samples(target)`.
+        pilot : Curve
+            As for `forecast`.
+
+        Returns
+        -------
+        Plan
+            As `kr.plan` returns it.
+
+        Raises
+        ------
+        KoriskError
+            If the pilot has too few sizes, or the target is no error.
+        """
+        check_target([pilot], target)
+        return plan_from(self.forecast(pilot), target)
+
+    def at(self, n: int, pilot: Curve | None = None) -> Expectation:
+        """The expected error of real images at N and its 90% band.
+
+        Parameters
+        ----------
+        n : int
+            Training pairs.
+        pilot : Curve, optional
+            As for `forecast`.
+
+        Returns
+        -------
+        Expectation
+            The value and its band.
+        """
+        if pilot is not None:
+            return self.forecast(pilot).at(n)
+        made = self.predict()
+        (error,), ((lower,), (upper,)) = made.errors([n]), made.band([n])
+        return Expectation(n, float(error), float(lower), float(upper))
+
+    def explain(self, target: float | None = None, pilot: Curve | None = None) -> str:
+        """What was simulated, what was measured, and the answer.
+
+        Parameters
+        ----------
+        target : float, optional
+            Mean squared error to reach; without it, the error at the largest simulated N is stated.
+        pilot : Curve, optional
+            As for `forecast`.
+
+        Returns
+        -------
+        str
+            Sentences on one line.
+        """
+        last = int(self.curve.sizes[-1])
+        said = [f"Simulated: {self.simulated}."]
+        if pilot is None:
+            said.append("Measured: nothing.")
+        else:
+            made = self.forecast(pilot)
+            assert made.relatives is not None
+            said.append(
+                f"Measured: a pilot at N = {pilot.sizes[0]:,} to {pilot.sizes[-1]:,}; the "
+                f"rehearsal explains it with a trust of {chance(made.relatives.trust)}."
+            )
+        if target is None:
+            then = self.at(last, pilot)
+            said.append(
+                f"{self.curve.model} has an expected error of {value(then.value)} at N = {last:,} "
+                f"(90%: {value(then.lower)} to {value(then.upper)})."
+            )
+        elif pilot is None:
+            said.append(size_words(self.predict(), target))
+        else:
+            said.append(self.plan(target, pilot).explain())
+        said.append(
+            f"This holds if operator, noise and images are those that were simulated; beyond "
+            f"N = {last:,} nothing was simulated."
+        )
+        return " ".join([*said, *self.notes])

@@ -1,0 +1,261 @@
+"""Networks rehearsed on simulated pairs."""
+
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import korisk as kr
+from korisk.fitting.gradient.many import Member, Schedule, train_many
+from korisk.operators import LinearOperator, ParallelBeam, Projector, fbp
+from korisk.prediction.rehearse import ExampleSource, altered
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from commands import content, refused, text
+
+SIZES = (4, 8, 16, 32)
+QUICK: dict[str, Any] = {"sizes": SIZES, "seeds": 2, "steps": 20, "rate": 0.01}
+
+
+class Net(nn.Module):
+    """A known FBP, a convolution, and something before the last layer."""
+
+    def __init__(self, middle: nn.Module | None = None) -> None:
+        super().__init__()
+        self.fbp = fbp(ParallelBeam(8, views=6, bins=12))
+        self.conv, self.last = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 1, 3, padding=1)
+        self.middle = nn.Identity() if middle is None else middle
+
+    def forward(self, y: Tensor) -> Tensor:
+        image = self.fbp(y)[:, None]
+        found: Tensor = self.last(torch.relu(self.middle(self.conv(image))))
+        return (image + found)[:, 0]
+
+
+@pytest.fixture(scope="module")
+def scan() -> LinearOperator:
+    return Projector(ParallelBeam(8, views=6, bins=12))
+
+
+def images(number: int, seed: int = 0) -> Tensor:
+    draws = torch.Generator().manual_seed(seed)
+    return torch.rand(number, 8, 8, generator=draws) * torch.linspace(0.2, 1, 8)
+
+
+@pytest.fixture(scope="module")
+def made(scan: LinearOperator) -> kr.Rehearsal:
+    return kr.rehearse(Net, scan, images(30), 0.1, **QUICK)
+
+
+def errors_of(build: Any, scan: LinearOperator, *, together: bool) -> tuple[list[float], list[str]]:
+    """The test errors of four networks in double precision, and notes."""
+    targets = images(60).double()
+    inputs = scan(targets.float()).double()
+    members = []
+    for k in range(4):
+        torch.manual_seed(k)
+        rows = torch.arange(60)
+        members.append(
+            Member(str(k), build().double(), k, rows[: 3 + 8 * k], rows[40:45], rows[45:])
+        )
+    notes: list[str] = []
+    training = train_many(
+        members, inputs, targets, Schedule(steps=30), together=together, notes=notes
+    )
+    found = dict(training)
+    return [float(found[k].mean()) for k in range(4)], notes
+
+
+@pytest.mark.parametrize("middle", [None, nn.BatchNorm2d], ids=["plain", "batch norm"])
+def test_members_trained_at_once_are_those_trained_alone(
+    scan: LinearOperator, middle: type[nn.Module] | None
+) -> None:
+    def build() -> Net:
+        return Net(None if middle is None else middle(4))
+
+    stacked, notes = errors_of(build, scan, together=True)
+    assert not notes
+    np.testing.assert_allclose(stacked, errors_of(build, scan, together=False)[0], rtol=1e-6)
+
+
+def test_networks_that_draw_or_decide_are_trained_one_after_another(scan: LinearOperator) -> None:
+    class Deciding(Net):
+        def forward(self, y: Tensor) -> Tensor:
+            found = super().forward(y)
+            return found if float(found.detach().sum()) > -1e9 else -found
+
+    _, notes = errors_of(Deciding, scan, together=True)
+    assert "one after another" in notes[0]
+
+    def drawing() -> Net:
+        return Net(nn.Dropout(0.2))
+
+    state = torch.get_rng_state()
+    first, again = (kr.rehearse(drawing, scan, images(20), **QUICK) for _ in range(2))
+    assert "one after another" in first.notes[0]
+    assert first.curve.error.tolist() == again.curve.error.tolist()
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_seed_decides_everything(scan: LinearOperator, made: kr.Rehearsal) -> None:
+    again = kr.rehearse(Net, scan, images(30), 0.1, **QUICK)
+    np.testing.assert_allclose(again.curve.error, made.curve.error, rtol=1e-5)
+    other = kr.rehearse(Net, scan, images(30), 0.1, **QUICK, seed=7)
+    assert not np.allclose(other.curve.error, made.curve.error, rtol=1e-3)
+    assert set(other.curve.seed) == {"7", "8"}
+
+
+def test_judges_are_other_patients_and_as_they_are() -> None:
+    pictures = images(60).double()
+    patients = tuple(f"p{index // 6}" for index in range(60))
+    source = ExampleSource(pictures, patients)
+    tested = []
+    for seed in range(3):
+        train, validation, test = source.parts(seed)
+        whose = [{patients[index] for index in part} for part in (train, validation, test)]
+        assert len(set.union(*whose)) == sum(map(len, whose))
+        assert len({patients[index] for index in train[: source.unaltered]}) == source.unaltered
+        counts = {"train": 100, "validation": 20, "test": 9}
+        drawn = source.draw(8, seed=seed, counts=counts, device=None)
+        assert torch.equal(drawn["test"], pictures[test])
+        assert torch.equal(drawn["train"][: len(train)], pictures[train])
+        assert len(drawn["train"]) == 100
+        tested += test.tolist()
+    assert len(set(tested)) == len(tested)
+
+
+def test_copies_move_pixels_and_scale_them() -> None:
+    flat = altered(torch.full((50, 6, 8), 0.5), torch.Generator().manual_seed(0))
+    assert flat.shape == (50, 6, 8)
+    assert float((flat - flat[:, :1, :1]).abs().max()) < 1e-6
+    assert 0.4 <= float(flat.min()) < 0.45 < 0.55 < float(flat.max()) <= 0.6
+    point = torch.zeros(50, 9, 9)
+    point[:, 4, 4] = 1
+    moved = altered(point, torch.Generator().manual_seed(0))
+    assert ((moved > 0).sum((1, 2)) == 1).all()
+
+
+def test_bands_widen_where_less_is_known(scan: LinearOperator, made: kr.Rehearsal) -> None:
+    def width(rehearsal: kr.Rehearsal, n: int) -> float:
+        then = rehearsal.at(n)
+        assert then.lower < then.value < then.upper
+        return float(np.log(then.upper / then.lower))
+
+    assert 8 <= made.unaltered < 32
+    assert width(made, 8) < width(made, 32) < width(made, 3200)
+    ellipses = kr.rehearse(Net, scan, noise=0.1, **QUICK)
+    assert ellipses.unaltered == 0
+    assert width(ellipses, 8) > 2 * width(made, 8)
+
+
+def test_a_pilot_gives_the_level_and_the_rehearsal_the_shape(made: kr.Rehearsal) -> None:
+    twice = kr.Curve(made.curve.n, 2 * made.expected.error, made.curve.seed).up_to(16)
+    then = made.at(32, twice)
+    assert then.value == pytest.approx(2 * made.expected.means[-1], rel=0.1)
+    plan = made.plan(then.value, twice)
+    assert plan.trust is not None
+    assert plan.trust > 0.5
+    assert plan.lower < 32 < plan.upper
+
+
+def test_an_answer_says_what_was_simulated_and_what_was_measured(made: kr.Rehearsal) -> None:
+    alone = made.explain()
+    assert "Simulated: " in alone
+    assert f"30 example images, as they are up to N = {made.unaltered}" in alone
+    assert "Measured: nothing" in alone
+    assert "beyond N = 32 nothing was simulated" in alone
+    twice = kr.Curve(made.curve.n, 2 * made.expected.error, made.curve.seed).up_to(16)
+    assert "a pilot at N = 4 to 16" in made.explain(0.01, twice)
+
+
+def test_an_interruption_keeps_what_is_finished(scan: LinearOperator) -> None:
+    calls = count(1)
+
+    def fit(network: nn.Module, *data: Tensor) -> None:
+        if next(calls) == 7:
+            raise KeyboardInterrupt
+
+    made = kr.rehearse(Net, scan, fit=fit, **QUICK)
+    assert made.curve.sizes.tolist() == [4, 8, 16]
+    assert "6 of 8 trainings" in made.notes[0]
+    calls = count(5)
+    with pytest.raises(KeyboardInterrupt):
+        kr.rehearse(Net, scan, fit=fit, **QUICK)
+
+
+def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
+    made = kr.rehearse(Net, scan, sizes=SIZES, seeds=1, steps=20, rate=1e6)
+    assert "learned nothing" in made.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"build": lambda: nn.Linear(12, 8)}, r"\(4, 8, 8\), got \(4, 6, 8\)"),
+        ({"build": lambda: 3}, "torch.nn.Module, got 3"),
+        ({"build": nn.Identity}, "weights to train"),
+        ({"images": images(5)}, "12 or more"),
+        ({"images": images(20), "patients": ["a", "b"] * 10}, "3 patients or more, got 2"),
+        ({"images": torch.rand(20, 9, 9)}, r"\(\.\.\., 8, 8\)"),
+        ({"sizes": [8, 4, 16]}, "ascending"),
+        ({"noise": -1.0}, "noise"),
+        ({"operator": 3}, "operator must be"),
+        ({"images": images(20) * 1e30}, "finite"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    scan: LinearOperator, changed: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(kr.KoriskError, match=words):
+        kr.rehearse(**{"build": Net, "operator": scan, **QUICK, **changed})
+
+
+FILE = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense = torch.nn.Linear(72, 64)
+
+    def forward(self, y):
+        return self.dense(y.flatten(1)).unflatten(1, (8, 8))
+
+def fails():
+    return Net(1)
+"""
+
+
+def test_the_command_rehearses_the_network_of_a_file(tmp_path: Path) -> None:
+    file, study = tmp_path / "net.py", tmp_path / "study.yaml"
+    file.write_text(FILE)
+    study.write_text("problem: {beam: parallel}\npoints: [{side: 8, views: 6, bins: 12}]\n")
+    quick: list[object] = ["predict", study, "--device", "cpu"]
+    for each in ("steps=20", "rate=0.01", "seeds=2", "largest=64"):
+        quick += ["--training", each]
+    said = text(*quick, "--network", f"{file}:Net")
+    for fact in ("expected mse of Net", "Simulated: pairs of CtProblem", "Measured: nothing"):
+        assert fact in said
+    pilot = tmp_path / "pilot.csv"
+    pilot.write_text("n,error,seed\n16,.5,0\n32,.4,0\n64,.3,0\n16,.52,1\n32,.41,1\n64,.31,1\n")
+    found = content(*quick, "--network", f"{file}:Net", "--pilot", pilot, "--at", 64)
+    assert found["measured"] == [16, 32, 64]
+    assert [each["n"] for each in found["errors"]] == [64]
+    assert found["errors"][0]["value"] == pytest.approx(0.305, rel=0.03)
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for index in range(14):
+        np.save(folder / f"{index}.npy", images(1, index)[0].numpy())
+    few = text(*quick, "--network", f"{file}:Net", "--images", folder, "--patients", "image")
+    assert "14 example images" in few
+    assert "TypeError" in refused(*quick, "--network", f"{file}:fails")
+    assert "no function 'net'; did you mean 'Net'" in refused(*quick, "--network", f"{file}:net")
+    assert "no such Python file" in refused(*quick, "--network", f"{tmp_path}/none.py:Net")
+    assert "FILE.py:BUILD" in refused(*quick, "--network", file)
+    assert "--network" in refused(*quick)
+    assert "steps" in refused(*quick, "--network", f"{file}:Net", "--training", "step=3")
