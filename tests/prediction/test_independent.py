@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.ndimage import rotate
 
-from korisk.prediction.independent import independence
+from korisk.prediction.independent import independence, relative_error
 from korisk.problems import random_ellipses
 
 Array = NDArray[np.float64]
@@ -47,7 +47,6 @@ def test_groups_have_the_design_effect_of_cluster_samples(sizes: list[int], rho:
     expected = n**2 / (n + rho * sum(size * (size - 1) for size in sizes))
     found = independence(fields, names)
     assert found.number == pytest.approx(expected, rel=0.15)
-    assert found.widening == pytest.approx(np.sqrt(n / found.number))
     assert found.groups is not None
     assert len(set(zip(names, found.groups, strict=True))) == len(sizes)
     assert bool(found.notes) == (rho > 0)
@@ -86,6 +85,21 @@ def test_equal_images_count_once_at_any_size() -> None:
     assert found.number == pytest.approx(20)
     assert found.groups is not None
     assert np.bincount(found.groups).tolist() == [3] * 20
+
+
+@pytest.mark.parametrize("groups", [3, 8])
+def test_the_error_of_a_mean_of_few_groups_covers_nine_in_ten(groups: int) -> None:
+    rng = np.random.default_rng(0)
+    whose = np.repeat(np.arange(groups), 10)
+    inside = 0
+    for _ in range(2000):
+        values = 5 + rng.standard_normal(groups)[whose] + rng.standard_normal(len(whose))
+        inside += abs(values.mean() - 5) <= 1.645 * relative_error(values, whose) * values.mean()
+    assert inside / 2000 == pytest.approx(0.9, abs=0.03)
+    alone = rng.exponential(size=50)
+    expected = alone.std(ddof=1) / np.sqrt(50) / alone.mean()
+    assert relative_error(alone, None) == pytest.approx(expected)
+    assert relative_error(np.zeros(9), None) == 0
 
 
 def test_more_images_than_are_compared_go_by_the_correlation_of_those() -> None:

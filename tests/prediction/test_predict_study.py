@@ -1,5 +1,6 @@
 """Studies that are predicted: how each setting of a file changes the curves, and the JSON file."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,12 @@ import numpy as np
 import pytest
 
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, KoriskWarning
 from korisk.prediction.pair import error_rows
 from korisk.prediction.study import (
     NAME,
     PointPrediction,
+    expected_cost,
     point_record,
     predict_study,
     prediction_content,
@@ -113,7 +115,7 @@ def test_seeds_and_own_images_are_other_examples(tmp_path: Path, point: PointPre
     assert errors(predicted(CT), "KO") == errors(point, "KO")
     assert errors(predicted(CT, seed=1), "KO") != errors(point, "KO")
     folder = saved(tmp_path / "mine", 12)
-    made = predicted(CT, source=FileSource(path=str(folder)))
+    made = predicted(CT, source=FileSource(path=str(folder), patients="file"))
     assert (made.examples, made.images) == (12, "12 images")
     assert errors(made, "FC") != errors(point, "FC")
     assert made.spec["problem"]["images"] == {"path": str(folder)}
@@ -123,7 +125,9 @@ def test_a_study_of_own_images_needs_none_to_train_on(tmp_path: Path) -> None:
     """A study that asks for more images than there are can be predicted, though not run."""
     saved(tmp_path / "mine", 12)
     file = tmp_path / "study.yaml"
-    file.write_text("problem: {images: {path: mine}, beam: surrogate}\npoints: [{side: 8}]\n")
+    file.write_text(
+        "problem: {images: {path: mine, patients: file}, beam: surrogate}\npoints: [{side: 8}]\n"
+    )
     with pytest.raises(KoriskError):
         Study.read(file)
     study = study_to_predict(file)
@@ -160,6 +164,55 @@ def test_too_few_images_and_too_many_for_memory_are_refused(
     monkeypatch.setattr("korisk._memory.free_memory", lambda device: 1000)
     with pytest.raises(KoriskError, match="32 examples needs"):
         predicted(CT)
+
+
+def test_patients_are_told_apart_and_one_is_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for patient in range(3):
+        anatomy = rng.random((8, 8))
+        (tmp_path / f"p{patient}").mkdir()
+        np.save(tmp_path / f"p{patient}" / "a.npy", anatomy + 0.2 * rng.random((12, 8, 8)))
+    made = predicted(CT, source=FileSource(path=str(tmp_path)))
+    assert made.images == "32 images of 3 patients"
+    alone = predicted(CT, source=FileSource(path=str(tmp_path), patients="image"))
+    for told, untold in zip(made.predictions, alone.predictions, strict=True):
+        assert untold.independent == 32
+        assert 3 <= told.independent < 6  # type: ignore[operator]
+        assert told.level > 2 * untold.level
+        assert any(all(each in note for each in ("32", "3 patients")) for note in told.notes)
+    assert made.to_dict([])["independent"] == made.predictions[0].independent
+    for rule in ("auto", "folder"):
+        source = FileSource(path=str(tmp_path / "p0"), patients=rule)
+        with pytest.raises(KoriskError, match=r"two patients or more.*12 images.*patients='file'"):
+            predicted(CT, source=source)
+
+
+def test_blank_images_are_counted_and_the_answer_says_what_it_leaves_open(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random((20, 8, 8))
+    values[:3], values[3:5] = 0.0, values[3:5] * 1e-3
+    np.save(tmp_path / "a.npy", values)
+    with pytest.warns(KoriskWarning, match="3 blank images left out"):
+        made = predicted(CT, source=FileSource(path=str(tmp_path), patients="image"))
+    assert made.examples == 15
+    assert any("5 blank images left out of 20" in note for note in made.notes)
+    with pytest.warns(KoriskWarning):
+        kept = predicted(CT, source=FileSource(path=str(tmp_path), patients="image", blank="keep"))
+    assert kept.examples == 17
+    for words in (made.caveats, made.to_dict([])["caveats"]):
+        assert all(each in " ".join(words) for each in ("linear", "CNN", "--network"))
+
+
+def test_the_cost_is_told_from_runs_that_were_timed() -> None:
+    """Within a factor of two of what benchmarks/results has for 128 pixels; more costs more."""
+    results = Path(__file__).parents[2] / "benchmarks/results/predict_128_arm.json"
+    steps = json.loads(results.read_text())["steps"].values()
+    linear = {"KO": {"relu": False, "refine": 0}, "FC": {"relu": False}}
+    large = Study(CT | {"points": [{"side": 128}, {"side": 8}], "models": linear}, ran=True)
+    seconds, needed = expected_cost(large, examples=256)
+    assert 0.5 < seconds / sum(step["seconds"] for step in steps) < 2
+    assert 0.5 < needed / max(step["peak_memory"] for step in steps) < 2
+    assert expected_cost(large, point="rigorous-8")[0] < 3
+    assert expected_cost(large, device="cuda")[0] < seconds / 4
 
 
 def pilot(model: str = "FC", metric: str = "mse") -> Curve:
@@ -215,7 +268,7 @@ def test_files_are_read_back_as_they_were_written(tmp_path: Path, point: PointPr
     (found,) = read_prediction(file.parent).points
     assert found == point_record(content["points"][0])
     assert found.models[1].track[0].computed == float(point.predictions[1].computed([4])[0])
-    assert [row.n for row in found.models[1].rehearsal] == [4, 8, 16]
+    assert [row.n for row in found.models[1].rehearsal] == [4, 8, 16, 24, 28]
     assert found.models[1].track[-1].n == 16 * 32
 
 

@@ -29,6 +29,8 @@ from korisk.errors import KoriskError, OutOfReachError
 from korisk.files import make_folder
 from korisk.planning.explain import chance, count
 
+_LONG = 10.0  # seconds, from which on time and memory are told before a run
+
 if TYPE_CHECKING:
     from korisk.prediction.study import PointPrediction
 
@@ -191,6 +193,14 @@ def predict(
             )
         rehearsal.show(answer, targets, sorted(set(counts)), as_json=as_json)
         return
+    place = chosen_device(device)
+    seconds, needed = predicted.expected_cost(study, examples=examples, point=point, device=place)
+    if seconds > _LONG:
+        typer.echo(
+            f"korisk: this takes about {duration(seconds)} and {needed / 2**30:.1f} GiB of memory, "
+            "going by earlier runs on two CPU cores or a GPU",
+            err=True,
+        )
     with warnings_as_lines(), screen.status("reading") as status:
 
         def progress(what: str, share: float) -> None:
@@ -204,7 +214,7 @@ def predict(
             source=source,
             noise=noise,
             pilots=() if pilot_file is None else read_pilot(pilot_file, pilot_unit, column),
-            device=chosen_device(device),
+            device=place,
             progress=progress,
         )
     if as_json or plot is not None or out is not None:

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
+from scipy.stats import norm, t
 
 from korisk.images.pixels import weights
 
@@ -54,11 +55,6 @@ class Independence(NamedTuple):
     groups: NDArray[np.int64] | None  # (compared,) of images that belong together; None: no two do
     patients: int | None
     copies: bool  # whether most images are near-copies of others
-
-    @property
-    def widening(self) -> float:
-        """By how much a standard error of independent images is larger for these."""
-        return math.sqrt(self.examples / self.number)
 
     @property
     def notes(self) -> list[str]:
@@ -110,6 +106,21 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
         None if patients is None else int(names.max()) + 1,
         copies,
     )
+
+
+def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:
+    """The standard error of the mean of values (n,) over that mean; zero where the mean is.
+
+    It comes from the scatter between groups, of those images that were compared. Few groups do not
+    determine it well, so it is as much larger then as Student's law is wider than the normal one.
+    """
+    some = values if groups is None else values[: len(groups)]
+    mean, number = float(some.mean()), len(some)
+    sums = some - mean if groups is None else np.bincount(groups, some - mean)
+    if not mean or len(sums) < 2:
+        return 0.0
+    error = math.sqrt(float(sums @ sums) * len(sums) / (len(sums) - 1)) / number / mean
+    return error * (1.0 if groups is None else float(t.ppf(0.95, len(sums) - 1) / norm.ppf(0.95)))
 
 
 def _small(images: Array) -> Array:

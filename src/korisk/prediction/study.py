@@ -138,10 +138,7 @@ def predict_study(
         meter = Meter()
         watch(name, 0.0)
         problem, described = point_problem(spec, source=source, noise=noise)
-        pixels = described.get("points") or described["side"] ** 2
-        inputs = described["views"] * described["bins"] if "views" in described else 2 * pixels
-        # Their second moment and the rehearsal are taken on the CPU, in copies.
-        needed = count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
+        needed = _example_bytes(count, *_entries(described))
         for place in {device, "cpu"}:
             what = f"a prediction from {count:,} examples"
             check_memory(needed, torch.device(place), what, "use fewer or smaller images")
@@ -201,6 +198,50 @@ def point_problem(
         problem = replace(problem, source=source)
         described |= {"population": "images", "images": {"path": source.path}}
     return problem, described
+
+
+def _entries(problem: Mapping[str, Any]) -> tuple[int, int]:
+    """Entries of an image and of an input."""
+    pixels = problem.get("points") or problem["side"] ** 2
+    inputs = problem["views"] * problem["bins"] if "views" in problem else 2 * pixels
+    return int(pixels), int(inputs)
+
+
+def _example_bytes(count: int, pixels: int, inputs: int) -> int:
+    """Of examples, whose second moment and rehearsal are taken on the CPU, in copies."""
+    return count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
+
+
+def expected_cost(
+    study: Study, *, examples: int = 256, point: str | None = None, device: str = "cpu"
+) -> tuple[float, int]:
+    """Seconds and bytes that a prediction will take, roughly, before it starts.
+
+    The seconds are those of two CPU cores: KO and FC took 40 and 23 s at 128 pixels (7,680 inputs,
+    256 examples; benchmarks/results/predict_128_arm.json), KO 1.5 s and FC 3 s at 32 (1,280), and
+    KO 200 s at 96 with 13,824 inputs, for which no normal matrix is stored. In between, KO grows as
+    a matrix is decomposed, FC as vectors of its inputs and images are; a GPU took a 13th. The bytes
+    are those of examples, of vectors of inputs and of the normal matrix, above what Python takes.
+    """
+    seconds, most = 0.0, 0
+    for name, spec in {task.point: task.spec for task in study.tasks}.items():
+        if point in (None, name):
+            pixels, inputs = _entries(spec["problem"])
+            working = 0
+            for model, settings in spec["models"].items():
+                if model == "KO":
+                    stored = inputs <= 8192
+                    seconds += (
+                        1 + 40 * (inputs / 7680) ** 3 if stored else 5.7e-5 * inputs * examples
+                    )
+                    working = max(working, 16 * inputs**2 if stored else 64 * inputs * examples)
+                else:
+                    large = inputs > 3000
+                    spent = (inputs + pixels) / 1046 if large else 3 * (inputs / 1280) ** 2
+                    seconds += spent * (1.5 if settings.get("relu") else 1.0)
+                    working = max(working, 8 * inputs * (3800 if large else 4 * inputs))
+            most = max(most, 4 * 10**8 + _example_bytes(examples, pixels, inputs) + working)
+    return seconds / (1 if device == "cpu" else 13), most
 
 
 def _pilots_by_model(

@@ -20,6 +20,7 @@ from korisk.fitting.ridge.diagonal import gram_fits, parts, tail_gram
 from korisk.operators import Composed, LinearOperator
 from korisk.prediction.dense.from_examples import Progress
 from korisk.prediction.dense.spectral import ROUNDING
+from korisk.prediction.independent import relative_error
 from korisk.prediction.lanczos import Spaces, lanczos
 from korisk.problems.problem import Reconstruction
 
@@ -90,7 +91,7 @@ class Structured:
     entries: int  # of a target
     parameters: int
     examples: int  # that everything was estimated from
-    spread: float  # relative standard error of the floor, from how much the examples differ
+    spread: float  # relative standard error of the floor, from how much examples or groups differ
     least: float = 0.0  # errors below that are rounding
 
     @property
@@ -202,12 +203,14 @@ def structured_from_pairs(
     *,
     toward: Toward = "analytic",
     relu: bool,
+    groups: NDArray[np.int64] | None = None,
     progress: Progress | None = None,
 ) -> Structured:
     """The learning curve of w in `tail(w * x)` from n examples: see `Structured`.
 
     `reconstruction` has the tail and the analytic weights, of the tail's domain; `inputs` are
-    (n, *domain) with their noise, `targets` (n, *range). Up to 8,192 weights the normal matrix is
+    (n, *domain) with their noise, `targets` (n, *range), and examples of equal `groups` belong
+    together. Up to 8,192 weights the normal matrix is
     stored, beyond that products with it go through the operators.
 
     Notes
@@ -253,7 +256,7 @@ def structured_from_pairs(
         energy = float(y.flatten(1).double().square().sum(1).mean())
         least = max(ROUNDING * energy, 1e-200)
         floor = floor if floor > least else 0.0
-        entries, mean = math.prod(tail.range), float(losses.mean())
+        entries = math.prod(tail.range)
         found = Structured(
             spectrum=resolvent.spectrum(),
             pull=pulled,
@@ -265,7 +268,7 @@ def structured_from_pairs(
             entries=entries,
             parameters=count,
             examples=len(x),
-            spread=float(losses.std()) / math.sqrt(len(losses)) / mean if mean else 0.0,
+            spread=relative_error(losses.cpu().numpy(), groups),
             least=least / entries,
         )
     report(1.0)
