@@ -106,9 +106,8 @@ def test_a_target_out_of_reach_of_every_model_is_code_3(dense: Path) -> None:
 def test_own_images_noise_and_files(dense: Path, tmp_path: Path) -> None:
     folder = saved(tmp_path / "mine", 9)
     out, plot = tmp_path / "out", tmp_path / "curve.png"
-    options = ("--images", folder, "--patients", "file", "--noise", 0.1)
-    options += ("--out", out, "--plot", plot, "--json")
-    printed, err = predict(dense, *options)
+    images = ("--images", folder, "--patients", "file", "--noise", 0.1)
+    printed, err = predict(dense, *images, "--out", out, "--plot", plot, "--json")
     assert json.loads((out / NAME).read_text()) == json.loads(printed)
     (point,) = json.loads(printed)["points"]
     assert point["images"] == "9 images"

@@ -306,7 +306,7 @@ def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -
                 shown.add_row(*cells(whole(check.n), *errors, number(check.ratio, 3)))
             out.print(shown)
 
-    sentences = []
+    sentences: list[str] = []
     for made in models:
         said = [size_words(made, target) for target in asked] or [outlook(made)]
         new = [note for note in made.notes if not any(note in each for each in sentences)]

@@ -199,7 +199,8 @@ class ImageSet:
             Skipped(self.files[index], "is nearly the same everywhere", blank=True)
             for index in np.flatnonzero(blank)
         )
-        return replace(self[~blank], skipped=(*self.skipped, *left_out))
+        kept: ImageSet = self[~blank]
+        return replace(kept, skipped=(*self.skipped, *left_out))
 
     def mixture(self) -> str | None:
         """Say that files of several sizes were brought to one.
