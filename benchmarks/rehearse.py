@@ -202,7 +202,11 @@ def train(options: argparse.Namespace) -> None:
         for population in options.populations:
             images = torch.from_numpy(real.population(population, options.images)[1])[:count]
             clean = operator(images.to(operator.device, operator.dtype))
-            noise = 0.02 * float(clean.abs().mean())
+            deviation = 0.02 * float(clean.abs().mean())
+
+            def noise(inputs: Tensor, draws: torch.Generator, size: float = deviation) -> Tensor:
+                return inputs + size * torch.randn(inputs.shape, generator=draws).to(inputs)
+
             for network in options.networks:
                 if (network, population, count) in there:
                     continue
@@ -259,7 +263,7 @@ def cost(options: argparse.Namespace) -> None:
         plain(network, steps)
         one = (wait() - begun) / steps
         took = []
-        for length in (steps, 3 * steps):  # what is done once does not count
+        for length in (10, steps, 3 * steps):  # what is done once does not count
             rows = torch.arange(512, device=device)
             members = [
                 Member(str(k), build().to(device), k, rows[:256], rows[300:308], rows[310:318])
@@ -268,7 +272,7 @@ def cost(options: argparse.Namespace) -> None:
             begun = wait()
             list(train_many(members, x, y, Schedule(steps=length)))
             took.append(wait() - begun)
-        each = (took[1] - took[0]) / (2 * steps * count)
+        each = (took[2] - took[1]) / (2 * steps * count)
         print(
             f"{name}: {1000 * one:.2f} ms a step, {1000 * each:.2f} in a rehearsal of {count} "
             f"({each / one:.2f})",

@@ -32,9 +32,9 @@ class Net(nn.Module):
         self.middle = nn.Identity() if middle is None else middle
 
     def forward(self, y: Tensor) -> Tensor:
-        image = self.fbp(y)[:, None]
-        found: Tensor = self.last(torch.relu(self.middle(self.conv(image))))
-        return (image + found)[:, 0]
+        image: Tensor = self.fbp(y)
+        found: Tensor = self.last(torch.relu(self.middle(self.conv(image[:, None]))))
+        return image + found[:, 0]
 
 
 @pytest.fixture(scope="module")
@@ -200,10 +200,11 @@ def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
         ({"build": lambda: 3}, "torch.nn.Module, got 3"),
         ({"build": nn.Identity}, "weights to train"),
         ({"images": images(5)}, "12 or more"),
+        ({"images": ["a", "b"]}, "12 or more"),
         ({"images": images(20), "patients": ["a", "b"] * 10}, "3 patients or more, got 2"),
         ({"images": torch.rand(20, 9, 9)}, r"\(\.\.\., 8, 8\)"),
         ({"sizes": [8, 4, 16]}, "ascending"),
-        ({"noise": -1.0}, "noise"),
+        ({"noise": -1.0}, "level"),
         ({"operator": 3}, "operator must be"),
         ({"images": images(20) * 1e30}, "finite"),
     ],

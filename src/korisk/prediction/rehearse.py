@@ -38,7 +38,7 @@ from korisk.planning.posterior import posterior
 from korisk.planning.related import Kinship, Relatives, relatives
 from korisk.prediction.misfit import Belief, LogErrors
 from korisk.prediction.prediction import Prediction, size_words
-from korisk.problems.noise import Gaussian, Poisson, add_noise
+from korisk.problems.noise import Gaussian, Noise, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem
 from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
 from korisk.seeds import stream_key
@@ -46,6 +46,7 @@ from korisk.seeds import stream_key
 Array = NDArray[np.float64]
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 Progress = Callable[[str, float], None]
+Noisy = Callable[[Tensor, torch.Generator], Tensor]
 
 SIZES = tuple(2**k for k in range(4, 12))
 LEAST_EXAMPLES = 12
@@ -59,7 +60,7 @@ _BRIGHTNESS = 0.2  # altered copies are brighter or darker by up to this part
 # Chosen with benchmarks/rehearse.py, on ellipses, blobs and digits.
 COPIES = 0.06  # of an error, by which a training set of altered copies alone makes it larger
 BELIEF = Belief(
-    shapes=((0.05, 0.5), (0.15, 0.4), (0.4, 0.1)),
+    shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
     lengths=((3.0, 0.5), (12.0, 0.5)),
     offsets=((0.02, 0.6), (0.1, 0.3), (0.4, 0.1)),
 )
@@ -205,7 +206,7 @@ def rehearse(
     build: Callable[[], nn.Module],
     operator: LinearOperator | Problem,
     images: ArrayLike | Tensor | None = None,
-    noise: Gaussian | Poisson | float | None = None,
+    noise: Noise | Noisy | float | None = None,
     sizes: Iterable[int] = SIZES,
     seeds: int = 3,
     *,
@@ -232,8 +233,10 @@ def rehearse(
         The operator from images to inputs. A problem has an operator, noise and images of its own.
     images : array or Tensor of shape (count, *domain), optional
         Example images, 12 at least. Default: random ellipses, or the problem's images.
-    noise : Gaussian, Poisson or float, optional
-        Noise of the inputs; a number is its standard deviation. Default: none, or the problem's.
+    noise : float, Gaussian, Poisson or callable, optional
+        Noise of the inputs. A number is the level of Gaussian noise, relative to each input's root
+        mean square; `noise(inputs, generator)` returns noisy copies. Default: none, or the
+        problem's.
     sizes : iterable of int, default 16, 32, ..., 2048
         Numbers of training pairs, ascending, three at least.
     seeds : int, default 3
@@ -318,6 +321,10 @@ def rehearse(
     pool, members, place = [], [], 0
     for number in range(first, first + often):
         parts = simulation.pools(number)
+        if number == first:  # what all seeds take, once more when they are put together
+            taken = sum(each.numel() * each.element_size() for part in parts for each in part)
+            what, remedy = f"a rehearsal of {often} seeds", "ask for smaller sizes="
+            check_memory(2 * often * taken, parts[0].inputs.device, what, remedy)
         rows = []
         for part in parts:
             rows.append(torch.arange(place, place + len(part.inputs), device=part.inputs.device))
@@ -428,7 +435,7 @@ class _Simulation:
 def _simulation(
     operator: LinearOperator | Problem,
     images: ArrayLike | Tensor | None,
-    noise: Gaussian | Poisson | float | None,
+    noise: Noise | Noisy | float | None,
     *,
     patients: Sequence[str] | None,
     augment: Augment,
@@ -477,8 +484,8 @@ def _simulation(
                 "images="
             )
         drawn_from: ImageSource = EllipseSource() if source is None else source
-        heard = "no noise" if noise is None else f"noise {shown(noise)}"
-        words = f"inputs of {operator.name} with {heard}"
+        kind = getattr(noise, "__name__", shown(noise)) if noise is not None else "none"
+        words = f"inputs of {operator.name} (noise: {kind})"
 
         def pools(seed: int) -> Pools:
             side = operator.domain[0]
@@ -518,11 +525,14 @@ def _example_source(
     images: ArrayLike | Tensor, patients: Sequence[str] | None, augment: Augment, folds: int
 ) -> ExampleSource:
     """A user's example images, checked."""
-    found = torch.as_tensor(images).detach().to("cpu", torch.float64)
+    try:
+        found = torch.as_tensor(images).detach().to("cpu", torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros(0)
     if len(found) < LEAST_EXAMPLES or not bool(torch.isfinite(found).all()):
         raise KoriskError(
-            f"images must be {LEAST_EXAMPLES} or more without infinite values, got "
-            f"{shape_text(tuple(found.shape))}; leave images= out to use random ellipses"
+            f"images must be an array of {LEAST_EXAMPLES} or more, with finite values, got "
+            f"{shown(images)}; leave images= out to use random ellipses"
         )
     if augment is altered and found.ndim != 3:
         raise KoriskError(
@@ -551,28 +561,23 @@ def _example_source(
 def _pairs(
     operator: LinearOperator,
     images: Tensor,
-    noise: Gaussian | Poisson | float | None,
+    noise: Noise | Noisy | float | None,
     seed: int,
     name: str,
 ) -> Pairs:
     """Images behind the operator, with noise."""
     targets = images.to(operator.dtype)
-    entries = len(targets) * (math.prod(operator.domain) + math.prod(operator.range))
-    what, remedy = f"{len(targets):,} simulated pairs", "ask for smaller sizes="
-    check_memory(4.0 * targets.element_size() * entries, operator.device, what, remedy)
     step = max(1, _PIECE // max(math.prod(operator.range), math.prod(operator.domain)))
     with torch.no_grad():
         inputs = torch.cat([operator(part) for part in torch.split(targets, step)])
-    if isinstance(noise, Gaussian | Poisson):
+    if callable(noise):
+        draws = torch.Generator().manual_seed(_number(seed, f"{name} noise"))
+        inputs = noise(inputs, draws).to(inputs)
+    elif noise is not None:
         geometry = getattr(operator, "geometry", None)
         width = float(operator.domain[-1]) if geometry is None else geometry.image_size[1]
-        inputs = add_noise(inputs, noise, width=width, seed=seed, stream=f"{name} noise")
-    elif noise is not None:
-        remedy = "give its standard deviation, or Gaussian(level), which is relative"
-        level = _checks.real("noise", noise, at_least=0, remedy=remedy)
-        bits = np.random.Philox(key=stream_key(seed, f"{name} noise"))
-        drawn = np.random.Generator(bits).standard_normal(tuple(inputs.shape))
-        inputs = inputs + level * torch.from_numpy(drawn).to(inputs)
+        kind = Gaussian(noise) if isinstance(noise, int | float) else noise
+        inputs = add_noise(inputs, kind, width=width, seed=seed, stream=f"{name} noise")
     return Pairs(inputs, targets)
 
 
@@ -585,11 +590,18 @@ class _Simulated:
 
     curve: Curve
     parameters: int | None
-    floor: float = 0.0  # a rehearsal knows of none
+
+    @property
+    def floor(self) -> float:
+        """Where curves that were fitted to it level off."""
+        return posterior(self.curve).floor_quantile(0.5)
 
     def errors(self, n: ArrayLike) -> Array:
-        """(M,) the simulated error at each N."""
-        return np.asarray(np.exp(posterior(self.curve).centre(np.asarray(n, float))))
+        """(M,) the simulated error at each N: straight between sizes, extrapolated beyond them."""
+        sizes, made = np.asarray(n, float), posterior(self.curve)
+        ends = np.clip(sizes, self.curve.sizes[0], self.curve.sizes[-1])
+        inside = np.interp(np.log(ends), np.log(self.curve.sizes), np.log(self.curve.means))
+        return np.asarray(np.exp(inside + made.centre(sizes) - made.centre(ends)))
 
     def effective(self, n: float) -> float:
         """Not known: a rehearsal measures errors alone."""
