@@ -221,3 +221,13 @@ def test_options_for_one_point_ask_for_it(tmp_path: Path) -> None:
         said = predict(path, *options, code=2)[1]
         assert all(fact in said for fact in ("one point, and the study has 2", "with --point"))
     assert point_of(path, "--pilot", pilot, "--point", "rigorous-8")["point"] == "rigorous-8"
+
+
+def test_time_and_memory_are_told_before_a_long_run(
+    dense: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "takes about" not in predict(dense)[1]
+    cost = "korisk.prediction.study.expected_cost"
+    monkeypatch.setattr(cost, lambda *study, **settings: (125.0, 3 * 2**30))
+    err = predict(dense, "--json")[1]
+    assert all(fact in err for fact in ("takes about 2", "3.0 GiB"))
