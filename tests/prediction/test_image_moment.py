@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from korisk.prediction.dense.moments import Moment, image_moment
+from korisk.prediction.dense.moments import Moment, image_moment, shifted
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,8 @@ def by_hand(moment: Moment) -> tuple[Array, Array]:
     apart = tuple((grid[:, :, None] - grid[:, None, :]) % doubled)
     target = moment.deviation[:, None] * rho[apart] * moment.deviation
     sample = moment.images.T @ moment.images / len(moment.images)
-    return (1 - moment.shrinkage) * sample + moment.shrinkage * target, target
+    mean = np.outer(moment.mean, moment.mean)
+    return mean + (1 - moment.shrinkage) * sample + moment.shrinkage * target, target
 
 
 def off(found: Array, truth: Array) -> float:
@@ -72,6 +73,19 @@ def test_it_is_a_covariance_however_it_is_asked_for(
     assert np.trace(expected) == pytest.approx(moment.energy)
     assert moment.energy == pytest.approx(np.square(images).sum() / 12)
     assert np.diag(target) == pytest.approx(moment.deviation**2)
+
+
+@pytest.mark.parametrize("shape", [(24, 30), (64,)])
+def test_shifts_keep_variances_and_fill_in_what_neighbours_share(shape: tuple[int, ...]) -> None:
+    truth = covariance(shape, uneven(shape))
+    plain = image_moment(5.0 + drawn(truth, 12, shape), shrinkage=0.0)
+    found = shifted(plain)
+    assert found.energies == pytest.approx(np.square(plain.mean) + plain.deviation**2)
+    assert off(matrix(found) - np.outer(found.mean, found.mean), truth) < 0.9 * off(
+        matrix(plain) - np.outer(plain.mean, plain.mean), truth
+    )
+    small = image_moment(drawn(covariance((4, 4), uneven((4, 4))), 12, (4, 4)))
+    assert shifted(small) is small  # a 32nd of it is no pixel
 
 
 @pytest.mark.parametrize("shape", [(40,), (8, 9)])
@@ -110,7 +124,7 @@ def test_images_like_no_field_are_shrunk_less_and_less() -> None:
     assert image_moment(drawn(np.eye(30), 8, (5, 6))).shrinkage > 0.9  # white
     image = np.random.default_rng(0).exponential(size=(4, 4))
     equal = image_moment(np.stack([image] * 8))
-    assert equal.shrinkage < 1e-9
+    assert matrix(equal) == pytest.approx(np.outer(image, image))  # the mean alone
     assert equal.uncertainty < 1e-9
 
 
@@ -147,8 +161,9 @@ def test_the_shrinkage_is_variance_over_distance(shape: tuple[int, ...]) -> None
     images = 30 * rng.normal(size=shape) * np.linspace(1, 4, shape[-1])
     made = image_moment(images)
     flat = images.reshape(len(images), -1)
+    flat = (flat - flat.mean(axis=0)) * np.sqrt(len(flat) / (len(flat) - 1))
     each = np.einsum("ki,kj->kij", flat, flat)
     variance = each.var(axis=0, ddof=1).sum() / len(flat)
-    target = matrix(image_moment(images, shrinkage=1.0))
+    target = by_hand(made)[1]
     distance = np.square(each.mean(axis=0) - target).sum()
     assert made.shrinkage == pytest.approx(min(variance / distance, 1.0))

@@ -1,5 +1,6 @@
 """How far a theory is off: the misfit against conditioning by hand, a rehearsal against ridge."""
 
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def test_cases_are_weighed_by_what_they_explain() -> None:
     noise = np.diag(np.concatenate([SIMULATED.variance, REAL.variance]))
     data = np.concatenate([SIMULATED.log_error, REAL.log_error])
     logs, under = [], []
-    for (a, p), (length, q), (offset, r) in product(*vars(BELIEF).values()):
+    for (a, p), (length, q), (offset, r) in product(BELIEF.shapes, BELIEF.lengths, BELIEF.offsets):
         kind = belief(a, length, offset)
         joint = prior_covariance(n, np.repeat([0.0, 1.0], [4, 3]), kind, 0.1) + noise
         logs.append(np.log(p * q * r) + multivariate_normal(np.zeros(7), joint).logpdf(data))
@@ -92,7 +93,7 @@ def test_cases_are_weighed_by_what_they_explain() -> None:
 @pytest.mark.parametrize("kind", [BELIEF, KNOWN_BELIEF], ids=["plain", "known"])
 def test_beliefs_are_laws_and_those_of_the_page(kind: Belief) -> None:
     """They were chosen once; figures on docs/explanation/predict.md are of these."""
-    for grid in vars(kind).values():
+    for grid in (kind.shapes, kind.lengths, kind.offsets):
         values, weights = zip(*grid, strict=True)
         assert sum(weights) == pytest.approx(1)
         assert min(weights) > 0
@@ -122,6 +123,21 @@ def test_simulations_do_not_tell_the_offset_of_reality() -> None:
     assert real.moments(np.array([8.0]))[1][0] == pytest.approx([0.7], abs=0.01)  # all shifted
 
 
+def test_what_few_examples_do_not_show_counts_beyond_them() -> None:
+    """By hand: a normal law of mean and deviation N / (N + K) / sqrt(K), alike at all N."""
+    n, few = np.array([1.0, 16.0, 1e6]), Belief(offsets=((1e-6, 1.0),), drift=0.8, unseen=0.6)
+    few = replace(few, shapes=((1e-6, 1.0),))
+    _, (means,), (deviations,) = Misfit(
+        NOTHING_MEASURED, NOTHING_MEASURED, 0.0, replace(few, lengths=((3.0, 1.0),)), examples=16
+    ).moments(n)
+    share = n / (n + 16) / 4
+    assert means == pytest.approx(0.8 * share)
+    assert deviations == pytest.approx(0.6 * share, abs=1e-4)
+    real = checks([64], [0.3], 0.001)
+    told = Misfit(NOTHING_MEASURED, real, 0.0, replace(few, lengths=((3.0, 1.0),)), examples=16)
+    assert told.moments(np.array([1e6]))[1][0] == pytest.approx([0.3 * 80 / 64], rel=0.01)
+
+
 def test_far_sizes_are_known_least_and_a_theory_that_fits_is_the_likelier_one() -> None:
     made = Misfit(NOTHING_MEASURED, REAL, 0.0, belief(0.3, 2.0, 0.02))
     deviations = made.moments(np.array([512, 1024, 4096, 2.0**30]))[2][0]
@@ -140,31 +156,32 @@ def pairs(count: int, *, noise: float = 0.3, seed: int = 0) -> tuple[Array, Arra
     return (inputs + noise * rng.standard_normal(inputs.shape)).reshape(count, 4, 5), targets
 
 
-def trained(inputs: Array, targets: Array, sizes: Array, *, relu: bool) -> Array:
-    """(4, sizes) errors of DenseRidge on the halves that a rehearsal takes."""
-    rng, half = np.random.default_rng(0), len(inputs) // 2
-    found = np.empty((4, len(sizes)))
-    for split in range(4):
-        order = rng.permutation(len(inputs))
-        x, y = (torch.from_numpy(part[order]) for part in (inputs, targets))
-        ridge = DenseRidge(x[:half], y[:half], relu=relu)
-        for at, n in enumerate(sizes.astype(int)):
-            training = ridge.training(int(n))
-            penalties = [training.scale * 10.0**e for e in np.arange(-9, 1.5, 0.5)]
-            found[split, at] = min(training.scores(Scorer(x[half:], y[half:]))(penalties))
-    return found
+def trained(inputs: Array, targets: Array, n: int, *, relu: bool) -> Array:
+    """(splits,) log errors of DenseRidge at the best penalty, on other examples in turn."""
+    number, order = len(inputs), np.random.default_rng(0).permutation(len(inputs))
+    splits = max(4, round(number / (number - n)))
+    found = []
+    for split in range(splits):
+        turned = np.roll(order, -(split * number // splits))
+        x, y = (torch.from_numpy(part[turned]) for part in (inputs, targets))
+        training = DenseRidge(x[:n], y[:n], relu=relu).training(n)
+        penalties = [training.scale * 10.0**e for e in np.arange(-9, 1.5, 0.5)]
+        left = slice(max(n, number // 2), None)
+        found.append(training.scores(Scorer(x[left], y[left]))(penalties))
+    errors = np.array(found)  # (splits, penalties)
+    return np.asarray(np.log(errors[:, errors.sum(axis=0).argmin()]))
 
 
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("count", [33, 64])
-def test_it_is_what_training_on_half_of_the_examples_gives(count: int, relu: bool) -> None:
+def test_it_is_what_training_on_some_of_the_examples_gives(count: int, relu: bool) -> None:
     inputs, targets = pairs(count)
     checks = rehearse(inputs, targets, relu=relu)
-    assert checks.n.tolist() == [4, 8, 16, 32][: len(checks)]
-    assert checks.n[-1] == (16 if count == 33 else 32)
-    logs = np.log(trained(inputs, targets, checks.n, relu=relu))
-    assert checks.log_error == pytest.approx(logs.mean(axis=0), abs=1e-6)
-    assert checks.variance == pytest.approx(logs.var(axis=0, ddof=1) + 0.03**2)
+    assert checks.n.tolist() == ([4, 8, 16, 24, 28] if count == 33 else [4, 8, 16, 32, 48, 56])
+    for n, log_error, variance in zip(checks.n, checks.log_error, checks.variance, strict=True):
+        logs = trained(inputs, targets, int(n), relu=relu)
+        assert log_error == pytest.approx(logs.mean(), abs=1e-6)
+        assert variance == pytest.approx(logs.var(ddof=1) + 0.03**2)
 
 
 def test_a_sample_of_the_pixels_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,14 +203,14 @@ def test_no_group_is_fitted_and_left_out_at_once() -> None:
     copies = inputs[groups], targets[groups]
     grouped = rehearse(*copies, relu=False, groups=groups)
     once = rehearse(inputs, targets, relu=False)
-    assert grouped.n.tolist() == once.n.tolist() == [4, 8, 16]
+    assert grouped.n.tolist() == once.n.tolist() == [4, 8, 16, 24, 28]
     assert grouped.log_error == pytest.approx(once.log_error, abs=0.3)
-    assert rehearse(*copies, relu=False).log_error[2] < once.log_error[2] - 0.3
+    assert rehearse(*copies, relu=False).log_error[-1] < once.log_error[-1] - 0.3
 
 
 def test_seven_examples_are_too_few_to_split_and_empty_ones_have_finite_errors() -> None:
     assert len(rehearse(*pairs(7), relu=False)) == 0
-    assert rehearse(*pairs(8), relu=False).n.tolist() == [4]
+    assert rehearse(*pairs(8), relu=False).n.tolist() == [4, 6, 7]
     for relu in (False, True):
         found = rehearse(np.zeros((8, 5)), np.zeros((8, 5)), relu=relu)
         assert np.isfinite([*found.log_error, *found.variance]).all()

@@ -1,6 +1,7 @@
 """Predictions from a user's inputs: an operator in any form, images and noise."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,27 @@ def test_notes_tell_of_few_images_and_of_images_that_the_theory_does_not_fit() -
     assert any("the theory does not fit these images well" in note for note in made.notes)
 
 
+def test_patients_widen_the_bands_and_one_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    whose = np.repeat(np.arange(3), 20)
+    seen = images(3)[whose] + 0.1 * rng.standard_normal((60, *images(1).shape[1:]))
+    tail: Array = np.asarray(np.linalg.pinv(FORWARD))
+    dense = partial(predict_dense, rehearsal=False)
+    for predicted in (dense, partial(predict_structured, tail=tail)):
+        told, untold = (predicted(FORWARD, seen, 0.1, patients=each) for each in (whose, None))
+        assert untold.independent == 60
+        assert (told.independent or 60) < 6
+        assert any("60 images of 3 patients are worth about" in note for note in told.notes)
+        widths = [np.log(high / low) for low, high in (each.band(N) for each in (told, untold))]
+        assert (widths[0] > widths[1]).all()
+        own = predicted(FORWARD, seen, 0.1, patients=range(60))
+        assert own.errors(N) == pytest.approx(untold.errors(N))
+        with pytest.raises(KoriskError, match="two patients or more, got 60 images of one, 'a'"):
+            predicted(FORWARD, seen, 0.1, patients=["a"] * 60)
+        with pytest.raises(KoriskError, match="patient of each of 60 images, got 3"):
+            predicted(FORWARD, seen, 0.1, patients=range(3))
+
+
 def test_level_rehearsal_relu_and_pilot_reach_the_prediction() -> None:
     energies = np.square(images()).sum(axis=(1, 2))
     made = predict_dense(FORWARD, images(), 0.1)
@@ -190,7 +212,8 @@ def test_level_rehearsal_relu_and_pilot_reach_the_prediction() -> None:
     assert len(made.rehearsal)
     alone = predict_dense(FORWARD, images(), 0.1, rehearsal=False)
     assert not len(alone.rehearsal)
-    assert alone.errors(N) == pytest.approx(alone.computed(N), rel=1e-6)
+    unseen = N / (N + 40) / math.sqrt(40)  # what 40 examples do not show
+    assert alone.errors(N) == pytest.approx(alone.computed(N) * np.exp(unseen), rel=1e-6)
     plain, clipped = (
         predict_dense(FORWARD, images() - 3.5, 0.3, relu=relu, rehearsal=False)
         for relu in (False, True)

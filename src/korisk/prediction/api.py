@@ -22,12 +22,15 @@ from korisk.errors import KoriskError, shown
 from korisk.operators import LinearOperator, Matrix
 from korisk.operators.linear import shape_text
 from korisk.prediction.dense.from_examples import (
+    NO_NOISE,
     Progress,
     dense_spectrum,
+    matched_moment,
     resolution_note,
     to_array,
 )
 from korisk.prediction.dense.moments import image_moment
+from korisk.prediction.independent import independence, relative_error
 from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, NOTHING_MEASURED, rehearse
 from korisk.prediction.prediction import Prediction
 from korisk.prediction.weights.from_examples import Toward, structured_from_pairs
@@ -44,7 +47,12 @@ _LINEAR = 1e-3  # relative, as float32 leaves it
 
 
 def examples_of(
-    operator: Operator, images: Any, noise: float | Noise | None = None, *, seed: int = 0
+    operator: Operator,
+    images: Any,
+    noise: float | Noise | None = None,
+    *,
+    seed: int = 0,
+    patients: Sequence[object] | None = None,
 ) -> Examples:
     """Examples of a user's operator, images and noise."""
     try:
@@ -98,7 +106,13 @@ def examples_of(
     if kind is not None:
         inputs = add_noise(clean, kind, width=width, seed=seed, stream="examples noise")
     variance = noise_variance(clean, kind, width=width)
-    return Examples(latents, forward, None, inputs, latents, variance)
+    labels = None if patients is None else tuple(str(each) for each in patients)
+    if labels is not None and len(labels) != len(values):
+        raise KoriskError(
+            f"patients must name the patient of each of {len(values):,} images, got "
+            f"{len(labels):,}; leave it out if every image is of a patient of its own"
+        )
+    return Examples(latents, forward, None, inputs, latents, variance, labels)
 
 
 def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]:
@@ -197,7 +211,7 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
 
 _LEAST_IMAGES = 8
 _BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise holds
-_NO_NOISE = 1e-10  # of the inputs' mean square; less counts as no noise
+_OF_GROUPS = 0.4  # over the root of their number: deviation of curves from patients or copies
 _FEW = 64  # images, below which a note says so
 _UNEVEN = 0.18  # deviation of fits to different examples, from which on a note says so
 _OFF = 1.3  # factor between theory and rehearsal from which on a note says so
@@ -212,6 +226,7 @@ def predict_dense(
     pilot: Curve | None = None,
     rehearsal: bool = True,
     seed: int = 0,
+    patients: Sequence[object] | None = None,
 ) -> Prediction:
     """Predict the learning curve of a dense layer from operator(image) + noise to the image.
 
@@ -231,6 +246,9 @@ def predict_dense(
         Fit the layer to some of the examples to see how far the theory is off at small N.
     seed : int, default 0
         Random seed of the noise.
+    patients : sequence of length n, optional
+        Whose image each is, from two patients on. Default: every image is independent of all
+        others; near-copies are looked for, from 16 x 16 pixels on.
 
     Returns
     -------
@@ -240,7 +258,8 @@ def predict_dense(
     Raises
     ------
     KoriskError
-        If there are fewer than eight images, shapes do not fit, or the operator is not linear.
+        If there are fewer than eight images or a single patient, shapes do not fit, or the operator
+        is not linear.
 
     Examples
     --------
@@ -251,7 +270,7 @@ def predict_dense(
     >>> made.parameters, made.examples, made.errors([32, 128]).shape
     (64, 64, (2,))
     """
-    made = examples_of(operator, images, noise, seed=seed)
+    made = examples_of(operator, images, noise, seed=seed, patients=patients)
     return dense_prediction(made, relu=relu, pilot=pilot, rehearsal=rehearsal)
 
 
@@ -266,6 +285,7 @@ def predict_structured(
     relu: bool = False,
     pilot: Curve | None = None,
     seed: int = 0,
+    patients: Sequence[object] | None = None,
 ) -> Prediction:
     """Predict the learning curve of weights w in tail(w x), x = operator(image) + noise.
 
@@ -289,6 +309,9 @@ def predict_structured(
         Measured mean squared errors, which correct the theory or replace it.
     seed : int, default 0
         Random seed of the noise.
+    patients : sequence of length n, optional
+        Whose image each is, from two patients on. Default: every image is independent of all
+        others; near-copies are looked for, from 16 x 16 pixels on.
 
     Returns
     -------
@@ -310,7 +333,7 @@ def predict_structured(
     (8, True)
     """
     _checks.one_of("toward", toward, ("analytic", "zero"))
-    made = examples_of(operator, images, noise, seed=seed)
+    made = examples_of(operator, images, noise, seed=seed, patients=patients)
     layers = tail_of(tail, tuple(made.forward.range), tuple(made.latents.shape[1:]))
     start = weights_of(weights, layers[0].domain).to(layers[0].device, layers[0].dtype)
     found = Reconstruction(start, layers)
@@ -327,16 +350,24 @@ def dense_prediction(
 ) -> Prediction:
     """The curve of the dense layer, from examples."""
     _check(examples)
-    moment = image_moment(to_array(examples.latents))
+    alone = independence(to_array(examples.latents), examples.patients)
+    groups = None if alone.groups is None else alone.groups[:MOST_REHEARSED]
+    moment = image_moment(to_array(examples.latents), independent=alone.number)
+    if rehearsal:
+        moment = matched_moment(examples, moment, groups)
     theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
     checks = NOTHING_MEASURED
     if rehearsal:
         some = (to_array(part[:MOST_REHEARSED]) for part in (examples.inputs, examples.targets))
-        checks = rehearse(*some, relu=relu)
-    notes = _few_images(len(examples), moment.uncertainty)
+        checks = rehearse(*some, relu=relu, groups=groups)
+    energies = to_array(examples.latents.double().flatten(1).square().sum(1))
+    level = relative_error(energies, alone.groups)
+    if alone.groups is not None:
+        level = math.hypot(level, _OF_GROUPS / math.sqrt(alone.groups.max() + 1))
+    notes = [*_few_images(len(examples), level), *alone.notes]
     clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())
     valid_to = math.inf
-    if float(examples.noise.max()) <= _NO_NOISE * clean:
+    if float(examples.noise.max()) <= NO_NOISE * clean:
         valid_to = max(2.0, _BEFORE_THRESHOLD * theory.rank)
         rank, inputs_ = round(theory.rank), math.prod(examples.forward.range)
         notes.append(
@@ -368,7 +399,8 @@ def dense_prediction(
         theory,
         "FC",
         len(examples),
-        level=moment.uncertainty,
+        level=level,
+        independent=alone.number,
         rehearsal=checks,
         pilot=pilot,
         notes=tuple(notes),
@@ -388,16 +420,18 @@ def known_prediction(
     """The curve of learned weights in front of known operators, from examples."""
     _check(examples)
     pairs = examples.inputs, examples.targets
+    alone = independence(to_array(examples.latents), examples.patients)
     theory = structured_from_pairs(
-        reconstruction, *pairs, toward=toward, relu=relu, progress=progress
+        reconstruction, *pairs, toward=toward, relu=relu, groups=alone.groups, progress=progress
     )
     return Prediction(
         theory,
         "KO",
         len(examples),
         level=theory.spread,
+        independent=alone.number,
         pilot=pilot,
-        notes=tuple(_few_images(len(examples), theory.spread)),
+        notes=(*_few_images(len(examples), theory.spread), *alone.notes),
         valid_from=theory.holds_from,
         belief=KNOWN_BELIEF,
     )
@@ -409,6 +443,13 @@ def _check(examples: Examples) -> None:
         raise KoriskError(
             f"a prediction needs at least {_LEAST_IMAGES} example images, got {len(examples)}; "
             "64 give a first idea, 256 a good one"
+        )
+    if examples.patients is not None and len(set(examples.patients)) == 1:
+        raise KoriskError(
+            f"a prediction needs images of two patients or more, got {len(examples):,} images of "
+            f"one, {shown(examples.patients[0])}: nothing says how others differ; add patients, or "
+            "read images with patients='file' or patients='image' if every file or image is a "
+            "patient of its own"
         )
     for name, values in (("inputs", examples.inputs), ("targets", examples.targets)):
         largest = float(values.abs().max())

@@ -10,6 +10,7 @@ offset that all real measurements share, since examples and simulation are not t
 deviations and l are weighed on a small grid by how well they explain what was measured.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import product
 
@@ -48,12 +49,12 @@ NOTHING_MEASURED = LogErrors(*np.zeros((3, 0)))
 def rehearse(
     inputs: Array, targets: Array, *, relu: bool, groups: NDArray[np.int64] | None = None
 ) -> LogErrors:
-    """Mean squared errors of an entry at N = 4, 8, ... up to half the examples, 512 at most.
+    """Mean squared errors of an entry at N = 4, 8, ... up to half, 3/4 and 7/8 of the examples.
 
-    `inputs` (n, ...) with noise and `targets` (n, ...), flattened here. The penalty is the best one
-    on the examples that are left out, as the theory's is. `groups` (n,) numbers whose each example
-    is, or of what it is a copy: no group is fitted and left out at once, and N is at most the
-    number of groups that are fitted, since N counts independent images.
+    `inputs` (n, ...) with noise and `targets` (n, ...), flattened here. The penalty at an N is the
+    best one on examples that are left out, as the theory's is; all are left out in turn. `groups`
+    (n,) numbers whose each example is, or of what it is a copy: no group is fitted and left out at
+    once, and one example of a group is fitted, since N counts independent images.
     """
     rng = np.random.default_rng(0)
     samples, wanted = inputs.reshape(len(inputs), -1), targets.reshape(len(targets), -1)
@@ -61,39 +62,45 @@ def rehearse(
     if relu and wanted.shape[1] > pixels:
         wanted = wanted[:, rng.choice(wanted.shape[1], pixels, replace=False)]
     whose = np.arange(len(samples)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    half = (int(whose.max()) + 1) // 2  # of the groups are fitted
-    sizes = [n for n in 2 ** np.arange(2, 40) if _SMALLEST <= n <= half]
+    number = int(whose.max()) + 1
+    sizes = [int(n) for n in 2 ** np.arange(2, 40) if _SMALLEST <= n <= number // 2]
     if not sizes:
         return NOTHING_MEASURED
+    sizes += [n for n in (number * 3 // 4, number * 7 // 8) if n > sizes[-1]]
     kernel = samples @ samples.T
     products = wanted @ wanted.T
-    found = np.empty((_SPLITS, len(sizes)))
-    for split in range(_SPLITS):
-        order = rng.permutation(len(samples))
-        firsts = np.sort(np.unique(whose[order], return_index=True)[1])[:half]
-        left = order[~np.isin(whose[order], whose[order[firsts]])]
-        order = order[firsts]  # one example of each group that is fitted
-        for at, n in enumerate(sizes):
-            fitted = order[:n]
+    order = rng.permutation(number)  # of the groups
+    mixed = rng.permutation(len(samples))
+    firsts = mixed[np.unique(whose[mixed], return_index=True)[1]]  # an example of each group
+    logs, variances = [], []
+    for n in sizes:
+        found = []
+        splits = max(_SPLITS, round(number / (number - n)))
+        for split in range(splits):
+            turned = np.roll(order, -(split * number // splits))
+            fitted = firsts[turned[:n]]
+            left = np.flatnonzero(np.isin(whose, turned[max(n, number // 2) :]))
             values, vectors = np.linalg.eigh(kernel[np.ix_(fitted, fitted)])
             rotated = kernel[np.ix_(left, fitted)] @ vectors
             scale = max(float(values.mean()), 1e-300)
-            shifted = np.maximum(values, 0.0) + scale * _PENALTIES[:, None]
             errors = []
-            for each in shifted:
+            for each in np.maximum(values, 0.0) + scale * _PENALTIES[:, None]:
                 made = rotated / each @ vectors.T  # (left, fitted), times the fitted targets
                 if relu:
                     off = np.maximum(made @ wanted[fitted], 0.0) - wanted[left]
                     errors.append(float(np.square(off).mean()))
                 else:  # |y - sum_k m_k y_k|^2 from products of targets alone
                     inner = (made @ products[np.ix_(fitted, fitted)] * made).sum()
-                    mixed = (made * products[np.ix_(left, fitted)]).sum()
-                    total = (inner - 2 * mixed + products[left, left].sum()) / len(left)
+                    across = (made * products[np.ix_(left, fitted)]).sum()
+                    total = (inner - 2 * across + products[left, left].sum()) / len(left)
                     errors.append(float(total) / wanted.shape[1])
-            found[split, at] = max(min(errors), 1e-300)
-    logs = np.log(found)
-    spread = logs.std(axis=0, ddof=1) ** 2  # splits of one set of images are no new images
-    return LogErrors(np.array(sizes, dtype=float), logs.mean(axis=0), spread + _NOISE**2)
+            found.append(errors)
+        # One penalty for all splits: few examples that are left out would choose too well.
+        best = int(np.argmin(np.sum(found, axis=0)))
+        chosen = np.log(np.maximum(np.array(found)[:, best], 1e-300))
+        logs.append(float(chosen.mean()))
+        variances.append(float(chosen.var(ddof=1)) + _NOISE**2)
+    return LogErrors(np.array(sizes, dtype=float), np.array(logs), np.array(variances))
 
 
 Grid = tuple[tuple[float, float], ...]  # values, each with its probability
@@ -101,14 +108,16 @@ Grid = tuple[tuple[float, float], ...]  # values, each with its probability
 
 @dataclass(frozen=True, kw_only=True)
 class Belief:
-    """Prior of the misfit, before anything is measured; chosen on curves of other scanners.
+    """Prior of the misfit, before anything is measured; chosen on some populations of images.
 
-    See benchmarks/predict.py, which reports on curves that had no part in the choice.
+    benchmarks/predict_real.py and predict.py report on curves that had no part in the choice.
     """
 
-    shapes: Grid = ((0.1, 0.4), (0.25, 0.4), (0.6, 0.2))  # a
-    lengths: Grid = ((1.5, 0.5), (5.0, 0.5))  # l, in doublings of N
-    offsets: Grid = ((0.02, 0.7), (0.15, 0.2), (0.6, 0.1))  # of reality from its simulation
+    shapes: Grid = ((0.03, 0.4), (0.1, 0.4), (0.25, 0.2))  # a
+    lengths: Grid = ((3.0, 0.5), (30.0, 0.5))  # l, in doublings of N
+    offsets: Grid = ((0.02, 0.8), (0.1, 0.15), (0.4, 0.05))  # of reality from its simulation
+    drift: float = 1.0  # mean of what n examples leave unseen, over 1 / sqrt(n),
+    unseen: float = 1.0  # and its deviation
 
 
 BELIEF = Belief()
@@ -117,23 +126,36 @@ KNOWN_BELIEF = Belief(
     shapes=((0.005, 0.35), (0.02, 0.35), (0.08, 0.2), (0.3, 0.1)),
     lengths=((2.0, 0.5), (8.0, 0.5)),
     offsets=((0.02, 0.4), (0.06, 0.4), (0.2, 0.2)),
+    drift=0.0,
+    unseen=0.0,
 )
 
 
 class Misfit:
     """The misfit's law after `simulated` and `real` errors; logarithms over the computed curve.
 
-    `level` is the relative deviation of the examples' energy from the population's. `evidence` is
-    the log density of the real errors, conditional on the simulated ones.
+    `level` is the relative deviation of the examples' energy from the population's, `examples` the
+    number of independent images. `evidence` is the log density of the real errors, conditional on
+    the simulated ones.
     """
 
     def __init__(
-        self, simulated: LogErrors, real: LogErrors, level: float, belief: Belief = BELIEF
+        self,
+        simulated: LogErrors,
+        real: LogErrors,
+        level: float,
+        belief: Belief = BELIEF,
+        *,
+        examples: float = math.inf,
     ) -> None:
+        self._belief, self._examples = belief, examples
         self.simulated, self.real = simulated, real
         self._where = np.log2(np.concatenate([simulated.n, real.n]))
         self._is_real = np.concatenate([np.zeros(len(simulated)), np.ones(len(real))])
-        data = np.concatenate([simulated.log_error, real.log_error])
+        unseen = self._unseen(real.n)
+        data = np.concatenate([simulated.log_error, real.log_error - belief.drift * unseen])
+        missed = belief.unseen * np.concatenate([np.zeros(len(simulated)), unseen])
+        self._missed = missed
         noise = np.diag(np.concatenate([simulated.variance, real.variance]))
         both_real = np.outer(self._is_real, self._is_real)
         first = slice(len(simulated))
@@ -143,7 +165,7 @@ class Misfit:
         ):
             shared = offset**2 + level**2  # the variance of the offset that real errors share
             covariance = _covariance(a, length, self._where, self._where)
-            covariance = covariance + shared * both_real + noise
+            covariance = covariance + shared * both_real + np.outer(missed, missed) + noise
             inverse, solved, density = _gaussian(covariance, data)
             self._cases.append((a, length, shared, inverse, solved))
             prior = float(np.log(p * q * r))
@@ -155,14 +177,23 @@ class Misfit:
 
     def moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the misfit of a real error at N."""
-        u = np.log2(n)
+        u, unseen = np.log2(n), self._unseen(n)
+        missed = self._belief.unseen * unseen
         means, deviations = np.empty((2, len(self._cases), len(u)))
         for at, (shape, length, shared, inverse, solved) in enumerate(self._cases):
             across = _covariance(shape, length, self._where, u) + shared * self._is_real[:, None]
-            means[at] = across.T @ solved
-            variance = shape**2 + shared - np.einsum("km,kl,lm->m", across, inverse, across)
+            across = across + np.outer(self._missed, missed)
+            means[at] = self._belief.drift * unseen + across.T @ solved
+            variance = shape**2 + shared + missed**2
+            variance = variance - np.einsum("km,kl,lm->m", across, inverse, across)
             deviations[at] = np.sqrt(np.maximum(variance, 1e-8))
         return self._weights, means, deviations
+
+    def _unseen(self, n: Array) -> Array:
+        """How much what n examples do not show weighs at N: nothing far below n, all far above."""
+        if math.isinf(self._examples):
+            return np.zeros(len(n))
+        return np.asarray(n / (n + self._examples) / math.sqrt(self._examples))
 
     def law(self, n: Array) -> Law:
         """The law of the logarithm of true over computed error at each N."""

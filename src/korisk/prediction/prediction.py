@@ -524,7 +524,8 @@ class Prediction:
         measured = NOTHING_MEASURED
         if self.tested_on is not None:
             measured = self._over_computed(log_errors(self.tested_on, least_noise), 1.0)
-        return Misfit(rehearsal, measured, self.level, self.belief)
+        examples = self.examples if self.independent is None else self.independent
+        return Misfit(rehearsal, measured, self.level, self.belief, examples=examples)
 
     def _over_computed(self, found: LogErrors, first: float) -> LogErrors:
         """Logarithms over the computed curve, where that holds."""

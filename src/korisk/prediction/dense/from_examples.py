@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk._memory import check_memory
-from korisk.prediction.dense.moments import Moment
+from korisk.prediction.dense.moments import Moment, shifted
 from korisk.prediction.dense.spectral import CLIPPED_AT, Spectrum, clipped_share, clipping, spectrum
 from korisk.prediction.lanczos import Product, along, lanczos, without
+from korisk.prediction.misfit import MOST_REHEARSED, rehearse
 from korisk.problems.problem import Examples
 
 Array = NDArray[np.float64]
@@ -48,6 +49,11 @@ _EXPLAINING = 24  # and those, at least, that see which energy of the targets th
 _SEEN = 2**15  # entries of these starts: with few inputs, more starts are averaged
 _ROUNDING = 1e-13  # of the largest eigenvalue, as in `spectrum`
 _FITS = 0.75  # of the free memory
+NO_NOISE = 1e-10  # of the inputs' mean square; less counts as no noise
+_SHARES = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # of the target, that are tried
+_MATCHED = 768  # inputs at most, with which they are,
+_AT_LAST = 3  # at so many of the largest N of a rehearsal,
+_LEAST_CHECKS = 4  # if it has so many: 16 images or patients
 
 
 def dense_spectrum(
@@ -78,6 +84,66 @@ def dense_spectrum(
         )
         made = replace(made, gain=clipping(made, vectors, cross, energies, *some))
     return made
+
+
+def matched_moment(
+    examples: Examples, made: Moment, groups: NDArray[np.int64] | None = None
+) -> Moment:
+    """The examples' moment, shrunk so that the theory agrees with fits to the examples.
+
+    A sample covariance promises too small errors, its target too large ones; in between, the theory
+    meets what a rehearsal measures at its largest N. Of many inputs a random part serves, for the
+    theory and for the rehearsal. Examples of equal `groups` belong together.
+    """
+    count = math.prod(examples.forward.range)
+    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(8))[:_MATCHED].sort()[0]
+    measured = to_array(examples.inputs[:MOST_REHEARSED].flatten(1)[:, chosen])
+    targets = to_array(examples.targets[:MOST_REHEARSED])
+    checks = rehearse(measured, targets, relu=False, groups=groups)
+    if len(checks) < _LEAST_CHECKS:
+        return made
+    made = shifted(made)
+    units = torch.zeros(len(chosen), count, dtype=examples.forward.dtype)
+    units[torch.arange(len(chosen)), chosen] = 1.0
+    units = units.to(examples.forward.device).reshape(-1, *examples.forward.range)
+    parts = [examples.forward.adjoint(part).flatten(1) for part in torch.split(units, _MOST_ROWS)]
+    rows = to_array(torch.cat(parts))  # of A
+    scales = np.square(to_array(examples.forward(examples.latents).flatten(1))[:, chosen]).mean(1)
+    noise, energy = (
+        to_array(examples.noise).ravel()[chosen],
+        np.square(targets).sum() / len(targets),
+    )
+
+    def pieces(shrinkage: float) -> tuple[Array, Array]:
+        seen = replace(made, shrinkage=shrinkage).apply(rows)
+        cross = seen
+        if examples.wanted is not None:
+            wanted = torch.from_numpy(seen).to(examples.wanted.device, examples.wanted.dtype)
+            cross = to_array(
+                examples.wanted(wanted.reshape(-1, *examples.wanted.domain)).flatten(1)
+            )
+        return rows @ seen.T, cross.T
+
+    (low, low_cross), (high, high_cross) = pieces(0.0), pieces(1.0)
+    away = []
+    for share in _SHARES:
+        second = (1 - share) * low + share * high
+        second[np.diag_indices(len(noise))] += noise
+        cross = (1 - share) * low_cross + share * high_cross
+        theory = spectrum(second, cross, energy, scales=scales)[0]
+        ratios = np.log(theory.errors(checks.n[-_AT_LAST:])) - checks.log_error[-_AT_LAST:]
+        away.append(float(ratios.mean()))
+    # The first crossing of zero; where there is none, the end that is nearer.
+    above = np.flatnonzero(np.array(away) >= 0)
+    if not len(above):
+        share = _SHARES[int(np.argmax(away))]
+    elif above[0] == 0:
+        share = _SHARES[0]
+    else:
+        last = above[0] + 1
+        logs = np.log(_SHARES[last - 2 : last])
+        share = float(np.exp(np.interp(0.0, away[last - 2 : last], logs)))
+    return replace(made, shrinkage=float(share))
 
 
 def brightness(examples: Examples) -> Array:
@@ -312,18 +378,19 @@ class Products:
         self.noise = examples.noise.detach().to(self.device, torch.float64).flatten()
         padded = math.prod(2 * length for length in self.shape)
         self._rows = min(_MOST_ROWS, max(1, _PIECE // padded))
-        self._sample = self._spread = None
+        self._spread = None
         share = moment.shrinkage
+        sample = [moment.mean[None]]
         if share < 1:
-            weight = math.sqrt((1 - share) / len(moment.images))
-            self._sample = self._placed(torch.from_numpy(weight * moment.images))
+            sample.append(math.sqrt((1 - share) / len(moment.images)) * moment.images)
+        self._sample = self._placed(torch.from_numpy(np.concatenate(sample)))
         if share > 0:
             self._spread = self._placed(torch.from_numpy(math.sqrt(share) * moment.deviation))
             half = torch.from_numpy(moment.density)[..., : self.shape[-1] + 1]
             self._density = self._placed(half.contiguous())
         # About what images in work take: padded, transformed and back, and the examples.
-        stored = 0 if self._sample is None else self._sample.numel()
-        self.working_bytes = self.forward.dtype.itemsize * (4 * self._rows * padded + stored)
+        stored = 4 * self._rows * padded + self._sample.numel()
+        self.working_bytes = self.forward.dtype.itemsize * stored
         self._done = 0
         self.report: Callable[[int], None] = lambda done: None  # of the rows that are done
 
@@ -364,9 +431,7 @@ class Products:
 
     def _moment(self, images: Tensor) -> Tensor:
         """(k, pixels) times S."""
-        found = torch.zeros_like(images)
-        if self._sample is not None:
-            found += images @ self._sample.t() @ self._sample
+        found = images @ self._sample.t() @ self._sample
         if self._spread is not None:
             axes = tuple(range(1, 1 + len(self.shape)))
             padded = [2 * length for length in self.shape]

@@ -1,16 +1,18 @@
 """The second moment of images, estimated from few examples.
 
-A few hundred images do not determine a covariance of thousands of pixels: their sample moment has
-no more directions than there are images, and a learning curve from it is far too optimistic. What
-few images do determine is the mean square D^2 of every pixel, and the correlation rho of two pixels
-as a function of their distance, since that is a mean over the whole image. The sample moment is
-shrunk towards D rho D, by as much as its own variance asks for.
+A few hundred images do not determine a covariance of thousands of pixels: their sample covariance
+has no more directions than there are images, and a learning curve from it is far too optimistic.
+What few images do determine is their mean, the variance D^2 of every pixel, and the correlation rho
+of two pixels as a function of their distance, since that is a mean over the whole image. The sample
+covariance is shrunk towards D rho D: by as much as its own variance asks for, unless fits to the
+examples tell better (`from_examples.matched_moment`).
 """
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import scipy.fft
@@ -20,45 +22,44 @@ Array = NDArray[np.float64]
 
 _TOGETHER = 2**23  # numbers that are transformed at once
 _WORKERS = os.cpu_count() or 1
+_FINEST = 32  # pixels along an edge, of which one is a shift
+_BLUR = 0.7  # of a shift: the deviation of the normal law that weighs shifts
+_LARGEST_SHIFTED = 2**26  # entries of images with all their shifts
 
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """S = (1 - shrinkage) Y^T Y / n + shrinkage D rho D, of images on a line or a grid."""
+    """S = m m^T + (1 - shrinkage) Y^T Y / n + shrinkage D rho D, of images on a line or a grid."""
 
-    images: Array  # (n, pixels) Y
+    images: Array  # (n, pixels) Y: less their mean, times sqrt(K / (K - 1)) for K independent
+    mean: Array  # (pixels,) m: the images' mean, shrunk so that m m^T is unbiased on the whole
     shape: tuple[int, ...]
-    deviation: Array  # (pixels,) D: the root mean square of each pixel
+    deviation: Array  # (pixels,) D: the standard deviation of each pixel
     density: Array  # (2 h, 2 w) or (2 h,): the Fourier transform of rho, real and >= 0
     shrinkage: float
+    uncertainty: float  # the relative standard error of the energy, from the spread between images
 
     @cached_property
     def energies(self) -> Array:
         """(pixels,) the diagonal: the mean square of every pixel."""
         sample = np.einsum("ij,ij->j", self.images, self.images) / len(self.images)
         mixed = (1 - self.shrinkage) * sample + self.shrinkage * np.square(self.deviation)
-        return np.asarray(mixed)
+        return np.asarray(np.square(self.mean) + mixed)
 
     @property
     def energy(self) -> float:
         """The trace: the mean squared norm of an image."""
         return float(self.energies.sum())
 
-    @cached_property
-    def uncertainty(self) -> float:
-        """The relative standard error of the energy, from the spread between images."""
-        energies = np.einsum("ij,ij->i", self.images, self.images)
-        return float(energies.std(ddof=1) / energies.mean() / math.sqrt(len(energies)))
-
     def apply(self, vectors: Array) -> Array:
         """S times each row of (k, pixels), without storing S.
 
         D rho D is a convolution on twice the grid.
         """
-        found = np.zeros(vectors.shape)
+        found = np.outer(vectors @ self.mean, self.mean)
         if self.shrinkage < 1:
-            found += (1 - self.shrinkage) * (vectors @ self.images.T @ self.images)
-            found /= len(self.images)
+            share = (1 - self.shrinkage) / len(self.images)
+            found += share * (vectors @ self.images.T @ self.images)
         if self.shrinkage > 0:
             axes = tuple(range(1, 1 + len(self.shape)))
             padded = [2 * length for length in self.shape]
@@ -67,26 +68,72 @@ class Moment:
             for first in range(0, len(vectors), step):
                 part = slice(first, first + step)
                 spread = (vectors[part] * self.deviation).reshape(-1, *self.shape)
-                waves = np.fft.fftn(spread, s=padded, axes=axes) * self.density
-                back = np.fft.ifftn(waves, axes=axes).real[inside]
+                waves = scipy.fft.rfftn(spread, s=padded, axes=axes, workers=_WORKERS)
+                waves *= self.density[..., : waves.shape[-1]]
+                back = scipy.fft.irfftn(waves, s=padded, axes=axes, workers=_WORKERS)[inside]
                 found[part] += self.shrinkage * (back.reshape(len(back), -1) * self.deviation)
         return found
 
 
-def image_moment(images: Array, *, shrinkage: float | None = None) -> Moment:
+def image_moment(
+    images: Array, *, shrinkage: float | None = None, independent: float | None = None
+) -> Moment:
     """The second moment of images (n, h, w), or of fields on a line (n, h).
 
     Without `shrinkage` it is the one of least expected squared error: the summed variance of the
-    sample moment's entries over their summed squared distance from the target, at most one.
+    sample covariance's entries over their summed squared distance from the target, at most one.
+    `independent` images are what all of them are worth, as many as there are unless it is given;
+    their mean has that part of the variance.
     """
-    shape, flat = images.shape[1:], images.reshape(len(images), -1)
-    squares = np.einsum("ij,ij->j", flat, flat)
-    # As if one more image of mean brightness had been seen, so that no pixel has a zero variance.
-    deviation = np.sqrt((squares + squares.mean() / len(flat)) / (len(flat) + 1))
-    density = _density(images, deviation.reshape(shape))
+    number, shape = len(images), images.shape[1:]
+    flat = images.reshape(number, -1)
+    mean = flat.mean(axis=0)
+    worth = max(number if independent is None else independent, 2.0)
+    centred = (flat - mean) * math.sqrt(worth / (worth - 1))
+    squares = np.einsum("ij,ij->j", centred, centred)
+    # The mean has a part of the images' variance, which is counted there already.
+    energy = float(mean @ mean)
+    kept = max(1 - float(squares.sum()) / number / worth / energy, 0.0) if energy > 0 else 0.0
+    # As if one more image of mean variance had been seen, so that no pixel has none.
+    deviation = np.sqrt((squares + squares.mean() / number) / (number + 1))
+    energies = np.einsum("ij,ij->i", flat, flat)
+    uncertainty = float(energies.std(ddof=1) / energies.mean() / math.sqrt(number))
+    if not squares.any():  # copies of one image
+        density = np.ones([2 * length for length in shape])
+        return Moment(centred, mean, shape, deviation, density, 1.0, uncertainty)
+    density = _density(centred.reshape(images.shape), deviation.reshape(shape))
     if shrinkage is None:
-        shrinkage = _shrinkage(flat, shape, deviation, density)
-    return Moment(flat, shape, deviation, density, float(shrinkage))
+        # Half way, in logarithms, to that of as many images as these are worth: see
+        # benchmarks/predict_patients.py.
+        shrinkage = _shrinkage(centred, shape, deviation, density)
+        shrinkage = min(shrinkage * math.sqrt((number - 1) / (worth - 1)), 1.0)
+    mean = math.sqrt(kept) * mean
+    return Moment(centred, mean, shape, deviation, density, float(shrinkage), uncertainty)
+
+
+def shifted(made: Moment) -> Moment:
+    """The same, whose sample covariance is a mean over images that are shifted a little, too.
+
+    By a 32nd of their size at most, in all directions; variances of pixels stay as they are. What
+    two pixels have in common changes slowly over an image, so neighbours serve as more examples.
+    Images below 24 pixels, and more of them than memory should hold, stay alone.
+    """
+    step = round(min(made.shape) / _FINEST)
+    offsets = list(product((0, -step, step), repeat=len(made.shape)))
+    if step < 1 or len(offsets) * made.images.size > _LARGEST_SHIFTED:
+        return made
+    plain = (made.images / made.deviation).reshape(-1, *made.shape)
+    rows = np.zeros((len(offsets), *plain.shape))
+    for row, offset in zip(rows, offsets, strict=True):
+        moves = list(zip(offset, made.shape, strict=True))
+        inside = tuple(slice(max(by, 0), length + min(by, 0)) for by, length in moves)
+        source = tuple(slice(max(-by, 0), length - max(by, 0)) for by, length in moves)
+        weight = math.exp(-0.5 * sum((by / step) ** 2 for by in offset) / _BLUR**2)
+        row[:, *inside] = math.sqrt(weight) * plain[:, *source]
+    flat = rows.reshape(len(offsets) * len(plain), -1)
+    size = np.sqrt(np.einsum("ij,ij->j", flat, flat) / len(flat))
+    flat *= np.divide(made.deviation, size, out=np.zeros_like(size), where=size > 0)
+    return replace(made, images=flat)
 
 
 def _density(values: Array, deviation: Array) -> Array:
