@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import korisk as kr
 from korisk.fitting.gradient.many import Member, Schedule, train_many
 from korisk.operators import LinearOperator, ParallelBeam, Projector, fbp
-from korisk.prediction.rehearse import ExampleSource, altered
+from korisk.prediction.simulation import ExampleSource, altered
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from commands import content, refused, text

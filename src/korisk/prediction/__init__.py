@@ -4,7 +4,7 @@ Start reading at `api`: `predict_dense` and `predict_structured` check a user's 
 theory from examples (`dense` for a dense layer, `weights` for learned weights in front of known
 operators; `lanczos` serves both), and return a `Prediction` (`prediction`), which a rehearsal and
 a pilot correct (`misfit`). `pair` compares two predictions, and `study` predicts every point of a
-study, with its JSON file. `rehearse` trains any network on simulated pairs.
+study, with its JSON file. `rehearse` trains any network on the simulated pairs of `simulation`.
 docs/explanation/predict.md derives the formulas.
 """
 

@@ -1,0 +1,318 @@
+"""Simulated pairs for a rehearsal: images behind an operator, with noise.
+
+Images are examples, some of which judge while the others train, as they are and then altered; or
+phantoms, of which there are as many as are asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from korisk.errors import KoriskError, shown
+from korisk.operators.linear import LinearOperator, shape_text
+from korisk.problems.noise import Gaussian, Noise, add_noise
+from korisk.problems.problem import Counts, Pairs, Pools, Problem
+from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
+from korisk.seeds import stream_key
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+Noisy = Callable[[Tensor, torch.Generator], Tensor]
+
+FOLDS = 3  # at least: a seed is judged by a third of the examples
+LEAST_EXAMPLES = 12
+_LEAST_GROUPS = 3  # patients: to train, to choose the best step, and to judge
+_VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
+_PIECE = 2**24  # entries that are projected at once
+_BRIGHTNESS = 0.2  # altered copies are brighter or darker by up to this part
+
+
+def altered(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Copies of images: turned, mirrored, shifted, and brighter or darker.
+
+    Pixels are moved and not interpolated, so that copies are as sharp as the images.
+
+    Parameters
+    ----------
+    images : Tensor, shape (count, rows, columns)
+        Images that are not square are mirrored and turned by half a turn only.
+    generator : torch.Generator
+        Of the random numbers, on the CPU.
+
+    Returns
+    -------
+    Tensor, shape (count, rows, columns)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.prediction.simulation import altered
+    >>> altered(torch.rand(5, 16, 16), torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 16, 16])
+    """
+    count, rows, columns = images.shape
+    quarter = 1 if rows == columns else 2
+    turns = torch.randint(4 // quarter, (count,), generator=generator) * quarter
+    mirrored = torch.randint(2, (count,), generator=generator) == 1
+    moved = torch.where(mirrored[:, None, None].to(images.device), images.flip(2), images)
+    for turn in range(quarter, 4, quarter):
+        chosen = (turns == turn).to(images.device)
+        moved[chosen] = torch.rot90(moved[chosen], turn, (1, 2))
+    far = [max(1, size // 8) for size in (rows, columns)]
+    framed = F.pad(moved[:, None], (far[1], far[1], far[0], far[0]), mode="reflect")[:, 0]
+    at = [
+        torch.arange(size) + torch.randint(2 * reach + 1, (count, 1), generator=generator)
+        for size, reach in zip((rows, columns), far, strict=True)
+    ]
+    shifted = framed[torch.arange(count)[:, None, None], at[0][:, :, None], at[1][:, None, :]]
+    scale = 1 + _BRIGHTNESS * (2 * torch.rand(count, 1, 1, generator=generator) - 1)
+    return shifted * scale.to(images)
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleSource(ImageSource):
+    """Example images: some to train with, as they are and then altered, others to judge.
+
+    Seeds take turns at which examples judge. Images of one patient are on one side alone, and
+    patients take turns in a training set: more images of one are little more than copies.
+    """
+
+    images: Tensor  # (count, rows, columns), float64 on the CPU
+    patients: tuple[str, ...] | None = None
+    augment: Augment = altered
+    folds: int = FOLDS
+
+    @cached_property
+    def _groups(self) -> list[NDArray[np.int64]]:
+        """The images of each patient, in random order and the patients too."""
+        rng = np.random.Generator(np.random.Philox(key=stream_key(0, "rehearsal folds")))
+        labels = np.arange(len(self.images))
+        if self.patients is not None:
+            labels = np.unique(self.patients, return_inverse=True)[1]
+        order = rng.permutation(len(labels))
+        return [order[labels[order] == each] for each in rng.permutation(int(labels.max()) + 1)]
+
+    def parts(self, seed: int) -> tuple[NDArray[np.int64], ...]:
+        """Indices of the images that train, validate and test for a seed."""
+        judges = self._groups[seed % self.folds :: self.folds]
+        others = [g for at, g in enumerate(self._groups) if at % self.folds != seed % self.folds]
+        count, validation = 0, 0
+        while count < len(self.images) // 10 and validation < len(others) - 1:
+            count += len(others[validation])
+            validation += 1
+        least = min(
+            sum(map(len, self._groups[fold :: self.folds])) for fold in range(self.folds)
+        )  # as many for every seed
+        rng = np.random.Generator(np.random.Philox(key=stream_key(seed, "rehearsal order")))
+        turns = [rng.permutation(group) for group in others[validation:]]
+        turns = [turns[at] for at in rng.permutation(len(turns))]
+        longest = range(max(map(len, turns)))
+        train = [group[at] for at in longest for group in turns if at < len(group)]
+        return (
+            np.array(train),
+            np.concatenate(others[:validation]),
+            np.concatenate(judges)[:least],
+        )
+
+    @property
+    def unaltered(self) -> int:
+        """The largest training set of independent images that needs no copies, for every seed."""
+        whose = np.arange(len(self.images)) if self.patients is None else np.array(self.patients)
+        return min(len(np.unique(whose[self.parts(fold)[0]])) for fold in range(self.folds))
+
+    def draw(
+        self, side: int, *, seed: int, counts: Counts, device: torch.device | None
+    ) -> dict[str, Tensor]:
+        """Images for each pool; test images are never altered."""
+        train, validation, test = self.parts(seed)
+        found = {"test": self.images[test]}
+        for name, own in (("train", train), ("validation", validation)):
+            draws = torch.Generator().manual_seed(torch_seed(seed, f"rehearsal {name}"))
+            images, more = self.images[own[: counts[name]]], counts[name] - len(own)
+            if more > 0:
+                chosen = torch.randint(len(own), (more,), generator=draws)
+                copies = self.augment(self.images[own][chosen], draws)
+                images = torch.cat([images, copies.to(images)])
+            found[name] = images
+        return {name: found[name].to(device) for name in counts}
+
+    def examples(
+        self, side: int, *, seed: int, count: int, device: torch.device | None
+    ) -> DrawnExamples:
+        """The first examples."""
+        whose = None if self.patients is None else self.patients[:count]
+        return DrawnExamples(self.images[:count].to(device), whose)
+
+
+def torch_seed(seed: int, stream: str) -> int:
+    """A seed for PyTorch."""
+    return int(stream_key(seed, stream)[0]) >> 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """Pairs of a seed, and what they are in words."""
+
+    pools: Callable[[int], Pools]
+    groups: Callable[[int], Sequence[str]]  # of a seed, whose each test image is
+    unaltered: int  # the largest N without altered copies
+    words: str
+    alike: bool  # whether its images are like the real ones
+
+
+def simulation_of(
+    operator: LinearOperator | Problem,
+    images: ArrayLike | Tensor | None,
+    noise: Noise | Noisy | float | None,
+    *,
+    patients: Sequence[str] | None,
+    augment: Augment,
+    examples: int,
+    seed: int,
+    folds: int,
+    largest: int,
+    device: torch.device | str | None,
+) -> Simulation:
+    """What is simulated, from a user's arguments."""
+    counts = {"train": largest, "validation": _VALIDATION, "test": _TEST}
+    source: ExampleSource | None = None
+    if images is not None:
+        source = _example_source(images, patients, augment, folds)
+    elif isinstance(getattr(operator, "source", None), FileSource):
+        problem: Any = operator
+        drawn = problem.examples(seed=seed, count=examples, device="cpu")
+        source = _example_source(drawn.latents, drawn.patients, augment, folds)
+    elif patients is not None:
+        raise KoriskError("patients= says whose the example images are; give images= too")
+    if isinstance(operator, Problem):
+        if noise is not None:
+            raise KoriskError("a problem has its own noise; leave noise= out")
+        changed: Any = operator
+        if source is not None:
+            if not hasattr(operator, "source"):
+                raise KoriskError(
+                    f"the images of {type(operator).__name__} are fixed; leave images= out"
+                )
+            changed = replace(changed, source=source)
+        words = f"pairs of {type(operator).__name__}"
+
+        def pools(seed: int) -> Pools:
+            found: Pools = changed.pools(seed=seed, device=device, **counts)
+            return found
+    elif isinstance(operator, LinearOperator):
+        if source is not None and tuple(source.images.shape[1:]) != operator.domain:
+            raise KoriskError(
+                f"images must have the shape of the operator's domain, "
+                f"{shape_text(operator.domain, batched=True)}, got "
+                f"{shape_text(tuple(source.images.shape))}; resize them"
+            )
+        if source is None and (len(operator.domain) != 2 or len(set(operator.domain)) > 1):
+            raise KoriskError(
+                f"random ellipses need a square image, got {shape_text(operator.domain)}; give "
+                "images="
+            )
+        drawn_from: ImageSource = EllipseSource() if source is None else source
+        kind = getattr(noise, "__name__", shown(noise)) if noise is not None else "none"
+        words = f"inputs of {operator.name} (noise: {kind})"
+
+        def pools(seed: int) -> Pools:
+            side = operator.domain[0]
+            drawn = drawn_from.draw(side, seed=seed, counts=counts, device=operator.device)
+            return Pools(*(_pairs(operator, drawn[name], noise, seed, name) for name in counts))
+    else:
+        raise KoriskError(
+            f"operator must be a LinearOperator or a Problem, got {shown(operator)}; use "
+            "korisk.operators"
+        )
+    if source is None:
+        own = isinstance(operator, Problem)
+        return Simulation(
+            pools=pools,
+            groups=lambda seed: [str(index) for index in range(_TEST)],
+            unaltered=largest if own else 0,
+            words=f"{words}, images as the problem draws them"
+            if own
+            else f"{words}, random ellipses for images",
+            alike=own,
+        )
+    kept = source
+    whose = kept.patients or [str(index) for index in range(len(kept.images))]
+    number = f"{len(kept.images):,} example images"
+    number += f" of {len(set(whose)):,} patients" if kept.patients else ""
+    return Simulation(
+        pools=pools,
+        groups=lambda seed: [whose[index] for index in kept.parts(seed)[2]],
+        unaltered=kept.unaltered,
+        words=f"{words} from {number}, as they are up to N = {kept.unaltered:,} and with altered "
+        "copies beyond",
+        alike=True,
+    )
+
+
+def _example_source(
+    images: ArrayLike | Tensor, patients: Sequence[str] | None, augment: Augment, folds: int
+) -> ExampleSource:
+    """A user's example images, checked."""
+    try:
+        found = torch.as_tensor(images).detach().to("cpu", torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        found = torch.zeros(0)
+    if len(found) < LEAST_EXAMPLES or not bool(torch.isfinite(found).all()):
+        raise KoriskError(
+            f"images must be an array of {LEAST_EXAMPLES} or more, with finite values, got "
+            f"{shown(images)}; leave images= out to use random ellipses"
+        )
+    if augment is altered and found.ndim != 3:
+        raise KoriskError(
+            f"images must be (count, rows, columns), got {shape_text(tuple(found.shape))}; give "
+            "augment= to alter others"
+        )
+    if patients is not None:
+        if len(patients) != len(found):
+            raise KoriskError(
+                f"patients must be one for each image, {len(found)}, got {len(patients)}; name each"
+            )
+        patients = tuple(map(str, patients))
+        number = len(set(patients))
+        if number == len(found):
+            patients = None
+        elif number < _LEAST_GROUPS:
+            raise KoriskError(
+                f"images must be of {_LEAST_GROUPS} patients or more, got {number}: networks are "
+                "judged by other patients than they are trained with; add patients"
+            )
+        else:
+            folds = min(folds, number)
+    return ExampleSource(found, patients, augment, folds)
+
+
+def _pairs(
+    operator: LinearOperator,
+    images: Tensor,
+    noise: Noise | Noisy | float | None,
+    seed: int,
+    name: str,
+) -> Pairs:
+    """Images behind the operator, with noise."""
+    targets = images.to(operator.dtype)
+    step = max(1, _PIECE // max(math.prod(operator.range), math.prod(operator.domain)))
+    with torch.no_grad():
+        inputs = torch.cat([operator(part) for part in torch.split(targets, step)])
+    if callable(noise):
+        draws = torch.Generator().manual_seed(torch_seed(seed, f"{name} noise"))
+        inputs = noise(inputs, draws).to(inputs)
+    elif noise is not None:
+        geometry = getattr(operator, "geometry", None)
+        width = float(operator.domain[-1]) if geometry is None else geometry.image_size[1]
+        kind = Gaussian(noise) if isinstance(noise, int | float) else noise
+        inputs = add_noise(inputs, kind, width=width, seed=seed, stream=f"{name} noise")
+    return Pairs(inputs, targets)
