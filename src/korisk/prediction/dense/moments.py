@@ -29,7 +29,7 @@ _LARGEST_SHIFTED = 2**26  # entries of images with all their shifts
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """S = m m^T + (1 - shrinkage) Y^T Y / n + shrinkage D rho D, of images on a line or a grid."""
+    """S = m m^T + (1 - shrinkage) Y^T Y / n + shrinkage D rho D, Eq. (eq:moment), of images."""
 
     images: Array  # (n, pixels) Y: less their mean, times sqrt(K / (K - 1)) for K independent
     mean: Array  # (pixels,) m: the images' mean, shrunk so that m m^T is unbiased on the whole
