@@ -153,6 +153,14 @@ def test_bands_widen_where_less_is_known(scan: LinearOperator, made: kr.Rehearsa
     assert width(ellipses, 8) > 2 * width(made, 8)
 
 
+def test_nothing_is_claimed_below_the_smallest_size(made: kr.Rehearsal) -> None:
+    easy = made.samples(100.0)
+    assert (easy.samples, easy.lower, easy.upper) == (4, 4, 4)
+    assert "Smaller N were not rehearsed" in made.explain(100.0)
+    with pytest.raises(kr.KoriskError, match="from 4 to"):
+        made.at(3)
+
+
 def test_a_pilot_gives_the_level_and_the_rehearsal_the_shape(made: kr.Rehearsal) -> None:
     twice = kr.Curve(made.curve.n, 2 * made.expected.error, made.curve.seed).up_to(16)
     then = made.at(32, twice)

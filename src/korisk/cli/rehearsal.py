@@ -150,7 +150,7 @@ def show(answer: Answer, asked: Sequence[float], at: Sequence[int], *, as_json: 
     found: list[dict[str, Any]] = []
     for target in targets:
         if pilot is None:
-            found.append(made.predict().samples(target).to_dict())
+            found.append(made.samples(target).to_dict())
         else:
             plan = made.plan(target, pilot)
             names = ("target", "samples", "lower", "upper", "reach", "chance")

@@ -633,9 +633,9 @@ def outlook(made: Prediction) -> str:
     )
 
 
-def size_words(made: Prediction, target: float) -> str:
-    """How many samples a target needs, in a sentence."""
-    found, goal = made.samples(target), value(target)
+def size_words(made: Prediction, target: float, answer: PredictedSize | None = None) -> str:
+    """How many samples a target needs, in a sentence; `answer` where it is known already."""
+    found, goal = answer or made.samples(target), value(target)
     if found.samples is None or found.chance is None:
         levels = f"; its theory levels off at {value(made.floor)}" if made.floor > 0 else ""
         return (

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -35,7 +35,7 @@ from korisk.planning.plan import Plan, plan_from
 from korisk.planning.posterior import posterior
 from korisk.planning.related import Kinship, Relatives, relatives
 from korisk.prediction.misfit import Belief, LogErrors
-from korisk.prediction.prediction import Prediction, size_words
+from korisk.prediction.prediction import FARTHEST_N, PredictedSize, Prediction, size_words
 from korisk.prediction.simulation import FOLDS, Augment, Noisy, altered, simulation_of, torch_seed
 from korisk.problems.noise import Noise
 from korisk.problems.problem import Problem
@@ -402,6 +402,27 @@ class Rehearsal:
             belief=self.belief,
         )
 
+    def samples(self, target: float) -> PredictedSize:
+        """How many samples a target needs, where nothing was measured.
+
+        Parameters
+        ----------
+        target : float
+            Mean squared error to reach.
+
+        Returns
+        -------
+        PredictedSize
+            No N in it is below the smallest that was rehearsed.
+        """
+        made, least = self.predict(), int(self.curve.sizes[0])
+        found = made.samples(target)
+        lower, upper = max(found.lower, least), max(found.upper, least)
+        if found.samples is None or found.samples >= least:
+            return replace(found, lower=lower, upper=upper)
+        odds = float(made.probability([least], target)[0])
+        return replace(found, samples=least, lower=lower, upper=upper, chance=odds)
+
     def forecast(self, pilot: Curve) -> Forecast:
         """Extrapolate a small real pilot, with the rehearsal as its related curve.
 
@@ -432,7 +453,7 @@ class Rehearsal:
         Parameters
         ----------
         target : float
-            Mean squared error to reach. Without a pilot, ask `predict().samples(target)`.
+            Mean squared error to reach. Without a pilot, use `samples`.
         pilot : Curve
             As for `forecast`.
 
@@ -466,9 +487,11 @@ class Rehearsal:
         """
         if pilot is not None:
             return self.forecast(pilot).at(n)
-        made = self.predict()
-        (error,), ((lower,), (upper,)) = made.errors([n]), made.band([n])
-        return Expectation(n, float(error), float(lower), float(upper))
+        made, remedy = self.predict(), "rehearse smaller sizes, or give a pilot"
+        least = int(self.curve.sizes[0])
+        size = _checks.count("n", n, at_least=least, at_most=FARTHEST_N, remedy=remedy)
+        (error,), ((lower,), (upper,)) = made.errors([size]), made.band([size])
+        return Expectation(size, float(error), float(lower), float(upper))
 
     def explain(self, target: float | None = None, pilot: Curve | None = None) -> str:
         """What was simulated, what was measured, and the answer.
@@ -503,7 +526,10 @@ class Rehearsal:
                 f"(90%: {value(then.lower)} to {value(then.upper)})."
             )
         elif pilot is None:
-            said.append(size_words(self.predict(), target))
+            found = self.samples(target)
+            said.append(size_words(self.predict(), target, found))
+            if found.samples == self.curve.sizes[0]:
+                said.append("Smaller N were not rehearsed.")
         else:
             said.append(self.plan(target, pilot).explain())
         said.append(
