@@ -125,7 +125,6 @@ def test_images_like_no_field_are_shrunk_less_and_less() -> None:
     image = np.random.default_rng(0).exponential(size=(4, 4))
     equal = image_moment(np.stack([image] * 8))
     assert matrix(equal) == pytest.approx(np.outer(image, image))  # the mean alone
-    assert equal.uncertainty < 1e-9
 
 
 @pytest.mark.parametrize("blend", [0.0, 0.3])
@@ -141,17 +140,6 @@ def test_the_shrinkage_is_about_the_best_there_is(blend: float) -> None:
     errors = np.mean(fixed, axis=0)
     assert np.mean(chosen) < 1.25 * errors.min()
     assert np.mean(chosen) < 1.01 * min(errors[0], errors[-1])
-
-
-def test_the_energy_is_as_uncertain_as_it_says() -> None:
-    rng = np.random.default_rng(3)
-    made = [
-        image_moment(rng.exponential(size=(50, 1, 1)) * rng.standard_normal((50, 3, 3)))
-        for _ in range(200)
-    ]
-    energies = np.array([each.energy for each in made])
-    stated = np.mean([each.uncertainty for each in made])
-    assert stated == pytest.approx(energies.std() / energies.mean(), rel=0.2)
 
 
 @pytest.mark.parametrize("shape", [(12, 6), (40, 6), (9, 3, 4)], ids=["few", "many", "flat"])

@@ -99,6 +99,7 @@ def test_the_error_of_a_mean_of_few_groups_covers_nine_in_ten(groups: int) -> No
     alone = rng.exponential(size=50)
     expected = alone.std(ddof=1) / np.sqrt(50) / alone.mean()
     assert relative_error(alone, None) == pytest.approx(expected)
+    assert relative_error(alone, np.zeros(50, dtype=np.int64)) == pytest.approx(expected)
     assert relative_error(np.zeros(9), None) == 0
 
 

@@ -362,9 +362,9 @@ def dense_prediction(
         checks = rehearse(*some, relu=relu, groups=groups)
     energies = to_array(examples.latents.double().flatten(1).square().sum(1))
     level = relative_error(energies, alone.groups)
+    notes = [*_few_images(len(examples), level), *alone.notes]
     if alone.groups is not None:
         level = math.hypot(level, _OF_GROUPS / math.sqrt(alone.groups.max() + 1))
-    notes = [*_few_images(len(examples), level), *alone.notes]
     clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())
     valid_to = math.inf
     if float(examples.noise.max()) <= NO_NOISE * clean:

@@ -112,12 +112,15 @@ def relative_error(values: Array, groups: NDArray[np.int64] | None) -> float:
     """The standard error of the mean of values (n,) over that mean; zero where the mean is.
 
     It comes from the scatter between groups, of those images that were compared. Few groups do not
-    determine it well, so it is as much larger then as Student's law is wider than the normal one.
+    determine it well, so it is as much larger then as Student's law is wider than the normal one;
+    of a single group, it comes from the scatter inside.
     """
+    if groups is not None and groups.max() == 0:
+        groups = None
     some = values if groups is None else values[: len(groups)]
     mean, number = float(some.mean()), len(some)
     sums = some - mean if groups is None else np.bincount(groups, some - mean)
-    if not mean or len(sums) < 2:
+    if not mean:
         return 0.0
     error = math.sqrt(float(sums @ sums) * len(sums) / (len(sums) - 1)) / number / mean
     return error * (1.0 if groups is None else float(t.ppf(0.95, len(sums) - 1) / norm.ppf(0.95)))

@@ -37,7 +37,6 @@ class Moment:
     deviation: Array  # (pixels,) D: the standard deviation of each pixel
     density: Array  # (2 h, 2 w) or (2 h,): the Fourier transform of rho, real and >= 0
     shrinkage: float
-    uncertainty: float  # the relative standard error of the energy, from the spread between images
 
     @cached_property
     def energies(self) -> Array:
@@ -96,11 +95,9 @@ def image_moment(
     kept = max(1 - float(squares.sum()) / number / worth / energy, 0.0) if energy > 0 else 0.0
     # As if one more image of mean variance had been seen, so that no pixel has none.
     deviation = np.sqrt((squares + squares.mean() / number) / (number + 1))
-    energies = np.einsum("ij,ij->i", flat, flat)
-    uncertainty = float(energies.std(ddof=1) / energies.mean() / math.sqrt(number))
     if not squares.any():  # copies of one image
         density = np.ones([2 * length for length in shape])
-        return Moment(centred, mean, shape, deviation, density, 1.0, uncertainty)
+        return Moment(centred, mean, shape, deviation, density, 1.0)
     density = _density(centred.reshape(images.shape), deviation.reshape(shape))
     if shrinkage is None:
         # Half way, in logarithms, to that of as many images as these are worth: see
@@ -108,7 +105,7 @@ def image_moment(
         shrinkage = _shrinkage(centred, shape, deviation, density)
         shrinkage = min(shrinkage * math.sqrt((number - 1) / (worth - 1)), 1.0)
     mean = math.sqrt(kept) * mean
-    return Moment(centred, mean, shape, deviation, density, float(shrinkage), uncertainty)
+    return Moment(centred, mean, shape, deviation, density, float(shrinkage))
 
 
 def shifted(made: Moment) -> Moment:
