@@ -1,5 +1,6 @@
 """How far a theory is off: the misfit against conditioning by hand, a rehearsal against ridge."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -182,6 +183,7 @@ def test_it_is_what_training_on_some_of_the_examples_gives(count: int, relu: boo
         logs = trained(inputs, targets, int(n), relu=relu)
         assert log_error == pytest.approx(logs.mean(), abs=1e-6)
         assert variance == pytest.approx(logs.var(ddof=1) + 0.03**2)
+    assert checks.level == pytest.approx(logs.std(ddof=1) / math.sqrt(len(logs)))
 
 
 def test_a_sample_of_the_pixels_will_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -308,7 +308,7 @@ def test_odds_are_those_of_drawn_errors(pair: PredictedPair) -> None:
         np.array([each.quantile(n[at], p) for p in levels]) for each in (pair.known, pair.dense)
     )
     drawn = (second[:, None] < first[None]).mean(axis=(0, 1))
-    assert pair.odds[at] == pytest.approx(drawn, abs=0.06)
+    assert pair.odds[at] == pytest.approx(drawn, abs=0.08)  # laws have wider tails than normal ones
     other = PredictedPair(pair.dense, pair.known)  # exchanged
     assert other.odds == pytest.approx(1 - pair.odds)
     assert other.crossover is not None

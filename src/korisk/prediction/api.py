@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -31,7 +32,13 @@ from korisk.prediction.dense.from_examples import (
 )
 from korisk.prediction.dense.moments import image_moment
 from korisk.prediction.independent import independence, relative_error
-from korisk.prediction.misfit import KNOWN_BELIEF, MOST_REHEARSED, NOTHING_MEASURED, rehearse
+from korisk.prediction.misfit import (
+    BELIEF,
+    KNOWN_BELIEF,
+    MOST_REHEARSED,
+    NOTHING_MEASURED,
+    rehearse,
+)
 from korisk.prediction.prediction import Prediction
 from korisk.prediction.weights.from_examples import Toward, structured_from_pairs
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise, noise_variance
@@ -361,7 +368,7 @@ def dense_prediction(
         some = (to_array(part[:MOST_REHEARSED]) for part in (examples.inputs, examples.targets))
         checks = rehearse(*some, relu=relu, groups=groups)
     energies = to_array(examples.latents.double().flatten(1).square().sum(1))
-    level = relative_error(energies, alone.groups)
+    level = max(relative_error(energies, alone.groups), checks.level)
     notes = [*_few_images(len(examples), level), *alone.notes]
     if alone.groups is not None:
         level = math.hypot(level, _OF_GROUPS / math.sqrt(alone.groups.max() + 1))
@@ -405,6 +412,8 @@ def dense_prediction(
         pilot=pilot,
         notes=tuple(notes),
         valid_to=valid_to,
+        # Where the target alone is not too high, the sample has no part that could miss something.
+        belief=BELIEF if moment.shrinkage < 1 else replace(BELIEF, drift=0.0),
     )
 
 

@@ -38,6 +38,7 @@ class LogErrors:
     n: Array  # (K,)
     log_error: Array  # (K,)
     variance: Array  # (K,)
+    level: float = 0.0  # the standard error of all of them together: examples are only some images
 
     def __len__(self) -> int:
         return len(self.n)
@@ -72,7 +73,7 @@ def rehearse(
     order = rng.permutation(number)  # of the groups
     mixed = rng.permutation(len(samples))
     firsts = mixed[np.unique(whose[mixed], return_index=True)[1]]  # an example of each group
-    logs, variances = [], []
+    logs, variances, level = [], [], 0.0
     for n in sizes:
         found = []
         splits = max(_SPLITS, round(number / (number - n)))
@@ -100,7 +101,10 @@ def rehearse(
         chosen = np.log(np.maximum(np.array(found)[:, best], 1e-300))
         logs.append(float(chosen.mean()))
         variances.append(float(chosen.var(ddof=1)) + _NOISE**2)
-    return LogErrors(np.array(sizes, dtype=float), np.array(logs), np.array(variances))
+        level = math.sqrt(
+            float(chosen.var(ddof=1)) / splits
+        )  # of the last, where splits share none
+    return LogErrors(np.array(sizes, dtype=float), np.array(logs), np.array(variances), level)
 
 
 Grid = tuple[tuple[float, float], ...]  # values, each with its probability
@@ -113,11 +117,11 @@ class Belief:
     benchmarks/predict_real.py and predict.py report on curves that had no part in the choice.
     """
 
-    shapes: Grid = ((0.03, 0.4), (0.1, 0.4), (0.25, 0.2))  # a
+    shapes: Grid = ((0.03, 0.35), (0.1, 0.35), (0.25, 0.2), (0.6, 0.1))  # a
     lengths: Grid = ((3.0, 0.5), (30.0, 0.5))  # l, in doublings of N
     offsets: Grid = ((0.02, 0.8), (0.1, 0.15), (0.4, 0.05))  # of reality from its simulation
     drift: float = 1.0  # mean of what n examples leave unseen, over 1 / sqrt(n),
-    unseen: float = 1.0  # and its deviation
+    unseen: float = 0.8  # and its deviation
 
 
 BELIEF = Belief()

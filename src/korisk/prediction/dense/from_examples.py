@@ -51,7 +51,7 @@ _ROUNDING = 1e-13  # of the largest eigenvalue, as in `spectrum`
 _FITS = 0.75  # of the free memory
 NO_NOISE = 1e-10  # of the inputs' mean square; less counts as no noise
 _SHARES = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0])  # of the target, that are tried
-_MATCHED = 768  # inputs at most, with which they are,
+_MATCHED, _MATCHED_TARGETS = 512, 2048  # inputs and targets at most, with which they are,
 _AT_LAST = 3  # at so many of the largest N of a rehearsal,
 _LEAST_CHECKS = 4  # if it has so many: 16 images or patients
 
@@ -92,13 +92,16 @@ def matched_moment(
     """The examples' moment, shrunk so that the theory agrees with fits to the examples.
 
     A sample covariance promises too small errors, its target too large ones; in between, the theory
-    meets what a rehearsal measures at its largest N. Of many inputs a random part serves, for the
-    theory and for the rehearsal. Examples of equal `groups` belong together.
+    meets what a rehearsal measures at its largest N. Of many inputs and targets a random part
+    serves, for the theory and for the rehearsal. Examples of equal `groups` belong together.
     """
-    count = math.prod(examples.forward.range)
-    chosen = torch.randperm(count, generator=torch.Generator().manual_seed(8))[:_MATCHED].sort()[0]
+    generator = torch.Generator().manual_seed(8)
+    wanted, count = examples.wanted, math.prod(examples.forward.range)
+    chosen = torch.randperm(count, generator=generator)[:_MATCHED].sort()[0]
+    targets = examples.targets[:MOST_REHEARSED].flatten(1)
+    shown = torch.randperm(targets.shape[1], generator=generator)[:_MATCHED_TARGETS].sort()[0]
+    targets = to_array(targets[:, shown.to(targets.device)])
     measured = to_array(examples.inputs[:MOST_REHEARSED].flatten(1)[:, chosen])
-    targets = to_array(examples.targets[:MOST_REHEARSED])
     checks = rehearse(measured, targets, relu=False, groups=groups)
     if len(checks) < _LEAST_CHECKS:
         return made
@@ -109,20 +112,17 @@ def matched_moment(
     parts = [examples.forward.adjoint(part).flatten(1) for part in torch.split(units, _MOST_ROWS)]
     rows = to_array(torch.cat(parts))  # of A
     scales = np.square(to_array(examples.forward(examples.latents).flatten(1))[:, chosen]).mean(1)
-    noise, energy = (
-        to_array(examples.noise).ravel()[chosen],
-        np.square(targets).sum() / len(targets),
-    )
+    noise = to_array(examples.noise).ravel()[chosen]
+    energy = float(np.square(targets).sum()) / len(targets)
 
     def pieces(shrinkage: float) -> tuple[Array, Array]:
+        """A S A^T and W S A^T of the inputs and targets that take part."""
         seen = replace(made, shrinkage=shrinkage).apply(rows)
         cross = seen
-        if examples.wanted is not None:
-            wanted = torch.from_numpy(seen).to(examples.wanted.device, examples.wanted.dtype)
-            cross = to_array(
-                examples.wanted(wanted.reshape(-1, *examples.wanted.domain)).flatten(1)
-            )
-        return rows @ seen.T, cross.T
+        if wanted is not None:
+            images = torch.from_numpy(seen).to(wanted.device, wanted.dtype)
+            cross = to_array(wanted(images.reshape(-1, *wanted.domain)).flatten(1))
+        return rows @ seen.T, cross[:, shown].T
 
     (low, low_cross), (high, high_cross) = pieces(0.0), pieces(1.0)
     away = []
