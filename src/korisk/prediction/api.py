@@ -218,7 +218,8 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
 
 _LEAST_IMAGES = 8
 _BEFORE_THRESHOLD = 0.75  # of the rank: up to there a curve without noise holds
-_OF_GROUPS = 0.4  # over the root of their number: deviation of curves from patients or copies
+# Over the root of their number: deviation of curves from patients, or from groups of copies.
+_OF_GROUPS = {"FC": 0.4, "KO": 0.2}
 _FEW = 64  # images, below which a note says so
 _UNEVEN = 0.18  # deviation of fits to different examples, from which on a note says so
 _OFF = 1.3  # factor between theory and rehearsal from which on a note says so
@@ -371,7 +372,7 @@ def dense_prediction(
     level = max(relative_error(energies, alone.groups), checks.level)
     notes = [*_few_images(len(examples), level), *alone.notes]
     if alone.groups is not None:
-        level = math.hypot(level, _OF_GROUPS / math.sqrt(alone.groups.max() + 1))
+        level = math.hypot(level, _OF_GROUPS["FC"] / math.sqrt(alone.groups.max() + 1))
     clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())
     valid_to = math.inf
     if float(examples.noise.max()) <= NO_NOISE * clean:
@@ -433,11 +434,14 @@ def known_prediction(
     theory = structured_from_pairs(
         reconstruction, *pairs, toward=toward, relu=relu, groups=alone.groups, progress=progress
     )
+    level = theory.spread
+    if alone.groups is not None:
+        level = math.hypot(level, _OF_GROUPS["KO"] / math.sqrt(alone.groups.max() + 1))
     return Prediction(
         theory,
         "KO",
         len(examples),
-        level=theory.spread,
+        level=level,
         independent=alone.number,
         pilot=pilot,
         notes=(*_few_images(len(examples), theory.spread), *alone.notes),
