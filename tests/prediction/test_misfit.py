@@ -125,17 +125,13 @@ def test_simulations_do_not_tell_the_offset_of_reality() -> None:
 
 
 def test_what_few_examples_do_not_show_counts_beyond_them() -> None:
-    """By hand: a normal law of mean and deviation N / (N + K) / sqrt(K), alike at all N."""
-    n, few = np.array([1.0, 16.0, 1e6]), Belief(offsets=((1e-6, 1.0),), drift=0.8, unseen=0.6)
-    few = replace(few, shapes=((1e-6, 1.0),))
-    _, (means,), (deviations,) = Misfit(
-        NOTHING_MEASURED, NOTHING_MEASURED, 0.0, replace(few, lengths=((3.0, 1.0),)), examples=16
-    ).moments(n)
-    share = n / (n + 16) / 4
-    assert means == pytest.approx(0.8 * share)
-    assert deviations == pytest.approx(0.6 * share, abs=1e-4)
-    real = checks([64], [0.3], 0.001)
-    told = Misfit(NOTHING_MEASURED, real, 0.0, replace(few, lengths=((3.0, 1.0),)), examples=16)
+    """By hand: a normal law of deviation .6 N / (N + K) / sqrt(K), alike at all N."""
+    n, few = np.array([1.0, 16.0, 1e6]), replace(belief(1e-6, 3.0, 1e-6), unseen=0.6)
+    made = Misfit(NOTHING_MEASURED, NOTHING_MEASURED, 0.0, few, examples=16)
+    _, (means,), (deviations,) = made.moments(n)
+    assert means == pytest.approx(0)
+    assert deviations == pytest.approx(0.6 * n / (n + 16) / 4, abs=1e-4)
+    told = Misfit(NOTHING_MEASURED, checks([64], [0.3], 0.001), 0.0, few, examples=16)
     assert told.moments(np.array([1e6]))[1][0] == pytest.approx([0.3 * 80 / 64], rel=0.01)
 
 

@@ -56,7 +56,7 @@ class Bump(Power):
         return np.where(np.asarray(n) > 1000, 2.0, Power(0.0, 1.0).errors(n))
 
 
-STILL = replace(BELIEF, drift=0.0, unseen=0.0)  # as of very many examples
+STILL = replace(BELIEF, unseen=0.0)  # as of very many examples
 PLAIN = Prediction(Power(), "FC", 256, belief=STILL)
 FITTING = PLAIN.with_pilot(power_pilot(noise=0.02))
 FLAT = PLAIN.with_pilot(power_pilot(0.3, 1e-9, noise=0.01))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -33,7 +32,6 @@ from korisk.prediction.dense.from_examples import (
 from korisk.prediction.dense.moments import image_moment
 from korisk.prediction.independent import independence, relative_error
 from korisk.prediction.misfit import (
-    BELIEF,
     KNOWN_BELIEF,
     MOST_REHEARSED,
     NOTHING_MEASURED,
@@ -413,8 +411,6 @@ def dense_prediction(
         pilot=pilot,
         notes=tuple(notes),
         valid_to=valid_to,
-        # Where the target alone is not too high, the sample has no part that could miss something.
-        belief=BELIEF if moment.shrinkage < 1 else replace(BELIEF, drift=0.0),
     )
 
 

@@ -120,8 +120,7 @@ class Belief:
     shapes: Grid = ((0.03, 0.35), (0.1, 0.35), (0.25, 0.2), (0.6, 0.1))  # a
     lengths: Grid = ((3.0, 0.5), (30.0, 0.5))  # l, in doublings of N
     offsets: Grid = ((0.02, 0.8), (0.1, 0.15), (0.4, 0.05))  # of reality from its simulation
-    drift: float = 1.0  # mean of what n examples leave unseen, over 1 / sqrt(n),
-    unseen: float = 0.8  # and its deviation
+    unseen: float = 0.8  # deviation by what n examples do not show, over 1 / sqrt(n)
 
 
 BELIEF = Belief()
@@ -130,7 +129,6 @@ KNOWN_BELIEF = Belief(
     shapes=((0.005, 0.35), (0.02, 0.35), (0.08, 0.2), (0.3, 0.1)),
     lengths=((2.0, 0.5), (8.0, 0.5)),
     offsets=((0.02, 0.4), (0.06, 0.4), (0.2, 0.2)),
-    drift=0.0,
     unseen=0.0,
 )
 
@@ -152,14 +150,12 @@ class Misfit:
         *,
         examples: float = math.inf,
     ) -> None:
-        self._belief, self._examples = belief, examples
+        self._unseen, self._examples = belief.unseen, examples
         self.simulated, self.real = simulated, real
         self._where = np.log2(np.concatenate([simulated.n, real.n]))
         self._is_real = np.concatenate([np.zeros(len(simulated)), np.ones(len(real))])
-        unseen = self._unseen(real.n)
-        data = np.concatenate([simulated.log_error, real.log_error - belief.drift * unseen])
-        missed = belief.unseen * np.concatenate([np.zeros(len(simulated)), unseen])
-        self._missed = missed
+        data = np.concatenate([simulated.log_error, real.log_error])
+        self._missed = missed = np.concatenate([np.zeros(len(simulated)), self._missing(real.n)])
         noise = np.diag(np.concatenate([simulated.variance, real.variance]))
         both_real = np.outer(self._is_real, self._is_real)
         first = slice(len(simulated))
@@ -181,23 +177,22 @@ class Misfit:
 
     def moments(self, n: Array) -> tuple[Array, Array, Array]:
         """Weights (C,), means (C, M) and deviations (C, M) of the misfit of a real error at N."""
-        u, unseen = np.log2(n), self._unseen(n)
-        missed = self._belief.unseen * unseen
+        u, missed = np.log2(n), self._missing(n)
         means, deviations = np.empty((2, len(self._cases), len(u)))
         for at, (shape, length, shared, inverse, solved) in enumerate(self._cases):
             across = _covariance(shape, length, self._where, u) + shared * self._is_real[:, None]
             across = across + np.outer(self._missed, missed)
-            means[at] = self._belief.drift * unseen + across.T @ solved
+            means[at] = across.T @ solved
             variance = shape**2 + shared + missed**2
             variance = variance - np.einsum("km,kl,lm->m", across, inverse, across)
             deviations[at] = np.sqrt(np.maximum(variance, 1e-8))
         return self._weights, means, deviations
 
-    def _unseen(self, n: Array) -> Array:
-        """How much what n examples do not show weighs at N: nothing far below n, all far above."""
+    def _missing(self, n: Array) -> Array:
+        """The deviation at N by what examples do not show: none far below their number."""
         if math.isinf(self._examples):
             return np.zeros(len(n))
-        return np.asarray(n / (n + self._examples) / math.sqrt(self._examples))
+        return np.asarray(self._unseen * n / (n + self._examples) / math.sqrt(self._examples))
 
     def law(self, n: Array) -> Law:
         """The law of the logarithm of true over computed error at each N."""

@@ -52,7 +52,6 @@ BELIEF = Belief(
     shapes=((0.05, 0.3), (0.15, 0.45), (0.4, 0.25)),
     lengths=((3.0, 0.5), (12.0, 0.5)),
     offsets=((0.02, 0.6), (0.1, 0.3), (0.4, 0.1)),
-    drift=0.0,
     unseen=0.0,
 )
 # Of a pilot: the same network with the same recipe on copies of the same images is close kin.
@@ -68,7 +67,6 @@ UNLIKE = Belief(
     shapes=((0.1, 0.5), (0.3, 0.5)),
     lengths=((3.0, 0.5), (12.0, 0.5)),
     offsets=((0.4, 0.4), (1.2, 0.6)),
-    drift=0.0,
     unseen=0.0,
 )
 

@@ -92,8 +92,9 @@ def matched_moment(
     """The examples' moment, shrunk so that the theory agrees with fits to the examples.
 
     A sample covariance promises too small errors, its target too large ones; in between, the theory
-    meets what a rehearsal measures at its largest N. Of many inputs and targets a random part
-    serves, for the theory and for the rehearsal. Examples of equal `groups` belong together.
+    meets what a rehearsal measures at its largest N, and one standard error of that. Of many inputs
+    and targets a random part serves, for theory and rehearsal. Examples of equal `groups` belong
+    together.
     """
     generator = torch.Generator().manual_seed(8)
     wanted, count = examples.wanted, math.prod(examples.forward.range)
@@ -132,7 +133,7 @@ def matched_moment(
         cross = (1 - share) * low_cross + share * high_cross
         theory = spectrum(second, cross, energy, scales=scales)[0]
         ratios = np.log(theory.errors(checks.n[-_AT_LAST:])) - checks.log_error[-_AT_LAST:]
-        away.append(float(ratios.mean()))
+        away.append(float(ratios.mean()) - checks.level)
     # The first crossing of zero; where there is none, the end that is nearer.
     above = np.flatnonzero(np.array(away) >= 0)
     if not len(above):
