@@ -181,6 +181,15 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     assert f"{count} networks" in (ROOT / "docs" / "explanation" / "check.md").read_text()
 
 
+def test_the_tables_of_real_images_are_those_that_were_kept() -> None:
+    page = (ROOT / "docs" / "explanation" / "predict.md").read_text().splitlines()
+    kept_rows = (ROOT / "benchmarks/results/predict_real.txt").read_text().splitlines()
+    rows = [row for row in kept_rows if row.startswith("| FC") or row.startswith("| KO")]
+    assert len(rows) > 30
+    shown = [row for row in rows if "| all |" in row or row.startswith("| FC | 256")]
+    assert not [row for row in shown if row not in page]
+
+
 def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
     results = kept("predict.json")
     page = (ROOT / "docs" / "explanation" / "predict.md").read_text()

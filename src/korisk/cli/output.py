@@ -40,7 +40,8 @@ def plain(text: str) -> str:
 
 # Arguments of the library whose options have other names on the command line.
 _OPTIONS = {"store": "out", "columns": "column", "pixel_spacing": "pixel", "bin_spacing": "bin"}
-_OPTIONS |= {"detector_offset": "offset"}
+_OPTIONS |= {"detector_offset": "offset", "build": "network", "sizes": "training largest"}
+_OPTIONS |= {name: f"training {name}" for name in ("steps", "batch", "rate", "seeds")}
 _TEXT = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _ARGUMENT = re.compile(rf"(?<![\w-])([a-z_]+)=(True|{_TEXT}|\{{(?:{_TEXT}|[^}}'\"])*\}}|)(?![\w])")
 
@@ -58,8 +59,8 @@ def with_options(text: str) -> str:
 
     def replaced(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
-        option = "--" + _OPTIONS.get(name, name).replace("_", "-")
-        if option not in options_in_use.get()():
+        option = _option(name)
+        if option is None:
             return found[0]
         try:
             given = literal_eval(value)
@@ -70,11 +71,19 @@ def with_options(text: str) -> str:
             return " ".join(f"{option} {quote(f'{key}={each}')}" for key, each in pairs)
         return option if given is True else f"{option} {quote(str(given))}"
 
-    first, found, rest = text.partition(" must be ")  # `unit must be one of ...`
-    option = "--" + _OPTIONS.get(first, first).replace("_", "-")
-    if found and option in options_in_use.get()():
+    first, found, rest = text.partition(" must ")  # `unit must be one of ...`
+    if found and first.isidentifier() and (option := _option(first)) is not None:
         text = option + found + rest
     return _ARGUMENT.sub(replaced, text)
+
+
+def _option(name: str) -> str | None:
+    """What the command that runs calls an argument of the library, if it has it."""
+    for each in (_OPTIONS.get(name, name), name):
+        option = "--" + each.replace("_", "-")
+        if option.split()[0] in options_in_use.get()():
+            return option
+    return None
 
 
 class _Console(Console):

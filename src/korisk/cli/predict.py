@@ -186,6 +186,8 @@ def predict(
                 source=source,
                 noise=noise,
                 pilots=() if pilot_file is None else read_pilot(pilot_file, pilot_unit, column),
+                targets=targets,
+                at=counts,
                 examples=examples,
                 seed=seed,
                 device=chosen_device(device),

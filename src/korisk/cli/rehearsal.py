@@ -29,6 +29,7 @@ class Answer:
     point: str
     made: Rehearsal
     pilot: Curve | None
+    notes: tuple[str, ...]  # on the images
 
 
 def rehearse_point(
@@ -40,14 +41,18 @@ def rehearse_point(
     source: Any,
     noise: float | None,
     pilots: Sequence[Curve],
+    targets: Sequence[float],
+    at: Sequence[int],
     examples: int,
     seed: int,
     device: str,
     say: Callable[[str], None],
 ) -> Answer:
     """Rehearse the network of a file for one point of a study."""
+    from korisk.planning.fit import check_target
+    from korisk.planning.forecast import forecast
     from korisk.prediction.rehearse import SIZES, rehearse
-    from korisk.prediction.study import point_problem
+    from korisk.prediction.study import image_notes, point_problem
 
     if network is None:
         raise KoriskError("--training is for --network; name the network, or leave it out")
@@ -82,7 +87,18 @@ def rehearse_point(
             f"--pilot must have one curve, or one of model {label!r}, got {named}; remove the "
             "others"
         )
+    # What `show` would refuse, before hours of training.
+    if chosen:
+        extended = forecast(chosen[0])
+        for n in at:
+            extended.sample_count(n)
+        for target in targets:
+            check_target(chosen, target)
+    for n in [] if chosen else at:
+        remedy = "smaller N are not rehearsed; give a --pilot"
+        _checks.count("--at", n, at_least=sizes[0], at_most=10**7, remedy=remedy)
     problem, _ = point_problem(specs[name], source=source, noise=noise)
+    notes = tuple(image_notes(problem, specs[name], examples))
     begun = time.monotonic()
 
     def progress(what: str, share: float) -> None:
@@ -109,7 +125,7 @@ def rehearse_point(
             f"--network {network} failed: {type(error).__name__}: {first}; try it on a batch of "
             "inputs first"
         ) from error
-    return Answer(name, made, chosen[0] if chosen else None)
+    return Answer(name, made, chosen[0] if chosen else None, notes)
 
 
 def _read_build(network: str) -> Callable[[], Any]:
@@ -169,7 +185,7 @@ def show(answer: Answer, asked: Sequence[float], at: Sequence[int], *, as_json: 
                 "errors": [vars(each) for each in errors],
                 "samples": found,
                 "unaltered": made.unaltered,
-                "notes": list(made.notes),
+                "notes": [*made.notes, *answer.notes],
                 "explanation": said,
                 "seconds": made.seconds,
             }
@@ -192,7 +208,7 @@ def show(answer: Answer, asked: Sequence[float], at: Sequence[int], *, as_json: 
                 row = [whole(size["samples"]), chance(size["chance"]), *map(count, ends)]
             shown_table.add_row(*cells(number(size["target"]), *row, chance(size["reach"])))
         out.print(shown_table)
-        for sentence in [*said, f"{answer.point}: {duration(made.seconds)}.\n"]:
+        for sentence in [*said, *answer.notes, f"{answer.point}: {duration(made.seconds)}.\n"]:
             out.print(sentence, highlight=False, markup=False)
     lost = [number(size["target"], 6) for size in found if asked and size["samples"] is None]
     if lost:

@@ -359,16 +359,16 @@ def dense_prediction(
     alone = independence(to_array(examples.latents), examples.patients)
     groups = None if alone.groups is None else alone.groups[:MOST_REHEARSED]
     moment = image_moment(to_array(examples.latents), independent=alone.number)
-    if rehearsal:
-        moment = matched_moment(examples, moment, groups)
-    theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
     checks = NOTHING_MEASURED
     if rehearsal:
         some = (to_array(part[:MOST_REHEARSED]) for part in (examples.inputs, examples.targets))
         checks = rehearse(*some, relu=relu, groups=groups)
+        moment = matched_moment(examples, moment, groups, None if relu else checks)
+    theory = dense_spectrum(examples, moment, relu=relu, progress=progress)
     energies = to_array(examples.latents.double().flatten(1).square().sum(1))
-    level = max(relative_error(energies, alone.groups), checks.level)
+    level = relative_error(energies, alone.groups)
     notes = [*_few_images(len(examples), level), *alone.notes]
+    level = max(level, checks.level)
     if alone.groups is not None:
         level = math.hypot(level, _OF_GROUPS["FC"] / math.sqrt(alone.groups.max() + 1))
     clean = float(examples.forward(examples.latents[:_FEW]).double().square().mean())

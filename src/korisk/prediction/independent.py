@@ -45,6 +45,7 @@ _SIDE = 16  # pixels
 _MOST = 2048  # images that are compared, each with each
 _CLOSE, _NEAR = 0.9, 0.8  # correlation of neighbours
 _GROWTH = 4.0  # as many neighbours at `_NEAR` as at `_CLOSE`, from which on images are independent
+_FEW = 16  # patients, below which a sentence says so
 _TELLING = 0.7  # of the images; a number of independent ones below that is worth a sentence
 
 
@@ -59,8 +60,8 @@ class Independence(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """A sentence, where images are worth clearly fewer."""
-        if self.number >= _TELLING * self.examples:
+        """A sentence, where images are worth clearly fewer, or are of few patients."""
+        if self.number >= _TELLING * self.examples and (self.patients or _FEW) >= _FEW:
             return []
         whose = "" if self.patients is None else f" of {self.patients:,} patients"
         copies = ", many of them nearly copies of others," if self.copies else ""
@@ -88,15 +89,17 @@ def independence(images: Array, patients: Sequence[str] | None = None) -> Indepe
         close, near = ((similar >= least).sum() / compared - 1 for least in (_CLOSE, _NEAR))
         copies = bool(close >= 1 and near < _GROWTH * close)
     if copies:
-        alike = similar >= _NEAR
+        linked = connected_components(similar >= _CLOSE, directed=False)[1]
+        same = linked[:, None] == linked  # to be counted once
+        alike = same | (similar >= _NEAR)  # to be kept together
     else:  # equal images, of which blank ones are no copies
         texts = [
             each.tobytes() if np.ptp(each) > 0 else b"%d" % at for at, each in enumerate(small)
         ]
         equal = np.unique([hash(text) for text in texts], return_inverse=True)[1]
-        alike = equal[:, None] == equal
+        same = alike = equal[:, None] == equal
     correlation = np.where(shared, _intraclass(small.reshape(compared, -1), whose), 0.0)
-    correlation[alike] = 1.0
+    correlation[same] = 1.0
     np.fill_diagonal(correlation, 0.0)
     mean = float(correlation.sum()) / (compared * (compared - 1))
     groups = connected_components(csr_array(shared | alike), directed=False)[1]

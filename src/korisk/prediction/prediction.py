@@ -639,7 +639,7 @@ def size_words(made: Prediction, target: float, answer: PredictedSize | None = N
     """How many samples a target needs, in a sentence; `answer` where it is known already."""
     found, goal = answer or made.samples(target), value(target)
     if found.samples is None or found.chance is None:
-        levels = f"; its theory levels off at {value(made.floor)}" if made.floor > 0 else ""
+        levels = f"; its curve levels off at {value(made.floor)}" if made.floor > 0 else ""
         return (
             f"{made.model} does not reach {goal} by N = {FARTHEST_N:,}, according to this "
             f"prediction: the chance is {chance(found.reach)}{levels}."

@@ -10,6 +10,7 @@ are few. A pilot of real pairs narrows both.
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +35,7 @@ from korisk.planning.forecast import Expectation, Forecast, forecast
 from korisk.planning.plan import Plan, plan_from
 from korisk.planning.posterior import posterior
 from korisk.planning.related import Kinship, Relatives, relatives
+from korisk.prediction.independent import relative_error
 from korisk.prediction.misfit import Belief, LogErrors
 from korisk.prediction.prediction import FARTHEST_N, PredictedSize, Prediction, size_words
 from korisk.prediction.simulation import FOLDS, Augment, Noisy, altered, simulation_of, torch_seed
@@ -187,6 +189,12 @@ def rehearse(
         largest=asked[-1],
         device=device,
     )
+    judges = {each for k in range(often) for each in simulation.groups(first + k)}
+    if len(judges) < 2:
+        raise KoriskError(
+            f"seeds must be 2 or more for so few patients, got {often}: one alone would judge; say "
+            "seeds=3"
+        )
     pool, members, place = [], [], 0
     for number in range(first, first + often):
         parts = simulation.pools(number)
@@ -212,7 +220,7 @@ def rehearse(
         for each in zip(*pool, strict=True)
     )
     order = sorted(range(len(members)), key=lambda at: (at % len(asked), at))  # small N first
-    notes: list[str] = []
+    notes = list(simulation.notes)
     found: dict[int, Tensor] = {}
     training = train_many(
         [members[at] for at in order],
@@ -254,12 +262,18 @@ def rehearse(
         )
     count = sum(p.numel() for p in weights)
     how = "by your own function" if fit else f"with {steps:,} steps of {batch} pairs"
-    judged = [(errors, simulation.groups(seed)) for n, seed, errors in cells if n == cells[-1][0]]
+    # The largest N; after an interruption, that of the most seeds.
+    last = max(curve.sizes.tolist(), key=lambda n: (curve.n.tolist().count(n), n))
+    judged = [(errors, simulation.groups(seed)) for n, seed, errors in cells if n == last]
+    labels = [label for _, groups in judged for label in groups]
     return Rehearsal(
         curve=curve,
         simulated=f"{simulation.words}; {len(cells)} networks of {count:,} weights, trained {how}",
         unaltered=simulation.unaltered,
-        level=_level(judged),
+        level=relative_error(
+            torch.cat([errors for errors, _ in judged]).numpy(),
+            np.unique(labels, return_inverse=True)[1].astype(np.int64),
+        ),
         parameters=count,
         belief=BELIEF if simulation.alike else UNLIKE,
         notes=tuple(notes),
@@ -269,22 +283,27 @@ def rehearse(
 
 def _built(build: Callable[[], nn.Module]) -> nn.Module:
     """A new network, if that is what the user's function returns."""
-    if not callable(build):
-        raise KoriskError(f"build must be a function that makes a network, got {shown(build)}")
+    if not callable(build) or isinstance(build, nn.Module):
+        raise KoriskError(
+            f"build must be a function that makes a network, got {shown(build)}; try lambda: Net()"
+        )
+    try:
+        takes = inspect.signature(build)
+    except ValueError:  # from functions without a signature
+        takes = inspect.Signature()
+    try:
+        takes.bind()
+    except TypeError:
+        raise KoriskError(
+            f"build must take no arguments, got one that takes {takes}; give them in a function of "
+            "its own, such as lambda: Net(32)"
+        ) from None
     network = build()
     if not isinstance(network, nn.Module):
         raise KoriskError(
             f"build must return a torch.nn.Module, got {shown(network)}; return the network itself"
         )
     return network
-
-
-def _level(judged: Sequence[tuple[Tensor, Sequence[str]]]) -> float:
-    """The relative standard error of the mean over test images, which are few; by patient."""
-    errors = torch.cat([each for each, _ in judged]).numpy()
-    _, whose = np.unique([label for _, labels in judged for label in labels], return_inverse=True)
-    away = np.bincount(whose, errors / errors.mean() - 1)
-    return float(np.sqrt(np.square(away).sum() * len(away) / max(len(away) - 1, 1)) / len(errors))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from korisk.errors import KoriskError, shown
 from korisk.operators.linear import LinearOperator, shape_text
+from korisk.prediction.independent import Independence, independence
 from korisk.problems.noise import Gaussian, Noise, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem
 from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
@@ -30,7 +32,7 @@ Noisy = Callable[[Tensor, torch.Generator], Tensor]
 
 FOLDS = 3  # at least: a seed is judged by a third of the examples
 LEAST_EXAMPLES = 12
-_LEAST_GROUPS = 3  # patients: to train, to choose the best step, and to judge
+_LEAST_GROUPS = 3  # patients, or images without copies: to train, to choose the best step, and to judge
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _PIECE = 2**24  # entries that are projected at once
 _BRIGHTNESS = 0.2  # altered copies are brighter or darker by up to this part
@@ -87,7 +89,7 @@ class ExampleSource(ImageSource):
     """
 
     images: Tensor  # (count, rows, columns), float64 on the CPU
-    patients: tuple[str, ...] | None = None
+    patients: tuple[str, ...] | None = None  # or groups of near-copies
     augment: Augment = altered
     folds: int = FOLDS
 
@@ -140,7 +142,15 @@ class ExampleSource(ImageSource):
             images, more = self.images[own[: counts[name]]], counts[name] - len(own)
             if more > 0:
                 chosen = torch.randint(len(own), (more,), generator=draws)
-                copies = self.augment(self.images[own][chosen], draws)
+                given = self.images[own][chosen]
+                copies = self.augment(given, draws)
+                if not isinstance(copies, Tensor) or copies.shape != given.shape:
+                    got = getattr(copies, "shape", None)
+                    raise KoriskError(
+                        f"augment must return images {shape_text(tuple(given.shape))}, as it gets, "
+                        f"got {shown(copies) if got is None else shape_text(tuple(got))}; keep "
+                        "their number and size"
+                    )
                 images = torch.cat([images, copies.to(images)])
             found[name] = images
         return {name: found[name].to(device) for name in counts}
@@ -163,10 +173,11 @@ class Simulation:
     """Pairs of a seed, and what they are in words."""
 
     pools: Callable[[int], Pools]
-    groups: Callable[[int], Sequence[str]]  # of a seed, whose each test image is
+    groups: Callable[[int], Sequence[str]]  # of a seed, to which each test image belongs
     unaltered: int  # the largest N without altered copies
     words: str
     alike: bool  # whether its images are like the real ones
+    notes: Sequence[str] = ()  # on the examples
 
 
 def simulation_of(
@@ -186,11 +197,16 @@ def simulation_of(
     counts = {"train": largest, "validation": _VALIDATION, "test": _TEST}
     source: ExampleSource | None = None
     if images is not None:
-        source = _example_source(images, patients, augment, folds)
+        source, worth = _example_source(images, patients, augment, folds)
     elif isinstance(getattr(operator, "source", None), FileSource):
+        if patients is not None:
+            raise KoriskError(
+                f"{type(operator).__name__} reads whose its images are with their files; leave "
+                "patients= out"
+            )
         problem: Any = operator
         drawn = problem.examples(seed=seed, count=examples, device="cpu")
-        source = _example_source(drawn.latents, drawn.patients, augment, folds)
+        source, worth = _example_source(drawn.latents, drawn.patients, augment, folds)
     elif patients is not None:
         raise KoriskError("patients= says whose the example images are; give images= too")
     if isinstance(operator, Problem):
@@ -246,30 +262,39 @@ def simulation_of(
         )
     kept = source
     whose = kept.patients or [str(index) for index in range(len(kept.images))]
-    number = f"{len(kept.images):,} example images"
-    number += f" of {len(set(whose)):,} patients" if kept.patients else ""
+    number, until = f"{len(kept.images):,} example images", f"up to N = {kept.unaltered:,}"
+    if kept.patients is None:
+        used = f"as they are {until} and with altered copies beyond"
+    elif worth.patients is None:
+        number += f", {len(set(whose)):,} apart from near-copies"
+        used = f"one of each {until}, then near-copies, then altered copies"
+    else:
+        number += f" of {worth.patients:,} patients"
+        used = f"one of each patient {until}, then more of their images, then altered copies"
     return Simulation(
         pools=pools,
         groups=lambda seed: [whose[index] for index in kept.parts(seed)[2]],
         unaltered=kept.unaltered,
-        words=f"{words} from {number}, as they are up to N = {kept.unaltered:,} and with altered "
-        "copies beyond",
+        words=f"{words} from {number}, {used}",
         alike=True,
+        notes=worth.notes,
     )
 
 
 def _example_source(
     images: ArrayLike | Tensor, patients: Sequence[str] | None, augment: Augment, folds: int
-) -> ExampleSource:
-    """A user's example images, checked."""
+) -> tuple[ExampleSource, Independence]:
+    """A user's example images, checked, and what they are worth."""
     try:
         found = torch.as_tensor(images).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
         found = torch.zeros(0)
-    if len(found) < LEAST_EXAMPLES or not bool(torch.isfinite(found).all()):
+    many = found.ndim > 1 and len(found) >= LEAST_EXAMPLES
+    if not many or not bool(torch.isfinite(found).all()) or not bool(found.any()):
+        got = f"{len(found)}: " if found.ndim > 1 and not many else ""
         raise KoriskError(
-            f"images must be an array of {LEAST_EXAMPLES} or more, with finite values, got "
-            f"{shown(images)}; leave images= out to use random ellipses"
+            f"images must be an array of {LEAST_EXAMPLES} or more, with finite values that are not "
+            f"all zero, got {got}{shown(images)}; leave images= out to use random ellipses"
         )
     if augment is altered and found.ndim != 3:
         raise KoriskError(
@@ -290,9 +315,18 @@ def _example_source(
                 f"images must be of {_LEAST_GROUPS} patients or more, got {number}: networks are "
                 "judged by other patients than they are trained with; add patients"
             )
-        else:
-            folds = min(folds, number)
-    return ExampleSource(found, patients, augment, folds)
+    worth = independence(found.numpy(), patients)
+    number = len(found)
+    if patients is None and worth.groups is not None:
+        labels = np.arange(number)  # those that were not compared stand alone
+        labels[: len(worth.groups)] = worth.groups
+        patients = tuple(map(str, labels))
+    if patients is not None and (number := len(set(patients))) < _LEAST_GROUPS:
+        raise KoriskError(
+            f"images must be {_LEAST_GROUPS} or more that are no near-copies of each other, got "
+            f"{number}: networks are judged by other images than they are trained with; add images"
+        )
+    return ExampleSource(found, patients, augment, min(folds, number)), worth
 
 
 def _pairs(
@@ -313,6 +347,6 @@ def _pairs(
     elif noise is not None:
         geometry = getattr(operator, "geometry", None)
         width = float(operator.domain[-1]) if geometry is None else geometry.image_size[1]
-        kind = Gaussian(noise) if isinstance(noise, int | float) else noise
+        kind = Gaussian(noise) if isinstance(noise, Real) else noise
         inputs = add_noise(inputs, kind, width=width, seed=seed, stream=f"{name} noise")
     return Pairs(inputs, targets)

@@ -171,7 +171,7 @@ def predict_study(
                 predictions=tuple(predictions),
                 images=f"{len(drawn):,} {kind}{of_patients}",
                 entries=math.prod(reconstruction.tail[-1].range),
-                notes=tuple(_notes(problem, spec, len(drawn), count)),
+                notes=(*image_notes(problem, spec, count), *_notes(spec)),
                 usage=meter.read(),
             )
         )
@@ -271,8 +271,9 @@ def _pilots_by_model(
     return named
 
 
-def _notes(problem: Any, spec: Mapping[str, Any], found: int, asked: int) -> Iterator[str]:
-    """How the prediction differs from what was asked for, and from the study."""
+def image_notes(problem: Any, spec: Mapping[str, Any], asked: int) -> Iterator[str]:
+    """How the images of a problem that reads them differ from those that were asked for."""
+    from korisk.images.patients import counted
     from korisk.problems.sources import FileSource
 
     source = getattr(problem, "source", None)
@@ -282,11 +283,16 @@ def _notes(problem: Any, spec: Mapping[str, Any], found: int, asked: int) -> Ite
             yield mixture
         if blank := sum(each.blank for each in images.skipped):
             yield (
-                f"{blank:,} blank images left out of {len(images) + blank:,}, which show the same "
-                "everywhere, or nearly; --blank keep, or blank: keep in a study, keeps the latter."
+                f"Left out: {counted(blank, 'blank image')} of {len(images) + blank:,}, which show "
+                "the same everywhere, or nearly; --blank keep, or blank: keep in a study, keeps "
+                "what is not the same everywhere."
             )
-    if found < asked:
-        yield f"There are {found:,} images, of {asked:,} that were asked for."
+        if len(images) < asked:
+            yield f"There are {len(images):,} images, of {asked:,} that were asked for."
+
+
+def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
+    """How the prediction differs from the study."""
     known = spec["models"].get("KO", {})
     if known.get("fit") == "gradient":
         yield (

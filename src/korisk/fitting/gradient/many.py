@@ -181,7 +181,7 @@ def train_many(
 
     def alone(index: int) -> Tensor:
         if workers > 1:
-            torch.set_num_threads(1)  # of this thread alone
+            torch.set_num_threads(1)  # of this thread, and of those that start later
         member = members[index]
         weights = [p for p in member.module.parameters() if p.requires_grad]
         made = _Training([member], pool, schedule, weights, member.module, _single(member.module))
@@ -201,6 +201,7 @@ def train_many(
     finally:
         stop.set()  # an error or an interruption ends the others within a step
         threads.shutdown(cancel_futures=True)
+        torch.set_num_threads(workers)
 
 
 def _draws_after_checks(module: nn.Module, trial: Tensor, targets: Tensor) -> bool:

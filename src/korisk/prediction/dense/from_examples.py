@@ -24,7 +24,7 @@ from korisk._memory import check_memory
 from korisk.prediction.dense.moments import Moment, shifted
 from korisk.prediction.dense.spectral import CLIPPED_AT, Spectrum, clipped_share, clipping, spectrum
 from korisk.prediction.lanczos import Product, along, lanczos, without
-from korisk.prediction.misfit import MOST_REHEARSED, rehearse
+from korisk.prediction.misfit import MOST_REHEARSED, LogErrors, rehearse
 from korisk.problems.problem import Examples
 
 Array = NDArray[np.float64]
@@ -87,23 +87,27 @@ def dense_spectrum(
 
 
 def matched_moment(
-    examples: Examples, made: Moment, groups: NDArray[np.int64] | None = None
+    examples: Examples,
+    made: Moment,
+    groups: NDArray[np.int64] | None = None,
+    checks: LogErrors | None = None,
 ) -> Moment:
     """The examples' moment, shrunk so that the theory agrees with fits to the examples.
 
     A sample covariance promises too small errors, its target too large ones; in between, the theory
     meets what a rehearsal measures at its largest N, and one standard error of that. Of many inputs
-    and targets a random part serves, for theory and rehearsal. Examples of equal `groups` belong
-    together.
+    and targets a random part serves, for theory and rehearsal; otherwise that is `checks`, if it is
+    given. Examples of equal `groups` belong together.
     """
     generator = torch.Generator().manual_seed(8)
     wanted, count = examples.wanted, math.prod(examples.forward.range)
     chosen = torch.randperm(count, generator=generator)[:_MATCHED].sort()[0]
-    targets = examples.targets[:MOST_REHEARSED].flatten(1)
-    shown = torch.randperm(targets.shape[1], generator=generator)[:_MATCHED_TARGETS].sort()[0]
-    targets = to_array(targets[:, shown.to(targets.device)])
-    measured = to_array(examples.inputs[:MOST_REHEARSED].flatten(1)[:, chosen])
-    checks = rehearse(measured, targets, relu=False, groups=groups)
+    every = examples.targets[:MOST_REHEARSED].flatten(1)
+    shown = torch.randperm(every.shape[1], generator=generator)[:_MATCHED_TARGETS].sort()[0]
+    targets = to_array(every[:, shown.to(every.device)])
+    if checks is None or count > len(chosen) or every.shape[1] > len(shown):
+        measured = to_array(examples.inputs[:MOST_REHEARSED].flatten(1)[:, chosen])
+        checks = rehearse(measured, targets, relu=False, groups=groups)
     if len(checks) < _LEAST_CHECKS:
         return made
     made = shifted(made)

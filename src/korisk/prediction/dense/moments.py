@@ -94,7 +94,7 @@ def image_moment(
     energy = float(mean @ mean)
     kept = max(1 - float(squares.sum()) / number / worth / energy, 0.0) if energy > 0 else 0.0
     # As if one more image of mean variance had been seen, so that no pixel has none.
-    deviation = np.sqrt((squares + squares.mean() / number) / (number + 1))
+    deviation = np.sqrt((worth * squares + squares.mean()) / number / (worth + 1))
     if not squares.any():  # copies of one image
         density = np.ones([2 * length for length in shape])
         return Moment(centred, mean, shape, deviation, density, 1.0)
@@ -115,7 +115,7 @@ def shifted(made: Moment) -> Moment:
     two pixels have in common changes slowly over an image, so neighbours serve as more examples.
     Images below 24 pixels, and more of them than memory should hold, stay alone.
     """
-    step = round(min(made.shape) / _FINEST)
+    step = (min(made.shape) + _FINEST // 4) // _FINEST
     offsets = list(product((0, -step, step), repeat=len(made.shape)))
     if step < 1 or len(offsets) * made.images.size > _LARGEST_SHIFTED:
         return made
