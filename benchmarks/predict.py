@@ -17,6 +17,8 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ from korisk.store.usage import machine
 from korisk.studies.spec.study import Study, problem_of
 
 STUDIES = Path(__file__).parent / "predict"
+ASKED = ("study", "point", "model", "pilot", "ahead")
+Rivals = dict[tuple[Any, ...], dict[str, Any]]  # by what was asked
 EXAMPLE_SEED = 900  # of images that no measured fit has seen
 IMAGES = (256, 64)
 PILOTS = (32, 64, 128, 256)  # largest N of a pilot, and the images that its owner has
@@ -50,6 +54,8 @@ def main() -> None:
     parser.add_argument("what", choices=("measure", "judge", "tables"))
     parser.add_argument("file", type=Path)
     parser.add_argument("--json", type=Path, help="where to keep the judgement")
+    parser.add_argument("--rivals", type=Path, help="an earlier one, for fits that did not change")
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=Path("build/predict"))
     options = parser.parse_args()
@@ -57,7 +63,11 @@ def main() -> None:
         kept = measure(options.out, options.device)
         options.file.write_text(json.dumps(kept, indent=1) + "\n")
     elif options.what == "judge":
-        found = judge(json.loads(options.file.read_text()))
+        rivals: Rivals = {}
+        if options.rivals is not None:
+            for row in json.loads(options.rivals.read_text())["sizes"]:
+                rivals[tuple(row[name] for name in ASKED)] = row["answers"]
+        found = judge(json.loads(options.file.read_text()), rivals, options.workers)
         text = json.dumps(found, separators=(",", ":"))
         print(text) if options.json is None else options.json.write_text(text + "\n")
     else:
@@ -142,28 +152,15 @@ class Predictor:
         return made
 
 
-def judge(kept: dict[str, Any]) -> dict[str, Any]:
+def judge(kept: dict[str, Any], rivals: Rivals, workers: int) -> dict[str, Any]:
     """Ratios of errors, and sample sizes by every way there is."""
-    predictor = Predictor()
-    ratios, sizes, known = [], [], []
-    for study, points in kept["studies"].items():
-        for point, models in points.items():
-            for model, errors in models.items():
-                curve = measured_curve(errors, model)
-                for images in IMAGES:
-                    made = predictor(study, point, model, images)
-                    ratios.append(
-                        {"study": study, "point": point, "model": model, "images": images}
-                        | ratio(made, curve)
-                    )
-                    if model == "KO":
-                        known.append(
-                            {"study": study, "point": point, "images": images}
-                            | line_ratio(made, curve)
-                        )
-                for last in PILOTS:
-                    made = predictor(study, point, model, last)
-                    sizes += list(judged_sizes(made, curve, study, point, model, last))
+    ratios: list[Any] = []
+    sizes: list[Any] = []
+    known: list[Any] = []
+    with get_context("spawn").Pool(workers) as pool:
+        for part in pool.imap(partial(judged_study, rivals), kept["studies"].items()):
+            for every, some in zip((ratios, sizes, known), part, strict=True):
+                every += some
     return {
         "machine": dict(machine()),
         "measured_on": kept["machine"],
@@ -207,8 +204,33 @@ def line_ratio(made: Prediction, curve: Curve) -> dict[str, Any]:
     }
 
 
+def judged_study(
+    rivals: Rivals, content: tuple[str, dict[str, Any]]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Ratios, sample sizes and lines of the points of a study."""
+    (study, points), predictor = content, Predictor()
+    ratios, sizes, known = [], [], []
+    for point, models in points.items():
+        for model, errors in models.items():
+            curve = measured_curve(errors, model)
+            for images in IMAGES:
+                made = predictor(study, point, model, images)
+                ratios.append(
+                    {"study": study, "point": point, "model": model, "images": images}
+                    | ratio(made, curve)
+                )
+                if model == "KO":
+                    known.append(
+                        {"study": study, "point": point, "images": images} | line_ratio(made, curve)
+                    )
+            for last in PILOTS:
+                made = predictor(study, point, model, last)
+                sizes += list(judged_sizes(made, curve, rivals, study, point, model, last))
+    return ratios, sizes, known
+
+
 def judged_sizes(
-    made: Prediction, curve: Curve, study: str, point: str, model: str, last: int
+    made: Prediction, curve: Curve, rivals: Rivals, study: str, point: str, model: str, last: int
 ) -> Iterator[dict[str, Any]]:
     """The N for what was measured at multiples of the pilot's last N, by each way."""
     pilot = curve.up_to(last)
@@ -227,9 +249,12 @@ def judged_sizes(
         planned = plan(pilot, target)
         covers = planned.lower <= truth <= planned.upper
         found["posterior"] = {"samples": planned.samples, "covers": covers}
+        before = rivals.get((study, point, model, last, ahead), {})
         for fit in planner_fits.FITS:
             if fit != "posterior":
-                found[fit] = {"samples": fitted(pilot, target, fit), "covers": None}
+                if fit not in before:
+                    before[fit] = {"samples": fitted(pilot, target, fit), "covers": None}
+                found[fit] = before[fit]
         yield {
             "study": study,
             "point": point,
