@@ -171,7 +171,7 @@ def predict_study(
                 predictions=tuple(predictions),
                 images=f"{len(drawn):,} {kind}{of_patients}",
                 entries=math.prod(reconstruction.tail[-1].range),
-                notes=(*image_notes(problem, spec, count), *_notes(spec)),
+                notes=(*image_notes(problem, spec, count, len(drawn)), *_notes(spec)),
                 usage=meter.read(),
             )
         )
@@ -219,9 +219,10 @@ def expected_cost(
 
     The seconds are those of two CPU cores: KO and FC took 40 and 23 s at 128 pixels (7,680 inputs,
     256 examples; benchmarks/results/predict_128_arm.json), KO 1.5 s and FC 3 s at 32 (1,280), and
-    KO 200 s at 96 with 13,824 inputs, for which no normal matrix is stored. In between, KO grows as
-    a matrix is decomposed, FC as vectors of its inputs and images are; a GPU took a 13th. The bytes
-    are those of examples, of vectors of inputs and of the normal matrix, above what Python takes.
+    rehearsals of 1,024 examples, which are the most, 20 s. Without a stored normal matrix, 200 s of
+    KO at 96 pixels (13,824 inputs) are a guess from a busy machine. Between, KO grows as a matrix
+    is decomposed, FC as vectors of its inputs and images are; a GPU took a 13th. The bytes are of
+    examples, of vectors of inputs and of the normal matrix, above what Python takes.
     """
     seconds, most = 0.0, 0
     for name, spec in {task.point: task.spec for task in study.tasks}.items():
@@ -238,6 +239,7 @@ def expected_cost(
                 else:
                     large = inputs > 3000
                     spent = (inputs + pixels) / 1046 if large else 3 * (inputs / 1280) ** 2
+                    spent += 20 * (min(examples, 1024) / 1024) ** 2
                     seconds += spent * (1.5 if settings.get("relu") else 1.0)
                     working = max(working, 8 * inputs * (3800 if large else 4 * inputs))
             most = max(most, 4 * 10**8 + _example_bytes(examples, pixels, inputs) + working)
@@ -271,8 +273,10 @@ def _pilots_by_model(
     return named
 
 
-def image_notes(problem: Any, spec: Mapping[str, Any], asked: int) -> Iterator[str]:
-    """How the images of a problem that reads them differ from those that were asked for."""
+def image_notes(
+    problem: Any, spec: Mapping[str, Any], asked: int, found: float = math.inf
+) -> Iterator[str]:
+    """How the images differ from those that were asked for; files tell how many were found."""
     from korisk.images.patients import counted
     from korisk.problems.sources import FileSource
 
@@ -287,8 +291,9 @@ def image_notes(problem: Any, spec: Mapping[str, Any], asked: int) -> Iterator[s
                 "the same everywhere, or nearly; --blank keep, or blank: keep in a study, keeps "
                 "what is not the same everywhere."
             )
-        if len(images) < asked:
-            yield f"There are {len(images):,} images, of {asked:,} that were asked for."
+        found = len(images)
+    if found < asked:
+        yield f"There are {found:,} images, of {asked:,} that were asked for."
 
 
 def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
