@@ -1,6 +1,7 @@
 """Networks rehearsed on simulated pairs."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import korisk as kr
 from korisk.fitting.gradient.many import Member, Schedule, train_many
 from korisk.operators import LinearOperator, ParallelBeam, Projector, fbp
 from korisk.prediction.simulation import ExampleSource, altered
+from korisk.problems import CtProblem, CtScanner, FileSource, random_ellipses
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from commands import content, refused, text
@@ -35,6 +37,12 @@ class Net(nn.Module):
         image: Tensor = self.fbp(y)
         found: Tensor = self.last(torch.relu(self.middle(self.conv(image[:, None]))))
         return image + found[:, 0]
+
+
+def dense(side: int) -> nn.Module:
+    """A layer from 72 inputs to an image."""
+    layer = nn.Linear(72, side**2)
+    return nn.Sequential(nn.Flatten(), layer, nn.Unflatten(1, (side, side)))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +137,41 @@ def test_judges_are_other_patients_and_as_they_are() -> None:
     assert len(set(tested)) == len(tested)
 
 
+def test_copies_among_the_examples_count_as_one_patient() -> None:
+    scan = Projector(ParallelBeam(16, views=3, bins=24))
+    few = random_ellipses(8, seed=1, stream="examples").images(16).repeat_interleave(6, 0)
+    few = few + 0.02 * torch.randn(few.shape, generator=torch.Generator().manual_seed(0))
+    alone, named = (
+        kr.rehearse(lambda: dense(16), scan, few, patients=patients, **QUICK)
+        for patients in (None, [str(k // 6) for k in range(48)])
+    )
+    assert (alone.level, alone.unaltered) == (named.level, named.unaltered)
+    assert "worth about 8 independent" in alone.notes[0]
+    assert "48 example images, 8 apart from near-copies" in alone.explain()
+    assert "one of each patient up to N = 4" in named.explain()
+
+
+def test_images_that_judge_twice_count_once(scan: LinearOperator) -> None:
+    few = images(12) * torch.linspace(0.5, 2, 12)[:, None, None]
+    quick: dict[str, Any] = {"noise": np.float32(0.1), "sizes": (4, 6, 8), "steps": 10}
+    once, often = (
+        kr.rehearse(lambda: dense(8), scan, few, seeds=seeds, **quick) for seeds in (3, 24)
+    )
+    assert "(noise: 0.1)" in once.simulated
+    assert once.level * 0.8 < often.level < once.level * 1.25
+
+
+def test_new_threads_of_the_caller_have_as_many_cores_as_before(scan: LinearOperator) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        kr.rehearse(Net, scan, images(16), **QUICK)
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(torch.get_num_threads).result() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_copies_move_pixels_and_scale_them() -> None:
     flat = altered(torch.full((50, 6, 8), 0.5), torch.Generator().manual_seed(0))
     assert flat.shape == (50, 6, 8)
@@ -207,7 +250,24 @@ def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
         ({"build": lambda: nn.Linear(12, 8)}, r"\(4, 8, 8\), got \(4, 6, 8\)"),
         ({"build": lambda: 3}, "torch.nn.Module, got 3"),
         ({"build": nn.Identity}, "weights to train"),
-        ({"images": images(5)}, "12 or more"),
+        ({"build": lambda width: Net()}, r"no arguments, got one that takes \(width\)"),
+        ({"build": Net()}, "function that makes a network"),
+        ({"images": images(11)}, "12 or more.* got 11"),
+        ({"images": 3.0}, "12 or more"),
+        ({"images": images(20) * 0}, "zero"),
+        ({"images": images(4).repeat(5, 1, 1)[[0, 1] * 8]}, "near-copies of each other, got 2"),
+        ({"images": images(20), "augment": lambda each, _: each[:, :4]}, r"got \(\d+, 4, 8\)"),
+        ({"images": images(20), "patients": [*"abc" * 6, "a", "b"], "seeds": 1}, "seeds must be 2"),
+        (
+            {
+                "operator": CtProblem(
+                    scanner=CtScanner(side=8, views=6, bins=12, beam="parallel"),
+                    source=FileSource(path="x"),
+                )
+            }
+            | {"patients": ["a"]},
+            "leave patients= out",
+        ),
         ({"images": ["a", "b"]}, "12 or more"),
         ({"images": images(20), "patients": ["a", "b"] * 10}, "3 patients or more, got 2"),
         ({"images": torch.rand(20, 9, 9)}, r"\(\.\.\., 8, 8\)"),
@@ -237,6 +297,12 @@ class Net(torch.nn.Module):
 
 def fails():
     return Net(1)
+
+def sized(width):
+    return Net()
+
+def never():
+    raise AssertionError
 """
 
 
@@ -262,7 +328,16 @@ def test_the_command_rehearses_the_network_of_a_file(tmp_path: Path) -> None:
         np.save(folder / f"{index}.npy", images(1, index)[0].numpy())
     few = text(*quick, "--network", f"{file}:Net", "--images", folder, "--patients", "image")
     assert "14 example images" in few
+    assert "There are 14 images, of 256" in few
     assert "TypeError" in refused(*quick, "--network", f"{file}:fails")
+    own = (*quick, "--network", f"{file}:Net")
+    assert "--network must take no arguments" in refused(*quick, "--network", f"{file}:sized")
+    assert "--training rate must be" in refused(*own, "--training", "rate=-1")
+    never = (*quick, "--network", f"{file}:never")  # refused before it is asked for a network
+    assert "--at must be" in refused(*never, "--at", 8)
+    assert "--at must be" in refused(*never, "--pilot", pilot, "--at", 10**6)
+    pilot.write_text("n,error\n16,.5\n32,.4\n")
+    assert "at least 3 distinct N, got 2" in refused(*never, "--pilot", pilot)
     assert "no function 'net'; did you mean 'Net'" in refused(*quick, "--network", f"{file}:net")
     assert "no such Python file" in refused(*quick, "--network", f"{tmp_path}/none.py:Net")
     assert "FILE.py:BUILD" in refused(*quick, "--network", file)

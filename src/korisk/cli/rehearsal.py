@@ -51,6 +51,7 @@ def rehearse_point(
     """Rehearse the network of a file for one point of a study."""
     from korisk.planning.fit import check_target
     from korisk.planning.forecast import forecast
+    from korisk.prediction.prediction import FARTHEST_N
     from korisk.prediction.rehearse import SIZES, rehearse
     from korisk.prediction.study import image_notes, point_problem
 
@@ -88,15 +89,13 @@ def rehearse_point(
             "others"
         )
     # What `show` would refuse, before hours of training.
+    least, most, remedy = sizes[0], FARTHEST_N, "smaller N are not rehearsed; give a --pilot"
     if chosen:
-        extended = forecast(chosen[0])
-        for n in at:
-            extended.sample_count(n)
+        least, most, remedy = 2, forecast(chosen[0]).horizon, "measure a larger pilot"
         for target in targets:
             check_target(chosen, target)
-    for n in [] if chosen else at:
-        remedy = "smaller N are not rehearsed; give a --pilot"
-        _checks.count("--at", n, at_least=sizes[0], at_most=10**7, remedy=remedy)
+    for n in at:
+        _checks.count("--at", n, at_least=least, at_most=most, remedy=remedy)
     problem, _ = point_problem(specs[name], source=source, noise=noise)
     notes = tuple(image_notes(problem, specs[name], examples))
     begun = time.monotonic()

@@ -192,8 +192,8 @@ def rehearse(
     judges = {each for k in range(often) for each in simulation.groups(first + k)}
     if len(judges) < 2:
         raise KoriskError(
-            f"seeds must be 2 or more for so few patients, got {often}: one alone would judge; say "
-            "seeds=3"
+            f"seeds must be 2 or more for so few patients or different images, got {often}: one "
+            "alone would judge; raise seeds="
         )
     pool, members, place = [], [], 0
     for number in range(first, first + often):
@@ -283,7 +283,7 @@ def rehearse(
 
 def _built(build: Callable[[], nn.Module]) -> nn.Module:
     """A new network, if that is what the user's function returns."""
-    if not callable(build) or isinstance(build, nn.Module):
+    if isinstance(build, nn.Module) or not callable(build):
         raise KoriskError(
             f"build must be a function that makes a network, got {shown(build)}; try lambda: Net()"
         )

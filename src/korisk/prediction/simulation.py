@@ -19,10 +19,11 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.linear import LinearOperator, shape_text
 from korisk.prediction.independent import Independence, independence
-from korisk.problems.noise import Gaussian, Noise, add_noise
+from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
 from korisk.problems.problem import Counts, Pairs, Pools, Problem
 from korisk.problems.sources import DrawnExamples, EllipseSource, FileSource, ImageSource
 from korisk.seeds import stream_key
@@ -32,7 +33,9 @@ Noisy = Callable[[Tensor, torch.Generator], Tensor]
 
 FOLDS = 3  # at least: a seed is judged by a third of the examples
 LEAST_EXAMPLES = 12
-_LEAST_GROUPS = 3  # patients, or images without copies: to train, to choose the best step, and to judge
+_LEAST_GROUPS = (
+    3  # patients, or images without copies: to train, to choose the best step, and to judge
+)
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _PIECE = 2**24  # entries that are projected at once
 _BRIGHTNESS = 0.2  # altered copies are brighter or darker by up to this part
@@ -143,7 +146,7 @@ class ExampleSource(ImageSource):
             if more > 0:
                 chosen = torch.randint(len(own), (more,), generator=draws)
                 given = self.images[own][chosen]
-                copies = self.augment(given, draws)
+                copies: Any = self.augment(given, draws)
                 if not isinstance(copies, Tensor) or copies.shape != given.shape:
                     got = getattr(copies, "shape", None)
                     raise KoriskError(
@@ -204,6 +207,9 @@ def simulation_of(
                 f"{type(operator).__name__} reads whose its images are with their files; leave "
                 "patients= out"
             )
+        _checks.count(
+            "examples", examples, at_least=LEAST_EXAMPLES, at_most=10**4, remedy="256 are good"
+        )
         problem: Any = operator
         drawn = problem.examples(seed=seed, count=examples, device="cpu")
         source, worth = _example_source(drawn.latents, drawn.patients, augment, folds)
@@ -237,13 +243,15 @@ def simulation_of(
                 "images="
             )
         drawn_from: ImageSource = EllipseSource() if source is None else source
-        kind = getattr(noise, "__name__", shown(noise)) if noise is not None else "none"
+        added: Any = noise
+        level = f"{added:g}" if isinstance(added, Real) else shown(added)
+        kind = "none" if added is None else getattr(added, "__name__", level)
         words = f"inputs of {operator.name} (noise: {kind})"
 
         def pools(seed: int) -> Pools:
             side = operator.domain[0]
             drawn = drawn_from.draw(side, seed=seed, counts=counts, device=operator.device)
-            return Pools(*(_pairs(operator, drawn[name], noise, seed, name) for name in counts))
+            return Pools(*(_pairs(operator, drawn[name], added, seed, name) for name in counts))
     else:
         raise KoriskError(
             f"operator must be a LinearOperator or a Problem, got {shown(operator)}; use "
@@ -332,7 +340,7 @@ def _example_source(
 def _pairs(
     operator: LinearOperator,
     images: Tensor,
-    noise: Noise | Noisy | float | None,
+    noise: Any,
     seed: int,
     name: str,
 ) -> Pairs:
@@ -347,6 +355,6 @@ def _pairs(
     elif noise is not None:
         geometry = getattr(operator, "geometry", None)
         width = float(operator.domain[-1]) if geometry is None else geometry.image_size[1]
-        kind = Gaussian(noise) if isinstance(noise, Real) else noise
+        kind = noise if isinstance(noise, Gaussian | Poisson) else Gaussian(noise)
         inputs = add_noise(inputs, kind, width=width, seed=seed, stream=f"{name} noise")
     return Pairs(inputs, targets)
