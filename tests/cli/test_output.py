@@ -21,11 +21,13 @@ SOURCE = Path(__file__).parents[2] / "src" / "korisk"
         ("choose another store=", "choose another --out"),
         ("with on_error='skip'", "with --on-error skip"),
         ("ask for effective=True", "ask for --effective"),
+        ("lower rate=, or seeds=", "lower --training rate, or --training seeds"),
+        ("build must return a network", "--network must return a network"),
         ("x=3, other= and unit=dB", "x=3, other= and unit=dB"),
     ],
 )
 def test_arguments_become_options(said: str, shown: str) -> None:
-    known = ("--unit", "--column", "--out", "--on-error", "--effective")
+    known = ("--unit", "--column", "--out", "--on-error", "--effective", "--training", "--network")
     token = options_in_use.set(lambda: known)
     try:
         assert with_options(said) == shown

@@ -418,7 +418,7 @@ class Prediction:
         >>> theory = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
         >>> made = kr.Prediction(theory, model="FC", examples=64)
         >>> made.explain()
-        'FC has an expected error of ... at N = 64 (90%: ... to ...); its theory levels off at 0.1.'
+        'FC has an expected error of ... at N = 64 (90%: ... to ...); its curve levels off at 0.1.'
         """
         first = outlook(self) if target is None else size_words(self, target)
         return " ".join([first, *trust_words(self), *self.notes])
@@ -631,7 +631,7 @@ def outlook(made: Prediction) -> str:
     (error,), ((lower,), (upper,)) = made.errors([n]), made.band([n])
     return (
         f"{made.model} has an expected error of {value(error)} at N = {n:,} (90%: "
-        f"{value(lower)} to {value(upper)}); its theory levels off at {value(made.floor)}."
+        f"{value(lower)} to {value(upper)}); its curve levels off at {value(made.floor)}."
     )
 
 
