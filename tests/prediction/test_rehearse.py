@@ -137,18 +137,21 @@ def test_judges_are_other_patients_and_as_they_are() -> None:
     assert len(set(tested)) == len(tested)
 
 
-def test_copies_among_the_examples_count_as_one_patient() -> None:
+def test_near_copies_among_the_examples_are_left_out() -> None:
     scan = Projector(ParallelBeam(16, views=3, bins=24))
-    few = random_ellipses(8, seed=1, stream="examples").images(16).repeat_interleave(6, 0)
-    few = few + 0.02 * torch.randn(few.shape, generator=torch.Generator().manual_seed(0))
-    alone, named = (
-        kr.rehearse(lambda: dense(16), scan, few, patients=patients, **QUICK)
-        for patients in (None, [str(k // 6) for k in range(48)])
-    )
-    assert (alone.level, alone.unaltered) == (named.level, named.unaltered)
-    assert "worth about 8 independent" in alone.notes[0]
-    assert "48 example images, 8 apart from near-copies" in alone.explain()
-    assert "one of each patient up to N = 4" in named.explain()
+    few = random_ellipses(16, seed=1, stream="examples").images(16)
+    copies = few.repeat(6, 1, 1)
+    copies[16:] += 0.02 * torch.randn(80, 16, 16, generator=torch.Generator().manual_seed(0))
+    alone, among = (kr.rehearse(lambda: dense(16), scan, each, **QUICK) for each in (few, copies))
+    assert among.curve.error.tolist() == alone.curve.error.tolist()
+    assert (among.level, among.unaltered) == (alone.level, alone.unaltered)
+    assert "96 images, many of them nearly copies" in among.notes[0]
+    assert "16 example images without 80 near-copies" in among.explain()
+    with pytest.raises(kr.KoriskError, match="no near-copies of each other, got 8 among 48"):
+        kr.rehearse(lambda: dense(16), scan, copies[torch.arange(96) % 16 < 8], **QUICK)
+    whose = [str(k % 16) for k in range(96)]
+    named = kr.rehearse(lambda: dense(16), scan, copies, patients=whose, **QUICK)
+    assert f"one of each patient up to N = {named.unaltered}" in named.explain()
 
 
 def test_images_that_judge_twice_count_once(scan: LinearOperator) -> None:
@@ -255,7 +258,10 @@ def test_a_network_that_learns_nothing_is_told(scan: LinearOperator) -> None:
         ({"images": images(11)}, "12 or more.* got 11"),
         ({"images": 3.0}, "12 or more"),
         ({"images": images(20) * 0}, "zero"),
-        ({"images": images(4).repeat(5, 1, 1)[[0, 1] * 8]}, "near-copies of each other, got 2"),
+        (
+            {"images": images(4).repeat(5, 1, 1)[[0, 1] * 8]},
+            "near-copies of each other, got 2 among 16",
+        ),
         ({"images": images(20), "augment": lambda each, _: each[:, :4]}, r"got \(\d+, 4, 8\)"),
         ({"images": images(20), "patients": [*"abc" * 6, "a", "b"], "seeds": 1}, "seeds must be 2"),
         (

@@ -192,8 +192,8 @@ def rehearse(
     judges = {each for k in range(often) for each in simulation.groups(first + k)}
     if len(judges) < 2:
         raise KoriskError(
-            f"seeds must be 2 or more for so few patients or different images, got {often}: one "
-            "alone would judge; raise seeds="
+            f"seeds must be 2 or more for so few patients, got {often}: one alone would judge; "
+            "raise seeds="
         )
     pool, members, place = [], [], 0
     for number in range(first, first + often):
@@ -254,7 +254,8 @@ def rehearse(
         name,
         "mse",
     )
-    empty = float(targets[members[0].test].square().mean())
+    tested = torch.cat([member.test for member in members[:: len(asked)]])
+    empty = float(targets[tested].square().mean())
     if curve.means[-1] >= empty:
         notes.append(
             f"{name} has learned nothing: an image of zeros has an error of {value(empty)}. Lower "

@@ -33,9 +33,7 @@ Noisy = Callable[[Tensor, torch.Generator], Tensor]
 
 FOLDS = 3  # at least: a seed is judged by a third of the examples
 LEAST_EXAMPLES = 12
-_LEAST_GROUPS = (
-    3  # patients, or images without copies: to train, to choose the best step, and to judge
-)
+_LEAST_GROUPS = 3  # patients: to train, to choose the best step, and to judge
 _VALIDATION, _TEST = 64, 256  # pairs, where they can be drawn without limit
 _PIECE = 2**24  # entries that are projected at once
 _BRIGHTNESS = 0.2  # altered copies are brighter or darker by up to this part
@@ -92,7 +90,7 @@ class ExampleSource(ImageSource):
     """
 
     images: Tensor  # (count, rows, columns), float64 on the CPU
-    patients: tuple[str, ...] | None = None  # or groups of near-copies
+    patients: tuple[str, ...] | None = None
     augment: Augment = altered
     folds: int = FOLDS
 
@@ -271,12 +269,10 @@ def simulation_of(
     kept = source
     whose = kept.patients or [str(index) for index in range(len(kept.images))]
     number, until = f"{len(kept.images):,} example images", f"up to N = {kept.unaltered:,}"
-    if kept.patients is None:
-        used = f"as they are {until} and with altered copies beyond"
-    elif worth.patients is None:
-        number += f", {len(set(whose)):,} apart from near-copies"
-        used = f"one of each {until}, then near-copies, then altered copies"
-    else:
+    used = f"as they are {until} and with altered copies beyond"
+    if copies := worth.examples - len(kept.images):
+        number += f" without {copies:,} near-copies"
+    if kept.patients is not None:
         number += f" of {worth.patients:,} patients"
         used = f"one of each patient {until}, then more of their images, then altered copies"
     return Simulation(
@@ -324,16 +320,18 @@ def _example_source(
                 "judged by other patients than they are trained with; add patients"
             )
     worth = independence(found.numpy(), patients)
-    number = len(found)
     if patients is None and worth.groups is not None:
-        labels = np.arange(number)  # those that were not compared stand alone
-        labels[: len(worth.groups)] = worth.groups
-        patients = tuple(map(str, labels))
-    if patients is not None and (number := len(set(patients))) < _LEAST_GROUPS:
-        raise KoriskError(
-            f"images must be {_LEAST_GROUPS} or more that are no near-copies of each other, got "
-            f"{number}: networks are judged by other images than they are trained with; add images"
-        )
+        # One of each group; to train with the others as they are gives far larger errors than
+        # altered copies do.
+        firsts = np.unique(worth.groups, return_index=True)[1]
+        found = torch.cat([found[np.sort(firsts)], found[len(worth.groups) :]])
+        if len(found) < LEAST_EXAMPLES:
+            raise KoriskError(
+                f"images must be {LEAST_EXAMPLES} or more that are no near-copies of each other, "
+                f"got {len(found)} among {worth.examples:,}; add others, or leave images= out to "
+                "use random ellipses"
+            )
+    number = len(found if patients is None else set(patients))
     return ExampleSource(found, patients, augment, min(folds, number)), worth
 
 
