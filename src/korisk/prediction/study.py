@@ -217,8 +217,8 @@ def expected_cost(
 ) -> tuple[float, int]:
     """Seconds and bytes that a prediction will take, roughly, before it starts.
 
-    The seconds are those of two CPU cores: KO and FC took 40 and 23 s at 128 pixels (7,680 inputs,
-    256 examples; benchmarks/results/predict_128_arm.json), KO 1.5 s and FC 3 s at 32 (1,280), and
+    The seconds are those of two CPU cores that others use too: KO and FC took 40 and 23 s at 128
+    pixels (7,680 inputs, 256 examples; 23 and 17 s of quiet cores), 1.5 and 3 s at 32 (1,280), and
     rehearsals of 1,024 examples, which are the most, 20 s. Without a stored normal matrix, 200 s of
     KO at 96 pixels (13,824 inputs) are a guess from a busy machine. Between, KO grows as a matrix
     is decomposed, FC as vectors of its inputs and images are; a GPU took a 13th. The bytes are of
