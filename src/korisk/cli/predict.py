@@ -60,6 +60,7 @@ def predict(
     unit: Annotated[
         str | None,
         typer.Option(
+            "--unit",
             metavar="UNIT",
             help="Unit of pixels that state none: HU, 1/mm, 1/cm, 1/m or plain. "
             "[default: the study's, or plain]",

@@ -318,7 +318,7 @@ class Reading:
 
     def take(self, file: ImageFile) -> None:
         """Read a file whole or not at all; pages that show nothing are left out alone."""
-        before, skipped, unusable = len(self.images), len(self.skipped), 0
+        before, skipped, unusable, blank = len(self.images), len(self.skipped), 0, 0
         tifffile = logging.getLogger("tifffile")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of other packages, about odd headers
@@ -332,14 +332,15 @@ class Reading:
                     name = file.name if page.count == 1 else f"{file.name}#{number}"
                     try:
                         image = self.convert(page, name)
-                    except BlankError as error:
-                        self.skipped.append(Skipped(name, str(error), blank=True))
-                        continue
                     except KoriskError as error:
-                        self.fail(name, str(error))
-                        unusable += 1
-                        if unusable > _MOST_UNUSABLE:
-                            del self.failed[-unusable:]
+                        if isinstance(error, BlankError):
+                            self.skipped.append(Skipped(name, str(error), blank=True))
+                            blank += 1
+                        else:
+                            self.fail(name, str(error))
+                            unusable += 1
+                        if unusable + blank > _MOST_UNUSABLE:
+                            del self.failed[len(self.failed) - unusable :]
                             raise KoriskError(
                                 f"holds more than {_MOST_UNUSABLE:,} images that cannot be used "
                                 f"({error}); remove it"

@@ -331,6 +331,7 @@ class _Simulated:
         return math.nan
 
 
+@dataclass(frozen=True, eq=False)
 class RehearsedForecast(Forecast):
     """A pilot's extrapolation by the curve of a rehearsal, which is closer than other relatives."""
 
