@@ -7,7 +7,8 @@ that the examples lack, it cannot show. Others are real: those of a pilot.
 The model, over u = log2 N: the logarithm of the true error is that of the computed one plus a
 misfit, which is a stationary process with deviation a and correlation exp(-|u - u'| / l), plus an
 offset that all real measurements share, since examples and simulation are not the reality. Both
-deviations and l are weighed on a small grid by how well they explain what was measured.
+deviations and l are weighed on a small grid by how well they explain what was measured. What n
+examples do not show adds a deviation beyond them, which falls as 1 / sqrt(n).
 """
 
 import math
