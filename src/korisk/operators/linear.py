@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import reduce, wraps
-from itertools import pairwise
+from itertools import count, pairwise
 from operator import add
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
+from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -20,19 +22,47 @@ from korisk.operators import norms
 from korisk.theory.bracket import NormBracket
 
 Shape = tuple[int, ...]
-Made = TypeVar("Made")
 
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
 DTYPES = (torch.float32, torch.float64)
 
 
-def _shape_checked(
+live: WeakValueDictionary[str, LinearOperator] = WeakValueDictionary()  # by key
+_numbers = count()
+_PLAIN = (Tensor, nn.Parameter)
+
+
+def traced(x: Tensor) -> bool:
+    """Whether operations on x are being recorded, or x has no numbers."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or type(x) not in _PLAIN
+        or x.is_meta
+    )
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _made(key: str, method: str) -> Any:
+    """What a method of the operator gives, made once; for a compiler it is a constant."""
+    operator = live[key]
+    if method not in operator._made:
+        # What is made in inference mode could not be saved for a later backward pass.
+        with torch.inference_mode(False), torch.no_grad():
+            operator._made[method] = getattr(operator, method)()
+    return operator._made[method]
+
+
+def _guarded(
     function: Callable[[Any, Tensor], Tensor], source: str, target: str
 ) -> Callable[[Any, Tensor], Tensor]:
-    """A subclass's map, refused where its image does not have the shape that is stated."""
+    """A subclass's map: one node where it is traced and opaque; of the shape that is stated."""
+    adjoint = function.__name__ == "_map_adjoint"
 
     @wraps(function)
-    def checked(self: LinearOperator, x: Tensor) -> Tensor:
+    def guarded(self: LinearOperator, x: Tensor) -> Tensor:
+        if self.opaque and traced(x):
+            return cast(Tensor, torch.ops.korisk.apply(x, self._key, adjoint))
         image: Any = function(self, x)
         batch = x.shape[: x.ndim - len(getattr(self, source))]
         if not isinstance(image, Tensor) or image.shape != (*batch, *getattr(self, target)):
@@ -45,7 +75,11 @@ def _shape_checked(
             )
         return image
 
-    return checked
+    return guarded
+
+
+class _Made(dict[str, Any]):
+    """What an operator made for itself, by method: no part of its state."""
 
 
 class LinearOperator(nn.Module, ABC):
@@ -100,7 +134,9 @@ class LinearOperator(nn.Module, ABC):
 
     __array_ufunc__ = None  # `array @ A` then is a TypeError, not an array of operators
     nonnegative = False  # whether every matrix entry is known to be >= 0
+    opaque = False  # whether compilers and tracers see it as one node, see `opaque.py`
     _anchor: Tensor
+    _key: str
 
     def __init__(
         self,
@@ -115,7 +151,7 @@ class LinearOperator(nn.Module, ABC):
         self.domain = checked_shape("domain", domain)
         self.range = checked_shape("range", range)
         self.name = name or type(self).__name__
-        self._made: dict[str, Any] = {}
+        self._register()
         anchor = torch.empty(0, device=checked_device(device), dtype=checked_dtype(dtype))
         self.register_buffer("_anchor", anchor, persistent=False)
 
@@ -125,7 +161,7 @@ class LinearOperator(nn.Module, ABC):
         super().__init_subclass__(**kwargs)
         for method, ends in (("_map", ("domain", "range")), ("_map_adjoint", ("range", "domain"))):
             if method in vars(cls):
-                setattr(cls, method, _shape_checked(vars(cls)[method], *ends))
+                setattr(cls, method, _guarded(vars(cls)[method], *ends))
 
     @abstractmethod
     def _map(self, x: Tensor) -> Tensor:
@@ -217,23 +253,32 @@ class LinearOperator(nn.Module, ABC):
         """The adjoint as an operator; it shares this one, so moving either moves both."""
         return Adjoint(self)
 
-    def _once(self, key: str, make: Callable[[], Made]) -> Made:
-        """The result of `make`, kept until the operator moves or changes precision; not pickled."""
-        if key not in self._made:
-            # What is made in inference mode could not be saved for a later backward pass.
-            with torch.inference_mode(False), torch.no_grad():
-                self._made[key] = make()
-        return cast(Made, self._made[key])
+    def _once(self, method: str) -> Any:
+        """What a method gives, kept until the operator moves or changes precision; not pickled."""
+        return _made(self._key, method)
+
+    def _recipe(self) -> str:
+        """What another process could make the operator from; nothing but chance where unknown."""
+        return uuid4().hex
+
+    def _register(self) -> None:
+        self._made = _Made()
+        self._key = f"{next(_numbers)}|{self._recipe()}"
+        live[self._key] = self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": {}}  # also for copies: what was made is made again
+        return {**self.__dict__, "_made": None}  # also for copies: what was made is made again
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._register()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Self:
         # nn.Module moves and converts everything through this method; a precision in which the
         # adjoint would not be one is refused here, once for .half(), .bfloat16() and .to().
         checked_dtype(fn(self._anchor).dtype)
         module = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._made = {}
+        self._made.clear()
         return cast(Self, module)
 
     # Algebra

@@ -12,7 +12,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators import norms
-from korisk.operators.linear import LinearOperator, Made, Wrapped
+from korisk.operators.linear import LinearOperator, Wrapped
 from korisk.theory.bracket import NormBracket
 
 _LARGEST_SIDE = 20_000  # of the Gram matrix: 3 GiB in float64, and minutes to factor
@@ -28,6 +28,7 @@ _DECOMPOSED = (
 _MOST_LANCZOS, _MOST_BYTES = 250, 2**30  # steps for the norm, and the vectors that they keep
 _CHECKS = 16  # at most, on the way to that many steps
 _ROUNDING = 1e-12  # of an eigenvalue, relative to the largest
+_CHANCE = norms.CHANCE / 2  # that either of two iterations fails
 
 
 class Tikhonov(Wrapped):
@@ -122,7 +123,7 @@ class Tikhonov(Wrapped):
         flat = self._flat(b)
         if self.solver == "cg":
             return _solved_by_iteration(self._system, flat).reshape(b.shape)
-        return (flat @ self._current("inverse", self._inverse)).reshape(b.shape)
+        return (flat @ cast(Tensor, self._current("_inverse"))).reshape(b.shape)
 
     def _flat(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[: x.ndim - len(self._side)], math.prod(self._side))
@@ -144,20 +145,19 @@ class Tikhonov(Wrapped):
         gram = torch.cat([self._gram(part) for part in torch.split(unit, max(1, 2**26 // both))])
         return (gram + gram.t()) / 2
 
-    def _current(self, key: str, make: Callable[[], Made]) -> Made:
-        """The result of `make`, kept until a weight of A is written to or replaced."""
+    def _current(self, method: str) -> Any:
+        """What a method gives, kept until a weight of A is written to or replaced."""
         held = [*self.of.parameters(), *self.of.buffers()]
         state = self.of.dtype, self.of.device
         versions = *state, *((t.data_ptr(), 0 if t.is_inference() else t._version) for t in held)
-        kept, value = self._once(key, lambda: (versions, make()))
-        if kept == versions:
-            return value
-        del self._made[key]
-        return self._current(key, make)
+        if self._made.setdefault("versions", versions) != versions:
+            self._made.clear()
+            self._made["versions"] = versions
+        return self._once(method)
 
     def _doubled(self) -> Tikhonov:
         """This operator in float64, in which it is iterated."""
-        return cast(Tikhonov, self._current("doubled", self.in_double))
+        return cast(Tikhonov, self._current("in_double"))
 
     def _inverse(self) -> Tensor:
         """(Gram + mu I)^-1, formed: a product with it loses far less in float32 than two solves."""
@@ -186,12 +186,13 @@ class Tikhonov(Wrapped):
         return NormBracket(lower, float(at_peak.max()), how="eigenvalues of A^T A")
 
     def _iterated_norm(self, width: float, seed: int) -> NormBracket:
-        """The same from Lanczos on the Gram matrix G of A / ||A||, without solving a system.
+        """The same from Lanczos on the Gram matrix G of A / ||A||, if it can without solving.
 
         From below: y = (G + mu) z is mapped to A z by the adjoint, so |A z| / |(G + mu) z| is below
         the norm for every z; the largest of a Krylov space V, where G V = V T + length v e_k^T, is
         a singular value of a k x k matrix. From above: s is at least the root of the smallest
-        eigenvalue, which the theorem of `norms.random_start_norm` bounds for I - G.
+        eigenvalue, which the theorem of `norms.random_start_norm` bounds for I - G. Where that is
+        not narrow enough, no singular value may be near sqrt(mu), and `_solved_norm` tells.
         """
         of = self.of._norm(width, seed)
         top, n = of.upper, math.prod(self._side)
@@ -227,19 +228,61 @@ class Tikhonov(Wrapped):
             image = gram(z)
             away = float((image + mu * z).norm()) + _ROUNDING * float(z.norm())
             lower = max(lower, math.sqrt(max(float(z @ image), 0.0)) / away)
-            eps = math.log(1.648 * math.sqrt(n) * _CHECKS / norms.CHANCE) / (2 * steps - 1)
+            eps = math.log(1.648 * math.sqrt(n) * _CHECKS / _CHANCE) / (2 * steps - 1)
             far = 1 - float(values[0])
             smallest = 1 - far / (1 - eps**2) - _ROUNDING if eps < 1 else 0.0
-            if space.exhausted:  # a vector that it misses is nearly orthogonal to the start
-                smallest = 1 - far - norms.EXHAUSTED * math.sqrt(n) / norms.CHANCE
+            if space.exhausted:
+                off = norms.missed(space, _CHANCE)
+                smallest = 1 - far - off
+                if smallest <= mu:  # every eigenvalue is known up to `off`
+                    near = torch.full_like(values, mu).clamp(values - off, values + off)
+                    upper = min(upper, max(gain(float(value)) for value in near))
             if smallest > mu:
                 upper = min(upper, gain(min(smallest, 1.0)))
             if upper <= lower * (1 + width):
                 break
         how = f"Lanczos, {steps} step{'s' * (steps > 1)}"
+        if upper < 0.5 / math.sqrt(mu):
+            how += f"; the upper end fails with probability < {_CHANCE:g}"
+        if upper <= lower * (1 + width):
+            upper = max(upper * (1 + _ROUNDING), lower)
+            return NormBracket(lower / top, upper / top, how=how)
+        return self._solved_norm(NormBracket(lower / top, upper / top, how=how), width, seed)
+
+    def _solved_norm(self, so_far: NormBracket, width: float, seed: int) -> NormBracket:
+        """The same by solving: with B = mu (G + mu)^-1, 4 (B - B B) has 4 mu s^2 / (s^2 + mu)^2.
+
+        Its steps need two solves each, and their number depends on the width alone. A relative
+        residual r of a solve is at most an error r of B x, so 12 r of the product.
+        """
+        residual = 0.0
+
+        def shrunk(x: Tensor) -> Tensor:
+            nonlocal residual
+            solved = _conjugate_gradients(self._system, x)
+            short = float((x - self._system(solved)).norm() / x.norm())
+            residual = max(residual, short)
+            return self.mu * solved
+
+        def gram(x: Tensor) -> Tensor:
+            once = shrunk(x)
+            return 4 * (once - shrunk(once))
+
+        start = norms.start((math.prod(self._side),), False, seed).to(self.device)
+        peak = 0.5 / math.sqrt(self.mu)
+        try:
+            found = norms.random_start_norm(gram, start, width=width, chance=_CHANCE)
+        except KoriskError:  # conjugate gradients do not converge
+            how = f"{so_far.how}; wider than asked, the system cannot be solved"
+            return NormBracket(so_far.lower, so_far.upper * (1 + _ROUNDING), how=how)
+        # An error of each step is one of the matrix, of at most 3 sqrt(steps) times its size.
+        error = 36 * math.sqrt(_MOST_LANCZOS) * residual
+        lower = max(math.sqrt(max(found.lower**2 - error, 0.0)) * peak, so_far.lower)
+        upper = min(math.sqrt(found.upper**2 + 3 * error), 1.0) * peak * (1 + _ROUNDING)
+        how = f"{found.how}; two solves a step"
         if upper > lower * (1 + width):
-            how += "; wider than asked, no singular value found near sqrt(mu)"
-        return NormBracket(lower / top, max(upper / top * (1 + _ROUNDING), lower / top), how=how)
+            how += "; wider than asked, mu is near the rounding of A^T A"
+        return NormBracket(lower, max(lower, upper), how=how)
 
 
 class _ConjugateGradients(torch.autograd.Function):

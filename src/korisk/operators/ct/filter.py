@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.linalg
@@ -129,17 +129,20 @@ class RampFilter(LinearOperator):
 
     def _map(self, x: Tensor) -> Tensor:
         if self.bins <= _LARGEST_DENSE:
-            return x @ self._once("matrix", lambda: self._here(self._matrix()))
-        response = self._once("response", lambda: self._here(self.response()))
+            return x @ cast(Tensor, self._once("_matrix_here"))
         length = fft_length(self.bins, self.window)
-        filtered: Tensor = torch.fft.irfft(torch.fft.rfft(x, n=length) * response, n=length)
+        spectrum = torch.fft.rfft(x, n=length) * self._once("_response_here")
+        filtered: Tensor = torch.fft.irfft(spectrum, n=length)
         return filtered[..., : self.bins]
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         return self._map(y)  # symmetric
 
-    def _here(self, array: FloatArray) -> Tensor:
-        return torch.from_numpy(array).to(device=self.device, dtype=self.dtype)
+    def _matrix_here(self) -> Tensor:
+        return torch.from_numpy(self._matrix()).to(device=self.device, dtype=self.dtype)
+
+    def _response_here(self) -> Tensor:
+        return torch.from_numpy(self.response()).to(device=self.device, dtype=self.dtype)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         highest = float(np.abs(self.response()).max()) * (1 + _ROUNDING)

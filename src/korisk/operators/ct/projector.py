@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+from dataclasses import fields
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
 import scipy.sparse
@@ -15,9 +17,10 @@ from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.ct import engines
 from korisk.operators.ct.engines import Engine, EngineName
-from korisk.operators.ct.geometry import Geometry, require_geometry
+from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam, require_geometry
 from korisk.operators.ct.stencils import Joseph, PixelDriven, RotateAndSum, Sampled, Stencil
 from korisk.operators.linear import LinearOperator
+from korisk.operators.opaque import DECODERS, Opaque
 
 Kind = Literal["joseph", "rotate", "sampled"]
 KINDS: tuple[Kind, ...] = ("joseph", "rotate", "sampled")
@@ -60,60 +63,7 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-class _Product(torch.autograd.Function):
-    """A linear product and its adjoint as each other's derivative, to any order.
-
-    PyTorch's own gradient of a sparse product is an order of magnitude slower, and it cannot be
-    differentiated twice.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, operator: _StencilOperator, project: bool) -> Tensor:
-        ctx.operator, ctx.project = operator, project
-        return operator._product(x, project)
-
-    @staticmethod
-    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None, None]:
-        return _apply(gradient[0], ctx.operator, not ctx.project), None, None
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        return _apply(tangents[0], ctx.operator, ctx.project)
-
-
-class _TransformedProduct(torch.autograd.Function):
-    """The same for torch.func, in the form that it asks for, which is slower to call."""
-
-    @staticmethod
-    def forward(x: Tensor, operator: _StencilOperator, project: bool) -> Tensor:
-        return operator._product(x, project)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, ctx.operator, ctx.project = inputs
-
-    backward = _Product.backward
-    jvp = _Product.jvp
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, operator: Any, project: bool
-    ) -> tuple[Tensor, int]:
-        assert in_dims[0] is not None
-        return _apply(x.movedim(in_dims[0], 0), operator, project), 0
-
-
-# Inside vmap, jvp or grad of torch.func; a PyTorch that cannot tell gets the slower form.
-_inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
-
-
-def _apply(x: Tensor, operator: _StencilOperator, project: bool) -> Tensor:
-    form: Any = _TransformedProduct if _inside_transform() else _Product
-    result: Tensor = form.apply(x, operator, project)
-    return result
-
-
-class _StencilOperator(LinearOperator):
+class _StencilOperator(Opaque):
     """Image to sinogram (or back) by the weights of a stencil."""
 
     nonnegative = True
@@ -128,6 +78,7 @@ class _StencilOperator(LinearOperator):
         self.stencil = stencil
         self.engine: EngineName = engine
         self._backwards = backwards
+        self._register()
         if engine == "matrix":
             engines.check_matrix_fits(stencil, self.device, self.dtype)
 
@@ -136,27 +87,33 @@ class _StencilOperator(LinearOperator):
         """The scanner."""
         return self.stencil.geometry
 
-    def _map(self, x: Tensor) -> Tensor:
-        return _apply(x, self, not self._backwards)
+    def _recipe(self) -> str:
+        if "stencil" not in self.__dict__:  # not set yet
+            return ""
+        stencil = {**vars(self.stencil), "geometry": _fields(self.geometry)}
+        kinds = type(self.stencil).__name__, type(self.geometry).__name__
+        return "scanner:" + json.dumps([*kinds, stencil, self.engine, self._backwards])
 
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        return _apply(y, self, self._backwards)
-
-    def _product(self, x: Tensor, project: bool) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
+        project = adjoint == self._backwards
         image, sinogram = self.stencil.image_shape, self.stencil.sinogram_shape
         source, target = (image, sinogram) if project else (sinogram, image)
         lead = x.shape[: x.ndim - 2]
-        flat = x.detach().reshape(lead.numel(), source[0] * source[1]).contiguous()
+        flat = x.reshape(lead.numel(), source[0] * source[1]).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
-        engine = self._engine()
+        engine = self._engine() if x.dtype == self.dtype and x.device == self.device else None
+        if engine is None:  # made from a recipe, which knows no device and no precision
+            self.to(x.device, x.dtype)
+            engine = self._engine()
         product = engine.project(flat) if project else engine.backproject(flat)
         return product.reshape(*lead, *target)
 
     def _engine(self) -> Engine:
-        return self._once(
-            "engine", lambda: engine_for(self.stencil, self.engine, self.device, self.dtype)
-        )
+        return cast(Engine, self._once("_make_engine"))
+
+    def _make_engine(self) -> Engine:
+        return engine_for(self.stencil, self.engine, self.device, self.dtype)
 
     def sparse_matrix(self) -> scipy.sparse.csr_array:
         """The matrix, rows in the order of the range's flat index and columns of the domain's.
@@ -172,6 +129,25 @@ class _StencilOperator(LinearOperator):
     def extra_repr(self) -> str:
         """The geometry, as nn.Module prints it."""
         return f"{self.geometry!r}, {super().extra_repr()}"
+
+
+def _fields(geometry: Geometry) -> dict[str, Any]:
+    return {field.name: getattr(geometry, field.name) for field in fields(geometry)}
+
+
+def _decode(text: str) -> LinearOperator:
+    """The operator of a recipe."""
+    kind, beam, values, engine, backwards = json.loads(text)
+    beams, kinds = (ParallelBeam, FanBeam), (Joseph, RotateAndSum, Sampled, PixelDriven)
+    geometry = {each.__name__: each for each in beams}[beam]
+    given = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in values.pop("geometry").items()
+    }
+    stencil = {each.__name__: each for each in kinds}[kind](geometry(**given), **values)
+    return _StencilOperator(stencil, engine, backwards=backwards)
+
+
+DECODERS["scanner"] = _decode
 
 
 class Projector(_StencilOperator):

@@ -1,0 +1,173 @@
+"""Operators whose work PyTorch cannot look into, and how compilers and tracers see them.
+
+In eager mode such an operator is an `autograd.Function` whose derivative is its adjoint. Under
+torch.compile, torch.export, torch.jit.trace, on meta devices and for tensor subclasses it is one
+node, `korisk::apply`, with a shape, a derivative and a rule for batches; the operator is found by
+its key, so nothing of it is traced.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from korisk.errors import KoriskError
+from korisk.operators.linear import LinearOperator, live
+
+DECODERS: dict[str, Callable[[str], LinearOperator]] = {}  # by the word before a recipe's colon
+
+
+class Opaque(LinearOperator):
+    """An operator that computes A x and A^T y by other means than differentiable PyTorch.
+
+    A subclass defines `_product`, which may use NumPy, solvers or kernels. Its derivatives of any
+    order, `vmap`, `jvp` and compilers follow from linearity alone; weights of its own cannot be
+    trained.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        As for `LinearOperator`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.operators.opaque import Opaque
+    >>> class Reversed(Opaque):
+    ...     def _product(self, x, adjoint):
+    ...         return torch.from_numpy(x.numpy()[..., ::-1].copy())
+    >>> x = torch.arange(3.0, requires_grad=True)
+    >>> (Reversed(3, 3)(x) * torch.tensor([1.0, 2.0, 4.0])).sum().backward()
+    >>> x.grad.tolist()
+    [4.0, 2.0, 1.0]
+    """
+
+    opaque = True
+
+    @abstractmethod
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
+        """A x, or A^T x; x has no graph, and neither must the result, a tensor of its own."""
+
+    def _map(self, x: Tensor) -> Tensor:
+        return _differentiable(x, self, False)
+
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        return _differentiable(y, self, True)
+
+
+class _Product(torch.autograd.Function):
+    """A product and its adjoint as each other's derivative, to any order.
+
+    PyTorch's own gradient of a sparse product is an order of magnitude slower, and it cannot be
+    differentiated twice.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+        ctx.operator, ctx.adjoint = operator, adjoint
+        return operator._product(x.detach(), adjoint)
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None, None]:
+        return _differentiable(gradient[0], ctx.operator, not ctx.adjoint), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return _differentiable(tangents[0], ctx.operator, ctx.adjoint)
+
+
+class _TransformedProduct(torch.autograd.Function):
+    """The same for torch.func, in the form that it asks for, which is slower to call."""
+
+    @staticmethod
+    def forward(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+        return operator._product(x.detach(), adjoint)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, ctx.operator, ctx.adjoint = inputs
+
+    backward = _Product.backward
+    jvp = _Product.jvp
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, operator: Any, adjoint: bool
+    ) -> tuple[Tensor, int]:
+        assert in_dims[0] is not None
+        return _differentiable(x.movedim(in_dims[0], 0), operator, adjoint), 0
+
+
+# Inside vmap, jvp or grad of torch.func; a PyTorch that cannot tell gets the slower form.
+_inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def _differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
+    form: Any = _TransformedProduct if _inside_transform() else _Product
+    result: Tensor = form.apply(x, operator, adjoint)
+    return result
+
+
+# The node that compilers see
+
+
+def operator_of(key: str) -> LinearOperator:
+    """The operator of a key: one that lives in this process, or one made from its recipe."""
+    return live.get(key) or _decoded(key.partition("|")[2])
+
+
+@lru_cache(maxsize=16)
+def _decoded(recipe: str) -> LinearOperator:
+    kind, _, text = recipe.partition(":")
+    if kind not in DECODERS:
+        raise KoriskError(
+            "the operator of this program must live in the process that runs it, and does not; "
+            "only scanners and what PyTorch itself computes can be exported to another process"
+        )
+    return DECODERS[kind](text)
+
+
+def _applied(x: Tensor, key: str, adjoint: bool) -> Tensor:
+    operator = operator_of(key)
+    # Not _map itself, which would come back here wherever a compiler folds constants.
+    function: Any = type(operator)._map_adjoint if adjoint else type(operator)._map
+    with torch.no_grad():
+        image: Tensor = function.__wrapped__(operator, x)
+        return image.contiguous()
+
+
+def _shaped(x: Tensor, key: str, adjoint: bool) -> Tensor:
+    operator = operator_of(key)
+    ends = operator.domain, operator.range
+    source, target = reversed(ends) if adjoint else ends
+    return x.new_empty((*x.shape[: x.ndim - len(source)], *target))
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, ctx.key, ctx.adjoint = inputs
+
+
+def _derivative(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    return torch.ops.korisk.apply(gradient, ctx.key, not ctx.adjoint), None, None
+
+
+def _batched(
+    info: Any, in_dims: tuple[int | None, ...], x: Tensor, key: str, adjoint: bool
+) -> tuple[Tensor, int]:
+    assert in_dims[0] is not None
+    return torch.ops.korisk.apply(x.movedim(in_dims[0], 0), key, adjoint), 0
+
+
+_library = torch.library.Library("korisk", "DEF")  # type: ignore[no-untyped-call]
+_library.define(
+    "apply(Tensor x, str key, bool adjoint) -> Tensor", tags=torch.Tag.pt2_compliant_tag
+)
+_library.impl("apply", _applied, "CompositeExplicitAutograd")
+torch.library.register_fake("korisk::apply", _shaped, lib=_library)
+torch.library.register_autograd("korisk::apply", _derivative, setup_context=_remember, lib=_library)
+torch.library.register_vmap("korisk::apply", _batched, lib=_library)
