@@ -10,16 +10,20 @@ from torch import Tensor
 
 from korisk.operators import (
     WINDOWS,
+    Convolution,
     FanBeam,
     ParallelBeam,
     PixelBackprojector,
     Projector,
     RampFilter,
+    Sense,
+    birdcage_sensitivities,
     fbp,
+    gaussian_kernel,
     released_fbp,
     testing,
 )
-from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Matrix
+from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Mask, Matrix
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Sum, stack
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
@@ -44,6 +48,10 @@ def flow() -> Diffusion:
     return Diffusion(8, viscosity=0.01, speed=0.3, time=0.2)
 
 
+def sense(**other: Any) -> Sense:
+    return Sense((4, 4), birdcage_sensitivities((4, 4), 2), **other)
+
+
 def tall() -> Matrix:
     return Matrix(draw(9, 6), domain=(2, 3))
 
@@ -65,6 +73,19 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("fourier, half of each pair", lambda: Fourier(7, [0, 0, 0, 0, 1, 1, 1], real=True)),
     ("diffusion, even", flow),
     ("diffusion, odd", lambda: Diffusion(9, viscosity=0.01, speed=-0.3, time=0.2, length=2)),
+    ("diffusion in a rectangle", lambda: Diffusion((4, 5), viscosity=0.01, speed=(1, 2), time=0.1)),
+    ("diffusion in a box", lambda: Diffusion((2, 3, 4), viscosity=(0, 0.1, 0), speed=1, time=0.1)),
+    ("mask", lambda: Mask((3, 4), [1, 0, 1, 1])),
+    ("sense", sense), ("sense, every other line", lambda: sense(mask=[1, 0, 1, 0])),
+    ("sense of real images", lambda: sense(mask=[1, 0, 1, 1], real=True)),
+    ("sense in 1D", lambda: Sense(5, draw(3, 5, 2))),
+    ("blur", lambda: Convolution((4, 5), gaussian_kernel(0.6, reach=2))),
+    ("blur on a torus", lambda: Convolution((4, 5), gaussian_kernel(0.6), boundary="periodic")),
+    ("blur, mirrored", lambda: Convolution((4, 5), draw(3, 4).abs(), boundary="reflect")),
+    ("convolution", lambda: Convolution((4, 5), draw(2, 3))),
+    ("convolution, mirrored", lambda: Convolution(7, draw(4), boundary="reflect")),
+    ("tikhonov of sense", lambda: Tikhonov(sense(mask=[1, 0, 1, 0]), 0.1)),
+    ("deblurring", lambda: Tikhonov(Convolution(4, [1.0, 2.0, 1.0]), 0.1, solver="cg")),
     ("tikhonov, tall", lambda: Tikhonov(tall(), 0.1)),
     ("tikhonov, wide", lambda: Tikhonov(wide(), 0.1)),
     ("tikhonov by cg, tall", lambda: Tikhonov(tall(), 0.1, solver="cg")),

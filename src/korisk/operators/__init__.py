@@ -1,7 +1,8 @@
 """Known operators: differentiable linear maps with exact adjoints and bracketed norms.
 
 Start with `linear.py`: `LinearOperator` and how operators are combined. `basic.py` has the small
-ones, `tikhonov.py` the regularised inverse, `norms.py` the iterations behind `norm()`, `testing.py`
+ones, `sense.py` multi-coil MRI, `convolution.py` blurs, `tikhonov.py` the regularised inverse and
+`consistency.py` the layer made of it, `norms.py` the iterations behind `norm()`, `testing.py`
 the laws that every operator keeps; `ct/` has tomography.
 """
 
@@ -14,7 +15,9 @@ except ModuleNotFoundError as missing:
         "korisk.operators needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
-from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Matrix
+from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Mask, Matrix
+from korisk.operators.consistency import DataConsistency
+from korisk.operators.convolution import BOUNDARIES, Boundary, Convolution, gaussian_kernel
 from korisk.operators.ct.fbp import (
     cosine_weights,
     fbp,
@@ -28,12 +31,17 @@ from korisk.operators.ct.filter import WINDOWS, RampFilter, Window
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
+from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
 
 __all__ = [
+    "BOUNDARIES",
     "WINDOWS",
     "Adjoint",
+    "Boundary",
     "Composed",
+    "Convolution",
+    "DataConsistency",
     "Diagonal",
     "Diffusion",
     "FanBeam",
@@ -41,19 +49,23 @@ __all__ = [
     "Geometry",
     "Identity",
     "LinearOperator",
+    "Mask",
     "Matrix",
     "ParallelBeam",
     "PixelBackprojector",
     "Projector",
     "RampFilter",
     "Scaled",
+    "Sense",
     "Stacked",
     "Sum",
     "Tikhonov",
     "Window",
+    "birdcage_sensitivities",
     "cosine_weights",
     "fbp",
     "fbp_weights",
+    "gaussian_kernel",
     "parker_weights",
     "released_fbp",
     "released_geometry",

@@ -1,10 +1,11 @@
-"""Small operators: Identity, Diagonal, Matrix, Fourier and Diffusion."""
+"""Small operators: Identity, Diagonal, Mask, Matrix, Fourier and Diffusion."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from korisk.operators.linear import LinearOperator, Shape, checked_shape, shape_
 from korisk.theory.bracket import NormBracket
 
 _LARGEST_DECOMPOSED = 2048  # side up to which all singular values take seconds, not minutes
+_ROUNDING = 1e-10  # relative; far above what float64 loses in these sums
 
 
 class Identity(LinearOperator):
@@ -66,7 +68,19 @@ class Identity(LinearOperator):
         return NormBracket(1.0, 1.0, how="the identity's")
 
 
-class Diagonal(LinearOperator):
+class Spectral(LinearOperator):
+    """An operator whose A^T A is diagonal in a known basis, where `_squares` is not None."""
+
+    @abstractmethod
+    def _squares(self) -> Tensor | None:
+        """The eigenvalues of A^T A, in the shape of the components in that basis."""
+
+    @abstractmethod
+    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
+        """x with each of its components in that basis multiplied by a factor."""
+
+
+class Diagonal(Spectral):
     """x -> w x, entry by entry, with weights w of the shape of x.
 
     Parameters
@@ -117,6 +131,72 @@ class Diagonal(LinearOperator):
     def _norm(self, width: float, seed: int) -> NormBracket:
         largest = norms.size(self.weights)
         return NormBracket(largest, largest, how="largest |weight|")
+
+    def _squares(self) -> Tensor:
+        return self.weights.square()
+
+    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
+        return x * factors
+
+
+class Mask(Spectral):
+    """x -> m x, entry by entry, with a mask m of 0 and 1: pixels or bins that are missing.
+
+    Values that the mask leaves out are ignored, even NaN, and zeros in the result; the adjoint is
+    the operator itself. `Diagonal` is for other weights.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape of x without its batch.
+    mask : array_like of 0 and 1 or bool
+        Of that shape, or of its last axes.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
+
+    Notes
+    -----
+    (M x)_i = x_i where m_i = 1, else 0: a projection, its own adjoint, with the norm 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.operators import Mask
+    >>> Mask(3, [1, 0, 1])(torch.tensor([1.0, torch.nan, 3.0])).tolist()
+    [1.0, 0.0, 3.0]
+    """
+
+    nonnegative = True
+    mask: Tensor
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        mask: Any,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        lengths = checked_shape("shape", shape)
+        super().__init__(lengths, lengths, name="M", device=device, dtype=dtype)
+        self.register_buffer("mask", _checked_mask(mask, lengths).to(self.device))
+
+    def _map(self, x: Tensor) -> Tensor:
+        return torch.where(self.mask, x, torch.zeros_like(x))
+
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        return self._map(y)
+
+    def _norm(self, width: float, seed: int) -> NormBracket:
+        return NormBracket(1.0, 1.0, how="a projection's")
+
+    def _squares(self) -> Tensor:
+        return self.mask.to(self.dtype)
+
+    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
+        return x * factors
 
 
 class Matrix(LinearOperator):
@@ -196,7 +276,7 @@ class Matrix(LinearOperator):
         return NormBracket(largest, largest, how="largest singular value")
 
 
-class Fourier(LinearOperator):
+class Fourier(Spectral):
     """x -> m F x: the orthonormal, centred Fourier transform of an image, sampled by a mask.
 
     Complex numbers are a last axis of 2 (real, imaginary), so that the operator is a real linear
@@ -264,14 +344,19 @@ class Fourier(LinearOperator):
         return self.mask.numel() / int(self.mask.sum())
 
     def _map(self, x: Tensor) -> Tensor:
-        image = x if self.real else torch.complex(x[..., 0], x[..., 1])
-        axes = self._axes
-        spectrum = torch.fft.fftn(torch.fft.ifftshift(image, dim=axes), dim=axes, norm="ortho")
-        return self._sampled(torch.view_as_real(torch.fft.fftshift(spectrum, dim=axes)))
+        return self._sampled(torch.view_as_real(self._spectrum(x)))
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         kept = self._sampled(y)
-        spectrum = torch.complex(kept[..., 0], kept[..., 1])
+        return self._image(torch.complex(kept[..., 0], kept[..., 1]))
+
+    def _spectrum(self, x: Tensor) -> Tensor:
+        image = x if self.real else torch.complex(x[..., 0], x[..., 1])
+        axes = self._axes
+        spectrum = torch.fft.fftn(torch.fft.ifftshift(image, dim=axes), dim=axes, norm="ortho")
+        return torch.fft.fftshift(spectrum, dim=axes)
+
+    def _image(self, spectrum: Tensor) -> Tensor:
         axes = self._axes
         image = torch.fft.ifftn(torch.fft.ifftshift(spectrum, dim=axes), dim=axes, norm="ortho")
         centred = torch.fft.fftshift(image, dim=axes)
@@ -281,16 +366,23 @@ class Fourier(LinearOperator):
         return torch.where(self.mask[..., None], samples, torch.zeros_like(samples))
 
     def _norm(self, width: float, seed: int) -> NormBracket:
+        largest = math.sqrt(float(self._squares().max()))
+        how = "largest (m(k) + m(-k)) / 2" if self.real else "unitary, sampled"
+        return NormBracket(largest, largest, how=how)
+
+    def _squares(self) -> Tensor:
+        mask = self.mask.to(self.dtype)
         if not self.real:
-            return NormBracket(1.0, 1.0, how="unitary, sampled")
+            return mask
         # A^T A = Re(F^H m F). The conjugate of F^H m F is F^H m(-k) F, so that their mean has the
         # eigenvalues (m(k) + m(-k)) / 2: 1 where both are sampled, a half where one of them is.
         # Flipped, index j holds n - 1 - j; where n is even, -k is at n - j, with -n/2 its own
         # mirror image.
         shifts = tuple(1 - length % 2 for length in self.image_shape)
-        mirrored = self.mask.flip(self._axes).roll(shifts, self._axes)
-        largest = math.sqrt(float((self.mask.double() + mirrored.double()).max()) / 2)
-        return NormBracket(largest, largest, how="largest (m(k) + m(-k)) / 2")
+        return (mask + mask.flip(self._axes).roll(shifts, self._axes)) / 2
+
+    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
+        return self._image(self._spectrum(x) * factors)
 
 
 def _checked_mask(value: Any, image: Shape) -> Tensor:
@@ -311,21 +403,21 @@ def _checked_mask(value: Any, image: Shape) -> Tensor:
     return torch.from_numpy(whole != 0)
 
 
-class Diffusion(LinearOperator):
-    """u(0) -> u(t): the exact flow of advection and diffusion on a periodic line.
+class Diffusion(Spectral):
+    """u(0) -> u(t): the exact flow of advection and diffusion on a periodic line, or in a box.
 
     Parameters
     ----------
-    points : int
-        Equally spaced points on the line.
-    viscosity : float
-        nu >= 0, in length^2 per time.
-    speed : float, default 0
-        c, in length per time.
+    points : int or sequence of int
+        Equally spaced points on the line, or along each axis of a rectangle or a box.
+    viscosity : float or sequence of float
+        nu >= 0, in length^2 per time; several: one for each axis.
+    speed : float or sequence of float, default 0
+        c, in length per time, along each axis; a number for all of them.
     time : float
         t >= 0.
-    length : float, default 1
-        Period of the line, > 0.
+    length : float or sequence of float, default 1
+        Period along each axis, > 0; a number for all of them.
     device : torch.device or str, optional
         PyTorch's default where None.
     dtype : torch.dtype, optional
@@ -333,9 +425,10 @@ class Diffusion(LinearOperator):
 
     Notes
     -----
-    u_t = nu u_xx - c u_x. Each wave exp(i k x), k = 2 pi j / length, is multiplied by
-    exp(-(nu k^2 + i c k) t): exact in time, and in space for every function that the points
-    resolve. The matrix is circulant, so its norm is the largest |multiplier|.
+    u_t = sum_a nu_a d^2 u / dx_a^2 - c_a du / dx_a; on a line u_t = nu u_xx - c u_x. Each wave
+    exp(i k.x), k_a = 2 pi j_a / length_a, is multiplied by the product over the axes of
+    exp(-(nu_a k_a^2 + i c_a k_a) t): exact in time, and in space for every function that the points
+    resolve. The matrix is circulant along each axis, so its norm is the largest |multiplier|.
 
     Examples
     --------
@@ -344,59 +437,94 @@ class Diffusion(LinearOperator):
     >>> flow = Diffusion(4, viscosity=0.0, speed=1.0, time=0.25)
     >>> flow(torch.tensor([1.0, 2.0, 3.0, 2.0])).round(decimals=4).tolist()
     [2.0, 1.0, 2.0, 3.0]
+    >>> Diffusion((8, 6), viscosity=0.01, speed=(0.0, 1.0), time=0.1)
+    Diffusion((8, 6) -> (8, 6))
     """
 
     def __init__(
         self,
-        points: int,
+        points: int | Sequence[int],
         *,
-        viscosity: float,
-        speed: float = 0.0,
+        viscosity: float | Sequence[float],
+        speed: float | Sequence[float] = 0.0,
         time: float,
-        length: float = 1.0,
+        length: float | Sequence[float] = 1.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        n = _checks.count("points", points, at_least=1, remedy="count the points of the line")
-        super().__init__((n,), (n,), name="E", device=device, dtype=dtype)
+        lengths = checked_shape("points", points)
+        if not lengths:
+            raise KoriskError("points must have at least one axis, got (); pass (rows, columns)")
+        super().__init__(lengths, lengths, name="E", device=device, dtype=dtype)
+
+        def of_axes(field: str, value: Any, **rule: Any) -> tuple[float, ...]:
+            several = isinstance(value, Iterable) and not isinstance(value, str)
+            values = tuple(value) if several else (value,) * len(lengths)
+            if len(values) != len(lengths):
+                raise KoriskError(
+                    f"{field} must be one number, or one for each of the {len(lengths)} axes of "
+                    f"points, got {shown(value)}"
+                )
+            return tuple(_checks.real(field, each, **rule) for each in values)
+
         remedy = "a negative viscosity has no bounded solution"
-        self.viscosity = _checks.real("viscosity", viscosity, at_least=0, remedy=remedy)
-        self.speed = _checks.real("speed", speed, remedy="give length per time, of either sign")
+        self.viscosity = of_axes("viscosity", viscosity, at_least=0, remedy=remedy)
+        self.speed = of_axes("speed", speed, remedy="give length per time, of either sign")
         remedy = "the flow cannot be run backwards"
         self.time = _checks.real("time", time, at_least=0, remedy=remedy)
-        self.length = _checks.real("length", length, above=0, remedy="give the period")
+        self.length = of_axes("length", length, above=0, remedy="give the period")
 
     def _map(self, x: Tensor) -> Tensor:
-        moved: Tensor = torch.fft.irfft(torch.fft.rfft(x) * self._multiplier(), n=self.domain[0])
-        return moved
+        return filtered(x, self._once("_multiplier"), self.domain)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        spectrum = torch.fft.rfft(y) * self._multiplier().conj()
-        moved: Tensor = torch.fft.irfft(spectrum, n=self.domain[0])
-        return moved
+        return filtered(y, self._once("_multiplier").conj(), self.domain)
 
     def _multiplier(self) -> Tensor:
         precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128
-        return self._once(
-            "multiplier", lambda: torch.from_numpy(self._waves()).to(self.device, precision)
-        )
+        return torch.from_numpy(self._waves()).to(self.device, precision)
 
     def _waves(self) -> NDArray[np.complex128]:
-        """exp(-(nu k^2 + i c k) t) for j = 0 ... points // 2."""
-        n = self.domain[0]
-        k = 2 * math.pi / self.length * np.arange(n // 2 + 1)
-        decay, turn = self.viscosity * self.time * k**2, self.speed * self.time * k
-        waves: NDArray[np.complex128] = np.exp(-(decay + 1j * turn))
-        if n % 2 == 0:
-            # The points see of the last wave only cos(k x). Moved by c t it is cos(k x) cos(k c t)
-            # plus sin(k x) sin(k c t), and that second part is zero at every point.
-            waves[-1] = waves[-1].real
-        return waves
+        """exp(-(nu k^2 + i c k) t) of all axes multiplied, for the real transform of `points`."""
+        product = np.ones((), dtype=np.complex128)
+        last = len(self.domain) - 1
+        axes = zip(self.domain, self.viscosity, self.speed, self.length, strict=True)
+        for axis, (n, viscosity, speed, length) in enumerate(axes):
+            j = np.arange(n // 2 + 1) if axis == last else np.fft.fftfreq(n, 1 / n)
+            k = 2 * math.pi / length * j
+            waves = np.exp(-(viscosity * self.time * k**2 + 1j * (speed * self.time * k)))
+            if n % 2 == 0:
+                # The points see of the last wave only cos(k x). Moved by c t it is cos(k x)
+                # cos(k c t) plus sin(k x) sin(k c t), and that second part is zero at every point.
+                waves[n // 2] = waves[n // 2].real
+            product = product[..., None] * waves
+        return product
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         # A circulant matrix is normal: its norm is its largest |eigenvalue|.
         largest = float(np.abs(self._waves()).max())
         return NormBracket(largest, largest, how="largest |multiplier|")
+
+    def _squares(self) -> Tensor:
+        return cast(Tensor, self._once("_multiplier")).abs().square()
+
+    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
+        return filtered(x, factors, self.domain)
+
+
+def capped(found: NormBracket, most: float, how: str) -> NormBracket:
+    """A bracket whose upper end is not above what is certain."""
+    limit = most * (1 + _ROUNDING)
+    if found.upper <= limit:
+        return found
+    return NormBracket(min(found.lower, most), limit, how=f"{found.how}; from above: {how}")
+
+
+def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
+    """The last axes of x, with zeros up to these lengths, convolved on a torus."""
+    axes = tuple(range(-len(lengths), 0))
+    spectrum = torch.fft.rfftn(x, s=lengths, dim=axes) * multiplier
+    return torch.fft.irfftn(spectrum, s=lengths, dim=axes)
 
 
 def own_tensor(field: str, value: Any) -> Tensor:

@@ -1,0 +1,192 @@
+"""Multi-coil Cartesian MRI: Sense, and simulated sensitivities of coils."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from korisk import _checks
+from korisk.errors import KoriskError, shown
+from korisk.operators.basic import Fourier, Spectral, capped, own_tensor
+from korisk.operators.linear import checked_shape, shape_text
+from korisk.theory.bracket import NormBracket
+
+
+class Sense(Spectral):
+    """x -> m F s_c x: k-space samples of an image as each of several coils sees it.
+
+    Complex numbers are a last axis of 2 (real, imaginary): (*shape, 2) -> (coils, *shape, 2), or
+    (*shape) -> (coils, *shape, 2) with `real=True`. k-space and its mask are those of `Fourier`.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Shape of the image; the transform is over all its axes.
+    sensitivities : Tensor or array_like, complex (coils, *shape) or real (coils, *shape, 2)
+        s, one map for each coil, such as `birdcage_sensitivities(shape, coils)`. Copied.
+    mask : array_like of 0 and 1 or bool, optional
+        Samples that are taken, of the image's shape or of its last axes; everything where None.
+    real : bool, default False
+        Whether images are real, without the last axis of 2.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None.
+
+    Raises
+    ------
+    KoriskError
+        If the sensitivities have another shape, or NaN or infinities in them.
+
+    Notes
+    -----
+    Continuous: (A x)_c(k) = integral s_c(r) x(r) exp(-2 pi i k.r) dr. Discrete: A x = (m F (s_c x))
+    over the coils c, with F unitary and a mask m of 0 and 1, so that
+    A^T y = sum_c conj(s_c) F^H m y_c, of which a real image takes the real part.
+    ||A||^2 <= max_r sum_c |s_c(r)|^2, with equality where everything is sampled; otherwise the
+    bracket is that of Lanczos, and its upper end not above this.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.operators import Sense, birdcage_sensitivities
+    >>> A = Sense((8, 8), birdcage_sensitivities((8, 8), coils=4), mask=[0, 1] * 4)
+    >>> A(torch.ones(8, 8, 2)).shape, A.coils, A.acceleration, A.norm().upper <= 1.0001
+    (torch.Size([4, 8, 8, 2]), 4, 2.0, True)
+    """
+
+    sensitivities: Tensor
+
+    def __init__(
+        self,
+        shape: int | Sequence[int],
+        sensitivities: Any,
+        mask: Any = None,
+        *,
+        real: bool = False,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        fourier = Fourier(shape, mask, device=device, dtype=dtype)
+        image = fourier.image_shape
+        try:
+            given = torch.as_tensor(sensitivities).detach()
+        except (TypeError, ValueError, RuntimeError):
+            raise KoriskError(
+                f"sensitivities must be a torch tensor or an array, got {shown(sensitivities)}"
+            ) from None
+        parts = torch.view_as_real(given.resolve_conj()) if given.is_complex() else given
+        values = own_tensor("sensitivities", parts)
+        if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
+            raise KoriskError(
+                f"sensitivities must be complex of shape (coils, {shape_text(image)[1:]}, or real "
+                f"with a last axis of 2, got {given.dtype} of {shape_text(tuple(given.shape))}"
+            )
+        place: dict[str, Any] = {"device": fourier.device, "dtype": fourier.dtype}
+        domain = image if real else (*image, 2)
+        super().__init__(domain, (len(values), *image, 2), name="S", **place)
+        self.fourier = fourier
+        self.real = bool(real)
+        self._whole = bool(fourier.mask.all())
+        self.register_buffer("sensitivities", values.to(**place))
+
+    @property
+    def coils(self) -> int:
+        """How many coils there are."""
+        return len(self.sensitivities)
+
+    @property
+    def mask(self) -> Tensor:
+        """Which samples are taken, of the image's shape."""
+        return self.fourier.mask
+
+    @property
+    def acceleration(self) -> float:
+        """The image's pixels over the samples that a coil takes."""
+        return self.fourier.acceleration
+
+    def _complex(self) -> Tensor:
+        """The sensitivities as complex numbers, (coils, *shape)."""
+        return torch.complex(self.sensitivities[..., 0], self.sensitivities[..., 1])
+
+    def _map(self, x: Tensor) -> Tensor:
+        image = x if self.real else torch.complex(x[..., 0], x[..., 1])
+        seen = self._complex() * image.unsqueeze(-len(self.fourier.image_shape) - 1)
+        return self.fourier._map(torch.view_as_real(seen))
+
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        seen = self.fourier._map_adjoint(y)
+        images = torch.complex(seen[..., 0], seen[..., 1]) * self._complex().conj()
+        image = images.sum(-len(self.fourier.image_shape) - 1)
+        return image.real.clone() if self.real else torch.view_as_real(image)
+
+    def _norm(self, width: float, seed: int) -> NormBracket:
+        most = math.sqrt(float(self.sensitivities.square().sum((0, -1)).max()))
+        how = "largest sum of squared sensitivities"
+        if self._whole:
+            return NormBracket(most, most, how=how)
+        return capped(super()._norm(width, seed), most, how)
+
+    def _squares(self) -> Tensor | None:
+        if not self._whole:
+            return None
+        squares = self.sensitivities.square().sum((0, -1))
+        return squares if self.real else squares[..., None]
+
+    def _weighed(self, x: Tensor, factors: Tensor) -> Tensor:
+        return x * factors
+
+
+def birdcage_sensitivities(shape: Sequence[int], coils: int, *, radius: float = 1.5) -> Tensor:
+    """Smooth simulated sensitivities of coils on a circle around an image.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Rows and columns of the image.
+    coils : int
+        How many coils, 1 to 1024.
+    radius : float, default 1.5
+        Radius of the circle in half edges of the image, > sqrt(2): the coils are outside of it.
+
+    Returns
+    -------
+    Tensor, shape (coils, rows, columns, 2)
+        In float64; the squares add up to one in every pixel.
+
+    Notes
+    -----
+    A coil at r_c sees a pixel at r with the strength 1 / |r - r_c| and with the phase of r - r_c as
+    a complex number, seen from its own side of the circle; then all coils are divided by the root
+    of the sum of their squares. Simulated: no field was solved for.
+
+    Examples
+    --------
+    >>> from korisk.operators import birdcage_sensitivities
+    >>> maps = birdcage_sensitivities((16, 16), coils=4)
+    >>> maps.shape, bool((maps.square().sum((0, -1)) - 1).abs().max() < 1e-12)
+    (torch.Size([4, 16, 16, 2]), True)
+    """
+    lengths = checked_shape("shape", shape)
+    if len(lengths) != 2:
+        raise KoriskError(
+            f"shape must be (rows, columns), got {shape_text(lengths)}; give maps of your own to "
+            "Sense for other images"
+        )
+    count = _checks.count("coils", coils, at_least=1, at_most=1024, remedy="count the coils")
+    away = _checks.real(
+        "radius", radius, above=math.sqrt(2), at_most=1e6, remedy="1.5 is close to the image"
+    )
+    y, x = ((2 * np.arange(n) + 1) / n - 1 for n in lengths)
+    angles = 2 * math.pi * np.arange(count) / count
+    towards = np.exp(1j * angles)[:, None, None]
+    # conj(towards) turns each coil's view to the same one: its phase is zero on its own axis.
+    apart = (away * towards - (x + 1j * y[:, None])) * towards.conj()
+    maps = apart / np.abs(apart) ** 2
+    maps /= np.sqrt((np.abs(maps) ** 2).sum(0))
+    return torch.view_as_real(torch.from_numpy(maps))
