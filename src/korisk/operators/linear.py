@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from functools import reduce, wraps
 from itertools import count, pairwise
@@ -18,27 +19,28 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
-from korisk.operators import norms
+from korisk.operators import exports, norms
 from korisk.theory.bracket import NormBracket
 
 Shape = tuple[int, ...]
 
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
 DTYPES = (torch.float32, torch.float64)
+# How far products that are off by 1e-5 of the norm, in whatever direction, may move the norm:
+# Lanczos then is exact for a Gram matrix at most 18 sqrt(steps) times that far away, of which the
+# root takes half, and it takes about 70 steps.
+_INEXACT = 1e-3
 
 
 live: WeakValueDictionary[str, LinearOperator] = WeakValueDictionary()  # by key
 _numbers = count()
-_PLAIN = (Tensor, nn.Parameter)
+PLAIN = (Tensor, nn.Parameter)
 
 
 def traced(x: Tensor) -> bool:
     """Whether operations on x are being recorded, or x has no numbers."""
     return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or type(x) not in _PLAIN
-        or x.is_meta
+        torch.compiler.is_compiling() or torch.jit.is_tracing() or type(x) not in PLAIN or x.is_meta
     )
 
 
@@ -46,11 +48,18 @@ def traced(x: Tensor) -> bool:
 def _made(key: str, method: str) -> Any:
     """What a method of the operator gives, made once; for a compiler it is a constant."""
     operator = live[key]
+    operator._forget_stale()
     if method not in operator._made:
-        # What is made in inference mode could not be saved for a later backward pass.
-        with torch.inference_mode(False), torch.no_grad():
-            operator._made[method] = getattr(operator, method)()
+        # A new thread is in none of the modes that record programs without numbers, nor in
+        # inference mode, in which nothing could be made that a later backward pass can save.
+        with ThreadPoolExecutor(1) as thread:
+            operator._made[method] = thread.submit(_without_graph, operator, method).result()
     return operator._made[method]
+
+
+def _without_graph(operator: LinearOperator, method: str) -> Any:
+    with torch.no_grad():
+        return getattr(operator, method)()
 
 
 def _guarded(
@@ -64,6 +73,8 @@ def _guarded(
         if self.opaque and traced(x):
             return cast(Tensor, torch.ops.korisk.apply(x, self._key, adjoint))
         image: Any = function(self, x)
+        if torch.jit.is_tracing():  # which would warn of every comparison of shapes
+            return cast(Tensor, image)
         batch = x.shape[: x.ndim - len(getattr(self, source))]
         if not isinstance(image, Tensor) or image.shape != (*batch, *getattr(self, target)):
             found = shape_text(tuple(image.shape)) if isinstance(image, Tensor) else shown(image)
@@ -135,6 +146,7 @@ class LinearOperator(nn.Module, ABC):
     __array_ufunc__ = None  # `array @ A` then is a TypeError, not an array of operators
     nonnegative = False  # whether every matrix entry is known to be >= 0
     opaque = False  # whether compilers and tracers see it as one node, see `opaque.py`
+    inexact = ""  # why products are known to float32 alone, even in float64
     _anchor: Tensor
     _key: str
 
@@ -202,8 +214,7 @@ class LinearOperator(nn.Module, ABC):
         KoriskError
             If the shape, precision or device is another.
         """
-        self._check(x, self.domain, "input")
-        return _applied(self._map, x, self.domain, self.range)
+        return self._applied(self._map, x, self.domain, self.range, "input")
 
     def adjoint(self, y: Tensor) -> Tensor:
         """A^T y.
@@ -222,8 +233,29 @@ class LinearOperator(nn.Module, ABC):
         KoriskError
             If the shape, precision or device is another.
         """
-        self._check(y, self.range, "input of the adjoint")
-        return _applied(self._map_adjoint, y, self.range, self.domain)
+        return self._applied(self._map_adjoint, y, self.range, self.domain, "input of the adjoint")
+
+    def _applied(
+        self,
+        function: Callable[[Tensor], Tensor],
+        x: Tensor,
+        source: Shape,
+        target: Shape,
+        what: str,
+    ) -> Tensor:
+        """The function of x in the operator's precision, which autocast must not lower."""
+        if isinstance(x, Tensor) and _autocast(x):
+            with torch.autocast(x.device.type, enabled=False):
+                if x.dtype not in (torch.bfloat16, torch.float16):
+                    return self._applied(function, x, source, target, what)
+                up = x.to(self.dtype)  # and back, as the layers around it expect
+                return self._applied(function, up, source, target, what).to(x.dtype)
+        if torch.jit.is_tracing():
+            return function(x)
+        self._check(x, source, what)
+        if x.numel() == 0:  # an empty batch, which some libraries refuse; still part of the graph
+            return x.new_zeros((*x.shape[: x.ndim - len(source)], *target)) + x.sum()
+        return function(x)
 
     def _check(self, x: Tensor, shape: Shape, what: str) -> None:
         if not isinstance(x, Tensor):
@@ -257,6 +289,9 @@ class LinearOperator(nn.Module, ABC):
         """What a method gives, kept until the operator moves or changes precision; not pickled."""
         return _made(self._key, method)
 
+    def _forget_stale(self) -> None:
+        """Drop what was made of weights that have changed since."""
+
     def _recipe(self) -> str:
         """What another process could make the operator from; nothing but chance where unknown."""
         return uuid4().hex
@@ -267,7 +302,11 @@ class LinearOperator(nn.Module, ABC):
         live[self._key] = self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None}  # also for copies: what was made is made again
+        state = {**self.__dict__, "_made": None}  # also for copies: what was made is made again
+        if type(anchor := self._anchor) not in PLAIN:  # without numbers, while it is exported
+            real = torch.empty(0, dtype=anchor.dtype, device=anchor.device)
+            state["_buffers"] = {**self._buffers, "_anchor": real}
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -395,7 +434,16 @@ class LinearOperator(nn.Module, ABC):
             return cast(Tensor, back(there(x) / size)) / size
 
         search = norms.nonnegative_norm if self.nonnegative else norms.random_start_norm
-        return scaled_bracket(search(gram, start, width=width), size)
+        found = scaled_bracket(search(gram, start, width=width), size)
+        if not self.inexact:
+            return found
+        slack = _INEXACT * self._gross_norm(found)
+        ends = max(found.lower - slack, 0.0), found.upper + slack
+        return NormBracket(*ends, how=f"{found.how}; {self.inexact}")
+
+    def _gross_norm(self, found: NormBracket) -> float:
+        """The size of what is rounded on the way, above the norm where parts cancel."""
+        return found.upper
 
     def in_double(self) -> LinearOperator:
         """This operator in float64.
@@ -410,6 +458,94 @@ class LinearOperator(nn.Module, ABC):
     def extra_repr(self) -> str:
         """The shapes, as nn.Module prints them."""
         return f"{shape_text(self.domain)} -> {shape_text(self.range)}"
+
+    # For other libraries
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix, as SciPy counts them."""
+        return math.prod(self.range), math.prod(self.domain)
+
+    def matvec(self, x: Any) -> Any:
+        """A x of a flat array, without a graph.
+
+        Parameters
+        ----------
+        x : array_like, shape (prod domain,) or (prod domain, k)
+            Converted to the operator's precision; complex ones by parts.
+
+        Returns
+        -------
+        numpy.ndarray, shape (prod range,) or (prod range, k)
+        """
+        return exports.times(self, x, adjoint=False)
+
+    def rmatvec(self, y: Any) -> Any:
+        """A^T y of a flat array, without a graph.
+
+        Parameters
+        ----------
+        y : array_like, shape (prod range,) or (prod range, k)
+            Converted to the operator's precision; complex ones by parts.
+
+        Returns
+        -------
+        numpy.ndarray, shape (prod domain,) or (prod domain, k)
+        """
+        return exports.times(self, y, adjoint=True)
+
+    def as_scipy(self) -> Any:
+        """This operator for SciPy's solvers, such as lsqr, lsmr, cg and svds.
+
+        Returns
+        -------
+        scipy.sparse.linalg.LinearOperator
+            On flat arrays; it shares this operator.
+
+        Examples
+        --------
+        >>> import scipy.sparse.linalg
+        >>> from korisk.operators import Diagonal
+        >>> scipy.sparse.linalg.lsqr(Diagonal([1.0, 2.0]).as_scipy(), [3.0, 8.0])[0].round(4)
+        array([3., 4.])
+        """
+        return exports.to_scipy(self)
+
+    def as_pylops(self) -> Any:
+        """This operator for PyLops, whose operators it combines with.
+
+        Returns
+        -------
+        pylops.LinearOperator
+            With `dims` and `dimsd` the domain and the range; it shares this operator.
+
+        Raises
+        ------
+        MissingExtraError
+            If PyLops is not installed.
+        """
+        return exports.to_pylops(self)
+
+    def as_deepinv(self, **options: Any) -> Any:
+        """This operator for deepinv, which adds noise and reconstructs with it.
+
+        Parameters
+        ----------
+        **options
+            For LinearPhysics, such as noise_model=deepinv.physics.GaussianNoise(0.1).
+
+        Returns
+        -------
+        deepinv.physics.LinearPhysics
+            Of images (batch, channels, *domain), or (batch, *domain) where the domain has the
+            channels; this operator is part of it and moves with it.
+
+        Raises
+        ------
+        MissingExtraError
+            If deepinv is not installed.
+        """
+        return exports.to_deepinv(self, **options)
 
 
 class Combined(LinearOperator):
@@ -439,6 +575,14 @@ class Combined(LinearOperator):
         """Whether every matrix entry is known to be >= 0."""
         return all(part.nonnegative for part in self.operators)
 
+    @property
+    def inexact(self) -> str:  # type: ignore[override]
+        """Why products of a part are known to float32 alone, even in float64."""
+        return next((part.inexact for part in self.operators if part.inexact), "")
+
+    def _gross_norm(self, found: NormBracket) -> float:
+        return sum(part._norm(0.5, 0).upper for part in self.operators)
+
 
 class Wrapped(LinearOperator):
     """An operator made of one other, `of`, which may be moved on its own."""
@@ -452,6 +596,11 @@ class Wrapped(LinearOperator):
 
     def _check_parts(self) -> None:
         self.of._check_parts()
+
+    @property
+    def inexact(self) -> str:  # type: ignore[override]
+        """Why products of the other are known to float32 alone, even in float64."""
+        return self.of.inexact
 
 
 class Adjoint(Wrapped):
@@ -569,6 +718,9 @@ class Composed(Combined):
         for part in reversed(self.layers):
             y = part._map_adjoint(y)
         return y
+
+    def _gross_norm(self, found: NormBracket) -> float:
+        return math.prod(part._norm(0.5, 0).upper for part in self.layers)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         if len(self.layers) == 1:
@@ -781,16 +933,9 @@ def _factor(value: object) -> float:
     return number
 
 
-def _applied(
-    function: Callable[[Tensor], Tensor], x: Tensor, source: Shape, target: Shape
-) -> Tensor:
-    """The function of x, in x's precision: autocast would round what an exact adjoint needs."""
-    if x.numel() == 0:  # an empty batch, which some libraries refuse; still part of the graph
-        return x.new_zeros((*x.shape[: x.ndim - len(source)], *target)) + x.sum()
-    if not torch.is_autocast_enabled(x.device.type):
-        return function(x)
-    with torch.autocast(x.device.type, enabled=False):
-        return function(x)
+def _autocast(x: Tensor) -> bool:
+    kind = x.device.type
+    return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
 
 
 def _arrow(operator: LinearOperator) -> str:

@@ -22,6 +22,11 @@ from korisk.operators.linear import LinearOperator, live
 DECODERS: dict[str, Callable[[str], LinearOperator]] = {}  # by the word before a recipe's colon
 
 
+def _recorded() -> bool:
+    """Whether a program is recorded that may run in another process."""
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+
+
 class Opaque(LinearOperator):
     """An operator that computes A x and A^T y by other means than differentiable PyTorch.
 
@@ -47,17 +52,22 @@ class Opaque(LinearOperator):
     [4.0, 2.0, 1.0]
     """
 
-    opaque = True
+    inlined = False  # whether `_product` is plain PyTorch, fit to be part of an exported program
+
+    @property
+    def opaque(self) -> bool:  # type: ignore[override]
+        """Whether compilers and tracers see it as one node."""
+        return not (self.inlined and _recorded())
 
     @abstractmethod
     def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         """A x, or A^T x; x has no graph, and neither must the result, a tensor of its own."""
 
     def _map(self, x: Tensor) -> Tensor:
-        return _differentiable(x, self, False)
+        return self._product(x, False) if _recorded() else _differentiable(x, self, False)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return _differentiable(y, self, True)
+        return self._product(y, True) if _recorded() else _differentiable(y, self, True)
 
 
 class _Product(torch.autograd.Function):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators import norms
-from korisk.operators.linear import LinearOperator, Wrapped
+from korisk.operators.linear import PLAIN, LinearOperator, Wrapped
+from korisk.operators.opaque import Opaque
 from korisk.theory.bracket import NormBracket
 
 _LARGEST_SIDE = 20_000  # of the Gram matrix: 3 GiB in float64, and minutes to factor
@@ -22,16 +23,16 @@ _SOLVERS = ("factor", "cg")
 _RESIDUAL, _ACCEPTED = 1e-13, 1e-8
 _MOST_STEPS = 10_000
 _STARTS = 3
-_DECOMPOSED = (
-    1024  # rows of a Gram matrix whose eigenvalues are computed for the norm with "cg" too
-)
+# Rows of a Gram matrix whose eigenvalues are computed for the norm with "cg" too: at once, and
+# where Lanczos leaves a wide bracket.
+_DECOMPOSED, _DECOMPOSED_LATER = 1024, 4096
 _MOST_LANCZOS, _MOST_BYTES = 250, 2**30  # steps for the norm, and the vectors that they keep
 _CHECKS = 16  # at most, on the way to that many steps
 _ROUNDING = 1e-12  # of an eigenvalue, relative to the largest
 _CHANCE = norms.CHANCE / 2  # that either of two iterations fails
 
 
-class Tikhonov(Wrapped):
+class Tikhonov(Wrapped, Opaque):
     """The regularised inverse: y -> argmin_x |A x - y|^2 + mu |x|^2.
 
     It maps from the range of A back to its domain. A change of A's weights is noticed, except one
@@ -95,20 +96,20 @@ class Tikhonov(Wrapped):
         """The shapes, mu and the solver, as nn.Module prints them."""
         return f"{super().extra_repr()}, mu={self.mu:g}, solver={self.solver!r}"
 
-    def _map(self, x: Tensor) -> Tensor:
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
         # Iterated in float64: in float32 the residual of the iteration is not true.
         if self.solver == "cg" and x.dtype != torch.float64:
-            return self._doubled()._map(x.double()).to(x.dtype)
+            return self._doubled()._product(x.double(), adjoint).to(x.dtype)
+        if adjoint:
+            return self.of._map(self._solved(x)) if self._inner else self._solved(self.of._map(x))
         if self._inner:
             return self._solved(self.of._map_adjoint(x))
         return self.of._map_adjoint(self._solved(x))
 
-    def _map_adjoint(self, y: Tensor) -> Tensor:
-        if self.solver == "cg" and y.dtype != torch.float64:
-            return self._doubled()._map_adjoint(y.double()).to(y.dtype)
-        if self._inner:
-            return self.of._map(self._solved(y))
-        return self._solved(self.of._map(y))
+    @property
+    def inlined(self) -> bool:  # type: ignore[override]
+        """Whether an exported program has the operations themselves, and needs no operator."""
+        return self.solver == "factor"
 
     def _check_fixed(self) -> None:
         if any(weights.requires_grad for weights in self.of.parameters()):
@@ -122,8 +123,8 @@ class Tikhonov(Wrapped):
         self._check_fixed()
         flat = self._flat(b)
         if self.solver == "cg":
-            return _solved_by_iteration(self._system, flat).reshape(b.shape)
-        return (flat @ cast(Tensor, self._current("_inverse"))).reshape(b.shape)
+            return _conjugate_gradients(self._system, flat).reshape(b.shape)
+        return (flat @ cast(Tensor, self._once("_inverse"))).reshape(b.shape)
 
     def _flat(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[: x.ndim - len(self._side)], math.prod(self._side))
@@ -145,19 +146,25 @@ class Tikhonov(Wrapped):
         gram = torch.cat([self._gram(part) for part in torch.split(unit, max(1, 2**26 // both))])
         return (gram + gram.t()) / 2
 
-    def _current(self, method: str) -> Any:
-        """What a method gives, kept until a weight of A is written to or replaced."""
-        held = [*self.of.parameters(), *self.of.buffers()]
+    def _forget_stale(self) -> None:
+        buffers = [t for name, t in self.of.named_buffers() if not name.endswith("_anchor")]
+        held = [*self.of.parameters(), *buffers]
+        if torch.compiler.is_exporting() and any(type(t) not in PLAIN for t in held):
+            if "_inverse" in self._made:
+                return
+            raise KoriskError(
+                f"{self.name}: its inverse must be there before it is exported, since exporters "
+                "hide the weights of A; call it once before, or export with strict=True"
+            )
         state = self.of.dtype, self.of.device
         versions = *state, *((t.data_ptr(), 0 if t.is_inference() else t._version) for t in held)
         if self._made.setdefault("versions", versions) != versions:
             self._made.clear()
             self._made["versions"] = versions
-        return self._once(method)
 
     def _doubled(self) -> Tikhonov:
         """This operator in float64, in which it is iterated."""
-        return cast(Tikhonov, self._current("in_double"))
+        return cast(Tikhonov, self._once("in_double"))
 
     def _inverse(self) -> Tensor:
         """(Gram + mu I)^-1, formed: a product with it loses far less in float32 than two solves."""
@@ -174,8 +181,13 @@ class Tikhonov(Wrapped):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         """max of s / (s^2 + mu), which rises up to s = sqrt(mu) and falls after it."""
-        if self.solver == "cg" and math.prod(self._side) > _DECOMPOSED:
-            return self._iterated_norm(width, seed)
+        rows = math.prod(self._side)
+        if self.solver == "cg" and rows > _DECOMPOSED:
+            found = self._iterated_norm(width, seed)
+            if found.upper <= found.lower * (1 + width) * (1 + 2 * _ROUNDING):
+                return found
+            if rows > _DECOMPOSED_LATER:
+                return self._solved_norm(found, width, seed)
         squares = torch.linalg.eigvalsh(self._gram_matrix())
         # Each eigenvalue is known up to rounding of the largest; small ones feel that most.
         rounding = len(squares) * 2.3e-16 * float(squares[-1].abs())
@@ -186,13 +198,13 @@ class Tikhonov(Wrapped):
         return NormBracket(lower, float(at_peak.max()), how="eigenvalues of A^T A")
 
     def _iterated_norm(self, width: float, seed: int) -> NormBracket:
-        """The same from Lanczos on the Gram matrix G of A / ||A||, if it can without solving.
+        """The same from Lanczos on the Gram matrix G of A / ||A||, as narrow as a few steps allow.
 
         From below: y = (G + mu) z is mapped to A z by the adjoint, so |A z| / |(G + mu) z| is below
         the norm for every z; the largest of a Krylov space V, where G V = V T + length v e_k^T, is
         a singular value of a k x k matrix. From above: s is at least the root of the smallest
-        eigenvalue, which the theorem of `norms.random_start_norm` bounds for I - G. Where that is
-        not narrow enough, no singular value may be near sqrt(mu), and `_solved_norm` tells.
+        eigenvalue, which the theorem of `norms.random_start_norm` bounds for I - G. It
+        is wide where no singular value is near sqrt(mu), or too few are for so few steps.
         """
         of = self.of._norm(width, seed)
         top, n = of.upper, math.prod(self._side)
@@ -243,11 +255,8 @@ class Tikhonov(Wrapped):
                 break
         how = f"Lanczos, {steps} step{'s' * (steps > 1)}"
         if upper < 0.5 / math.sqrt(mu):
-            how += f"; the upper end fails with probability < {_CHANCE:g}"
-        if upper <= lower * (1 + width):
-            upper = max(upper * (1 + _ROUNDING), lower)
-            return NormBracket(lower / top, upper / top, how=how)
-        return self._solved_norm(NormBracket(lower / top, upper / top, how=how), width, seed)
+            how += f"; the upper end fails with probability < {norms.CHANCE:g}"
+        return NormBracket(lower / top, max(upper * (1 + _ROUNDING), lower) / top, how=how)
 
     def _solved_norm(self, so_far: NormBracket, width: float, seed: int) -> NormBracket:
         """The same by solving: with B = mu (G + mu)^-1, 4 (B - B B) has 4 mu s^2 / (s^2 + mu)^2.
@@ -255,13 +264,11 @@ class Tikhonov(Wrapped):
         Its steps need two solves each, and their number depends on the width alone. A relative
         residual r of a solve is at most an error r of B x, so 12 r of the product.
         """
-        residual = 0.0
+        residuals = []
 
         def shrunk(x: Tensor) -> Tensor:
-            nonlocal residual
             solved = _conjugate_gradients(self._system, x)
-            short = float((x - self._system(solved)).norm() / x.norm())
-            residual = max(residual, short)
+            residuals.append(float((x - self._system(solved)).norm() / x.norm()))
             return self.mu * solved
 
         def gram(x: Tensor) -> Tensor:
@@ -271,48 +278,18 @@ class Tikhonov(Wrapped):
         start = norms.start((math.prod(self._side),), False, seed).to(self.device)
         peak = 0.5 / math.sqrt(self.mu)
         try:
-            found = norms.random_start_norm(gram, start, width=width, chance=_CHANCE)
+            found = norms.random_start_norm(gram, start, width=width, chance=_CHANCE, most=1.0)
         except KoriskError:  # conjugate gradients do not converge
-            how = f"{so_far.how}; wider than asked, the system cannot be solved"
-            return NormBracket(so_far.lower, so_far.upper * (1 + _ROUNDING), how=how)
+            how = "Lanczos; wider than asked, conjugate gradients do not converge"
+            return NormBracket(so_far.lower, so_far.upper, how=how)
         # An error of each step is one of the matrix, of at most 3 sqrt(steps) times its size.
-        error = 36 * math.sqrt(_MOST_LANCZOS) * residual
+        error = 36 * math.sqrt(len(residuals) / 2) * max(residuals)
         lower = max(math.sqrt(max(found.lower**2 - error, 0.0)) * peak, so_far.lower)
         upper = min(math.sqrt(found.upper**2 + 3 * error), 1.0) * peak * (1 + _ROUNDING)
-        how = f"{found.how}; two solves a step"
+        how = f"Lanczos, {len(residuals)} solves; fails with probability < {norms.CHANCE:g}"
         if upper > lower * (1 + width):
-            how += "; wider than asked, mu is near the rounding of A^T A"
+            how = "Lanczos; wider than asked, mu is near the rounding of A^T A"
         return NormBracket(lower, max(lower, upper), how=how)
-
-
-class _ConjugateGradients(torch.autograd.Function):
-    """b -> M^-1 b for a symmetric M > 0: its own adjoint, so no iteration is recorded."""
-
-    @staticmethod
-    def forward(system: Callable[[Tensor], Tensor], b: Tensor) -> Tensor:
-        with torch.no_grad():
-            return _conjugate_gradients(system, b)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.system = inputs[0]
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
-        (cotangent,) = cotangents
-        return None, _solved_by_iteration(ctx.system, cotangent)
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        return _solved_by_iteration(ctx.system, tangents[1])
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, system: Any, b: Tensor) -> Any:
-        return _solved_by_iteration(system, b.movedim(in_dims[1], 0)), 0
-
-
-def _solved_by_iteration(system: Callable[[Tensor], Tensor], b: Tensor) -> Tensor:
-    return cast(Tensor, _ConjugateGradients.apply(system, b))  # type: ignore[no-untyped-call]
 
 
 def _conjugate_gradients(system: Callable[[Tensor], Tensor], b: Tensor) -> Tensor:
