@@ -314,9 +314,11 @@ class _Suite:
             yield self._error(second, side.map(v), v), torch.float64
             if math.prod(side.domain) + math.prod(side.range) < _SMALL:
                 x = side.draw().requires_grad_()
+                # Differences of a linear map may be as wide as its own rounding asks for.
+                eps = 1e-6 if self.tolerance is None else 1.0
                 for test in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
                     self.what = f"{test.__name__} of {side.name}"
-                    test(side.map, (x,))
+                    test(side.map, (x,), eps=eps)
 
     def batches(self) -> Errors:
         for side in self._converted_sides():

@@ -1,0 +1,470 @@
+"""Operators from anywhere: functions, SciPy, PyLops, ASTRA and deepinv as LinearOperators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Self, cast
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from korisk.errors import KoriskError, shown
+from korisk.operators.linear import (
+    DTYPES,
+    LinearOperator,
+    Shape,
+    checked_dtype,
+    checked_shape,
+    shape_text,
+)
+from korisk.operators.opaque import Opaque
+
+# Largest |<A x, y> - <x, A^T y>|, relative, where results have that precision.
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-5}
+
+Function = Callable[[Any], Any]
+Array = NDArray[Any]
+
+
+class _Shared(tuple[Function, Function]):
+    """Functions that copies of an operator share: what they hold may be large, or not be copied."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        return _Shared, (tuple(self),)
+
+
+class Adapted(Opaque):
+    """An operator that calls two functions; `from_callables`, `from_scipy`, `from_deepinv` make it.
+
+    Parameters
+    ----------
+    functions : pair of callables
+        A and A^T of a batch of tensors (items, *domain) and (items, *range).
+    domain, range : int or sequence of int
+        Shapes without the batch.
+    parts : sequence of torch.nn.Module
+        What moves with the operator from device to device; its precision stays as it is.
+    precision : torch.dtype, optional
+        What the functions compute in, see `from_callables`.
+    check : bool
+        Whether to try the functions.
+    **options
+        `name`, `device` and `dtype`, as for `LinearOperator`.
+    """
+
+    def __init__(
+        self,
+        functions: tuple[Function, Function],
+        domain: int | Sequence[int],
+        range: int | Sequence[int],
+        *,
+        parts: Sequence[nn.Module] = (),
+        precision: torch.dtype | None = None,
+        check: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(cast(Any, domain), cast(Any, range), **options)
+        for part in parts:
+            if any(weights.requires_grad for weights in part.parameters()):
+                raise KoriskError(
+                    f"{self.name}: {type(part).__name__} must not be trainable, got weights that "
+                    "require gradients, which would be lost; freeze it with requires_grad_(False)"
+                )
+        self.parts = nn.ModuleList(parts)
+        self._functions = functions if parts else _Shared(functions)
+        # What was not tried is only known to work where it was made.
+        self._precision = self.dtype if precision is None and not check else precision
+        if self._precision is not None:
+            checked_dtype(self._precision)
+        self._checked = check
+        self._made_on = self.device
+        if check:
+            self._once("_tried")
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse=False)
+        for part in self.parts:  # other buffers may be left behind in another precision
+            part._apply(lambda tensor: tensor.to(fn(tensor).device))  # type: ignore[no-untyped-call]
+        return self
+
+    def _product(self, x: Tensor, adjoint: bool) -> Tensor:
+        source, target = (self.range, self.domain) if adjoint else (self.domain, self.range)
+        lead = x.shape[: x.ndim - len(source)]
+        if not x.numel():
+            return x.new_zeros(*lead, *target)
+        taken = self._once("_tried")
+        items = x.reshape(-1, *source).to(x.dtype if x.dtype in taken else next(iter(taken)))
+        # A function may write into what it is given, and keep what it returns.
+        return self._called(items.clone(), adjoint).to(x.dtype, copy=True).reshape(*lead, *target)
+
+    def _called(self, items: Tensor, adjoint: bool) -> Tensor:
+        """What a function gives for a batch, if it is what the operator's shapes say."""
+        source, target = (self.range, self.domain) if adjoint else (self.domain, self.range)
+        word, wanted = ("adjoint" if adjoint else "forward"), (len(items), *target)
+        where = f"for a batch of {len(items)} in {items.dtype} on {items.device}"
+        try:
+            image: Any = self._functions[adjoint](items)
+        except Exception as error:
+            remedy = (
+                "correct it, domain=, range= or batched=, which says whether it takes batches"
+                if items.device == self._made_on
+                else f"it worked on {self._made_on}: make the operator anew for the other device"
+            )
+            said = " ".join(str(error).split())[:200]
+            raise KoriskError(
+                f"{self.name}: {word} must map {shape_text(source)} to {shape_text(target)}, got "
+                f"{type(error).__name__} {where}: {said}; {remedy}"
+            ) from error
+        if not isinstance(image, Tensor) or image.shape != wanted or image.dtype not in DTYPES:
+            found = shown(image)
+            if isinstance(image, Tensor):
+                found = f"{image.dtype} of shape {shape_text(tuple(image.shape))}"
+            raise KoriskError(
+                f"{self.name}: {word} must give one tensor of float32 or float64 of shape "
+                f"{shape_text(wanted)} {where}, got {found}; correct it, domain= or range=, or "
+                "convert its result"
+            )
+        return image.detach().to(items.device)
+
+    def _tried(self) -> dict[torch.dtype, torch.dtype]:
+        """The precision of results for each precision that the functions take, tried out."""
+        allowed = DTYPES[::-1] if self._precision is None else (self._precision,)
+        if not self._checked:
+            return dict.fromkeys(allowed, torch.float32)
+        taken, failed = {}, {}
+        for dtype in allowed:
+            try:
+                taken[dtype] = self._tested(dtype)
+            except KoriskError as error:
+                if not isinstance(error.__cause__, RuntimeError | TypeError):
+                    raise
+                failed[dtype] = error  # many functions hold weights in one precision, and say so
+        if not taken:
+            raise failed.get(self.dtype) or next(iter(failed.values()))
+        return taken
+
+    def _tested(self, dtype: torch.dtype) -> torch.dtype:
+        """The precision of the results, if the functions are linear and each other's adjoint."""
+        generator = torch.Generator().manual_seed(0)
+
+        def draw(shape: Shape) -> Tensor:
+            numbers = torch.randn(shape, generator=generator, dtype=torch.float64)
+            return numbers.to(self.device, dtype)
+
+        x = draw((2, *self.domain))
+        image = self._called(torch.cat([x, (x[0] - 2 * x[1])[None]]), False)
+        # A random y shows whatever differs; y = A x shows a wrong factor best.
+        y = torch.stack([draw(self.range), image[1].to(dtype)])
+        back = self._called(y.clone(), True)
+        found = torch.float64 if image.dtype == back.dtype == torch.float64 else torch.float32
+        if dtype == torch.float32:
+            found = dtype
+        flat = [each.double().reshape(len(each), -1) for each in (image, x, y, back)]
+        images, x, y, back = (each.cpu() for each in flat)
+        sums = (images[:2] * y).sum(1), (x * back).sum(1)
+        sizes = images[:2].norm(dim=1) * y.norm(dim=1) + x.norm(dim=1) * back.norm(dim=1)
+        bend = images[2] - images[0] + 2 * images[1]
+        errors = {
+            "forward must be linear": float(bend.norm() / (images.norm() or 1.0)),
+            "adjoint must be that of forward": float(
+                ((sums[0] - sums[1]).abs() / torch.where(sizes == 0, 1.0, sizes / 2)).max()
+            ),
+        }
+        for rule, error in errors.items():
+            if not error <= TOLERANCES[found]:
+                raise KoriskError(
+                    f"{self.name}: {rule}, got a relative error of {error:.2g} in {found}, limit "
+                    f"{TOLERANCES[found]:g}; correct it, pass precision=torch.float32 if it "
+                    "computes in that inside, or check=False to use it as it is"
+                )
+        return found
+
+    @property
+    def inexact(self) -> str:  # type: ignore[override]
+        """Why products are known to float32 alone, even in float64."""
+        if not self._checked:
+            return "not checked"
+        return "" if self._once("_tried").get(torch.float64) == torch.float64 else "in float32"
+
+
+def from_callables(
+    forward: Function,
+    adjoint: Function,
+    domain: int | Sequence[int],
+    range: int | Sequence[int],
+    *,
+    batched: bool = False,
+    numpy: bool = False,
+    precision: torch.dtype | None = None,
+    check: bool = True,
+    name: str = "A",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> LinearOperator:
+    """Two functions, A and its adjoint, as an operator.
+
+    The functions are tried when the operator is made, and again after it has moved: they must give
+    the stated shapes, be linear, and be each other's adjoint. Neither needs to be differentiable:
+    the derivative of one is the other, to any order. Modules, and those whose methods are given,
+    move with the operator but keep their precision.
+
+    Parameters
+    ----------
+    forward, adjoint : callable
+        From a tensor of shape `domain` to one of shape `range`, and back. The operator can be
+        pickled where they can.
+    domain, range : int or sequence of int
+        Shapes of input and output, without a batch.
+    batched : bool, default False
+        Whether the functions take and give batches, (items, *domain) and (items, *range); otherwise
+        they are called for each item.
+    numpy : bool, default False
+        Whether they take and give NumPy's arrays.
+    precision : torch.dtype, optional
+        torch.float32 or torch.float64 if the functions compute in that whatever they are given;
+        inputs are converted to it. Found out where None, from what they accept and return.
+    check : bool, default True
+        Whether to try them. With False, nothing is known about the adjoint; `norm().how` says so.
+    name : str, default "A"
+        Used in messages and by `Composed`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None. Results are converted to it.
+
+    Returns
+    -------
+    LinearOperator
+
+    Raises
+    ------
+    KoriskError
+        If a shape or precision is another than stated, or the functions are not adjoint within
+        1e-9 in float64 and 1e-5 in float32.
+
+    Notes
+    -----
+    `norm()` is Lanczos in float64. Where the functions compute in float32, both ends are moved
+    outwards by 0.1%, which covers errors of up to 1e-5 of the norm in each product.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.operators import from_callables
+    >>> A = from_callables(lambda x: x.cumsum(0), lambda y: y.flip(0).cumsum(0).flip(0), 3, 3)
+    >>> A(torch.ones(2, 3)).tolist(), A.T(torch.ones(3)).tolist()
+    ([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]], [3.0, 2.0, 1.0])
+    """
+    functions, parts = [], []
+    for word, function in (("forward", forward), ("adjoint", adjoint)):
+        if not callable(function):
+            raise KoriskError(f"{word} must be a function of a tensor, got {shown(function)}")
+        owners = (function, getattr(function, "__self__", None))
+        parts += [each for each in owners if isinstance(each, nn.Module) and each not in parts]
+        if numpy:
+            function = partial(_on_arrays, function)
+        functions.append(function if batched else partial(_each, function))
+    options: dict[str, Any] = {"name": name, "device": device, "dtype": dtype}
+    options |= {"parts": parts, "precision": precision, "check": check}
+    return Adapted((functions[0], functions[1]), domain, range, **options)
+
+
+def from_scipy(
+    operator: Any,
+    domain: int | Sequence[int] | None = None,
+    range: int | Sequence[int] | None = None,
+    *,
+    check: bool = True,
+    name: str = "A",
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> LinearOperator:
+    """A matrix or linear operator of SciPy; PyLops's operators and ASTRA's OpTomo are such.
+
+    It computes on the CPU in its own precision, whatever the device and precision of the tensors.
+    A complex operator becomes a real one: complex numbers are a last axis of 2, real and imaginary
+    part, as in `Fourier`.
+
+    Parameters
+    ----------
+    operator : scipy.sparse.linalg.LinearOperator, sparse array or array
+        A, with `rmatvec`.
+    domain, range : int or sequence of int, optional
+        Shapes of input and output, without the last axis of 2. The shapes that a PyLops operator
+        states, or plain vectors, where None.
+    check : bool, default True
+        Whether to try it, see `from_callables`.
+    name : str, default "A"
+        Used in messages and by `Composed`.
+    device : torch.device or str, optional
+        PyTorch's default where None.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None. Results are converted to it.
+
+    Returns
+    -------
+    LinearOperator
+
+    Raises
+    ------
+    KoriskError
+        If it is none of these, a shape has another number of entries, or its adjoint is not one.
+
+    Examples
+    --------
+    >>> import scipy.sparse, torch
+    >>> from korisk.operators import from_scipy
+    >>> A = from_scipy(scipy.sparse.csr_array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]]))
+    >>> A(torch.tensor([1.0, 3.0])).tolist(), round(A.norm().upper, 2)
+    ([6.0, 1.0, 0.0], 2.0)
+    """
+    try:
+        linear = scipy.sparse.linalg.aslinearoperator(operator)
+        rows, columns = linear.shape
+        kinds = np.dtype(linear.dtype).kind, np.asarray(linear.matvec(np.zeros(columns))).dtype.kind
+    except (TypeError, ValueError) as error:
+        raise KoriskError(
+            "operator must be a LinearOperator of SciPy or PyLops, or a matrix of numbers, got "
+            f"{shown(operator)}: {error}; for functions use from_callables"
+        ) from None
+    ends = []
+    for field, given, attribute, length, kind in (
+        ("domain", domain, "dims", columns, kinds[0]),
+        ("range", range, "dimsd", rows, "c" if "c" in kinds else kinds[1]),
+    ):
+        stated = getattr(operator, attribute, length) if given is None else given
+        shape = checked_shape(field, stated)
+        if math.prod(shape) != length:
+            raise KoriskError(
+                f"{field} must have {length:,} entries for an operator of {rows:,} x {columns:,}, "
+                f"got {shape_text(shape)}, which has {math.prod(shape):,}"
+            )
+        ends.append((*shape, 2) if kind == "c" else shape)
+    forward, back = (
+        partial(_on_columns, linear, adjoint, ends[adjoint], ends[not adjoint])
+        for adjoint in (False, True)
+    )
+    options: dict[str, Any] = {"name": name, "device": device, "dtype": dtype, "check": check}
+    made = Adapted((forward, back), ends[0], ends[1], **options)
+    values = operator.data if scipy.sparse.issparse(operator) else operator
+    if isinstance(values, np.ndarray) and "c" not in kinds:
+        made.nonnegative = bool((values >= 0).all())
+    return made
+
+
+def from_deepinv(
+    physics: nn.Module,
+    img_size: Sequence[int],
+    *,
+    check: bool = True,
+    name: str = "A",
+    dtype: torch.dtype | None = None,
+) -> LinearOperator:
+    """A LinearPhysics of deepinv, without its noise.
+
+    It moves with the operator from device to device, and keeps its precision.
+
+    Parameters
+    ----------
+    physics : deepinv.physics.LinearPhysics
+        `physics.A` and `physics.A_adjoint` are called.
+    img_size : sequence of int
+        Shape of an image without the batch, such as (1, 64, 64).
+    check : bool, default True
+        Whether to try it, see `from_callables`.
+    name : str, default "A"
+        Used in messages and by `Composed`.
+    dtype : torch.dtype, optional
+        torch.float32 or torch.float64; PyTorch's default where None. Results are converted to it.
+
+    Returns
+    -------
+    LinearOperator
+
+    Raises
+    ------
+    KoriskError
+        If it is not a linear physics, does not take such images, or its adjoint is only near one,
+        as that of Tomography(adjoint_via_backprop=False).
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Doubling(torch.nn.Module):  # has what LinearPhysics has
+    ...     def A(self, x):
+    ...         return 2 * x
+    ...     A_adjoint = A
+    >>> from korisk.operators import from_deepinv
+    >>> from_deepinv(Doubling(), (1, 2, 2)).norm().upper.__round__(6)
+    2.0
+    """
+    linear = isinstance(physics, nn.Module) and hasattr(physics, "A_adjoint")
+    if not linear:
+        raise KoriskError(
+            f"physics must be a LinearPhysics of deepinv, got {shown(physics)}; for functions use "
+            "from_callables"
+        )
+    source: Any = physics
+    domain = checked_shape("img_size", img_size)
+    held = next(iter([*source.buffers(), *source.parameters()]), torch.empty(0))
+    floats = [each.dtype for each in source.buffers() if each.is_floating_point()]
+    probe = torch.zeros(1, *domain, device=held.device, dtype=next(iter(floats), None))
+    try:
+        image = source.A(probe)
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise KoriskError(
+            f"img_size must be the shape of an image that physics.A takes, got "
+            f"{shape_text(domain)}: {said}; give (channels, rows, columns)"
+        ) from error
+    if not isinstance(image, Tensor):
+        raise KoriskError(
+            f"physics.A must give one tensor, got {shown(image)}; adapt the parts of a stacked "
+            "physics and join them with stack"
+        )
+    options: dict[str, Any] = {"name": name, "device": held.device, "dtype": dtype, "check": check}
+    return from_callables(
+        source.A, source.A_adjoint, domain, image.shape[1:], batched=True, **options
+    )
+
+
+def _each(function: Function, items: Tensor) -> Tensor:
+    """A function of one item, of all of a batch."""
+    images = [function(item) for item in items]
+    return torch.stack(images) if all(isinstance(i, Tensor) for i in images) else images[0]
+
+
+def _on_arrays(function: Function, x: Tensor) -> Any:
+    """A function of NumPy's arrays, of a tensor."""
+    image = function(x.cpu().numpy())
+    return torch.from_numpy(image) if isinstance(image, np.ndarray) else image
+
+
+def _on_columns(linear: Any, adjoint: bool, source: Shape, target: Shape, items: Tensor) -> Tensor:
+    """A SciPy operator of a batch."""
+    rows, columns = linear.shape
+    length = rows if adjoint else columns
+    flat = items.cpu().numpy().reshape(len(items), -1)
+    if flat.shape[1] != length:  # pairs of real and imaginary parts
+        flat = flat.view(np.complex64 if flat.dtype == np.float32 else np.complex128)
+    vectors = np.ascontiguousarray(flat.T)
+    image = linear.rmatmat(vectors) if adjoint else linear.matmat(vectors)
+    result = np.ascontiguousarray(np.asarray(image).T)
+    if result.shape[1] != math.prod(target):
+        if not np.iscomplexobj(result):
+            result = result.astype(np.result_type(result, np.complex64))
+        result = result.view(result.real.dtype)
+    elif np.iscomplexobj(result):
+        result = result.real
+    return torch.from_numpy(np.ascontiguousarray(result)).reshape(len(items), *target)
