@@ -201,6 +201,15 @@ def test_gradients_of_data_consistency_pass_to_image_and_data(name: str) -> None
     assert torch.autograd.gradcheck(layer, (z, y))
 
 
+def test_an_adjoint_with_a_conjugate_is_one_inside_a_compiled_network() -> None:
+    """Below a compiler PyTorch forgets conjugates that were not computed yet."""
+    operator = CONSISTENT["sense"]().double()
+    layer = DataConsistency(operator, 0.3, solver="cg")
+    z, y = draw(*operator.domain), draw(*operator.range, seed=1)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(z, y), layer(z, y))
+
+
 def test_mu_can_be_trained_with_a_closed_form() -> None:
     operator = Fourier((3, 4), HALF, real=True, dtype=torch.float64)
     layer = DataConsistency(operator, 0.3, trainable=True)

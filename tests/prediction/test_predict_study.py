@@ -108,7 +108,10 @@ def test_heat_and_mri_are_predicted() -> None:
     flow = HeatProblem(points=12).flow(0.01, "cpu").as_matrix()
     left = 0.05**2 * float(flow.square().sum()) / 12
     assert heat.predictions[0].floor == pytest.approx(left, rel=0.25)
-    assert [made.model for made in predicted(MRI).predictions] == ["KO", "FC"]
+    blur = {"name": "b", "problem": {"kind": "blur"}, "points": [{"side": 8}]}
+    coils = {**MRI, "points": [{"side": 8, "lines": 5, "coils": 2}]}
+    for study in (MRI, coils, blur):
+        assert [made.model for made in predicted(study).predictions] == ["KO", "FC"]
 
 
 def test_seeds_and_own_images_are_other_examples(tmp_path: Path, point: PointPrediction) -> None:

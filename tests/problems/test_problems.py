@@ -1,4 +1,4 @@
-"""Laws of every problem, its pools and examples; MRI, heat and the problem with two unknowns."""
+"""Laws of every problem, its pools and examples; MRI, blur, heat and that with two unknowns."""
 
 import math
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.ndimage
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from korisk.errors import KoriskError
 from korisk.networks import RefinedNet
 from korisk.operators import Identity
 from korisk.problems import (
+    BlurProblem,
     CtProblem,
     CtScanner,
     DeepProblem,
@@ -39,6 +41,8 @@ PROBLEMS: dict[str, Problem] = {
     "released": CtProblem(scanner=SURROGATE, population="released", noise=Gaussian(0.1)),
     "surrogate": CtProblem(scanner=SURROGATE, population="released-surrogate", noise=Gaussian(0.1)),
     "mri": MriProblem(side=8, lines=5, noise=Gaussian(0.2)),
+    "coils": MriProblem(side=8, lines=5, coils=3, noise=Gaussian(0.2)),
+    "blur": BlurProblem(side=8, noise=Gaussian(0.2)),
     "heat": HeatProblem(points=16, noise=0.1),
 }
 DEEP = DeepProblem(scanner=CtScanner(side=8, views=6, bins=12, beam="parallel"), gain=0.5)
@@ -116,7 +120,8 @@ def test_sources_draw_what_they_are_told_to_and_problems_without_noise_have_none
     values = {len(set(image.ravel().tolist())) for image in one.numpy()}
     assert max(values) == 2  # one ellipse, and nothing
     assert len(PROBLEMS["surrogate"].examples(seed=0, count=500)) == 128  # it has no more
-    for problem in (CtProblem(scanner=FAN), MriProblem(side=8, lines=5), HeatProblem(noise=0.0)):
+    coils = MriProblem(side=8, lines=5, coils=2)
+    for problem in (CtProblem(scanner=FAN), coils, BlurProblem(side=8), HeatProblem(noise=0.0)):
         made = problem.examples(seed=0, count=8)
         assert not made.noise.any()
         torch.testing.assert_close(made.inputs, made.forward(made.latents))
@@ -257,6 +262,32 @@ def test_noise_falls_on_the_lines_that_were_taken_and_has_its_size() -> None:
     assert ((ratio - 1).abs() < 0.15).all()
 
 
+def test_coils_tell_what_lines_leave_out() -> None:
+    errors = []
+    for coils in (None, 2, 6):
+        problem = MriProblem(side=16, lines=8, coils=coils, mu=1e-6)
+        inputs, targets = problem.pools(seed=1, train=4, validation=0, test=0).train
+        weights, (inverse,) = problem.reconstruction()
+        assert weights.shape == inputs.shape[1:]
+        errors.append(float((inverse(weights * inputs) - targets).square().mean()))
+    assert errors[2] < errors[1] < 0.2 * errors[0]
+    assert errors[2] < 1e-8
+
+
+def test_a_camera_shows_a_blurred_image_times_its_gains_which_can_be_learned() -> None:
+    problem = BlurProblem(side=16, deviation=0.7, gain=0.5, mu=1e-9)
+    inputs, targets = problem.pools(seed=1, train=3, validation=0, test=0).train
+    blurred = [scipy.ndimage.gaussian_filter(x, 0.7, mode="constant") for x in targets.numpy()]
+    np.testing.assert_allclose(inputs, problem.gains * np.array(blurred), atol=1e-3)
+    _, (inverse,) = problem.reconstruction()
+    weights = torch.from_numpy(1 / problem.gains)
+    torch.testing.assert_close(inverse(weights * inputs), targets, atol=1e-3, rtol=0)
+    wrong = BlurProblem(side=16, deviation=0.7, assumed=1.0, mu=1e-9).reconstruction().tail[0]
+    assert float((wrong(weights * inputs) - targets).abs().max()) > 0.1
+    assert problem.gains.min() >= math.exp(-0.5)
+    assert problem.gains.max() <= math.exp(0.5)
+
+
 def test_the_reconstruction_has_the_assumed_viscosity() -> None:
     problem = HeatProblem(points=32, viscosity=0.01, assumed=0.03, speed=0.0, time=0.5)
     for (_, (flow,)), viscosity in ((problem.reconstruction(), 0.03), (problem.truth(), 0.01)):
@@ -307,6 +338,10 @@ def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
         (lambda: MriProblem(side=9, lines=4), "side must be even"),
         (lambda: MriProblem(side=8, lines=9), "lines must be"),
         (lambda: MriProblem(side=8, lines=4, centre=5), "centre must be"),
+        (lambda: MriProblem(side=8, lines=4, coils=0), "coils must be"),
+        (lambda: BlurProblem(side=8, assumed=0.0), "assumed must be"),
+        (lambda: BlurProblem(side=8, gain=6.0), "gain must be .* <= 5, got 6"),
+        (lambda: BlurProblem(side=8, mu=0.0), "mu must be"),
         (lambda: HeatProblem(points=1), "points must be"),
         (lambda: HeatProblem(viscosity=-1.0), "viscosity must be"),
         (lambda: HeatProblem(gain=6.0), "gain must be .* <= 5, got 6"),

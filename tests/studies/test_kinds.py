@@ -31,6 +31,14 @@ SMALL: dict[str, dict[str, Any]] = {
         "problem": {"kind": "mri", "noise": {"gaussian": 0.1}},
         "points": [{"side": 8, "lines": 5}],
     },
+    "coils": {
+        "problem": {"kind": "mri", "noise": {"gaussian": 0.1}},
+        "points": [{"side": 8, "lines": 5, "coils": 2}],
+    },
+    "blur": {
+        "problem": {"kind": "blur", "noise": {"gaussian": 0.01}},
+        "points": [{"side": 8}],
+    },
     "heat": {
         "problem": {"kind": "heat", "points": 16},
         "points": [{"name": "exact"}, {"name": "wrong", "assumed": 0.02}],
@@ -60,6 +68,9 @@ def run(made: Study, point: int = 0) -> Result:
         ("mri", {"problem": {"kind": "mri", "noise": {"poisson": 10.0}}}, "must be gaussian"),
         ("mri", {"points": [{"side": 8}]}, "lines is missing"),
         ("mri", {"points": [{"side": 8, "lines": 9}]}, "lines must be"),
+        ("mri", {"points": [{"side": 8, "lines": 5, "mu": 0.1}]}, "belongs to several coils"),
+        ("blur", {"problem": {"kind": "blur", "noise": {"poisson": 10.0}}}, "must be gaussian"),
+        ("blur", {"points": [{"side": 8, "deviation": -1.0}]}, "deviation must be"),
         ("heat", {"models": {"KO": {"relu": True}}}, "models.KO.relu must be false"),
         ("heat", {"points": [{"assumed": -1.0}]}, "viscosity must be"),
         ("heat", {"models": {"KO": {"refine": 5}}}, "models.KO.refine must be 0"),
@@ -80,6 +91,10 @@ def test_points_have_names_that_tell_them_apart() -> None:
     mri = study("mri", points=[{"side": 8, "lines": 5}, {"side": 8, "lines": 3}])
     assert [task.point for task in mri.tasks] == ["5 of 8 lines", "3 of 8 lines"]
     heat = study("heat", points=[{}, {"assumed": 0.02}])
+    coils = study("mri", points=[{"side": 8, "lines": 5}, {"side": 8, "lines": 5, "coils": 2}])
+    assert [task.point for task in coils.tasks] == ["5 of 8 lines", "5 of 8 lines, 2 coils"]
+    blur = study("blur", points=[{"side": 8}, {"side": 8, "assumed": 1.5}])
+    assert [task.point for task in blur.tasks] == [f"side 8, blur {x} for 1" for x in (1, 1.5)]
     expected = [f"viscosity {assumed} for 0.01" for assumed in (0.01, 0.02)]
     assert [task.point for task in heat.tasks] == expected
 
@@ -281,6 +296,17 @@ def test_weights_that_no_linear_fit_improves_are_trained_with_the_relu() -> None
     assert closed.metrics["mse"] == untrained.metrics["mse"]
     assert refined.metrics["mse"] < 0.8 * untrained.metrics["mse"]
     assert refined.detail["lambda"] > 0
+
+
+@pytest.mark.parametrize("kind", ["coils", "blur"])
+def test_errors_behind_coils_and_blurs_fall_with_more_images(kind: str) -> None:
+    models = {"KO": {"relu": False, "refine": 0}, "FC": {"relu": False}}
+    pools = {"validation": 32, "test": 64}
+    made = study(kind, models=models, sizes=[4, 256], pools=pools, theorem=False)
+    errors = {(row.model, row.n): row.metrics["mse"] for row in run(made).rows}
+    assert errors["FC", 256] < 0.3 * errors["FC", 4]
+    assert errors["KO", 256] <= 1.01 * errors["KO", 4]
+    assert errors["KO", 4] < errors["FC", 4]
 
 
 @pytest.fixture

@@ -478,7 +478,7 @@ class Diffusion(Spectral):
         return filtered(x, self._once("_multiplier"), self.domain)
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
-        return filtered(y, self._once("_multiplier").conj(), self.domain)
+        return filtered(y, torch.conj_physical(self._once("_multiplier")), self.domain)
 
     def _multiplier(self) -> Tensor:
         precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128

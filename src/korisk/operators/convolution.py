@@ -139,7 +139,7 @@ class Convolution(Spectral):
     def _map_adjoint(self, y: Tensor) -> Tensor:
         margins = [side for before, _ in reversed(self._margins) for side in (before, 0)]
         placed = torch.nn.functional.pad(y, margins)
-        x = filtered(placed, self._once("_multiplier").conj(), self._torus)
+        x = filtered(placed, torch.conj_physical(self._once("_multiplier")), self._torus)
         for axis, (before, after) in enumerate(self._margins, -len(self._margins)):
             n = self.domain[axis]
             inner = x.narrow(axis, before, n)

@@ -121,7 +121,7 @@ class Sense(Spectral):
 
     def _map_adjoint(self, y: Tensor) -> Tensor:
         seen = self.fourier._map_adjoint(y)
-        images = torch.complex(seen[..., 0], seen[..., 1]) * self._complex().conj()
+        images = torch.complex(seen[..., 0], seen[..., 1]) * torch.conj_physical(self._complex())
         image = images.sum(-len(self.fourier.image_shape) - 1)
         return image.real.clone() if self.real else torch.view_as_real(image)
 

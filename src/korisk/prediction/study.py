@@ -27,6 +27,7 @@ from korisk.prediction.pair import PredictedPair, error_rows
 from korisk.prediction.prediction import PredictedSize, Prediction
 from korisk.store.cells import digest
 from korisk.store.usage import Meter, Usage
+from korisk.studies.spec.kinds import entries
 from korisk.studies.spec.study import Study, problem_of
 
 NAME = "prediction.json"
@@ -138,7 +139,7 @@ def predict_study(
         meter = Meter()
         watch(name, 0.0)
         problem, described = point_problem(spec, source=source, noise=noise)
-        needed = _example_bytes(count, *_entries(described))
+        needed = _example_bytes(count, *entries(described))
         for place in {device, "cpu"}:
             what = f"a prediction from {count:,} examples"
             check_memory(needed, torch.device(place), what, "use fewer or smaller images")
@@ -200,13 +201,6 @@ def point_problem(
     return problem, described
 
 
-def _entries(problem: Mapping[str, Any]) -> tuple[int, int]:
-    """Entries of an image and of an input."""
-    pixels = problem.get("points") or problem["side"] ** 2
-    inputs = problem["views"] * problem["bins"] if "views" in problem else 2 * pixels
-    return int(pixels), int(inputs)
-
-
 def _example_bytes(count: int, pixels: int, inputs: int) -> int:
     """Of examples, whose second moment and rehearsal are taken on the CPU, in copies."""
     return count * (5 * pixels + 3 * inputs) * 8 + 8 * count**2
@@ -227,7 +221,7 @@ def expected_cost(
     seconds, most = 0.0, 0
     for name, spec in {task.point: task.spec for task in study.tasks}.items():
         if point in (None, name):
-            pixels, inputs = _entries(spec["problem"])
+            pixels, inputs = entries(spec["problem"])
             working = 0
             for model, settings in spec["models"].items():
                 if model == "KO":

@@ -1,8 +1,8 @@
 """Problems to learn: what is measured, what is wanted, and how results are judged.
 
-Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `heat.py` and `deep.py` have one
-each; `sources.py` and `phantoms.py` make their images, `noise.py` their noise, and `metrics.py`
-compares results with targets.
+Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py`, `heat.py` and
+`deep.py` have one each; `sources.py` and `phantoms.py` make their images, `noise.py` their noise,
+and `metrics.py` compares results with targets.
 """
 
 try:
@@ -14,6 +14,7 @@ except ModuleNotFoundError as missing:
         "korisk.problems needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
+from korisk.problems.blur import BlurProblem
 from korisk.problems.ct import BEAMS, POPULATIONS, Beam, CtProblem, CtScanner, Population
 from korisk.problems.deep import DeepProblem
 from korisk.problems.heat import HeatProblem
@@ -36,6 +37,7 @@ __all__ = [
     "POPULATIONS",
     "TEST_SEED",
     "Beam",
+    "BlurProblem",
     "CtProblem",
     "CtScanner",
     "DeepProblem",

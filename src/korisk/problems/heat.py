@@ -23,6 +23,12 @@ _LARGEST_GAIN = 5
 _GAIN_SEED = 0  # sensors are the same for every training set
 
 
+def random_gains(gain: float, count: int) -> FloatArray:
+    """Gains exp(uniform(-gain, gain)) of so many sensors, the same at every call."""
+    rng = np.random.Generator(np.random.Philox(key=stream_key(_GAIN_SEED, "gains")))
+    return np.exp(rng.uniform(-gain, gain, count))
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeatProblem(Problem):
     """Learn u(t) from sensors of unknown gain that show u(0), for u_t = nu u_xx - c u_x.
@@ -92,8 +98,7 @@ class HeatProblem(Problem):
     @property
     def gains(self) -> FloatArray:
         """g, (points,)."""
-        rng = np.random.Generator(np.random.Philox(key=stream_key(_GAIN_SEED, "gains")))
-        return np.exp(rng.uniform(-self.gain, self.gain, self.points))
+        return random_gains(self.gain, self.points)
 
     def flow(self, viscosity: float, device: Device = None) -> Diffusion:
         """u(0) to u(t), in float64.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,19 +14,23 @@ from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.basic import Fourier
 from korisk.operators.linear import checked_device
+from korisk.operators.sense import Sense, birdcage_sensitivities
+from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Gaussian, add_noise, noise_variance
 from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
 from korisk.problems.sources import EllipseSource, ImageSource
 from korisk.seeds import TEST_SEED
 
 _LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64
+_LARGEST_FACTORED = 64  # pixels a side up to which an inverse is stored
 
 
 @dataclass(frozen=True, kw_only=True)
 class MriProblem(Problem):
     """Learn real images from some lines of their k-space.
 
-    Inputs are (samples, side, side, 2), real and imaginary parts; targets (samples, side, side).
+    Inputs are (samples, side, side, 2), real and imaginary parts, with several coils
+    (samples, coils, side, side, 2); targets (samples, side, side).
 
     Parameters
     ----------
@@ -35,6 +40,11 @@ class MriProblem(Problem):
         Lines of k-space that are measured, of `side`.
     centre : int, default: half of the lines
         Lines about the origin that are all measured; the rest are spread evenly.
+    coils : int, optional
+        Coils around the image, each with the sensitivity of `birdcage_sensitivities`; one that sees
+        everything alike where None.
+    mu : float, default 0.001
+        Weight of |x|^2 in the known inverse behind several coils, > 0.
     noise : Gaussian, optional
         White noise, relative to the root mean square of the measured samples.
     source : ImageSource, default EllipseSource()
@@ -46,6 +56,10 @@ class MriProblem(Problem):
     F(-k) = conj(F(k)), so a line whose mirror image was not measured would tell that one too, and
     inverting with a factor of two there would make up for it. An odd number of lines leaves out
     the outermost one, which is its own mirror image.
+
+    Several coils with known sensitivities s_c measure y_c = m F s_c x. What one line leaves out is
+    in the others, weighed by the coils, so the known inverse is no longer F^T but
+    `Tikhonov(Sense(...), mu)`.
 
     Examples
     --------
@@ -60,6 +74,8 @@ class MriProblem(Problem):
     side: int
     lines: int
     centre: int | None = None
+    coils: int | None = None
+    mu: float = 1e-3
     noise: Gaussian | None = None
     source: ImageSource = field(default_factory=EllipseSource)
 
@@ -74,6 +90,10 @@ class MriProblem(Problem):
         remedy = "count the lines about the origin that are all measured"
         _checks.count("centre", centre, at_least=1, at_most=lines, remedy=remedy)
         object.__setattr__(self, "centre", centre - (centre + 1) % 2)  # the origin, and pairs
+        if self.coils is not None:
+            remedy = "count the coils, or leave it out for one that sees everything alike"
+            _checks.count("coils", self.coils, at_least=1, at_most=64, remedy=remedy)
+        _checks.real("mu", self.mu, above=0, remedy="0.001 suits coils whose squares add up to 1")
 
     @property
     def dtype(self) -> torch.dtype:
@@ -96,8 +116,8 @@ class MriProblem(Problem):
         taken[0] |= self.lines % 2 == 0
         return taken
 
-    def operator(self, device: Device = None) -> Fourier:
-        """F: images (..., side, side) to samples (..., side, side, 2), zero where not measured.
+    def operator(self, device: Device = None) -> Fourier | Sense:
+        """F, or S of several coils: images to samples, zero where not measured.
 
         Parameters
         ----------
@@ -106,14 +126,25 @@ class MriProblem(Problem):
 
         Returns
         -------
-        Fourier
+        Fourier or Sense
         """
         shape = (self.side, self.side)
-        return Fourier(shape, self.mask, real=True, device=checked_device(device), dtype=self.dtype)
+        place: dict[str, Any] = {"device": checked_device(device), "dtype": self.dtype}
+        if self.coils is None:
+            return Fourier(shape, self.mask, real=True, **place)
+        sensitivities = birdcage_sensitivities(shape, self.coils)
+        return Sense(shape, sensitivities, self.mask, real=True, **place)
 
     def reconstruction(self, device: Device = None) -> Reconstruction:
-        """Weights of one, and the inverse transform with zeros for what was not measured."""
-        inverse = self.operator(device).T
+        """Weights of one, and the inverse transform, regularised behind several coils.
+
+        One coil's has zeros for what was not measured.
+        """
+        operator = self.operator(device)
+        inverse = operator.T
+        if self.coils is not None:
+            solver = "factor" if self.side <= _LARGEST_FACTORED else "cg"
+            inverse = Tikhonov(operator, self.mu, solver=solver)
         ones = torch.ones(inverse.domain, device=inverse.device, dtype=inverse.dtype)
         return Reconstruction(ones, (inverse,))
 
@@ -126,7 +157,7 @@ class MriProblem(Problem):
         images = drawn.to(operator.dtype)
         clean, taken = operator(images), operator.mask[0]
         variance = torch.zeros_like(clean[0])
-        variance[:, taken] = noise_variance(clean[:, :, taken], self.noise, width=1.0)
+        variance[..., taken, :] = noise_variance(clean[..., taken, :], self.noise, width=1.0)
         samples = self._samples(images, operator, seed, "examples")
         return Examples(images, operator, None, samples, images, variance, patients)
 
@@ -141,11 +172,12 @@ class MriProblem(Problem):
             pairs.append(Pairs(self._samples(targets, operator, key, name), targets))
         return Pools(*pairs)
 
-    def _samples(self, images: Tensor, operator: Fourier, seed: int, stream: str) -> Tensor:
+    def _samples(self, images: Tensor, operator: Fourier | Sense, seed: int, stream: str) -> Tensor:
         """Samples of k-space, with noise where it is measured."""
         samples: Tensor = operator(images)
         taken = operator.mask[0]
         if self.noise is not None:
-            clean, name = samples[:, :, taken], f"{stream} noise"
-            samples[:, :, taken] = add_noise(clean, self.noise, width=1.0, seed=seed, stream=name)
+            clean, name = samples[..., taken, :], f"{stream} noise"
+            noisy = add_noise(clean, self.noise, width=1.0, seed=seed, stream=name)
+            samples[..., taken, :] = noisy
         return samples

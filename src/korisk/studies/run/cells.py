@@ -34,7 +34,7 @@ from korisk.problems.deep import DeepProblem
 from korisk.problems.problem import Pairs, Reconstruction
 from korisk.store.cells import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.worker import Report
-from korisk.studies.spec.kinds import OF_GRADIENT
+from korisk.studies.spec.kinds import OF_GRADIENT, entries
 from korisk.studies.spec.study import problem_of
 from korisk.theory import Known, Layer, Learned, Network, NormBracket
 
@@ -251,12 +251,9 @@ def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
 
 def memory_needed(spec: Mapping[str, Any]) -> int:
     """Bytes of a cell's samples and of its largest fit; libraries and projectors come on top."""
-    about, problem = spec["problem"], problem_of(spec)
+    problem = problem_of(spec)
     dtype = getattr(getattr(problem, "scanner", problem), "dtype", torch.float64)
-    targets = about["points"] if about["kind"] == "heat" else about["side"] ** 2
-    inputs = {"heat": targets, "mri": 2 * targets}.get(about["kind"]) or (
-        about["views"] * about["bins"]
-    )
+    targets, inputs = entries(spec["problem"])
     fits = [0]
     for model, settings in spec["models"].items():
         if model == "FC":

@@ -1,7 +1,7 @@
 """The kinds of problems: the keys of their files, the spec of a point, the problem of a spec.
 
-Each kind has a section: CT, the deeper network behind a CT scanner, MRI, and advection and
-diffusion. PyTorch is imported when a problem is built.
+Each kind has a section: CT, the deeper network behind a CT scanner, MRI, deblurring, and advection
+and diffusion. PyTorch is imported when a problem is built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from korisk.files import Spec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from korisk.problems import CtProblem, CtScanner, DeepProblem, HeatProblem, MriProblem
+    from korisk.problems import (
+        BlurProblem,
+        CtProblem,
+        CtScanner,
+        DeepProblem,
+        HeatProblem,
+        MriProblem,
+    )
 
 from typing import TYPE_CHECKING
 
@@ -237,6 +244,14 @@ def point_spec(
     if images is not None:
         spec[FOUND_AT] = images.found_at
     return spec | ({"theorem": True} if entry.theorem else {})
+
+
+def entries(problem: Mapping[str, Any]) -> tuple[int, int]:
+    """Entries of an output and of an input of a point's problem."""
+    pixels = int(problem["points"] if problem["kind"] == "heat" else problem["side"] ** 2)
+    if problem["kind"] == "mri":
+        return pixels, 2 * pixels * (problem.get("coils") or 1)
+    return pixels, int(problem["views"] * problem["bins"]) if "views" in problem else pixels
 
 
 # --- From the spec of a cell to its problem ------------------------------------------------------
@@ -488,6 +503,8 @@ class MriPointEntry(PointEntry):
     side: int
     lines: int
     centre: int | None = None
+    coils: int | None = None  # None: one that sees everything alike
+    mu: float | None = None  # of the inverse behind several coils
     noise: NoiseEntry | None = None
 
 
@@ -505,11 +522,20 @@ def mri_point(entry: MriStudyEntry, part: MriPointEntry) -> tuple[str, dict[str,
         "kind": "mri",
         **population(of_study.ellipses, of_study.images, part.noise or of_study.noise),
         **part.model_dump(include={"side", "lines", "centre"}),
+        **part.model_dump(include={"coils", "mu"}, exclude_none=True),
     }
-    if "poisson" in (problem["noise"] or ()):
-        raise KoriskError("noise of kind mri must be gaussian; write noise: {gaussian: 0.1}")
+    if part.mu is not None and part.coils is None:
+        raise KoriskError("mu of kind mri belongs to several coils; add coils: 4, or leave mu out")
+    _only_gaussian(problem)
     spec = point_spec(entry, part, problem, [4, 16, 64, 256, 1024])
-    return f"{part.lines} of {part.side} lines", spec
+    several = "" if part.coils is None else f", {part.coils} coils"
+    return f"{part.lines} of {part.side} lines{several}", spec
+
+
+def _only_gaussian(problem: dict[str, Any]) -> None:
+    if "poisson" in (problem["noise"] or ()):
+        kind = problem["kind"]
+        raise KoriskError(f"noise of kind {kind} must be gaussian; write noise: {{gaussian: 0.1}}")
 
 
 def mri_problem(spec: Mapping[str, Any]) -> MriProblem:
@@ -518,8 +544,69 @@ def mri_problem(spec: Mapping[str, Any]) -> MriProblem:
 
     noise = noise_of(spec)
     assert not isinstance(noise, Poisson)
-    size = {name: spec["problem"].get(name) for name in ("side", "lines", "centre")}
+    names = ("side", "lines", "centre", "coils", "mu")
+    size = {name: spec["problem"][name] for name in names if name in spec["problem"]}
     return MriProblem(noise=noise, source=source_of(spec), **size)
+
+
+# --- Deblurring ----------------------------------------------------------------------------------
+
+
+class BlurProblemEntry(Spec):
+    """The camera, and what is in front of it: see `korisk.problems.BlurProblem`."""
+
+    kind: Literal["blur"]
+    deviation: float = 1.0
+    gain: float = 0.2
+    mu: float = 0.01
+    ellipses: list[int] = Field(default_factory=lambda: [1, 4])
+    images: ImagesEntry | None = None
+    noise: NoiseEntry | None = None
+
+
+class BlurPointEntry(PointEntry):
+    """One operating point: the image's size, the blur that the network assumes, and more."""
+
+    side: int
+    assumed: float | None = None
+    deviation: float | None = None
+    gain: float | None = None
+    mu: float | None = None
+    noise: NoiseEntry | None = None
+
+
+class BlurStudyEntry(StudyEntry):
+    """The file of a study of deblurring."""
+
+    problem: BlurProblemEntry
+    points: Annotated[list[BlurPointEntry], Field(min_length=1)]
+
+
+def blur_point(entry: BlurStudyEntry, part: BlurPointEntry) -> tuple[str, dict[str, Any]]:
+    """The default name of a point, and its spec."""
+    of_study = entry.problem
+    numbers = {"deviation", "gain", "mu"}
+    problem: dict[str, Any] = {
+        "kind": "blur",
+        **population(of_study.ellipses, of_study.images, part.noise or of_study.noise),
+        **of_study.model_dump(include=numbers),
+        **part.model_dump(include={"side", "assumed", *numbers}, exclude_none=True),
+    }
+    _only_gaussian(problem)
+    assumed = problem.setdefault("assumed", problem["deviation"])
+    spec = point_spec(entry, part, problem, [4, 16, 64, 256, 1024])
+    return f"side {part.side}, blur {assumed:g} for {problem['deviation']:g}", spec
+
+
+def blur_problem(spec: Mapping[str, Any]) -> BlurProblem:
+    """The problem of a point."""
+    from korisk.problems import BlurProblem, Poisson
+
+    noise = noise_of(spec)
+    assert not isinstance(noise, Poisson)
+    names = ("side", "deviation", "assumed", "gain", "mu")
+    own = {name: spec["problem"][name] for name in names}
+    return BlurProblem(noise=noise, source=source_of(spec), **own)
 
 
 # --- Advection and diffusion ---------------------------------------------------------------------

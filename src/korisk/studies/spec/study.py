@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, tuple[Any, Any, Any]] = {
     "ct": (kinds.CtStudyEntry, kinds.ct_point, kinds.ct_problem),
     "mri": (kinds.MriStudyEntry, kinds.mri_point, kinds.mri_problem),
+    "blur": (kinds.BlurStudyEntry, kinds.blur_point, kinds.blur_problem),
     "heat": (kinds.HeatStudyEntry, kinds.heat_point, kinds.heat_problem),
     "deep": (kinds.DeepStudyEntry, kinds.deep_point, kinds.deep_problem),
 }
@@ -176,7 +177,7 @@ def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
     from korisk.problems import FileSource
 
     made, problem = problem_of(spec), spec["problem"]
-    if problem["kind"] in ("mri", "heat") and "images" not in problem:  # where it is cheap
+    if problem["kind"] in ("mri", "blur", "heat") and "images" not in problem:  # where it is cheap
         with np.errstate(all="ignore"):
             drawn = made.pools(seed=0, train=0, validation=0, test=1).test
         if not all(bool(values.square().sum().isfinite()) for values in drawn):

@@ -1,0 +1,165 @@
+"""Deblurring: a camera with a known blur and pixels of unknown gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from korisk import _checks
+from korisk.operators.basic import Diagonal
+from korisk.operators.convolution import Convolution, gaussian_kernel
+from korisk.operators.linear import LinearOperator, checked_device
+from korisk.operators.tikhonov import Tikhonov
+from korisk.problems.heat import random_gains
+from korisk.problems.noise import Gaussian, add_noise, noise_variance
+from korisk.problems.problem import Counts, Device, Examples, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.sources import EllipseSource, ImageSource
+from korisk.seeds import TEST_SEED
+
+_LARGEST_DOUBLE = 64  # pixels a side up to which it is computed in float64
+_LARGEST_FACTORED = 64  # and an inverse is stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlurProblem(Problem):
+    """Learn images from blurred ones, taken by pixels of unknown gain.
+
+    Inputs and targets are (samples, side, side).
+
+    Parameters
+    ----------
+    side : int
+        Pixels along an edge.
+    deviation : float, default 1
+        Standard deviation of the Gaussian blur in pixels, > 0.
+    assumed : float, default: `deviation`
+        The deviation that the known inverse assumes. If it is wrong, the network keeps an error
+        that no data removes.
+    gain : float, default 0.2
+        Gains are exp(uniform(-gain, gain)), one for each pixel, from 0 to 5.
+    mu : float, default 0.01
+        Weight of |x|^2 in the known inverse, > 0.
+    noise : Gaussian, optional
+        White noise, relative to the root mean square of the blurred image.
+    source : ImageSource, default EllipseSource()
+        Where images come from.
+
+    Notes
+    -----
+    y = g (h * x) + noise, with a Gaussian h and black beyond the edges. The gains are learned; the
+    inverse behind them, `Tikhonov(Convolution(...), mu)`, is known. What the blur and `mu` take
+    away is a floor for it.
+
+    Examples
+    --------
+    >>> from korisk.problems import BlurProblem
+    >>> problem = BlurProblem(side=8, deviation=0.8, assumed=1.0)
+    >>> problem.gains.shape, problem.reconstruction().tail[0].of.kernel.shape
+    ((8, 8), torch.Size([9, 9]))
+    """
+
+    side: int
+    deviation: float = 1.0
+    assumed: float | None = None
+    gain: float = 0.2
+    mu: float = 0.01
+    noise: Gaussian | None = None
+    source: ImageSource = field(default_factory=EllipseSource)
+
+    def __post_init__(self) -> None:
+        remedy = "count pixels along an edge"
+        _checks.count("side", self.side, at_least=2, at_most=4096, remedy=remedy)
+        remedy = "give pixels; 1 is a mild blur"
+        for name, value in (("deviation", self.deviation), ("assumed", self._assumed)):
+            _checks.real(name, value, above=0, at_most=100, remedy=remedy)
+        remedy = "0.2 gives gains from 0.82 to 1.22"
+        _checks.real("gain", self.gain, at_least=0, at_most=5, remedy=remedy)
+        _checks.real("mu", self.mu, above=0, remedy="0.01 suits one per cent of noise")
+
+    @property
+    def _assumed(self) -> float:
+        return self.deviation if self.assumed is None else self.assumed
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision it is computed in."""
+        return torch.float64 if self.side <= _LARGEST_DOUBLE else torch.float32
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """g, (side, side)."""
+        return random_gains(self.gain, self.side**2).reshape(self.side, self.side)
+
+    def blur(self, deviation: float, device: Device = None) -> Convolution:
+        """h *, without the gains.
+
+        Parameters
+        ----------
+        deviation : float
+            Standard deviation in pixels, > 0.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        Convolution
+        """
+        place: dict[str, Any] = {"device": checked_device(device), "dtype": self.dtype}
+        return Convolution((self.side, self.side), gaussian_kernel(deviation), **place)
+
+    def operator(self, device: Device = None) -> LinearOperator:
+        """g (h * x): images to what the pixels show.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        LinearOperator
+        """
+        blur = self.blur(self.deviation, device)
+        gains = torch.from_numpy(self.gains).to(blur.device, blur.dtype)
+        composed: LinearOperator = Diagonal(gains, name="pixels") @ blur
+        return composed
+
+    def reconstruction(self, device: Device = None) -> Reconstruction:
+        """Weights of one, and the regularised inverse of the assumed blur."""
+        blur = self.blur(self._assumed, device)
+        solver = "factor" if self.side <= _LARGEST_FACTORED else "cg"
+        ones = torch.ones(blur.range, device=blur.device, dtype=blur.dtype)
+        return Reconstruction(ones, (Tikhonov(blur, self.mu, solver=solver),))
+
+    def examples(self, *, seed: int, count: int, device: Device = None) -> Examples:
+        """Images of the source, and what the pixels show of them."""
+        operator = self.operator(device)
+        drawn, patients = self.source.examples(
+            self.side, seed=seed, count=count, device=operator.device
+        )
+        images = drawn.to(operator.dtype)
+        variance = noise_variance(operator(images), self.noise, width=1.0)
+        inputs = self._inputs(images, operator, seed, "examples")
+        return Examples(images, operator, None, inputs, images, variance, patients)
+
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
+        """What the pixels show, and the images it is of."""
+        operator = self.operator(device)
+        drawn = self.source.draw(self.side, seed=seed, counts=counts, device=operator.device)
+        pairs = []
+        for name, images in drawn.items():
+            targets = images.to(operator.dtype)
+            key = TEST_SEED if name == "test" else seed
+            pairs.append(Pairs(self._inputs(targets, operator, key, name), targets))
+        return Pools(*pairs)
+
+    def _inputs(self, images: Tensor, operator: LinearOperator, seed: int, stream: str) -> Tensor:
+        clean: Tensor = operator(images)
+        if self.noise is None:
+            return clean
+        return add_noise(clean, self.noise, width=1.0, seed=seed, stream=f"{stream} noise")
