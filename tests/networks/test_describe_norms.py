@@ -12,6 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from korisk.operators import DataConsistency, Diagonal, Fourier
+
 FEW = settings(max_examples=12)
 
 
@@ -356,3 +358,26 @@ def test_what_has_no_rule_is_a_lower_estimate(function: Callable[[Tensor], Tenso
     assert layer.bracket.upper == math.inf
     # At least what the Jacobian at the example says, to the accuracy of finite steps.
     assert layer.bracket.lower >= 0.8 * slope_at(module, x[:1])
+
+
+class Consistent(nn.Module):
+    """Data consistency of x with fixed data, of a fixed image with x, or of both with x."""
+
+    def __init__(self, layer: DataConsistency, of: str) -> None:
+        super().__init__()
+        self.layer, self.of = layer, of
+        self.z, self.y = draw(1, *layer.operator.domain), draw(1, *layer.operator.range)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z, y = x if "z" in self.of else self.z, x if "y" in self.of else self.y
+        moved: Tensor = self.layer(z, y=y)
+        return moved
+
+
+def test_data_consistency_has_its_constant_in_the_image_in_the_data_and_in_both() -> None:
+    fourier = Fourier((3, 4), [1, 0, 1, 1], real=True, dtype=torch.float64)
+    for layer in (DataConsistency(fourier, 0.1), DataConsistency(fourier, 0.1, solver="factor")):
+        check_linear(Consistent(layer, "z"), draw(1, 3, 4))
+        check_linear(Consistent(layer, "y"), draw(1, 3, 4, 2))
+    both = Consistent(DataConsistency(Diagonal(draw(5)), 0.1), "zy")
+    assert slope_at(both, draw(1, 5)) <= upper(both, draw(1, 5)) * (1 + 1e-9)

@@ -517,7 +517,8 @@ def capped(found: NormBracket, most: float, how: str) -> NormBracket:
     limit = most * (1 + _ROUNDING)
     if found.upper <= limit:
         return found
-    return NormBracket(min(found.lower, most), limit, how=f"{found.how}; from above: {how}")
+    below = found.how.split(",")[0]
+    return NormBracket(min(found.lower, most), limit, how=f"{below} from below; {how} from above")
 
 
 def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:

@@ -137,7 +137,7 @@ class DataConsistency(nn.Module):
         assert self.inverse is not None
         place = {"device": operator.device, "dtype": operator.dtype}
         whole = Identity(operator.domain, **place) - self.inverse @ operator
-        return capped(whole.norm(width=width, seed=seed), 1.0, "never above 1")
+        return capped(whole.norm(width=width, seed=seed), 1.0, "A^T A >= 0")
 
     def data_norm(self, *, width: float = 0.01, seed: int = 0) -> NormBracket:
         """The Lipschitz constant in y: max of s / (s^2 + mu) over the singular values s of A.

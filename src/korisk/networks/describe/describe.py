@@ -28,12 +28,14 @@ from korisk.networks.describe.recording import (
 )
 from korisk.networks.describe.rules import one
 from korisk.networks.known_operator import KnownOperatorNet
+from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 from korisk.theory import Known, Network, NormBracket
 from korisk.theory.bracket import NOT_KNOWN
 from korisk.theory.layer import resolve
 
-_BY_RULE = (LinearOperator, KnownOperatorNet, DenseNet, nn.RNN)  # taken whole
+# Taken whole.
+_BY_RULE = (LinearOperator, DataConsistency, KnownOperatorNet, DenseNet, nn.RNN)
 _WRAP = "wrap it in a module whose forward takes and returns one tensor"
 _IDENTITY = one("rearranges or selects entries")
 

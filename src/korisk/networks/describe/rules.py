@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from korisk.errors import KoriskError
 from korisk.networks.describe.linear import function_norm, is_plain, matrix_norm
 from korisk.networks.describe.recording import Ref, Step
+from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 from korisk.theory.bracket import NormBracket
 
@@ -403,6 +404,8 @@ def gain(step: Step, x: Tensor) -> Gain | None:
             return None
         if isinstance(module, LinearOperator):
             return Gain(module.norm(), linear=True)
+        if isinstance(module, DataConsistency):
+            return _consistency(step, module)
         return _rnn(step, module, x) if isinstance(module, nn.RNN) else None
     bracket: NormBracket | None = None
     if folded(step):
@@ -495,6 +498,22 @@ def _by_function(step: Step, x: Tensor) -> NormBracket | None:
         step.name == "interpolate" and option(step, 3, "mode", "nearest") != "bicubic"
     )
     return function_norm(function, x, nonnegative=positive)
+
+
+def _consistency(step: Step, module: DataConsistency) -> Gain:
+    """The constant in the image, in the data, or in both together as one vector."""
+    brackets = []
+    if isinstance(option(step, 0, "z", None), Ref):
+        brackets.append(module.image_norm())
+    if isinstance(option(step, 1, "y", None), Ref):
+        # Data without a batch are spread over all images of one.
+        spread = math.sqrt(step.value.numel() / math.prod(module.operator.domain))
+        found = module.data_norm()
+        brackets.append(NormBracket(found.lower, found.upper * spread, how=found.how))
+    if len(brackets) == 1:
+        return Gain(brackets[0])
+    upper = math.hypot(*(each.upper for each in brackets)) * (1 + ROUNDING)
+    return Gain(NormBracket(0.0, upper, how="data consistency: of the image and of the data"))
 
 
 def _rnn(step: Step, module: nn.RNN, x: Tensor) -> Gain | None:
