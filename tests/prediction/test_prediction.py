@@ -282,6 +282,20 @@ def test_a_pilot_speaks_alone_beyond_the_theory_s_range() -> None:
     assert made.errors(64)[0] == pytest.approx(0.5 * 64**-0.2, rel=0.05)
 
 
+@pytest.mark.parametrize("sizes", [[128], [32, 64, 128, 256, 512]])
+def test_no_error_before_a_theory_s_end_is_below_what_was_measured_beyond_it(
+    sizes: list[int],
+) -> None:
+    """A theory of 1 / N against a pilot that stays at 1 / 20, whose later sizes it does not see."""
+    pilot = kr.Curve(np.repeat(sizes, 2), [0.0495, 0.0505] * len(sizes), ["a", "b"] * len(sizes))
+    alone = replace(made(), valid_to=100.0)
+    told = alone.with_pilot(pilot)
+    assert alone.probability([30, 90], 0.04).min() > 0.85
+    assert told.probability([1, 30, 90, 100, 128], 0.04).max() < 0.01
+    found = told.samples(0.04)
+    assert found.lower > 128
+
+
 @pytest.fixture(scope="module")
 def pair() -> PredictedPair:
     """Curves 0.01 and n^-1, which cross at 100."""
@@ -456,6 +470,17 @@ def test_beyond_a_theory_its_fall_comes_or_does_not() -> None:
         there, end = free.probability([1000, 100], target)
         assert cut.probability(1000, target)[0] == pytest.approx(max((there + end) / 2, end))
         assert cut.probability(100, target)[0] == pytest.approx(end)
+
+
+def test_beyond_a_theory_and_a_pilot_its_fall_is_one_of_three_futures() -> None:
+    """The planner's curves are the other two; so the expected error is not that of the fall."""
+    cut = CLIFF.with_pilot(power_pilot(0.0, 0.5, 0.2, sizes=(8, 16, 32, 64), noise=0.02))
+    far = np.array([1000.0])
+    others = cut.extended
+    for target in (1e-6, 1e-3, 0.1):
+        expected = 1 / 3 + 2 / 3 * others.probability(far, target)
+        assert cut.probability(far, target) == pytest.approx(expected, abs=1e-3)
+    assert cut.errors(far)[0] > others.quantile(far, 0.05)[0]
 
 
 def test_beyond_a_theory_the_pilot_is_extended_by_doublings_up_to_its_end() -> None:

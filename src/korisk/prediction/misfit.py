@@ -8,7 +8,9 @@ The model, over u = log2 N: the logarithm of the true error is that of the compu
 misfit, which is a stationary process with deviation a and correlation exp(-|u - u'| / l), plus an
 offset that all real measurements share, since examples and simulation are not the reality. Both
 deviations and l are weighed on a small grid by how well they explain what was measured. What n
-examples do not show adds a deviation beyond them, which falls as 1 / sqrt(n).
+examples do not show adds a deviation d(N) beyond them, which falls as 1 / sqrt(n). It grows with N,
+since larger N bring rarer features: what a pilot shows of it at M tells only a part of that at
+N > M, by a correlation of sqrt(d(M) / d(N)).
 """
 
 import math
@@ -171,7 +173,7 @@ class Misfit:
         ):
             shared = offset**2 + level**2  # the variance of the offset that real errors share
             covariance = _covariance(a, length, self._where, self._where)
-            covariance = covariance + shared * both_real + np.outer(missed, missed) + noise
+            covariance = covariance + shared * both_real + _unseen(missed, missed) + noise
             inverse, solved, density = _gaussian(covariance, data)
             self._cases.append((a, length, shared, inverse, solved))
             prior = float(np.log(p * q * r))
@@ -187,7 +189,7 @@ class Misfit:
         means, deviations = np.empty((2, len(self._cases), len(u)))
         for at, (shape, length, shared, inverse, solved) in enumerate(self._cases):
             across = _covariance(shape, length, self._where, u) + shared * self._is_real[:, None]
-            across = across + np.outer(self._missed, missed)
+            across = across + _unseen(self._missed, missed)
             means[at] = across.T @ solved
             variance = shape**2 + shared + missed**2
             variance = variance - np.einsum("km,kl,lm->m", across, inverse, across)
@@ -208,6 +210,12 @@ class Misfit:
 def _covariance(shape: float, length: float, u: Array, v: Array) -> Array:
     """Of the misfit's shape at u (K,) and v (M,)."""
     return np.asarray(shape**2 * np.exp(-np.abs(u[:, None] - v[None, :]) / length))
+
+
+def _unseen(first: Array, second: Array) -> Array:
+    """The covariance of what examples do not show, from its deviations (K,) and (M,)."""
+    low = np.minimum.outer(first, second)
+    return np.asarray(low * np.sqrt(np.outer(first, second)))
 
 
 def _gaussian(covariance: Array, data: Array) -> tuple[Array, Array, float]:

@@ -14,7 +14,16 @@ from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, shown
 from korisk.planning.explain import chance, count, span, times, value
 from korisk.planning.plan import LEAST_REACH, TAIL, table
-from korisk.planning.posterior import MOST_SIZES, PRIOR, Law, Posterior, mixed, posterior, thinned
+from korisk.planning.posterior import (
+    MOST_SIZES,
+    PRIOR,
+    Law,
+    Posterior,
+    mixed,
+    normals,
+    posterior,
+    thinned,
+)
 from korisk.planning.related import trust
 from korisk.prediction.misfit import BELIEF, NOTHING_MEASURED, Belief, LogErrors, Misfit
 
@@ -28,6 +37,7 @@ _START = 2
 _PER_DOUBLING = 4
 _LEVEL = 4.0  # width of the logarithm of an error before anything is known
 _BELIEVED = 0.75  # in the theory against a fitted curve, before the pilot is seen
+_FALL = 1 / 3  # in a theory's fall beyond its end, beside a pilot that does not go so far
 _LEAST_NOISE = 1e-3  # of a pilot's mean, relative, in what it says of other N,
 _TELLING = 1e-2  # and in whether it speaks for the theory
 _ONE_SEED = 0.05  # relative deviation of a mean of one seed
@@ -576,22 +586,49 @@ class Prediction:
         law = Law(computed, base + misfit.low, base + misfit.high)
         if self._fitted is not None:
             law = mixed([self.trust, 1 - self.trust], [law, self._fitted.law(n)])
+        beyond = self.pilot is not None and self.pilot.sizes[-1] > self.valid_to
+        if beyond:
+            law = self._above_pilot(law, n)
         far = n > self.valid_to
         if not far.any():
             return law
-        # Beyond the end of the theory, its fall is believed by half; with a pilot of enough sizes,
-        # curves that were fitted to both extrapolate. What is met at the end stays met.
-        halved = self._fitted is None
+        # Beyond the end of the theory its fall is believed by half; else the error stays. With a
+        # pilot of enough sizes, curves fitted to it and to the theory up to its end extrapolate,
+        # and the fall has a third, or nothing where the pilot went there. What is met stays met.
         end = self._law(np.full(len(n), self.valid_to))
-        later = law if halved else self.extended.law(n)
+        if self._fitted is None:
+            later = mixed([0.5, 0.5], [law, end])
+        else:
+            later = self.extended.law(n)
+            if not beyond:
+                later = mixed([_FALL, 1 - _FALL], [law, later])
 
         def under(log_error: Array) -> Array:
-            there, held = later.under(log_error), end.under(log_error)
-            beyond = np.maximum(0.5 * (there + held) if halved else there, held)
-            return np.where(far, beyond, law.under(log_error))
+            there = np.maximum(later.under(log_error), end.under(log_error))
+            return np.where(far, there, law.under(log_error))
 
         low = np.min([law.low, end.low, later.low], axis=0)
         return Law(under, low, np.max([law.high, end.high, later.high], axis=0))
+
+    def _above_pilot(self, law: Law, n: Array) -> Law:
+        """The same, where the pilot went beyond the theory's end: a learning curve does not rise.
+
+        So the error at N is at least that at the next of the sizes that were measured there.
+        """
+        assert self.pilot is not None
+        found = log_errors(self.pilot, _LEAST_NOISE)
+        kept = found.n > self.valid_to
+        sizes, logs, variance = found.n[kept], found.log_error[kept], found.variance[kept]
+        at = np.searchsorted(sizes, n)
+        before, at = at < len(sizes), np.minimum(at, len(sizes) - 1)
+        least = normals(np.ones(1), logs[None, at], np.sqrt(variance)[None, at])
+
+        def under(log_error: Array) -> Array:
+            found = law.under(log_error)
+            return np.where(before, np.minimum(found, least.under(log_error)), found)
+
+        low, high = np.maximum(law.low, least.low), np.maximum(law.high, least.high)
+        return Law(under, np.where(before, low, law.low), np.where(before, high, law.high))
 
 
 def checked_sizes(n: ArrayLike) -> Array:
