@@ -35,7 +35,8 @@ class Norms:
 
 def norms(size: kr.Footprint) -> Norms:
     """The three norms that the bounds of the known-operator network need."""
-    layers = fbp(ParallelBeam(size.H, views=size.V, bins=size.B))
+    scan = ParallelBeam(size.H, views=size.V, bins=size.B)
+    layers = fbp(scan, backprojection="adjoint")  # the paper's A^T
     K, back = layers["K"], layers["A^T"]
     return Norms(
         filter=K.norm(width=WIDTH),

@@ -155,6 +155,39 @@ def test_a_disc_comes_back_flat_and_at_its_height(geometry: ops.Geometry) -> Non
         assert outside < 0.03
 
 
+def gaussian_error(side: int, noise: float, **options: Any) -> float:
+    """Of a Gaussian's reconstruction from its closed-form sinogram, relative, in the disc."""
+    spread, half = 0.09 * side, side / 2
+    geometry = ops.ParallelBeam(side, views=2 * side, bins=side)
+    point, direction = geometry.rays()
+    away = point - np.array([0.1 * side, -0.05 * side])
+    distance = away[..., 0] * direction[..., 1] - away[..., 1] * direction[..., 0]
+    sinogram = math.sqrt(2 * math.pi) * spread * np.exp(-((distance / spread) ** 2) / 2)
+    scale = noise * math.sqrt((sinogram**2).mean())
+    sinogram = sinogram + scale * np.random.default_rng(0).standard_normal(sinogram.shape)
+    found = ops.fbp(geometry, dtype=torch.float64, **options)(torch.from_numpy(sinogram)).numpy()
+    x, y = geometry.pixel_centres
+    square = (x[None, :] - 0.1 * side) ** 2 + (y[:, None] + 0.05 * side) ** 2
+    truth = np.exp(-square / (2 * spread**2))
+    inside = np.hypot(x[None, :], y[:, None]) < half
+    return float(np.linalg.norm((found - truth)[inside]) / np.linalg.norm(truth[inside]))
+
+
+def test_the_default_converges_with_order_two_and_is_the_best_of_ours() -> None:
+    coarse, fine = (gaussian_error(side, 0.0) for side in (24, 48))
+    assert math.log2(coarse / fine) > 1.8
+    assert fine < 0.5 * gaussian_error(48, 0.0, backprojection="adjoint")
+    assert gaussian_error(48, 0.1) < gaussian_error(48, 0.1, backprojection="adjoint")
+
+
+@pytest.mark.parametrize(("spacing", "matched"), [(0.8, True), (0.9, False), (1.0, False)])
+def test_only_narrow_bins_are_backprojected_by_the_adjoint(spacing: float, matched: bool) -> None:
+    geometry = ops.ParallelBeam(16, views=12, bins=24, bin_spacing=spacing)
+    back = ops.fbp(geometry)["A^T"]
+    assert isinstance(back.T, ops.Projector) is matched
+    assert isinstance(back, ops.PixelBackprojector) is not matched
+
+
 def test_shepp_logan_is_as_good_as_scikit_images() -> None:
     # 0.159 is iradon's relative error here: `python benchmarks/operators.py --quality`.
     phantom = shepp_logan(256)

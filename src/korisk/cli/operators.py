@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 LARGEST_FACTORED = 4096  # rows of A^T A that are factored; larger ones are solved by iteration
 WINDOWS = ("ramp", "shepp-logan", "cosine", "hamming", "hann")
 NOT_ADJOINT = (
-    "The A^T of this filtered backprojection is pixel-driven, as a fan beam and bins wider than "
-    "pixels need: it is not the adjoint of A, and its norm differs."
+    "The A^T of this filtered backprojection is pixel-driven, which has the smaller error: it is "
+    "not the adjoint of A, and its norm differs."
 )
 Millimetres = Annotated[float | None, typer.Option(metavar="MM", help="Fan beam: millimetres.")]
 

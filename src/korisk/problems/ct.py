@@ -14,7 +14,13 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
+from korisk.operators.ct.fbp import (
+    Backprojection,
+    fan_of_released,
+    fbp,
+    released_fbp,
+    released_geometry,
+)
 from korisk.operators.ct.geometry import Geometry, ParallelBeam
 from korisk.operators.ct.projector import Kind, Projector
 from korisk.operators.linear import LinearOperator, checked_device
@@ -51,7 +57,8 @@ class CtScanner:
         Detector bins.
     beam : {"surrogate", "parallel", "fan", "released"}
         "surrogate" is the paper's for small images: rotate and sum, Tikhonov's inverse with
-        mu = 0.1; needs bins = side. "parallel" has Joseph's rays and filtered backprojection.
+        mu = 0.1; needs bins = side. "parallel" has Joseph's rays and filtered backprojection with
+        their adjoint.
         "fan" has the distances, views and field of view of the released sweeps at any size, with
         Joseph's rays and the full filtered backprojection. "released" has the operators of the
         authors' code.
@@ -194,8 +201,12 @@ class CtScanner:
             inverse = Tikhonov(self.projector(device, chosen), mu=_SURROGATE_MU)
             ones = torch.ones(self.geometry.sinogram_shape, device=inverse.device, dtype=chosen)
             return Reconstruction(ones, (inverse,))
-        make: Any = released_fbp if self.beam == "released" else fbp
-        weights, *tail = make(self.geometry, device=device, dtype=chosen)
+        if self.beam == "released":
+            weights, *tail = released_fbp(self.geometry, device=device, dtype=chosen)
+        else:
+            # Its sinograms are made by the projector, whose own adjoint reconstructs those best.
+            back: Backprojection = "adjoint" if self.beam == "parallel" else "pixel"
+            weights, *tail = fbp(self.geometry, backprojection=back, device=device, dtype=chosen)
         return Reconstruction(weights.weights, tuple(tail))
 
 
