@@ -218,7 +218,7 @@ operator, x = Projector(ParallelBeam(16, views=8, bins=16)), torch.rand(8, 16, 1
 before = operator(x)
 def child(queue):
     torch.set_num_threads(2)
-    queue.put(bool(torch.equal(operator(x), before)))
+    queue.put(bool(torch.allclose(operator(x), before)))
 context = multiprocessing.get_context("fork")
 queue = context.Queue()
 process = context.Process(target=child, args=(queue,))

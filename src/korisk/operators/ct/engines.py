@@ -35,6 +35,7 @@ _MKL_LEAST = 4
 _COLUMNS = 32  # images multiplied at once: one row of them is two cache lines in float32
 _PIXEL_TILE = (16, 16)
 _RAY_TILE = (16, 8)  # views, bins
+_WORTH_A_THREAD = 1e5  # entries times images from which other threads are waited for
 _CHUNK = 2**22  # taps listed at once
 _WORTH_STORING = 0.25  # of the free memory, for a matrix that nobody asked for by name
 _FITS = 0.75
@@ -158,7 +159,7 @@ class CpuMatrix(Engine):
 
     def _for_few(self, batch: int) -> Engine | None:
         """A quarter of the matrix, where the scan folds and so few images are quicker with it."""
-        if batch > _FEW or self.forward.mkl is None:
+        if batch > _FEW or self.forward.mkl is None or _forked:
             return None
         if self._folded is None and folds(self.stencil):
             self._folded = FoldedMatrix(self.stencil, self.dtype)
@@ -166,6 +167,10 @@ class CpuMatrix(Engine):
 
     @staticmethod
     def _product(rows: _Rows, x: Tensor, source: _Numbering, target: _Numbering) -> Tensor:
+        if _forked:
+            columns = np.ascontiguousarray(x.numpy()[:, source.order.numpy()].T)
+            product = rows.times(columns)[target.place.numpy()]
+            return torch.from_numpy(np.ascontiguousarray(product.T))
         result = x.new_empty(len(x), target.count)
         if rows.mkl is None and len(x) <= _FEW:
             for vector, out in zip(x, result, strict=True):
@@ -212,29 +217,44 @@ class _Numbering:
 
 
 _pools: dict[int, ThreadPoolExecutor] = {}
+_forked: list[int] = []  # this process, if it was forked
+
+
+def _after_fork() -> None:
+    # A forked process has none of the threads, and MKL and PyTorch wait for theirs for ever: there
+    # NumPy and SciPy do everything.
+    _pools.clear()
+    _forked[:] = [os.getpid()]
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Rows:
-    """A sparse matrix cut into blocks of rows with equally many entries, for threads."""
+    """A sparse matrix cut into blocks of rows with equally many entries, one for each thread."""
 
     def __init__(self, matrix: Any) -> None:
-        pieces = 2 * max(1, os.cpu_count() or 1)
-        goals = np.linspace(0, matrix.nnz, pieces + 1)[1:-1]
-        cuts = np.searchsorted(matrix.indptr, goals)
-        self.rows, columns = matrix.shape
-        bounds = np.unique(np.concatenate([[0], cuts, [self.rows]])).tolist()
-        self.bounds = list(pairwise(bounds))
-        self.blocks = []
-        for first, last in self.bounds:  # sharing the memory of the whole
-            start, stop = matrix.indptr[first], matrix.indptr[last]
-            parts = matrix.data[start:stop], matrix.indices[start:stop]
-            starts = matrix.indptr[first : last + 1] - start
-            block = scipy.sparse.csr_array((*parts, starts), shape=(last - first, columns))
-            self.blocks.append(block)
+        self.matrix = matrix
+        self._blocks: dict[int, list[tuple[slice, Any]]] = {}
         has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
         self.mkl = _as_torch(matrix) if has_mkl else None
+
+    def _cut(self, pieces: int) -> list[tuple[slice, Any]]:
+        """Rows and their entries, sharing the memory of the whole."""
+        if pieces not in self._blocks:
+            matrix, (rows, columns) = self.matrix, self.matrix.shape
+            cuts = np.searchsorted(matrix.indptr, np.linspace(0, matrix.nnz, pieces + 1)[1:-1])
+            bounds = np.unique(np.concatenate([[0], cuts, [rows]])).tolist()
+            blocks = []
+            for first, last in pairwise(bounds):
+                start, stop = matrix.indptr[first], matrix.indptr[last]
+                parts = matrix.data[start:stop], matrix.indices[start:stop]
+                starts = matrix.indptr[first : last + 1] - start
+                block = scipy.sparse.csr_array((*parts, starts), shape=(last - first, columns))
+                blocks.append((slice(first, last), block))
+            self._blocks[pieces] = blocks
+        return self._blocks[pieces]
 
     def times_columns(self, columns: Tensor) -> Tensor:
         """The product with (source, batch), by MKL where there is one."""
@@ -247,20 +267,21 @@ class _Rows:
 
     def times(self, columns: NDArray[Any]) -> NDArray[Any]:
         """The product with an array (source,) or (source, batch)."""
-        result = np.empty((self.rows, *columns.shape[1:]), dtype=columns.dtype)
-        threads = min(torch.get_num_threads(), len(self.blocks))
+        threads = torch.get_num_threads()
+        if threads == 1 or self.matrix.nnz * math.prod(columns.shape[1:]) < _WORTH_A_THREAD:
+            return np.asarray(self.matrix @ columns)
+        result = np.empty((self.matrix.shape[0], *columns.shape[1:]), dtype=columns.dtype)
 
-        def share(first: int) -> None:
-            for at in range(first, len(self.blocks), threads):
-                start, stop = self.bounds[at]
-                result[start:stop] = self.blocks[at] @ columns
+        def share(rows: slice, block: Any) -> None:
+            result[rows] = block @ columns
 
-        if threads > 1 and threads not in _pools:
+        if threads not in _pools:
             _pools[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="korisk")
-        others = [_pools[threads].submit(share, first) for first in range(1, threads)]
-        share(0)  # this thread takes its share, so one thread needs no other
-        for other in others:
-            other.result()
+        first, *others = self._cut(threads)
+        waiting = [_pools[threads].submit(share, *other) for other in others]
+        share(*first)  # this thread takes its share
+        for each in waiting:
+            each.result()
         return result
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
@@ -33,8 +32,10 @@ def engine_for(
 ) -> Engine:
     """The engine of a stencil; operators of the same geometry share one while any of them lives."""
     # Kernels are faster than the product with a matrix, see benchmarks/operators.py.
-    kernels = device.type == "cuda" and isinstance(stencil, Joseph) and _has_triton()
-    if name == "auto":
+    card = device.type == "cuda" and _has_triton()
+    kernels = card and isinstance(stencil, Joseph)
+    pixels = card and isinstance(stencil, PixelDriven) and name == "auto"
+    if name == "auto" and not pixels:
         stored = not kernels and engines.worth_storing(stencil, device, dtype)
         name = "matrix" if stored else "on_the_fly"
     key = stencil, name, device, dtype
@@ -47,11 +48,14 @@ def engine_for(
             engine = engines.CpuMatrix(stencil, dtype)
         else:
             engine = engines.DeviceMatrix(stencil, device, dtype)
-    elif kernels:
-        from korisk.operators.ct.triton_joseph import TritonJoseph
+    elif kernels or pixels:
+        from korisk.operators.ct import triton_joseph
 
-        assert isinstance(stencil, Joseph)
-        engine = TritonJoseph(stencil, device, dtype)
+        if isinstance(stencil, Joseph):
+            engine = triton_joseph.TritonJoseph(stencil, device, dtype)
+        else:
+            assert isinstance(stencil, PixelDriven)
+            engine = triton_joseph.TritonPixelDriven(stencil, device, dtype)
     else:
         engine = engines.OnTheFly(stencil, device, dtype)
     _live[key] = engine
@@ -90,7 +94,7 @@ class _StencilOperator(Opaque):
     def _recipe(self) -> str:
         if "stencil" not in self.__dict__:  # not set yet
             return ""
-        stencil = {**vars(self.stencil), "geometry": _fields(self.geometry)}
+        stencil = {**vars(self.stencil), "geometry": self.geometry.__getstate__()}
         kinds = type(self.stencil).__name__, type(self.geometry).__name__
         return "scanner:" + json.dumps([*kinds, stencil, self.engine, self._backwards])
 
@@ -129,10 +133,6 @@ class _StencilOperator(Opaque):
     def extra_repr(self) -> str:
         """The geometry, as nn.Module prints it."""
         return f"{self.geometry!r}, {super().extra_repr()}"
-
-
-def _fields(geometry: Geometry) -> dict[str, Any]:
-    return {field.name: getattr(geometry, field.name) for field in fields(geometry)}
 
 
 def _decode(text: str) -> LinearOperator:

@@ -1,15 +1,21 @@
 """Joseph's projector on a CUDA card without a matrix: Triton kernels with one set of weights.
 
+And the pixel-driven backprojection, whose kernels differ in the weight alone.
+
 A product with a stored matrix reads an index and a weight for every entry and gets each pixel
-through the second-level cache. Here a program holds a tile of rays (or pixels) and a few dozen
-images: the weights are computed from four numbers a ray, once for all images, and neighbouring
-rays find their pixels in the first-level cache. Images lie side by side in memory (pixel, image),
-so that every load is a whole cache line, with a margin of zeros so that none needs a mask.
+through the second-level cache. Here a program holds a tile of rays (or pixels), and the weights are
+computed from four numbers a ray.
+
+Few images are read as they lie: one launch, whose programs share the steps along a ray (or the
+views) among their threads, so that even one image fills the card. Many lie side by side in memory
+(pixel, image) while they are worked on: the weights then are computed once for a few dozen images,
+and every load is a whole cache line, with a margin of zeros so that none needs a mask.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,17 +24,142 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from korisk.operators.ct.engines import DeviceMatrix, Engine, entry_count
-from korisk.operators.ct.geometry import FanBeam
-from korisk.operators.ct.stencils import Joseph, nearer_to_x
+from korisk.operators.ct.engines import DeviceMatrix, Engine, OnTheFly, worth_storing
+from korisk.operators.ct.geometry import FanBeam, Geometry
+from korisk.operators.ct.stencils import Joseph, PixelDriven, Stencil, nearer_to_x
 
-_LANES = 32  # images a program works on at once
-_SMALL_MATRIX = 2e7  # entries: 0.3 GB with the transpose
-_SMALL_PRODUCT = 1.2e8  # entries times images
+_LANES = 32  # images a program works on at once, where they lie side by side
+_FEW = {True: 3.2e7, False: 1.6e7}  # rays, steps, images: a product quicker as they lie
+_KEEPS_COMPILED = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 3)
 _MARGIN = 2  # pixels of zeros around an image: both neighbours of a tap outside lie in it
 
 
-@triton.jit
+# Few images, as they lie
+
+
+@triton.jit(do_not_specialize_on_alignment=["images", "sinograms"])
+def _project_few(  # type: ignore[no-untyped-def]
+    images,  # (batch, rows, columns)
+    sinograms,  # (batch, views, bins)
+    rays,  # (4, views, bins): position across at the middle step in pixels, slope, length, axis
+    steps,  # (2, tiles): the steps [first, last) at which a ray of a tile is inside
+    rows,
+    columns,
+    views,
+    bins,
+    STEPS: tl.constexpr,
+    BINS: tl.constexpr,
+):
+    tiles = tl.cdiv(bins, BINS)
+    tile = tl.program_id(0)
+    bin = (tile % tiles) * BINS + tl.arange(0, BINS)
+    ray = (tile // tiles) * bins + tl.minimum(bin, bins - 1)
+    count = views * bins
+    slope = tl.load(rays + count + ray)
+    length = tl.load(rays + 2 * count + ray)
+    stepping_x = tl.load(rays + 3 * count + ray) != 0
+    n_along = tl.where(stepping_x, columns, rows)
+    n_across = tl.where(stepping_x, rows, columns)
+    stride_along = tl.where(stepping_x, 1, columns)
+    stride_across = tl.where(stepping_x, columns, 1)
+    middle = (n_across - 1).to(slope.dtype) * 0.5
+    position_0 = tl.load(rays + ray) - (n_along - 1).to(slope.dtype) * 0.5 * slope + middle
+    image = tl.program_id(1).to(tl.int64)
+    here = images + image * (rows * columns)
+    total = tl.zeros((STEPS, BINS), dtype=images.dtype.element_ty)
+    first = tl.load(steps + tile)
+    last = tl.load(steps + tl.num_programs(0) + tile)
+    for begin in range(first, last, STEPS):
+        step = (begin + tl.arange(0, STEPS))[:, None]
+        position = position_0[None, :] + step * slope[None, :]
+        below = tl.floor(position)
+        share = position - below
+        k = below.to(tl.int32)
+        at = here + step * stride_along[None, :] + k * stride_across[None, :]
+        inside = step < n_along[None, :]
+        lower = inside & (k >= 0) & (k < n_across[None, :])
+        upper = inside & (k >= -1) & (k < n_across[None, :] - 1)
+        total += tl.load(at, mask=lower, other=0.0) * (1 - share)
+        total += tl.load(at + stride_across[None, :], mask=upper, other=0.0) * share
+    out = sinograms + image * count + ray
+    tl.store(out, tl.sum(total, axis=0) * length, mask=bin < bins)
+
+
+@triton.jit(do_not_specialize_on_alignment=["images", "sinograms"])
+def _backproject_few(  # type: ignore[no-untyped-def]
+    images,  # (batch, rows, columns)
+    sinograms,  # (batch, views, bins)
+    rays,  # (4, views, bins), as above
+    scanner,  # cosines and sines of the views, (2 views,), then four numbers, see TritonJoseph
+    rows,
+    columns,
+    views,
+    bins,
+    CANDIDATES: tl.constexpr,
+    FAN: tl.constexpr,
+    PIXEL: tl.constexpr,  # each pixel takes what the detector shows where its ray arrives
+    VIEWS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    tiles = tl.cdiv(columns, COLUMNS)
+    tile = tl.program_id(0)
+    place = tl.arange(0, ROWS * COLUMNS)
+    row = (tile // tiles) * ROWS + place // COLUMNS
+    column = (tile % tiles) * COLUMNS + place % COLUMNS
+    real = rays.dtype.element_ty
+    reach = tl.load(scanner + 2 * views)
+    bins_a_pixel = tl.load(scanner + 2 * views + 1)
+    source = tl.load(scanner + 2 * views + 2)
+    middle = tl.load(scanner + 2 * views + 3)
+    x = (column.to(real) - (columns - 1) * 0.5)[None, :]
+    y = (row.to(real) - (rows - 1) * 0.5)[None, :]
+    count = views * bins
+    image = tl.program_id(1).to(tl.int64)
+    here = sinograms + image * count
+    total = tl.zeros((VIEWS, ROWS * COLUMNS), dtype=images.dtype.element_ty)
+    for begin in range(0, views, VIEWS):
+        view = (begin + tl.arange(0, VIEWS))[:, None]
+        seen = view < views
+        view = tl.minimum(view, views - 1)
+        c = tl.load(scanner + view)
+        s = tl.load(scanner + views + view)
+        arrived = (c * x + s * y) * bins_a_pixel
+        if FAN:
+            nearness = source / (source + s * x - c * y)
+            arrived = arrived * nearness
+        first = tl.floor(arrived + middle - reach).to(tl.int32) + 1
+        ray_0 = view * bins
+        if not (FAN or PIXEL):  # all rays of a view are parallel: one length, one axis, one slope
+            stepping_x = tl.load(rays + 3 * count + ray_0) != 0
+            slope = tl.load(rays + count + ray_0)
+            length = tl.load(rays + 2 * count + ray_0)
+            on_line = slope * tl.where(stepping_x, x, y) - tl.where(stepping_x, y, x)
+        for candidate in tl.static_range(CANDIDATES):
+            bin = first + candidate
+            hit = (bin >= 0) & (bin < bins) & seen
+            ray = ray_0 + bin
+            if PIXEL:
+                weight = tl.maximum(1 - tl.abs(arrived + middle - bin), 0.0)
+                if FAN:
+                    weight = weight * nearness * nearness
+            else:
+                if FAN:
+                    stepping_x = tl.load(rays + 3 * count + ray, mask=hit, other=0.0) != 0
+                    slope = tl.load(rays + count + ray, mask=hit, other=0.0)
+                    length = tl.load(rays + 2 * count + ray, mask=hit, other=0.0)
+                    on_line = slope * tl.where(stepping_x, x, y) - tl.where(stepping_x, y, x)
+                far = tl.abs(tl.load(rays + ray, mask=hit, other=0.0) + on_line)
+                weight = tl.maximum(1 - far, 0.0) * length
+            total += tl.load(here + ray, mask=hit, other=0.0) * weight
+    out = images + image * (rows * columns) + row * columns + column
+    tl.store(out, tl.sum(total, axis=0), mask=(row < rows) & (column < columns))
+
+
+# Many images, side by side
+
+
+@triton.jit(do_not_specialize_on_alignment=["source"])
 def _interleave(  # type: ignore[no-untyped-def]
     source,  # (batch, rows, columns)
     target,  # (rows + 2 margin_rows, columns + 2 margin_columns, lanes)
@@ -76,12 +207,8 @@ def _separate(  # type: ignore[no-untyped-def]
 def _project(  # type: ignore[no-untyped-def]
     images,  # (rows + 2 MARGIN, columns + 2 MARGIN, lanes)
     sinograms,  # (rays, lanes)
-    start,  # position across at the middle step, pixels from the middle, (rays,)
-    slope,
-    length,
-    along_x,  # 1 where a ray steps along x
-    first_step,  # of the steps at which a ray of the tile is inside, (tiles,)
-    last_step,
+    rays,  # (4, views, bins), as above
+    steps,  # (2, tiles)
     lanes,
     rows,
     columns,
@@ -100,19 +227,22 @@ def _project(  # type: ignore[no-untyped-def]
     exists = (view < views) & (bin < bins)
     ray = tl.minimum(view, views - 1) * bins + tl.minimum(bin, bins - 1)
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
-    slope_ = tl.load(slope + ray)
-    stepping_x = tl.load(along_x + ray) != 0
+    count = views * bins
+    slope = tl.load(rays + count + ray)
+    stepping_x = tl.load(rays + 3 * count + ray) != 0
     n_along = tl.where(stepping_x, columns, rows)
     n_across = tl.where(stepping_x, rows, columns)
     wide = columns + 2 * MARGIN
     stride_along = tl.where(stepping_x, 1, wide)
     stride_across = tl.where(stepping_x, wide, 1)
     corner = MARGIN * wide + MARGIN
-    middle = (n_across - 1).to(slope_.dtype) * 0.5
-    position_0 = tl.load(start + ray) - (n_along - 1).to(slope_.dtype) * 0.5 * slope_ + middle
+    middle = (n_across - 1).to(slope.dtype) * 0.5
+    position_0 = tl.load(rays + ray) - (n_along - 1).to(slope.dtype) * 0.5 * slope + middle
     total = tl.zeros((VIEWS * BINS, LANES), dtype=images.dtype.element_ty)
-    for step in range(tl.load(first_step + tile), tl.load(last_step + tile)):
-        position = position_0 + step * slope_
+    first = tl.load(steps + tile)
+    last = tl.load(steps + tl.num_programs(0) + tile)
+    for step in range(first, last):
+        position = position_0 + step * slope
         below = tl.floor(position)
         share = position - below
         k = tl.minimum(tl.maximum(below.to(tl.int32), -2), n_across)
@@ -123,20 +253,15 @@ def _project(  # type: ignore[no-untyped-def]
         total += tl.load(at) * (1 - share)[:, None]
         total += tl.load(at + (stride_across * lanes)[:, None]) * share[:, None]
     out = sinograms + ray.to(tl.int64)[:, None] * lanes + lane[None, :]
-    tl.store(out, total * tl.load(length + ray)[:, None], mask=exists[:, None])
+    tl.store(out, total * tl.load(rays + 2 * count + ray)[:, None], mask=exists[:, None])
 
 
 @triton.jit
 def _backproject(  # type: ignore[no-untyped-def]
     images,  # (pixels, lanes)
     sinograms,  # (views, bins + 2 CANDIDATES, lanes)
-    start,  # (views, bins + 2 CANDIDATES), as the next three
-    slope,
-    length,  # zero in the margin
-    along_x,
-    cosine,  # of each view's angle, (views,)
-    sine,
-    scanner,  # four numbers, see TritonJoseph
+    rays,  # (4, views, bins + 2 CANDIDATES), lengths zero in the margin
+    scanner,  # as above
     lanes,
     rows,
     columns,
@@ -144,6 +269,7 @@ def _backproject(  # type: ignore[no-untyped-def]
     bins,
     CANDIDATES: tl.constexpr,
     FAN: tl.constexpr,
+    PIXEL: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     LANES: tl.constexpr,
@@ -155,57 +281,219 @@ def _backproject(  # type: ignore[no-untyped-def]
     column = (tile % tiles) * COLUMNS + place % COLUMNS
     exists = (row < rows) & (column < columns)
     lane = tl.program_id(1) * LANES + tl.arange(0, LANES)
-    real = start.dtype.element_ty
-    reach = tl.load(scanner)
-    bins_a_pixel = tl.load(scanner + 1)
-    source = tl.load(scanner + 2)
-    middle = tl.load(scanner + 3)
+    real = rays.dtype.element_ty
+    reach = tl.load(scanner + 2 * views)
+    bins_a_pixel = tl.load(scanner + 2 * views + 1)
+    source = tl.load(scanner + 2 * views + 2)
+    middle = tl.load(scanner + 2 * views + 3)
     x = column.to(real) - (columns - 1) * 0.5
     y = row.to(real) - (rows - 1) * 0.5
     wide = bins + 2 * CANDIDATES
+    count = views * wide
     total = tl.zeros((ROWS * COLUMNS, LANES), dtype=images.dtype.element_ty)
     for view in range(views):
-        c = tl.load(cosine + view)
-        s = tl.load(sine + view)
+        c = tl.load(scanner + view)
+        s = tl.load(scanner + views + view)
         arrived = (c * x + s * y) * bins_a_pixel
         if FAN:
-            arrived = arrived * (source / (source + s * x - c * y))
+            nearness = source / (source + s * x - c * y)
+            arrived = arrived * nearness
         first = tl.floor(arrived + middle - reach).to(tl.int32) + 1
         first = tl.minimum(tl.maximum(first, -CANDIDATES), bins)
         ray_0 = view * wide + CANDIDATES
-        if not FAN:  # all rays of a view are parallel: one length, one axis, one slope
-            stepping_x = tl.load(along_x + ray_0) != 0
-            slope_ = tl.load(slope + ray_0)
-            length_ = tl.load(length + ray_0)
-            on_line = slope_ * tl.where(stepping_x, x, y) - tl.where(stepping_x, y, x)
+        if not (FAN or PIXEL):  # all rays of a view are parallel: one length, one axis, one slope
+            stepping_x = tl.load(rays + 3 * count + ray_0) != 0
+            slope = tl.load(rays + count + ray_0)
+            length = tl.load(rays + 2 * count + ray_0)
+            on_line = slope * tl.where(stepping_x, x, y) - tl.where(stepping_x, y, x)
         for candidate in tl.static_range(CANDIDATES):
             ray = ray_0 + first + candidate
-            if FAN:
-                stepping_x = tl.load(along_x + ray) != 0
-                length_ = tl.load(length + ray)
-                on_line = tl.load(slope + ray) * tl.where(stepping_x, x, y)
-                on_line -= tl.where(stepping_x, y, x)
-            far = tl.abs(tl.load(start + ray) + on_line)
-            weight = tl.maximum(1 - far, 0.0) * length_
+            if PIXEL:
+                weight = tl.maximum(1 - tl.abs(arrived + middle - (first + candidate)), 0.0)
+                if FAN:
+                    weight = weight * nearness * nearness
+            else:
+                if FAN:
+                    stepping_x = tl.load(rays + 3 * count + ray) != 0
+                    slope = tl.load(rays + count + ray)
+                    length = tl.load(rays + 2 * count + ray)
+                    on_line = slope * tl.where(stepping_x, x, y) - tl.where(stepping_x, y, x)
+                far = tl.abs(tl.load(rays + ray) + on_line)
+                weight = tl.maximum(1 - far, 0.0) * length
             at = sinograms + ray.to(tl.int64)[:, None] * lanes + lane[None, :]
             total += tl.load(at) * weight[:, None]
     out = images + (row * columns + column).to(tl.int64)[:, None] * lanes + lane[None, :]
     tl.store(out, total, mask=exists[:, None])
 
 
-class TritonJoseph(Engine):
-    """An engine for Joseph's stencil; tensors are (batch, elements), contiguous.
+class _Launch:
+    """A kernel with its grid and all arguments fixed except the first two, which are tensors.
 
-    Launching three kernels takes some 200 microseconds of Python. Where the whole product is
-    quicker than that with a matrix which is small itself, the matrix is used.
+    Triton compiles a kernel for kinds of arguments and looks these up at every launch, which takes
+    longer than a small product. Here they are looked up once; the two tensors may lie anywhere, as
+    the kernels are told not to count on their alignment.
     """
 
-    def __init__(self, stencil: Joseph, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, kernel: Any, grid: tuple[int, int], *fixed: Any, warps: int) -> None:
+        self.kernel, self.grid, self.fixed, self.warps = kernel, (*grid, 1), fixed, warps
+        self._compiled: Callable[..., None] | None = None
+
+    def __call__(self, first: Tensor, second: Tensor) -> None:
+        if self._compiled is not None:
+            self._compiled(first, second, *self.fixed)
+            return
+        found = self.kernel[self.grid](first, second, *self.fixed, num_warps=self.warps)
+        if _KEEPS_COMPILED and found is not None:  # None from Triton's interpreter
+            self._compiled = found[self.grid]
+
+
+class _Kernels(Engine):
+    """What both engines share; tensors are (batch, elements), contiguous."""
+
+    pixel: bool  # whether backprojection is pixel-driven
+    rays: Tensor  # see _project_few
+    padded_rays: Tensor  # the same with a margin on either side
+    inside: tuple[Any, Any]  # see _steps_inside
+
+    def __init__(
+        self, stencil: Stencil, device: torch.device, dtype: torch.dtype, reach: float
+    ) -> None:
         self.stencil, self.device, self.dtype = stencil, device, dtype
-        self.entries = entry_count(stencil)
-        self._matrix: DeviceMatrix | None = None
-        self._steps: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._plans: dict[tuple[bool, int], Callable[[Tensor], Tensor]] = {}
+        self._samples = math.prod(stencil.sinogram_shape) * max(stencil.image_shape)
+        self.candidates = max(1, math.ceil(2 * reach))
         geometry = stencil.geometry
+        self.fan = isinstance(geometry, FanBeam)
+        # Half the width in which a pixel's rays arrive and the size of a pixel, both in bins at
+        # the centre; the source's distance in pixels; the bin that the central ray meets.
+        source = geometry.source_to_center if isinstance(geometry, FanBeam) else 0.0
+        middle = (geometry.bins - 1) / 2 - geometry.detector_offset / geometry.bin_spacing
+        numbers = reach, _bins_a_pixel(geometry), source / geometry.pixel_spacing, middle
+        angle = geometry.angle_array
+        self.scanner = self._here(np.concatenate([np.cos(angle), np.sin(angle), numbers]))
+
+    def _here(self, array: Any) -> Tensor:
+        return torch.from_numpy(np.asarray(array, dtype=np.float64)).to(self.device, self.dtype)
+
+    def project(self, images: Tensor) -> Tensor:
+        """(batch, pixels) -> (batch, views bins)."""
+        return self._run(True, images)
+
+    def backproject(self, sinograms: Tensor) -> Tensor:
+        """(batch, views bins) -> (batch, pixels)."""
+        return self._run(False, sinograms)
+
+    def _run(self, project: bool, x: Tensor) -> Tensor:
+        key = project, len(x)
+        plan = self._plans.get(key)
+        if plan is None:
+            work = len(x) * self._samples
+            few = work <= _FEW[project] or (len(x) == 1 and not project)
+            plan = self._plans[key] = (self._few if few else self._many)(*key)
+        if torch.cuda.current_device() == self.device.index:  # to enter a device takes a while
+            return plan(x)
+        with torch.cuda.device(self.device):
+            return plan(x)
+
+    def _few(self, project: bool, batch: int) -> Callable[[Tensor], Tensor]:
+        """One launch on images as they lie; the tiles are those measured best on an H200."""
+        (rows, columns), (views, bins) = shapes = (
+            self.stencil.image_shape,
+            self.stencil.sinogram_shape,
+        )
+        work = batch * self._samples
+        if project:
+            tall, wide, warps = (
+                (16, 16, 4) if work < 1e6 else (16, 16, 2) if work < 1e7 else (8, 16, 1)
+            )
+            grid = views * triton.cdiv(bins, wide), batch
+            fixed = self.rays, self._steps(1, wide), rows, columns, views, bins, tall, wide
+            launch = _Launch(_project_few, grid, *fixed, warps=warps)
+        else:
+            views_at_once, tall, wide, warps = (16, 2, 16, 4) if work < 1e6 else (4, 4, 8, 1)
+            grid = triton.cdiv(rows, tall) * triton.cdiv(columns, wide), batch
+            tile = self.candidates, self.fan, self.pixel, views_at_once, tall, wide
+            fixed = self.rays, self.scanner, rows, columns, views, bins, *tile
+            launch = _Launch(_backproject_few, grid, *fixed, warps=warps)
+        found = math.prod(shapes[project])
+
+        def run(x: Tensor) -> Tensor:
+            result = x.new_empty(batch, found)
+            if project:
+                launch(x, result)
+            else:
+                launch(result, x)
+            return result
+
+        return run
+
+    def _many(self, project: bool, batch: int) -> Callable[[Tensor], Tensor]:
+        """Three launches: images side by side, the product, and images one after another."""
+        rows, columns = self.stencil.image_shape
+        views, bins = self.stencil.sinogram_shape
+        lanes = min(_LANES, triton.next_power_of_2(batch))
+        beside = triton.cdiv(batch, lanes) * lanes
+        groups = beside // lanes
+        sizes = beside, rows, columns, views, bins
+        # Measured on an H200: few rays a program hide the latency of their loads best, while pixels
+        # gain from a larger tile, whose rays then stay in the first-level cache.
+        high, wide, warps = (2, 16, 1) if project or lanes < _LANES else (8, 16, 4)
+        source, target = ((rows, columns), (views, bins))[:: 1 if project else -1]
+        tiles = triton.cdiv(target[0], high) * triton.cdiv(target[1], wide)
+        tile = high, wide, lanes
+        if project:
+            margins = _MARGIN, _MARGIN
+            fixed = self.rays, self._steps(high, wide), *sizes, _MARGIN, *tile
+            product = _Launch(_project, (tiles, groups), *fixed, warps=warps)
+        else:
+            margins = 0, self.candidates
+            scan = self.candidates, self.fan, self.pixel
+            fixed = self.padded_rays, self.scanner, *sizes, *scan, *tile
+            product = _Launch(_backproject, (tiles, groups), *fixed, warps=warps)
+        block = 64 if lanes >= 16 else 256
+        items, found = (
+            (source[0] + 2 * margins[0]) * (source[1] + 2 * margins[1]),
+            math.prod(target),
+        )
+        layout = batch, beside, *source, *margins, block, lanes
+        grid = triton.cdiv(items, block), groups
+        interleave = _Launch(_interleave, grid, *layout, warps=4)
+        grid = triton.cdiv(found, block), groups
+        separate = _Launch(_separate, grid, batch, beside, found, block, lanes, warps=4)
+
+        def run(x: Tensor) -> Tensor:
+            together = x.new_empty(items, beside)
+            interleave(x, together)
+            sums = x.new_empty(found, beside)
+            if project:
+                product(together, sums)
+            else:
+                product(sums, together)
+            result = x.new_empty(batch, found)
+            separate(sums, result)
+            return result
+
+        return run
+
+    def _steps(self, tile_views: int, tile_bins: int) -> Tensor:
+        """For each tile of rays the first and the last step at which one of them is inside."""
+        sides = zip(self.inside[0].shape, (tile_views, tile_bins), strict=True)
+        pads = [(0, -n % side) for n, side in sides]
+        padded = [np.pad(part, pads, mode="edge") for part in self.inside]
+        views, bins = padded[0].shape[0] // tile_views, padded[0].shape[1] // tile_bins
+        first, last = (part.reshape(views, tile_views, bins, tile_bins) for part in padded)
+        ends = np.stack([first.min(axis=(1, 3)).ravel(), last.max(axis=(1, 3)).ravel()])
+        return torch.from_numpy(ends).to(self.device)
+
+
+class TritonJoseph(_Kernels):
+    """An engine for Joseph's stencil."""
+
+    pixel = False
+
+    def __init__(self, stencil: Joseph, device: torch.device, dtype: torch.dtype) -> None:
+        geometry = stencil.geometry
+        super().__init__(stencil, device, dtype, _reach(geometry))
         point, direction = geometry.rays()
         along_x = nearer_to_x(torch.tensor(direction)).numpy()
         (along, across), (along_0, across_0) = (
@@ -215,122 +503,67 @@ class TritonJoseph(Engine):
         slope = across / along
         spacing = geometry.pixel_spacing
         start = (across_0 - along_0 * slope) / spacing
-        length = spacing / np.abs(along)
         self.inside = _steps_inside(start, slope, along_x, stencil.image_shape)
-        rays = start, slope, length, along_x
-        self.rays = [self._here(part) for part in rays]
-        fan = geometry if isinstance(geometry, FanBeam) else None
-        self.fan = fan is not None
-        magnification = fan.magnification if fan else 1.0
-        self.bins_a_pixel = spacing * magnification / geometry.bin_spacing
-        reach = self._reach()
-        self.candidates = max(1, math.ceil(2 * reach))
+        rays = np.stack([start, slope, spacing / np.abs(along), along_x])
+        self.rays = self._here(rays)
+        # Beyond the detector weights are zero; for parallel rays those follow from the distance
+        # instead, so the margin's rays lie far from everything.
         pad = (0, 0), (self.candidates, self.candidates)
-        # Beyond the detector weights are zero; for parallel rays those follow from `far` instead,
-        # so the margin's rays lie far from everything.
-        self.padded_rays = [
-            self._here(np.pad(part, pad, constant_values=value))
-            for part, value in zip(rays, (1e6, 0.0, 0.0, False), strict=True)
-        ]
-        self.cosine = self._here(np.cos(geometry.angle_array))
-        self.sine = self._here(np.sin(geometry.angle_array))
-        # Half the width in which a pixel's rays arrive and the size of a pixel, both in bins at
-        # the centre; the source's distance in pixels; the bin that the central ray meets.
-        source = fan.source_to_center / spacing if fan else 0.0
-        middle = (geometry.bins - 1) / 2 - geometry.detector_offset / geometry.bin_spacing
-        self.scanner = self._here([reach, self.bins_a_pixel, source, middle])
+        margin = zip(rays, (1e6, 0.0, 0.0, 0.0), strict=True)
+        padded = [np.pad(part, pad, constant_values=value) for part, value in margin]
+        self.padded_rays = self._here(np.stack(padded))
 
-    def _here(self, array: Any) -> Tensor:
-        found = np.asarray(array)
-        if found.dtype == np.bool_:
-            return torch.from_numpy(found.astype(np.int8)).to(self.device)
-        return torch.from_numpy(found.astype(np.float64)).to(self.device, self.dtype)
 
-    def _reach(self) -> float:
-        """How far, in bins, a ray that touches a pixel can arrive from the pixel's own ray.
+class TritonPixelDriven(_Kernels):
+    """An engine for the pixel-driven backprojection; its adjoint goes through a matrix if it fits.
 
-        Such a ray passes the pixel's row or column within one pixel of its centre, so half of
-        what four neighbours span on the detector bounds it; at the worst place, the image's edge.
-        """
-        geometry = self.stencil.geometry
-        if not isinstance(geometry, FanBeam):
-            angle = geometry.angle_array
-            nearer = np.maximum(np.abs(np.cos(angle)), np.abs(np.sin(angle)))
-            return float(nearer.max()) * self.bins_a_pixel
-        across, down = geometry.pixel_centres  # and of these the outermost pixels
-        ends = [
-            np.repeat(line[[0, -1]], len(other)) for line, other in ((across, down), (down, across))
-        ]
-        x, y = np.concatenate([ends[0], across, across]), np.concatenate([down, down, ends[1]])
-        centre = geometry.detector_position(x, y)
-        step = geometry.pixel_spacing
-        spread = [
-            np.abs(geometry.detector_position(x + dx, y + dy) - centre).max()
-            for dx, dy in ((step, 0), (-step, 0), (0, step), (0, -step))
-        ]
-        return float(max(spread)) / geometry.bin_spacing * (1 + 1e-5)
+    The adjoint is used for gradients alone.
+    """
 
-    def _small(self, batch: int) -> DeviceMatrix | None:
-        """The matrix, where so few images are quicker with it."""
-        if self.entries > _SMALL_MATRIX or self.entries * batch > _SMALL_PRODUCT:
-            return None
-        if self._matrix is None:
-            self._matrix = DeviceMatrix(self.stencil, self.device, self.dtype)
-        return self._matrix
+    pixel = True
+
+    def __init__(self, stencil: PixelDriven, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(stencil, device, dtype, 1.0)
+        self.rays = self.padded_rays = self.scanner  # not read
+        self._adjoint: Engine | None = None
 
     def project(self, images: Tensor) -> Tensor:
         """(batch, pixels) -> (batch, views bins)."""
-        if matrix := self._small(len(images)):
-            return matrix.project(images)
-        views, bins = self.stencil.sinogram_shape
-        rows, columns = self.stencil.image_shape
-        batch = len(images)
-        tile_views, tile_bins, lanes, warps = _tile(batch, rays=True)
-        with torch.cuda.device(self.device):
-            source = _interleaved(images, (rows, columns), (_MARGIN, _MARGIN), lanes)
-            beside = source.shape[-1]
-            result = source.new_empty(views * bins, beside)
-            tiles = triton.cdiv(views, tile_views) * triton.cdiv(bins, tile_bins)
-            sizes = beside, rows, columns, views, bins
-            steps = self._steps_of(tile_views, tile_bins)
-            tile = {"VIEWS": tile_views, "BINS": tile_bins, "LANES": lanes, "num_warps": warps}
-            _project[(tiles, beside // lanes)](
-                source, result, *self.rays, *steps, *sizes, MARGIN=_MARGIN, **tile
-            )
-            return _separated(result, batch)
+        if self._adjoint is None:
+            fits = worth_storing(self.stencil, self.device, self.dtype)
+            engine = DeviceMatrix if fits else OnTheFly
+            self._adjoint = engine(self.stencil, self.device, self.dtype)
+        return self._adjoint.project(images)
 
-    def backproject(self, sinograms: Tensor) -> Tensor:
-        """(batch, views bins) -> (batch, pixels)."""
-        if matrix := self._small(len(sinograms)):
-            return matrix.backproject(sinograms)
-        views, bins = self.stencil.sinogram_shape
-        rows, columns = self.stencil.image_shape
-        batch = len(sinograms)
-        tile_rows, tile_columns, lanes, warps = _tile(batch, rays=False)
-        with torch.cuda.device(self.device):
-            source = _interleaved(sinograms, (views, bins), (0, self.candidates), lanes)
-            beside = source.shape[-1]
-            result = source.new_empty(rows * columns, beside)
-            tiles = triton.cdiv(rows, tile_rows) * triton.cdiv(columns, tile_columns)
-            sizes = beside, rows, columns, views, bins
-            view = *self.padded_rays, self.cosine, self.sine, self.scanner
-            scan = {"CANDIDATES": self.candidates, "FAN": self.fan}
-            tile = {"ROWS": tile_rows, "COLUMNS": tile_columns, "LANES": lanes, "num_warps": warps}
-            _backproject[(tiles, beside // lanes)](result, source, *view, *sizes, **scan, **tile)
-            return _separated(result, batch)
 
-    def _steps_of(self, tile_views: int, tile_bins: int) -> tuple[Tensor, Tensor]:
-        """For each tile of rays the first and the last step at which one of them is inside."""
-        key = tile_views, tile_bins
-        if key not in self._steps:
-            pads = [(0, -n % side) for n, side in zip(self.inside[0].shape, key, strict=True)]
-            padded = [np.pad(part, pads, mode="edge") for part in self.inside]
-            views, bins = padded[0].shape[0] // tile_views, padded[0].shape[1] // tile_bins
-            first, last = (part.reshape(views, tile_views, bins, tile_bins) for part in padded)
-            ends = first.min(axis=(1, 3)), last.max(axis=(1, 3))
-            begin, end = (torch.from_numpy(part.ravel()).to(self.device) for part in ends)
-            self._steps[key] = begin, end
-        return self._steps[key]
+def _bins_a_pixel(geometry: Geometry) -> float:
+    """A pixel at the centre, in bins."""
+    magnification = geometry.magnification if isinstance(geometry, FanBeam) else 1.0
+    return geometry.pixel_spacing * magnification / geometry.bin_spacing
+
+
+def _reach(geometry: Geometry) -> float:
+    """How far, in bins, a ray that touches a pixel can arrive from the pixel's own ray.
+
+    Such a ray passes the pixel's row or column within one pixel of its centre, so half of
+    what four neighbours span on the detector bounds it; at the worst place, the image's edge.
+    """
+    if not isinstance(geometry, FanBeam):
+        angle = geometry.angle_array
+        nearer = np.maximum(np.abs(np.cos(angle)), np.abs(np.sin(angle)))
+        return float(nearer.max()) * _bins_a_pixel(geometry)
+    across, down = geometry.pixel_centres  # and of these the outermost pixels
+    ends = [
+        np.repeat(line[[0, -1]], len(other)) for line, other in ((across, down), (down, across))
+    ]
+    x, y = np.concatenate([ends[0], across, across]), np.concatenate([down, down, ends[1]])
+    centre = geometry.detector_position(x, y)
+    step = geometry.pixel_spacing
+    spread = [
+        np.abs(geometry.detector_position(x + dx, y + dy) - centre).max()
+        for dx, dy in ((step, 0), (-step, 0), (0, step), (0, -step))
+    ]
+    return float(max(spread)) / geometry.bin_spacing * (1 + 1e-5)
 
 
 def _steps_inside(start: Any, slope: Any, along_x: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
@@ -347,47 +580,3 @@ def _steps_inside(start: Any, slope: Any, along_x: Any, shape: tuple[int, int]) 
     first = np.where(never, n_along, np.clip(np.floor(low) - 1, 0, n_along))
     last = np.where(never, 0, np.clip(np.ceil(high) + 2, 0, n_along))
     return first.astype(np.int32), last.astype(np.int32)
-
-
-def _interleaved(
-    source: Tensor, shape: tuple[int, int], margins: tuple[int, int], lanes: int
-) -> Tensor:
-    """(batch, rows columns) as (rows, columns, batch) with margins of zeros and whole lanes."""
-    batch = len(source)
-    rows, columns = shape
-    if batch == 1:  # already side by side, and one launch fewer
-        down, right = margins
-        padded = torch.nn.functional.pad(source.view(rows, columns), (right, right, down, down))
-        return padded.view(-1, 1)
-    beside = triton.cdiv(batch, lanes) * lanes
-    items = (rows + 2 * margins[0]) * (columns + 2 * margins[1])
-    target = source.new_empty(items, beside)
-    block = 64 if lanes >= 16 else 256
-    _interleave[(triton.cdiv(items, block), triton.cdiv(beside, lanes))](
-        source, target, batch, beside, rows, columns, *margins, ITEMS=block, LANES=lanes
-    )
-    return target
-
-
-def _separated(source: Tensor, batch: int) -> Tensor:
-    """(items, lanes) as (batch, items)."""
-    items, beside = source.shape
-    if beside == 1:
-        return source.view(1, items)
-    target = source.new_empty(batch, items)
-    lanes = min(_LANES, beside)
-    block = 64 if lanes >= 16 else 256
-    _separate[(triton.cdiv(items, block), triton.cdiv(beside, lanes))](
-        source, target, batch, beside, items, ITEMS=block, LANES=lanes
-    )
-    return target
-
-
-def _tile(batch: int, *, rays: bool) -> tuple[int, int, int, int]:
-    """The tile, how many images beside each other, and the warps that share them.
-
-    Measured on an H200: few rays a program hide the latency of their loads best, while pixels
-    gain from a larger tile, whose rays then stay in the first-level cache.
-    """
-    lanes = min(_LANES, triton.next_power_of_2(batch))
-    return (2, 16, lanes, 1) if rays or lanes < _LANES else (8, 16, lanes, 4)
