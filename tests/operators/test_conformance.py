@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+import scipy.sparse
 import torch
 from torch import Tensor
 
@@ -19,6 +20,8 @@ from korisk.operators import (
     Sense,
     birdcage_sensitivities,
     fbp,
+    from_callables,
+    from_scipy,
     gaussian_kernel,
     released_fbp,
     testing,
@@ -58,6 +61,29 @@ def tall() -> Matrix:
 
 def wide() -> Matrix:
     return Matrix(draw(6, 8), range=(2, 3))
+
+
+NUMBERS = draw(7, 6).double().numpy()
+
+
+def times(x: Any) -> Any:
+    return NUMBERS @ x
+
+
+def transposed(y: Any) -> Any:
+    return NUMBERS.T @ y
+
+
+def reversed_sums(y: Tensor) -> Tensor:
+    return y.flip(-1).cumsum(-1).flip(-1)
+
+
+def complex_scipy() -> LinearOperator:
+    return from_scipy(NUMBERS + 1j * draw(7, 6, seed=1).numpy(), domain=(2, 3))
+
+
+def sums() -> LinearOperator:
+    return from_callables(partial(torch.cumsum, dim=-1), reversed_sums, 5, 5, batched=True)
 
 
 # To register an operator, add its name and a function without arguments that makes it.
@@ -115,6 +141,11 @@ OPERATORS: list[tuple[str, Factory]] = [
     ("FBP, fan", lambda: fbp(FAN, window="hann")), ("FBP, short scan", lambda: fbp(SHORT)),
     ("FBP as released", lambda: released_fbp(FAN)),
     ("Tikhonov of Joseph", lambda: Tikhonov(Projector(FAN), 0.1)),
+    ("functions of tensors", sums),
+    ("functions, adjoint and composed", lambda: (sums() @ sums()).T),
+    ("functions of arrays", lambda: from_callables(times, transposed, 6, 7, numpy=True)),
+    ("SciPy, sparse", lambda: from_scipy(scipy.sparse.csr_array(abs(NUMBERS)), range=(7, 1))),
+    ("SciPy, complex", complex_scipy), ("Tikhonov of SciPy", lambda: Tikhonov(complex_scipy(), 1)),
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ the laws that every operator keeps; `ct/` has tomography.
 """
 
 try:
-    import torch  # noqa: F401
+    import torch
 except ModuleNotFoundError as missing:
     from korisk.errors import MissingExtraError
 
@@ -15,6 +15,7 @@ except ModuleNotFoundError as missing:
         "korisk.operators needs PyTorch, which is not installed; pip install 'korisk[torch]'"
     ) from missing
 
+from korisk.operators.adapters import from_callables, from_deepinv, from_scipy
 from korisk.operators.basic import Diagonal, Diffusion, Fourier, Identity, Mask, Matrix
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.convolution import BOUNDARIES, Boundary, Convolution, gaussian_kernel
@@ -33,6 +34,9 @@ from korisk.operators.ct.projector import PixelBackprojector, Projector
 from korisk.operators.linear import Adjoint, Composed, LinearOperator, Scaled, Stacked, Sum, stack
 from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
+
+# So that checkpoints with a geometry among their hyperparameters load with weights_only=True.
+torch.serialization.add_safe_globals([ParallelBeam, FanBeam])
 
 __all__ = [
     "BOUNDARIES",
@@ -65,6 +69,9 @@ __all__ = [
     "cosine_weights",
     "fbp",
     "fbp_weights",
+    "from_callables",
+    "from_deepinv",
+    "from_scipy",
     "gaussian_kernel",
     "parker_weights",
     "released_fbp",

@@ -439,10 +439,15 @@ def from_deepinv(
     )
 
 
-def _each(function: Function, items: Tensor) -> Tensor:
+def _each(function: Function, items: Tensor) -> Any:
     """A function of one item, of all of a batch."""
-    images = [function(item) for item in items]
-    return torch.stack(images) if all(isinstance(i, Tensor) for i in images) else images[0]
+    images = []
+    for item in items:
+        image = function(item)
+        if not isinstance(image, Tensor):
+            return image
+        images.append(image.clone())  # the function may use that memory again
+    return torch.stack(images)
 
 
 def _on_arrays(function: Function, x: Tensor) -> Any:
