@@ -50,6 +50,8 @@ def _made(key: str, method: str) -> Any:
     operator = live[key]
     operator._forget_stale()
     if method not in operator._made:
+        if operator._hidden():  # then what is made of them is part of the program
+            return getattr(operator, method)()
         # A new thread is in none of the modes that record programs without numbers, nor in
         # inference mode, in which nothing could be made that a later backward pass can save.
         with ThreadPoolExecutor(1) as thread:
@@ -288,6 +290,14 @@ class LinearOperator(nn.Module, ABC):
     def _once(self, method: str) -> Any:
         """What a method gives, kept until the operator moves or changes precision; not pickled."""
         return _made(self._key, method)
+
+    def _weights(self) -> list[Tensor]:
+        named = *self.named_parameters(), *self.named_buffers()
+        return [tensor for name, tensor in named if not name.endswith("_anchor")]
+
+    def _hidden(self) -> bool:
+        """Whether an exporter has put tensors without numbers in the place of weights."""
+        return any(type(tensor) not in PLAIN for tensor in self._weights())
 
     def _forget_stale(self) -> None:
         """Drop what was made of weights that have changed since."""

@@ -126,6 +126,9 @@ class Geometry(ABC):
                 stacklevel=3,
             )
 
+    def __getstate__(self) -> dict[str, Any]:  # without the arrays that are kept beside the fields
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
