@@ -238,19 +238,22 @@ def test_cg_takes_the_closed_form_where_it_is_lower_and_any_side() -> None:
 
 
 SPECTRA: dict[str, Any] = {
-    "even": np.linspace(0, 1, 1200),
-    "decaying": np.exp(-np.arange(1200) / 100),
-    "far from 0": np.linspace(0.5, 1, 1200),
-    "alike": np.full(1200, 0.7),
-    "two": np.repeat([1.0, 0.01], 600),
-    "a gap": np.concatenate([np.linspace(0.6, 1, 600), np.linspace(0, 1e-3, 600)]),
-    "one": np.append(np.linspace(0.7, 1, 1199), 0.02),
-    "none": np.concatenate([np.linspace(0.9, 1, 600), np.zeros(600)]),
+    "even": np.linspace(0, 1, 1100),
+    "decaying": np.exp(-np.arange(1100) / 100),
+    "far from 0": np.linspace(0.5, 1, 1100),
+    "alike": np.full(1100, 0.7),
+    "two": np.repeat([1.0, 0.01], 550),
+    "a gap": np.concatenate([np.linspace(0.6, 1, 550), np.linspace(0, 1e-3, 550)]),
+    "one": np.append(np.linspace(0.7, 1, 1099), 0.02),
+    "none": np.concatenate([np.linspace(0.9, 1, 550), np.zeros(550)]),
 }
 
 
-@pytest.mark.parametrize("later", [4096, 0], ids=["eigenvalues", "solves"])
-@pytest.mark.parametrize("spectrum", SPECTRA)
+# Where Lanczos leaves a wide bracket, a small Gram matrix is decomposed and a larger one solved.
+@pytest.mark.parametrize(
+    ("spectrum", "later"),
+    [*((name, 0) for name in SPECTRA), ("a gap", 4096)],
+)
 def test_norm_by_iteration_is_as_narrow_as_asked(
     spectrum: str, later: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,7 @@
 """Operator norms by iteration, each with the direction in which it is known."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -15,6 +17,7 @@ Gram = Callable[[Tensor], Tensor]
 CHANCE = 1e-6  # that the upper end of a random start fails
 EXHAUSTED = 1e-13  # of the largest value: what M may leave of a space that it maps to itself
 _MOST_STEPS = 200
+_UNIT = 2.3e-16  # of float64
 _ROUNDING = 1e-10  # relative; far above what float64 loses in these sums
 
 
@@ -36,28 +39,44 @@ def size(image: Tensor) -> float:
     return largest
 
 
-def random_start_norm(gram: Gram, start: Tensor, *, width: float) -> NormBracket:
+def random_start_norm(
+    gram: Gram, start: Tensor, *, width: float, chance: float = CHANCE, most: float = math.inf
+) -> NormBracket:
     """sqrt of the largest eigenvalue of a symmetric M >= 0, from Lanczos with a random start.
 
     The Ritz value xi_k is never above the eigenvalue, Eq. (eq:rayleigh). Kuczynski and Wozniakowski
     (1992) bound how far below it may be: for a start that is uniform on the sphere of R^n,
     P[xi_k < (1 - eps) lambda] <= 1.648 sqrt(n) exp(-sqrt(eps) (2 k - 1)), whatever the spectrum,
-    Eq. (eq:lanczos).
+    Eq. (eq:lanczos). A space that M maps to itself but for `length` misses an eigenvalue by at most
+    length / |v.q|, where v.q is the start along its eigenvector q: below t / sqrt(n) with a
+    probability below t. `most` is a norm that is known not to be exceeded.
     """
     n = start.numel()
     # The lower end may be 1 - eps of the eigenvalue: a norm's relative width is 1/sqrt(1-eps) - 1.
     eps = 1 - (1 + 0.98 * width) ** -2
-    needed = math.log(1.648 * math.sqrt(n) / CHANCE) / math.sqrt(eps)
+    needed = math.log(1.648 * math.sqrt(n) / chance) / math.sqrt(eps)
     steps = min(n, math.ceil((needed + 1) / 2))
-    *_, last = krylov(gram, start, steps)
-    lower = math.sqrt(max(float(torch.linalg.eigvalsh(last.tridiagonal)[-1]), 0.0))
-    if last.exhausted or steps == n:
-        # An invariant subspace of a random start holds the top eigenvector with probability one.
+    for last in krylov(gram, start, steps):
+        if len(last.basis) < steps and not last.exhausted and most == math.inf:
+            continue
+        square = max(float(torch.linalg.eigvalsh(last.tridiagonal)[-1]), 0.0)
+        lower = math.sqrt(square)
+        if lower * (1 + width) >= most:
+            return NormBracket(lower * (1 - _ROUNDING), most, how="Lanczos, up to a known bound")
+    if len(last.basis) == n:
         upper, how = lower * (1 + _ROUNDING), "Lanczos to the end"
     else:
+        how = f"Lanczos, {len(last.basis)} steps; the upper end fails with probability < {chance:g}"
         upper = lower / math.sqrt(1 - eps) * (1 + _ROUNDING)
-        how = f"Lanczos, {steps} steps; the upper end fails with probability < {CHANCE:g}"
+        if last.exhausted:
+            upper = math.sqrt(square + missed(last, chance)) * (1 + _ROUNDING)
     return NormBracket(lower * (1 - _ROUNDING), upper, how=how)
+
+
+def missed(space: Krylov, chance: float) -> float:
+    """How far an eigenvalue may be from those of an exhausted space, but for a probability."""
+    rounding = _UNIT * float(space.tridiagonal.diagonal().max())
+    return (space.length + rounding) * math.sqrt(space.basis.shape[1]) / chance
 
 
 class Krylov(NamedTuple):

@@ -36,6 +36,7 @@ _SMALL = 200  # inputs and outputs together, up to which gradcheck takes a momen
 _POWER_STEPS = 300
 _NORM_SHORTFALL = 0.05  # how far power iteration may end below the norm's lower end
 _NORM_ROUNDING = 1e-9
+_DENSE = 2**18  # entries of a matrix whose singular values take a moment
 
 Map = Callable[[Tensor], Tensor]
 Errors = Iterator[tuple[float, torch.dtype]]
@@ -150,8 +151,9 @@ def check(
     transforms: torch.func's vmap, jvp and vjp, each on a fresh copy, and use after inference_mode.
     pickle: pickle, torch.save and copy.deepcopy give an operator that does the same.
     dtypes: float32 gives float32 and agrees with float64; the wrong precision is refused.
-    norm: no x is stretched beyond the upper end, and power iteration reaches the lower one; the
-    figure is the largest ||A x|| / ||x|| over the upper end.
+    norm: the largest singular value lies in the bracket; of a large operator no x is stretched
+    beyond the upper end, and power iteration reaches the lower one; the figure is the largest
+    ||A x|| / ||x|| over the upper end.
     device: the same on the GPU as on the CPU; not measured where there is no CUDA.
 
     Examples
@@ -375,6 +377,15 @@ class _Suite:
         highest = upper * (1 + max(_NORM_ROUNDING, self.tolerance or 0))
         forward, _ = self._converted_sides()
         self.what = "norm:"
+        if math.prod(forward.domain) * math.prod(forward.range) <= _DENSE:
+            matrix = self._converted(torch.float64).as_matrix().cpu()
+            norm = float(torch.linalg.matrix_norm(matrix, 2))
+            side = "above the upper" if norm > highest else "below the lower"
+            if norm > highest or norm < lower * (1 - max(_NORM_ROUNDING, self.tolerance or 0)):
+                end = upper if norm > highest else lower
+                self._fail(f"the largest singular value is {norm:.9g}, {side} end {end:.9g}")
+            self.figure = norm / upper if upper > 0 else 0.0
+            return iter(())
         largest = last = 0.0
         x = forward.draw()
         with torch.no_grad():
