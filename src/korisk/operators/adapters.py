@@ -319,7 +319,7 @@ def from_scipy(
     Raises
     ------
     KoriskError
-        If it is none of these, a shape has another number of entries, or its adjoint is not one.
+        If it is something else, a shape has another number of entries, or the adjoint is wrong.
 
     Examples
     --------
