@@ -393,6 +393,7 @@ def size_table(found: dict[str, Any]) -> Iterator[str]:
     """Within a factor of two, by set of curves, way and distance."""
     sets: dict[str, Callable[[dict[str, Any]], bool]] = {
         "judged on, noise": lambda row: not chosen_on(row) and "noise_0" not in row["study"],
+        "judged on, no noise": lambda row: not chosen_on(row) and "noise_0" in row["study"],
         "judged on, all": lambda row: not chosen_on(row),
         "judged on, all that tell N": lambda row: not chosen_on(row) and row["telling"],
         "chosen on, all": chosen_on,
