@@ -357,8 +357,8 @@ def from_scipy(
     )
     options: dict[str, Any] = {"name": name, "device": device, "dtype": dtype, "check": check}
     made = Adapted((forward, back), ends[0], ends[1], **options)
-    values = operator.data if scipy.sparse.issparse(operator) else operator
-    if isinstance(values, np.ndarray) and "c" not in kinds:
+    values = getattr(operator, "data", None) if scipy.sparse.issparse(operator) else operator
+    if isinstance(values, np.ndarray) and values.dtype.kind in "bfiu":
         made.nonnegative = bool((values >= 0).all())
     return made
 
@@ -409,13 +409,13 @@ def from_deepinv(
     >>> from_deepinv(Doubling(), (1, 2, 2)).norm().upper.__round__(6)
     2.0
     """
-    linear = isinstance(physics, nn.Module) and hasattr(physics, "A_adjoint")
-    if not linear:
+    source: Any = physics
+    moves = isinstance(source, nn.Module)
+    if not moves or not hasattr(source, "A_adjoint"):
         raise KoriskError(
             f"physics must be a LinearPhysics of deepinv, got {shown(physics)}; for functions use "
             "from_callables"
         )
-    source: Any = physics
     domain = checked_shape("img_size", img_size)
     held = next(iter([*source.buffers(), *source.parameters()]), torch.empty(0))
     floats = [each.dtype for each in source.buffers() if each.is_floating_point()]
