@@ -25,7 +25,11 @@ from korisk.operators import (
     gaussian_kernel,
 )
 
-MODES = {"zero": "constant", "periodic": "wrap", "reflect": "mirror"}  # SciPy's names
+MODES: dict[str, Any] = {
+    "zero": "constant",
+    "periodic": "wrap",
+    "reflect": "mirror",
+}  # SciPy's names
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -34,7 +38,8 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def singular_values(operator: LinearOperator) -> Tensor:
-    return torch.linalg.svdvals(operator.in_double().as_matrix())
+    values: Tensor = torch.linalg.svdvals(operator.in_double().as_matrix())
+    return values
 
 
 def check_bracket(operator: LinearOperator) -> None:

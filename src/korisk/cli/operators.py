@@ -158,7 +158,7 @@ def scanner_operators(
         solver = "factor" if shorter <= LARGEST_FACTORED else "cg"
         named["A^+"] = Tikhonov(projector, mu, solver=solver)
     side = geometry.image_shape[0]
-    others = {
+    others: dict[str, LinearOperator] = {
         "Fourier": Fourier((side, side), dtype=torch.float64),
         "Diffusion": Diffusion(side, viscosity=0.01, time=0.1, dtype=torch.float64),
     }

@@ -354,7 +354,8 @@ class Fourier(Spectral):
         image = x if self.real else torch.complex(x[..., 0], x[..., 1])
         axes = self._axes
         spectrum = torch.fft.fftn(torch.fft.ifftshift(image, dim=axes), dim=axes, norm="ortho")
-        return torch.fft.fftshift(spectrum, dim=axes)
+        centred: Tensor = torch.fft.fftshift(spectrum, dim=axes)
+        return centred
 
     def _image(self, spectrum: Tensor) -> Tensor:
         axes = self._axes
@@ -525,7 +526,8 @@ def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
     """The last axes of x, with zeros up to these lengths, convolved on a torus."""
     axes = tuple(range(-len(lengths), 0))
     spectrum = torch.fft.rfftn(x, s=lengths, dim=axes) * multiplier
-    return torch.fft.irfftn(spectrum, s=lengths, dim=axes)
+    convolved: Tensor = torch.fft.irfftn(spectrum, s=lengths, dim=axes)
+    return convolved
 
 
 def own_tensor(field: str, value: Any) -> Tensor:

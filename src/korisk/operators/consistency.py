@@ -135,8 +135,8 @@ class DataConsistency(nn.Module):
         if math.prod(operator.domain) > math.prod(operator.range):
             return NormBracket(1.0, 1.0, how="A maps some images to zero")
         assert self.inverse is not None
-        place = {"device": operator.device, "dtype": operator.dtype}
-        whole = Identity(operator.domain, **place) - self.inverse @ operator
+        identity = Identity(operator.domain, device=operator.device, dtype=operator.dtype)
+        whole = identity - self.inverse @ operator
         return capped(whole.norm(width=width, seed=seed), 1.0, "A^T A >= 0")
 
     def data_norm(self, *, width: float = 0.01, seed: int = 0) -> NormBracket:

@@ -58,8 +58,9 @@ class Convolution(Spectral):
     --------
     >>> import torch
     >>> from korisk.operators import Convolution
-    >>> Convolution(4, [1.0, 2.0, 3.0])(torch.tensor([1.0, 0.0, 0.0, 0.0])).tolist()
-    [2.0, 3.0, 0.0, 0.0]
+    >>> blurred = Convolution(4, [1.0, 2.0, 3.0])(torch.tensor([0.0, 1.0, 0.0, 0.0]))
+    >>> [round(value) for value in blurred.tolist()]
+    [1, 2, 3, 0]
     >>> Convolution((8, 8), [[1.0, 1.0]], boundary="periodic").norm().upper
     2.0
     """
@@ -123,7 +124,8 @@ class Convolution(Spectral):
         index = torch.meshgrid(*places, indexing="ij")
         wide.index_put_(index, self.kernel.double(), accumulate=True)  # longer than a torus: wraps
         precision = torch.complex64 if self.dtype == torch.float32 else torch.complex128
-        return torch.fft.rfftn(wide).to(precision)
+        transform: Tensor = torch.fft.rfftn(wide)
+        return transform.to(precision)
 
     def _map(self, x: Tensor) -> Tensor:
         for axis, (before, after) in enumerate(self._margins, -len(self._margins)):
