@@ -15,6 +15,7 @@ import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,9 +52,10 @@ def scans(side: int, quick: bool) -> Iterator[tuple[str, Geometry]]:
         bins = round(side / spacing)
         scan = ParallelBeam(side, views=8 * side // 5, bins=bins, bin_spacing=spacing)
         yield f"parallel, bins {spacing:g}", scan
+    size = {"views": 2 * side, "bins": 7 * side // 6}
     distances = {"source_to_center": 2.0 * side, "source_to_detector": 3.0 * side}
-    fan = FanBeam(side, views=2 * side, bins=7 * side // 6, bin_spacing=1.5, **distances)
-    yield "fan", fan
+    options: dict[str, Any] = {**size, **distances, "bin_spacing": 1.5}
+    yield "fan", FanBeam(side, **options)
 
 
 def placed(shape: Shape, half: float, points: Array) -> Array:

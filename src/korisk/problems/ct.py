@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,13 +14,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError, KoriskWarning
-from korisk.operators.ct.fbp import (
-    Backprojection,
-    fan_of_released,
-    fbp,
-    released_fbp,
-    released_geometry,
-)
+from korisk.operators.ct.fbp import fan_of_released, fbp, released_fbp, released_geometry
 from korisk.operators.ct.geometry import Geometry, ParallelBeam
 from korisk.operators.ct.projector import Kind, Projector
 from korisk.operators.linear import LinearOperator, checked_device
@@ -201,12 +195,11 @@ class CtScanner:
             inverse = Tikhonov(self.projector(device, chosen), mu=_SURROGATE_MU)
             ones = torch.ones(self.geometry.sinogram_shape, device=inverse.device, dtype=chosen)
             return Reconstruction(ones, (inverse,))
-        if self.beam == "released":
-            weights, *tail = released_fbp(self.geometry, device=device, dtype=chosen)
-        else:
+        make: Any = released_fbp if self.beam == "released" else fbp
+        if self.beam == "parallel":
             # Its sinograms are made by the projector, whose own adjoint reconstructs those best.
-            back: Backprojection = "adjoint" if self.beam == "parallel" else "pixel"
-            weights, *tail = fbp(self.geometry, backprojection=back, device=device, dtype=chosen)
+            make = partial(fbp, backprojection="adjoint")
+        weights, *tail = make(self.geometry, device=device, dtype=chosen)
         return Reconstruction(weights.weights, tuple(tail))
 
 
