@@ -197,7 +197,7 @@ class CtScanner:
             return Reconstruction(ones, (inverse,))
         make: Any = released_fbp if self.beam == "released" else fbp
         if self.beam == "parallel":
-            # Its sinograms are made by the projector, whose own adjoint reconstructs those best.
+            # Not the default: another A^T is another network, and stored cells have this one.
             make = partial(fbp, backprojection="adjoint")
         weights, *tail = make(self.geometry, device=device, dtype=chosen)
         return Reconstruction(weights.weights, tuple(tail))
