@@ -19,6 +19,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -149,7 +150,43 @@ def gradients(network: nn.Module, x: Tensor) -> list[Tensor]:
     return [out, given.grad, *weights]
 
 
-# Columns: each raises if the row does not work there
+# Columns: from rows to "yes", "-" with the reason, or what went wrong
+
+Cells = dict[str, str]  # by row
+Column = Callable[[Sequence[str], str, str], Cells]
+
+
+def said(work: Callable[[], object]) -> str:
+    """ "yes" if the work runs through, "-" with the reason if it cannot be tried, or its error."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            work()
+    except Unable as reason:
+        return f"- ({reason})"
+    except Exception as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return "yes"
+
+
+def row_by_row(one: Callable[[str, str, str], None]) -> Column:
+    """A column from what is tried for one row."""
+
+    def column(rows: Sequence[str], device: str, backend: str) -> Cells:
+        return {row: said(partial(one, row, device, backend)) for row in rows}
+
+    return column
+
+
+def elsewhere(code: str) -> Cells:
+    """The cells that a function of this file prints in a new process."""
+    command = [sys.executable, "-W", "ignore", "-c", f"import anywhere\nanywhere.{code}"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=400, cwd=Path(__file__).parent, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{code}: {done.stderr.strip()[-500:]}")
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def compiled(row: str, device: str, backend: str, *, fullgraph: bool = False) -> None:
@@ -169,35 +206,38 @@ def fullgraph(row: str, device: str, backend: str) -> None:
     compiled(row, device, backend, fullgraph=True)
 
 
-def exported(row: str, device: str, backend: str) -> None:
+def exported(rows: Sequence[str], device: str, backend: str) -> Cells:
     """torch.export with a batch of any size, saved, and run by another process."""
-    network, draw = made(row, device)
-    x = draw(2)
-    program = torch.export.export(network, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
     with tempfile.TemporaryDirectory() as folder:
-        file, data = Path(folder) / "network.pt2", Path(folder) / "data.pt"
-        torch.export.save(program, file)
-        agree(torch.export.load(file).module()(x), network(x))
-        torch.save(draw(3), data)
-        code = (
-            "import sys, torch, korisk.operators\n"
-            "program = torch.export.load(sys.argv[1]).module()\n"
-            "x = torch.load(sys.argv[2])\n"
-            "with torch.no_grad(): torch.save((x, program(x)), sys.argv[2])\n"
-        )
-        command = [sys.executable, "-W", "ignore", "-c", code, str(file), str(data)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        if done.returncode:
-            raise AssertionError(f"in another process: {done.stderr.strip().splitlines()[-1]}")
-        x, there = torch.load(data)
-        agree(there, network(x))
+
+        def save(row: str) -> None:
+            network, draw = made(row, device)
+            shapes = ({0: torch.export.Dim.DYNAMIC},)
+            program = torch.export.export(network, (draw(2),), dynamic_shapes=shapes)
+            torch.export.save(program, Path(folder) / f"{row}.pt2")
+            x = draw(3)
+            torch.save((x, network(x).detach()), Path(folder) / f"{row}.pt")
+
+        cells = {row: said(partial(save, row)) for row in rows}
+        saved = [row for row, cell in cells.items() if cell == "yes"]
+        return {**cells, **elsewhere(f"load_exported({folder!r}, {saved!r})")}
+
+
+def load_exported(folder: str, rows: Sequence[str]) -> None:
+    """What the other process runs: it has made none of the operators."""
+
+    def load(row: str) -> None:
+        x, wanted = torch.load(Path(folder) / f"{row}.pt")
+        agree(torch.export.load(Path(folder) / f"{row}.pt2").module()(x), wanted)
+
+    print(json.dumps({row: said(partial(load, row)) for row in rows}))
 
 
 def traced(row: str, device: str, backend: str) -> None:
     """torch.jit.trace, saved and loaded, with a batch of another size."""
     network, draw = made(row, device)
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
-        warnings.simplefilter("error")  # a warning of the tracer would be a constant that is none
+        warnings.simplefilter("error")  # the tracer warns where it takes what varies for a constant
         warnings.filterwarnings("ignore", category=DeprecationWarning)
         program = torch.jit.trace(network, draw(2))
         file = Path(folder) / "network.pt"
@@ -247,39 +287,44 @@ def cuda_graph(row: str, device: str, backend: str) -> None:
         agree(one, other, 10 * TOLERANCE)
 
 
-def distributed(row: str, device: str, backend: str) -> None:
-    """Two processes with half a batch each have the gradients of the whole batch in one."""
-    count = 2 if device == "cpu" or torch.cuda.device_count() > 1 else 1
+def distributed(rows: Sequence[str], device: str, backend: str) -> Cells:
+    """Two processes with half a batch each have the gradients of the whole batch in one.
+
+    With one GPU there is one process.
+    """
+    count = 2 if device == "cpu" else torch.cuda.device_count()
+    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
-        context = multiprocessing.get_context("spawn")
-        kept = [Path(folder) / f"{rank}.pt" for rank in range(count)]
-        arguments = [(rank, count, row, device, str(Path(folder) / "meet"), str(kept[rank]))
-                     for rank in range(count)]  # fmt: skip
+        arguments = [(rank, count, list(rows), device, folder) for rank in range(count)]
         processes = [context.Process(target=_one_rank, args=each) for each in arguments]
         for each in processes:
             each.start()
         for each in processes:
-            each.join(240)
-            if each.exitcode != 0:
-                raise AssertionError(f"a process ended with {each.exitcode}")
-        network, draw = made(row, device)
-        whole = gradients(network, draw(4))[2:]
-        for file in kept:
-            for one, other in zip(torch.load(file), whole, strict=True):
-                agree(one.to(device), other, 100 * TOLERANCE)
+            each.join(400)
+
+        def compare(row: str) -> None:
+            network, draw = made(row, device)
+            whole = gradients(network, draw(4))[2:]
+            for rank in range(count):
+                ranks = torch.load(Path(folder) / f"{row}.{rank}.pt")
+                for one, other in zip(ranks, whole, strict=True):
+                    agree(one.to(device), other, 100 * TOLERANCE)
+
+        return {row: said(partial(compare, row)) for row in rows}
 
 
-def _one_rank(rank: int, count: int, row: str, device: str, meet: str, kept: str) -> None:
+def _one_rank(rank: int, count: int, rows: Sequence[str], device: str, folder: str) -> None:
     import torch.distributed as dist
 
-    dist.init_process_group(
-        "gloo" if device == "cpu" else "nccl", init_method=f"file://{meet}", rank=rank,
-        world_size=count,
-    )  # fmt: skip
-    network, draw = made(row, device)
-    parallel = nn.parallel.DistributedDataParallel(network)
-    share = draw(4).chunk(count)[rank]
-    torch.save([each.cpu() for each in gradients(parallel, share)[2:]], kept)
+    kind = "gloo" if device == "cpu" else "nccl"
+    place = f"file://{folder}/meet"
+    dist.init_process_group(kind, init_method=place, rank=rank, world_size=count)
+    for row in rows:
+        network, draw = made(row, device)
+        parallel = nn.parallel.DistributedDataParallel(network)
+        share = draw(4).chunk(count)[rank]
+        kept = [each.cpu() for each in gradients(parallel, share)[2:]]
+        torch.save(kept, Path(folder) / f"{row}.{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -330,72 +375,65 @@ def _lightning_checkpoint(network: nn.Module, draw: Any, hyper: Any, folder: str
     return file
 
 
-def forked(row: str, device: str, backend: str) -> None:
+def forked(rows: Sequence[str], device: str, backend: str) -> Cells:
     """Two forked workers of a DataLoader apply the row, which was called before they forked."""
     if not hasattr(os, "fork"):
-        raise Unable("no fork")
-    # In a process of its own: forking one with many threads of others proves nothing.
-    code = f"import anywhere; anywhere.load_forked({row!r})"
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parent, check=False
-    )
-    if done.returncode:
-        raise AssertionError(done.stderr.strip().splitlines()[-1])
+        return dict.fromkeys(rows, "- (no fork)")
+    # In a process of its own: what others have started in this one proves nothing.
+    return elsewhere(f"load_forked({list(rows)!r})")
 
 
-def load_forked(row: str) -> None:
-    """What `forked` runs: items through two workers, and a plain fork with its threads."""
-    network, draw = made(row, "cpu")
-    network.requires_grad_(False)
-    items = draw(8)
+def load_forked(rows: Sequence[str]) -> None:
+    """What that process runs."""
     torch.set_num_threads(2)
-    before = network(items)  # starts threads, which no fork has
 
-    class Items(torch.utils.data.Dataset[Tensor]):
-        def __len__(self) -> int:
-            return len(items)
+    def load(row: str) -> None:
+        network, draw = made(row, "cpu")
+        network.requires_grad_(False)
+        items = draw(8)
+        before = network(items)  # starts threads, which no fork has
+        loader: Any = torch.utils.data.DataLoader(
+            _Applied(network, items),
+            batch_size=4,
+            num_workers=2,
+            multiprocessing_context="fork",
+            timeout=60,
+        )
+        agree(torch.cat(list(loader)), before)
 
-        def __getitem__(self, at: int) -> Tensor:
-            out: Tensor = network(items[at : at + 1])[0]
-            return out
-
-    loader = torch.utils.data.DataLoader(
-        Items(), batch_size=4, num_workers=2, multiprocessing_context="fork", timeout=60
-    )
-    agree(torch.cat(list(loader)), before)
+    print(json.dumps({row: said(partial(load, row)) for row in rows}))
 
 
-Column = Callable[[str, str, str], None]
+class _Applied(torch.utils.data.Dataset[Tensor]):
+    """What a network makes of items, when they are asked for."""
+
+    def __init__(self, network: nn.Module, items: Tensor) -> None:
+        self.network, self.items = network, items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, at: int) -> Tensor:
+        out: Tensor = self.network(self.items[at : at + 1])[0]
+        return out
+
+
 COLUMNS: dict[str, Column] = {
-    "compile": compiled,
-    "fullgraph": fullgraph,
+    "compile": row_by_row(compiled),
+    "fullgraph": row_by_row(fullgraph),
     "export": exported,
-    "trace": traced,
-    "autocast": autocast,
-    "CUDA graph": cuda_graph,
+    "trace": row_by_row(traced),
+    "autocast": row_by_row(autocast),
+    "CUDA graph": row_by_row(cuda_graph),
     "DDP": distributed,
-    "Lightning": checkpoint,
+    "Lightning": row_by_row(checkpoint),
     "forked": forked,
 }
 
 
-def trial(row: str, column: str, device: str = "cpu", backend: str = "aot_eager") -> str:
-    """ "yes", "-" with the reason where it cannot be tried here, or what went wrong."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            COLUMNS[column](row, device, backend)
-    except Unable as reason:
-        return f"- ({reason})"
-    except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return "yes"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try every cell and print the table; 1 if one fails."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--backend", default="inductor", help="of torch.compile")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--only", help="columns, separated by commas")
@@ -404,30 +442,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     columns = given.only.split(",") if given.only else list(COLUMNS)
     rows = given.rows.split(";") if given.rows else list(ROWS)
-    found: dict[str, dict[str, str]] = {}
-    console = Console()
-    for row in rows:
-        found[row] = {}
-        for column in columns:
-            found[row][column] = trial(row, column, given.device, given.backend)
-            if found[row][column] not in {"yes", "- (no CUDA)"}:
-                console.print(f"{row}, {column}: {found[row][column]}", markup=False)
+    console = Console(width=None if sys.stdout.isatty() else 118)
+    found: dict[str, Cells] = {}
+    for column in columns:
+        found[column] = COLUMNS[column](rows, given.device, given.backend)
+        for row, cell in found[column].items():
+            if cell not in {"yes", "- (no CUDA)"}:
+                console.print(f"{row}, {column}: {cell}", markup=False)
     table = Table(title=f"torch {torch.__version__}, {given.device}, {given.backend}")
     for head in ("", *columns):
         table.add_column(head)
-    for row, cells in found.items():
-        marks = [
-            cell if cell == "yes" else cell[:1] if cell[0] == "-" else "no"
-            for cell in cells.values()
-        ]
-        table.add_row(row, *marks)
+    for row in rows:
+        cells = [found[column][row] for column in columns]
+        table.add_row(row, *(c if c == "yes" else "-" if c[0] == "-" else "no" for c in cells))
     console.print(table)
     if given.json:
         kept = {"torch": torch.__version__, "device": given.device, "backend": given.backend}
         given.json.write_text(json.dumps({**kept, "cells": found}, indent=1) + "\n")
-    return int(
-        any(cell != "yes" and cell[0] != "-" for each in found.values() for cell in each.values())
-    )
+    everything = [cell for cells in found.values() for cell in cells.values()]
+    return int(any(cell != "yes" and cell[0] != "-" for cell in everything))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ Shape = tuple[int, ...]
 
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
 DTYPES = (torch.float32, torch.float64)
+_LOW = (torch.bfloat16, torch.float16)  # taken inside autocast alone
 # How far products that are off by 1e-5 of the norm, in whatever direction, may move the norm:
 # Lanczos then is exact for a Gram matrix at most 18 sqrt(steps) times that far away, of which the
 # root takes half, and it takes about 70 steps.
@@ -248,7 +249,7 @@ class LinearOperator(nn.Module, ABC):
         """The function of x in the operator's precision, which autocast must not lower."""
         if isinstance(x, Tensor) and _autocast(x):
             with torch.autocast(x.device.type, enabled=False):
-                if x.dtype not in (torch.bfloat16, torch.float16):
+                if x.dtype not in _LOW:
                     return self._applied(function, x, source, target, what)
                 up = x.to(self.dtype)  # and back, as the layers around it expect
                 return self._applied(function, up, source, target, what).to(x.dtype)
@@ -273,10 +274,11 @@ class LinearOperator(nn.Module, ABC):
         self._check_parts()
         own = self._standing()
         if x.dtype != own.dtype or x.device != own.device or x.layout != torch.strided:
+            inside = "call it inside torch.autocast, or " if x.dtype in _LOW else ""
             raise KoriskError(
                 f"{self.name}: the {what} must be a dense tensor of {own.dtype} on {own.device}, "
-                f"got {x.dtype} on {x.device}, {x.layout}; convert it, or the operator, with "
-                ".to(...)"
+                f"got {x.dtype} on {x.device}, {x.layout}; {inside}convert it, or the operator, "
+                "with .to(...)"
             )
 
     def _check_parts(self) -> None:

@@ -1,0 +1,99 @@
+"""Every operator works where networks are compiled, exported, traced, distributed and loaded."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from korisk.operators import Fourier, Matrix, ParallelBeam, Projector, Tikhonov, fbp
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("anywhere", BENCHMARKS / "anywhere.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["anywhere"] = module  # where processes that it starts look for its functions
+    spec.loader.exec_module(module)
+    return module
+
+
+anywhere = load()
+SCAN = ParallelBeam(8, views=6, bins=12)
+
+
+# A graph without breaks compiles with them too, so that "compile" is left to the benchmark.
+@pytest.mark.parametrize("column", sorted({*anywhere.COLUMNS} - {"CUDA graph", "compile"}))
+def test_every_row_works(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS))
+    cells = anywhere.COLUMNS[column](list(anywhere.ROWS), "cpu", "aot_eager")
+    assert cells == dict.fromkeys(anywhere.ROWS, "yes")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA")
+def test_every_row_is_captured() -> None:
+    cells = anywhere.COLUMNS["CUDA graph"](list(anywhere.ROWS), "cuda", "inductor")
+    assert cells == dict.fromkeys(anywhere.ROWS, "yes")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: Projector(SCAN), lambda: fbp(SCAN), lambda: Tikhonov(Projector(SCAN), 0.1)],
+)
+def test_shapes_are_found_without_numbers(make: Any) -> None:
+    operator = make()
+    away = make().to("meta")
+    assert away(torch.empty(2, *operator.domain, device="meta")).shape == (2, *operator.range)
+    here = away.to_empty(device="cpu")
+    here.load_state_dict(operator.state_dict())  # all that it has; the rest is made again
+    x = torch.rand(2, *operator.domain)
+    assert torch.equal(here(x), operator(x))
+
+
+def test_an_exported_inverse_follows_the_weights_or_is_refused() -> None:
+    weights = torch.eye(4)
+    inverse = Tikhonov(Matrix(weights), 1.0)
+    x = torch.ones(4)
+    inverse(x)
+    inverse.of.matrix.mul_(2)  # type: ignore[operator, union-attr]
+    program = torch.export.export(inverse, (x,), strict=True)
+    assert torch.allclose(program.module()(x), torch.full((4,), 0.4))
+    with pytest.raises(Exception, match="call it once before"):
+        torch.export.export(Tikhonov(Fourier((4, 4)), 0.1), (torch.rand(4, 4, 2),), strict=False)
+
+
+def test_a_compiled_inverse_follows_the_weights() -> None:
+    inverse = Tikhonov(Matrix(torch.eye(4)), 1.0)
+    fast = torch.compile(inverse, backend="aot_eager", fullgraph=True)
+    assert torch.allclose(fast(torch.ones(4)), torch.full((4,), 0.5))
+    inverse.of.matrix.mul_(2)  # type: ignore[operator, union-attr]
+    assert torch.allclose(fast(torch.ones(4)), torch.full((4,), 0.4))
+
+
+def test_a_compiled_operator_is_differentiated_twice_by_vmap_and_after_a_move() -> None:
+    operator = Projector(SCAN)
+    x = torch.rand(3, 8, 8)
+    y = torch.ops.korisk.apply(x.requires_grad_(), operator._key, False)
+    (gradient,) = torch.autograd.grad((y**3).sum(), x, create_graph=True)
+    (found,) = torch.autograd.grad(gradient.square().sum(), x)
+    eager = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad((operator(eager) ** 3).sum(), eager, create_graph=True)
+    (wanted,) = torch.autograd.grad(gradient.square().sum(), eager)
+    assert torch.allclose(found, wanted, rtol=1e-4)
+    each = torch.vmap(lambda one: torch.ops.korisk.apply(one, operator._key, False), in_dims=1)
+    assert torch.allclose(each(x.detach().movedim(0, 1)), operator(x.detach()))
+    fast = torch.compile(operator, backend="aot_eager", fullgraph=True)
+    fast(x.detach())
+    operator.double()
+    assert fast(x.detach().double()).dtype == torch.float64
+
+
+def test_inputs_of_low_precision_are_refused_outside_of_autocast() -> None:
+    with pytest.raises(ValueError, match=r"float32.*bfloat16.*autocast"):
+        Projector(SCAN)(torch.rand(8, 8, dtype=torch.bfloat16))
