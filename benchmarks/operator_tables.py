@@ -61,7 +61,7 @@ def _cell(
 
 def _bytes(size: int) -> int:
     """What one forward projection must read and write."""
-    views = {128: 60, 256: 90, 512: 180}[size]
+    views = {64: 30, 128: 60, 256: 90, 512: 180}[size]
     return BYTES * (size * size + views * size)
 
 

@@ -11,7 +11,7 @@ On CUDA, times are those of CUDA events, and "of the card's bandwidth" is the ti
 images could be read once and the sinograms written once (twice for the gradient) at the speed of a
 large copy on the same card, as a part of the time taken.
 
-    python benchmarks/operators.py [--sizes 128,256,512] [--batches 1,32] [--device cpu|cuda]
+    python benchmarks/operators.py [--sizes 64,128,256,512] [--batches 1,32] [--device cpu|cuda]
         [--threads 2] [--peers astra,torchtomo,deepinv,skimage] [--json FILE]
     python benchmarks/operators.py --check [--save FILE.npz]   # whether peers see the same rays
     python benchmarks/operators.py --quality                   # error of reconstructions
@@ -58,7 +58,8 @@ from shepp_logan import shepp_logan
 Array = NDArray[np.float64]
 Measured = float | str  # milliseconds per image, or why there are none
 
-SCANS = {scan.size: scan for scan in (Scan(128, 60, 128), Scan(256, 90, 256), Scan(512, 180, 512))}
+_ALL = Scan(64, 30, 64), Scan(128, 60, 128), Scan(256, 90, 256), Scan(512, 180, 512)
+SCANS = {scan.size: scan for scan in _ALL}
 CPU_BATCHES = "1,32"
 CUDA_BATCHES = "1,32,1024,2048"
 FORWARD_ALONE = 2048  # from this batch on only the forward projection is measured

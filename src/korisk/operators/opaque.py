@@ -118,9 +118,17 @@ _inside_transform = getattr(torch._C, "_are_functorch_transforms_active", lambda
 
 
 def _differentiable(x: Tensor, operator: Opaque, adjoint: bool) -> Tensor:
-    form: Any = _TransformedProduct if _inside_transform() else _Product
+    transformed = _inside_transform()
+    if not (transformed or (x.requires_grad and torch.is_grad_enabled()) or _forward_level() >= 0):
+        return operator._product(x.detach(), adjoint)  # what no derivative is asked of
+    form: Any = _TransformedProduct if transformed else _Product
     result: Tensor = form.apply(x, operator, adjoint)
     return result
+
+
+def _forward_level() -> int:
+    """How deep in torch.autograd.forward_ad; a PyTorch that cannot tell is always inside."""
+    return getattr(torch.autograd.forward_ad, "_current_level", 0)
 
 
 # The node that compilers see

@@ -32,6 +32,7 @@ ENGINES: tuple[EngineName, ...] = ("auto", "matrix", "on_the_fly")
 
 _FEW = 4  # images up to which one by one is quicker: SciPy has a loop for single columns
 _MKL_LEAST = 4
+_SMALL = 3e6  # entries up to which MKL multiplies one image by the whole matrix quicker
 _COLUMNS = 32  # images multiplied at once: one row of them is two cache lines in float32
 _PIXEL_TILE = (16, 16)
 _RAY_TILE = (16, 8)  # views, bins
@@ -161,6 +162,8 @@ class CpuMatrix(Engine):
         """A quarter of the matrix, where the scan folds and so few images are quicker with it."""
         if batch > _FEW or self.forward.mkl is None or _forked:
             return None
+        if batch == 1 and self.forward.matrix.nnz < _SMALL:
+            return None
         if self._folded is None and folds(self.stencil):
             self._folded = FoldedMatrix(self.stencil, self.dtype)
         return self._folded
@@ -172,10 +175,10 @@ class CpuMatrix(Engine):
             product = rows.times(columns)[target.place.numpy()]
             return torch.from_numpy(np.ascontiguousarray(product.T))
         result = x.new_empty(len(x), target.count)
-        if rows.mkl is None and len(x) <= _FEW:
+        if len(x) <= (_FEW if rows.mkl is None else 1):
             for vector, out in zip(x, result, strict=True):
-                product = rows.times(vector.index_select(0, source.order).numpy())
-                torch.index_select(torch.from_numpy(product), 0, target.place, out=out)
+                product = rows.times_vector(vector.index_select(0, source.order))
+                torch.index_select(product, 0, target.place, out=out)
             return result
         parts = torch.split(x, _COLUMNS), torch.split(result, _COLUMNS)
         for part, out in zip(*parts, strict=True):
@@ -264,6 +267,12 @@ class _Rows:
         if batch < _MKL_LEAST:  # one column takes MKL longer than four
             columns = torch.nn.functional.pad(columns, (0, _MKL_LEAST - batch))
         return (self.mkl @ columns)[:, :batch]
+
+    def times_vector(self, vector: Tensor) -> Tensor:
+        """The product with (source,), by MKL where there is one."""
+        if self.mkl is None:
+            return torch.from_numpy(self.times(vector.numpy()))
+        return self.mkl @ vector
 
     def times(self, columns: NDArray[Any]) -> NDArray[Any]:
         """The product with an array (source,) or (source, batch)."""

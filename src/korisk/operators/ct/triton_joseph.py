@@ -407,7 +407,16 @@ class _Kernels(Engine):
                 (16, 16, 4) if work < 1e6 else (16, 16, 2) if work < 1e7 else (8, 16, 1)
             )
             grid = views * triton.cdiv(bins, wide), batch
-            fixed = self.rays, self._steps(1, wide), rows, columns, views, bins, tall, wide
+            fixed: tuple[Any, ...] = (
+                self.rays,
+                self._steps(1, wide),
+                rows,
+                columns,
+                views,
+                bins,
+                tall,
+                wide,
+            )
             launch = _Launch(_project_few, grid, *fixed, warps=warps)
         else:
             views_at_once, tall, wide, warps = (16, 2, 16, 4) if work < 1e6 else (4, 4, 8, 1)
@@ -443,7 +452,7 @@ class _Kernels(Engine):
         tile = high, wide, lanes
         if project:
             margins = _MARGIN, _MARGIN
-            fixed = self.rays, self._steps(high, wide), *sizes, _MARGIN, *tile
+            fixed: tuple[Any, ...] = self.rays, self._steps(high, wide), *sizes, _MARGIN, *tile
             product = _Launch(_project, (tiles, groups), *fixed, warps=warps)
         else:
             margins = 0, self.candidates
