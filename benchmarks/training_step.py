@@ -121,7 +121,7 @@ def step_of(pair: Pair, device: str, mode: str | None = None) -> tuple[Callable[
     def step() -> None:
         adam.zero_grad(set_to_none=True)
         loss = (network(sinograms) - images).square().mean()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         adam.step()
 
     return step, first
