@@ -20,6 +20,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,8 @@ class Residual(nn.Module):
         fine = self.down(x.unsqueeze(-3))
         coarse = self.low(nn.functional.avg_pool2d(fine, 2))
         back = nn.functional.interpolate(coarse, scale_factor=2.0)
-        return x + self.up(torch.cat([fine, back], -3)).squeeze(-3)
+        added: Tensor = x + self.up(torch.cat([fine, back], -3)).squeeze(-3)
+        return added
 
 
 def _conv(channels: int, width: int) -> nn.Module:
@@ -122,8 +124,8 @@ def made(row: str, device: str) -> tuple[Weighted, Callable[[int], Tensor]]:
     """A new network of a row, and a function that draws a batch of inputs."""
     torch.manual_seed(0)
     inner = ROWS[row]()
-    first = inner[0] if isinstance(inner, nn.Sequential) else inner
-    shape = first.domain
+    first: Any = inner[0] if isinstance(inner, nn.Sequential) else inner
+    shape: tuple[int, ...] = first.domain
     generator = torch.Generator().manual_seed(1)
 
     def draw(batch: int) -> Tensor:
@@ -139,7 +141,7 @@ def agree(found: Tensor, wanted: Tensor, tolerance: float = TOLERANCE) -> None:
         raise AssertionError(f"differs from eager mode by {off:.1e} of the largest number")
 
 
-def gradients(network: nn.Module, x: Tensor) -> list[Tensor]:
+def gradients(network: Any, x: Tensor) -> list[Tensor]:
     """The output, and the gradients of its squares in the input and in every weight."""
     network.zero_grad()
     given = x.clone().requires_grad_()
@@ -239,11 +241,12 @@ def traced(row: str, device: str, backend: str) -> None:
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("error")  # the tracer warns where it takes what varies for a constant
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        program = torch.jit.trace(network, draw(2))
+        program: Any = torch.jit.trace(network, draw(2))  # type: ignore[no-untyped-call]
         file = Path(folder) / "network.pt"
         torch.jit.save(program, file)
         x = draw(3)
-        agree(torch.jit.load(file)(x), network(x))
+        loaded: Any = torch.jit.load(file)  # type: ignore[no-untyped-call]
+        agree(loaded(x), network(x))
 
 
 def autocast(row: str, device: str, backend: str) -> None:
@@ -267,6 +270,7 @@ def cuda_graph(row: str, device: str, backend: str) -> None:
         raise Unable("no CUDA")
     network, draw = made(row, device)
     static = draw(2).requires_grad_()
+    leaves: list[Any] = [static]
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(stream):  # warm-up on a side stream, as PyTorch asks for
         for _ in range(3):
@@ -282,7 +286,7 @@ def cuda_graph(row: str, device: str, backend: str) -> None:
     with torch.no_grad():
         static.copy_(x)
     graph.replay()
-    found = [out.clone(), static.grad.clone()]
+    found = [out.clone(), *(each.grad.clone() for each in leaves)]
     for one, other in zip(found, gradients(network, x)[:2], strict=True):
         agree(one, other, 10 * TOLERANCE)
 
@@ -338,6 +342,7 @@ def checkpoint(row: str, device: str, backend: str) -> None:
             torch.save({"state_dict": network.state_dict(), "hyper_parameters": hyper}, file)
         else:
             file = _lightning_checkpoint(network, draw, hyper, folder)
+            network.to(device)  # the trainer has brought it back
         kept = torch.load(file, weights_only=True, map_location=device)
     assert kept["hyper_parameters"]["geometry"] == hyper["geometry"]
     other, _ = made(row, device)
@@ -349,16 +354,17 @@ def checkpoint(row: str, device: str, backend: str) -> None:
 
 def _lightning_checkpoint(network: nn.Module, draw: Any, hyper: Any, folder: str) -> Path:
     """A step of Lightning's Trainer, and the checkpoint that it keeps."""
-    import lightning
+    lightning: Any = import_module("lightning")
 
-    class Module(lightning.LightningModule):  # type: ignore[misc, unused-ignore]
+    class Module(lightning.LightningModule):  # type: ignore[misc]
         def __init__(self, geometry: Any) -> None:
             super().__init__()
             self.save_hyperparameters()
             self.network = network
 
         def training_step(self, batch: Tensor, at: int) -> Tensor:
-            return self.network(batch).square().mean()
+            loss: Tensor = self.network(batch).square().mean()
+            return loss
 
         def configure_optimizers(self) -> Any:
             return torch.optim.Adam(self.parameters(), 1e-4)
@@ -371,7 +377,6 @@ def _lightning_checkpoint(network: nn.Module, draw: Any, hyper: Any, folder: str
     trainer.fit(Module(**hyper), torch.utils.data.DataLoader(draw(4), batch_size=2))
     file = Path(folder) / "last.ckpt"
     trainer.save_checkpoint(file)
-    network.to(next(iter(network.parameters())).device)
     return file
 
 

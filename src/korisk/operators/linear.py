@@ -35,34 +35,19 @@ _INEXACT = 1e-3
 
 live: WeakValueDictionary[str, LinearOperator] = WeakValueDictionary()  # by key
 _numbers = count()
+jit_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 PLAIN = (Tensor, nn.Parameter)
 
 
 def traced(x: Tensor) -> bool:
     """Whether operations on x are being recorded, or x has no numbers."""
-    return (
-        torch.compiler.is_compiling() or torch.jit.is_tracing() or type(x) not in PLAIN or x.is_meta
-    )
+    return torch.compiler.is_compiling() or jit_tracing() or type(x) not in PLAIN or x.is_meta
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _made(key: str, method: str) -> Any:
+def _constant(key: str, method: str) -> Any:
     """What a method of the operator gives, made once; for a compiler it is a constant."""
-    operator = live[key]
-    operator._forget_stale()
-    if method not in operator._made:
-        if operator._hidden():  # then what is made of them is part of the program
-            return getattr(operator, method)()
-        # A new thread is in none of the modes that record programs without numbers, nor in
-        # inference mode, in which nothing could be made that a later backward pass can save.
-        with ThreadPoolExecutor(1) as thread:
-            operator._made[method] = thread.submit(_without_graph, operator, method).result()
-    return operator._made[method]
-
-
-def _without_graph(operator: LinearOperator, method: str) -> Any:
-    with torch.no_grad():
-        return getattr(operator, method)()
+    return live[key]._make(method)
 
 
 def _guarded(
@@ -76,7 +61,7 @@ def _guarded(
         if self.opaque and traced(x):
             return cast(Tensor, torch.ops.korisk.apply(x, self._key, adjoint))
         image: Any = function(self, x)
-        if torch.jit.is_tracing():  # which would warn of every comparison of shapes
+        if jit_tracing():  # which would warn of every comparison of shapes
             return cast(Tensor, image)
         batch = x.shape[: x.ndim - len(getattr(self, source))]
         if not isinstance(image, Tensor) or image.shape != (*batch, *getattr(self, target)):
@@ -247,13 +232,13 @@ class LinearOperator(nn.Module, ABC):
         what: str,
     ) -> Tensor:
         """The function of x in the operator's precision, which autocast must not lower."""
-        if isinstance(x, Tensor) and _autocast(x):
+        if _autocast(x):
             with torch.autocast(x.device.type, enabled=False):
                 if x.dtype not in _LOW:
                     return self._applied(function, x, source, target, what)
                 up = x.to(self.dtype)  # and back, as the layers around it expect
                 return self._applied(function, up, source, target, what).to(x.dtype)
-        if torch.jit.is_tracing():
+        if jit_tracing():
             return function(x)
         self._check(x, source, what)
         if x.numel() == 0:  # an empty batch, which some libraries refuse; still part of the graph
@@ -291,7 +276,21 @@ class LinearOperator(nn.Module, ABC):
 
     def _once(self, method: str) -> Any:
         """What a method gives, kept until the operator moves or changes precision; not pickled."""
-        return _made(self._key, method)
+        if torch.compiler.is_compiling():
+            return _constant(self._key, method)
+        return self._make(method)
+
+    def _make(self, method: str) -> Any:
+        self._forget_stale()
+        if method not in self._made:
+            make = torch.no_grad()(getattr(self, method))
+            if self._hidden():  # then what is made of them is part of the program
+                return make()
+            # A new thread is in none of the modes that record programs without numbers, nor in
+            # inference mode, in which nothing could be made that a later backward pass can save.
+            with ThreadPoolExecutor(1) as thread:
+                self._made[method] = thread.submit(make).result()
+        return self._made[method]
 
     def _weights(self) -> list[Tensor]:
         named = *self.named_parameters(), *self.named_buffers()
@@ -945,8 +944,8 @@ def _factor(value: object) -> float:
     return number
 
 
-def _autocast(x: Tensor) -> bool:
-    kind = x.device.type
+def _autocast(x: object) -> bool:
+    kind = x.device.type if isinstance(x, Tensor) else ""
     return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
 
 

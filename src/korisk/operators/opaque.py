@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from korisk.errors import KoriskError
-from korisk.operators.linear import LinearOperator, live
+from korisk.operators.linear import LinearOperator, jit_tracing, live
 
 DECODERS: dict[str, Callable[[str], LinearOperator]] = {}  # by the word before a recipe's colon
 
 
 def _recorded() -> bool:
     """Whether a program is recorded that may run in another process."""
-    return torch.compiler.is_exporting() or torch.jit.is_tracing()
+    return torch.compiler.is_exporting() or jit_tracing()
 
 
 class Opaque(LinearOperator):
@@ -154,9 +154,17 @@ def _applied(x: Tensor, key: str, adjoint: bool) -> Tensor:
     operator = operator_of(key)
     # Not _map itself, which would come back here wherever a compiler folds constants.
     function: Any = type(operator)._map_adjoint if adjoint else type(operator)._map
-    with torch.no_grad():
+    with torch.no_grad(), _lazy_views():
         image: Tensor = function.__wrapped__(operator, x)
         return image.contiguous()
+
+
+def _lazy_views() -> Any:
+    """Below a compiler, PyTorch ignores that a view is conjugated or negated: not in here."""
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in ("Conjugate", "Negative", "ZeroTensor"):
+        excluded = excluded.remove(getattr(torch._C.DispatchKey, key))
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
 
 
 def _shaped(x: Tensor, key: str, adjoint: bool) -> Tensor:
@@ -181,7 +189,7 @@ def _batched(
     return torch.ops.korisk.apply(x.movedim(in_dims[0], 0), key, adjoint), 0
 
 
-_library = torch.library.Library("korisk", "DEF")  # type: ignore[no-untyped-call]
+_library: Any = torch.library.Library("korisk", "DEF")  # type: ignore[no-untyped-call]
 _library.define(
     "apply(Tensor x, str key, bool adjoint) -> Tensor", tags=torch.Tag.pt2_compliant_tag
 )

@@ -106,10 +106,10 @@ class _StencilOperator(Opaque):
         flat = x.reshape(lead.numel(), source[0] * source[1]).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
-        engine = self._engine() if x.dtype == self.dtype and x.device == self.device else None
-        if engine is None:  # made from a recipe, which knows no device and no precision
+        own = self._anchor
+        if x.dtype != own.dtype or x.device != own.device:  # made from a recipe, see `_decode`
             self.to(x.device, x.dtype)
-            engine = self._engine()
+        engine = self._engine()
         product = engine.project(flat) if project else engine.backproject(flat)
         return product.reshape(*lead, *target)
 
@@ -138,12 +138,13 @@ class _StencilOperator(Opaque):
 def _decode(text: str) -> LinearOperator:
     """The operator of a recipe."""
     kind, beam, values, engine, backwards = json.loads(text)
-    beams, kinds = (ParallelBeam, FanBeam), (Joseph, RotateAndSum, Sampled, PixelDriven)
-    geometry = {each.__name__: each for each in beams}[beam]
-    given = {
-        name: tuple(v) if isinstance(v, list) else v for name, v in values.pop("geometry").items()
+    known: tuple[Any, ...] = (ParallelBeam, FanBeam, Joseph, RotateAndSum, Sampled, PixelDriven)
+    classes = {each.__name__: each for each in known}
+    geometry = {  # JSON has lists alone
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in values.pop("geometry").items()
     }
-    stencil = {each.__name__: each for each in kinds}[kind](geometry(**given), **values)
+    stencil = classes[kind](classes[beam](**geometry), **values)
     return _StencilOperator(stencil, engine, backwards=backwards)
 
 
