@@ -49,6 +49,7 @@ NO_FILE = {  # module: why
     "curves/foreign.py": "workbooks and Parquet, in a process of its own",
     "store/repair.py": "what it reads, store/file.py has checked",
     "operators/testing.py": "what it saved a line before",
+    "operators/ct/projector.py": "a scanner's numbers inside an exported program",
     "report/page/page.py": "a part of the package",
     "report/page/pictures.py": "a picture that it drew",
     "store/usage.py": "the kernel's account of this machine",

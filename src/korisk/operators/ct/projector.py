@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, shown
 from korisk.operators.ct import engines
 from korisk.operators.ct.engines import Engine, EngineName
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam, require_geometry
@@ -137,15 +137,21 @@ class _StencilOperator(Opaque):
 
 def _decode(text: str) -> LinearOperator:
     """The operator of a recipe."""
-    kind, beam, values, engine, backwards = json.loads(text)
     known: tuple[Any, ...] = (ParallelBeam, FanBeam, Joseph, RotateAndSum, Sampled, PixelDriven)
     classes = {each.__name__: each for each in known}
-    geometry = {  # JSON has lists alone
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in values.pop("geometry").items()
-    }
-    stencil = classes[kind](classes[beam](**geometry), **values)
-    return _StencilOperator(stencil, engine, backwards=backwards)
+    try:
+        kind, beam, values, engine, backwards = json.loads(text)
+        geometry = {  # JSON has lists alone
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.pop("geometry").items()
+        }
+        stencil = classes[kind](classes[beam](**geometry), **values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KoriskError(
+            f"the program's scanner must be one that this version of korisk knows, got "
+            f"{shown(text)}: {error}; export the network again"
+        ) from None
+    return _StencilOperator(stencil, engine, backwards=bool(backwards))
 
 
 DECODERS["scanner"] = _decode
