@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import korisk as kr
 from korisk.errors import KoriskError
 from korisk.operators import (
     Composed,
+    DataConsistency,
+    Diagonal,
     Identity,
     LinearOperator,
     ParallelBeam,
@@ -136,17 +139,53 @@ def test_a_small_error_in_double_precision_is_refused_too() -> None:
         from_callables(lambda x: matrix @ x, lambda y: (1 + 1e-7) * matrix.T @ y, 6, 7, numpy=True)
 
 
-def test_unchecked_functions_are_used_as_they_are_and_the_norm_says_so() -> None:
+def test_what_is_solved_in_single_precision_has_a_bracket_that_holds() -> None:
+    # Singular values over five decades: a solve makes an error of 1e-7 one of percents.
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(2, 40, 40, generator=generator, dtype=torch.float64)
+    left, right = torch.linalg.qr(draws)[0]
+    matrix = (left * torch.logspace(0, -5, 40, dtype=torch.float64) @ right).float()
+    options: dict[str, Any] = {"precision": torch.float32, "dtype": torch.float64}
+    theirs = from_callables(lambda x: matrix @ x, lambda y: matrix.t() @ y, 40, 40, **options)
+    exact = from_scipy(matrix.double().numpy(), dtype=torch.float64)
+    weights = Diagonal(torch.linspace(0.1, 1, 40, dtype=torch.float64))
+    identity = Identity(40, dtype=torch.float64)
+    for build in (
+        lambda A, T: T,
+        lambda A, T: T @ weights,
+        lambda A, T: (weights @ T).T,
+        lambda A, T: identity - T @ A,
+        lambda A, T: Tikhonov(T @ weights, 1e-2),
+        lambda A, T: A - (A + 1e-4 * weights),
+        lambda A, T: weights @ (A - (A + 1e-4 * weights)),
+    ):
+        made, true = (build(A, Tikhonov(A, 1e-6)) for A in (theirs, exact))
+        bracket = made.norm()
+        truth = float(torch.linalg.matrix_norm(true.as_matrix(), 2))
+        assert bracket.lower <= truth <= bracket.upper
+        assert "float32" in bracket.how
+    layer = DataConsistency(theirs, 1e-6, solver="factor").image_norm()
+    smallest = float(torch.linalg.svdvals(matrix.double())[-1])
+    assert layer.lower <= 1e-6 / (smallest**2 + 1e-6) <= layer.upper == 1
+
+
+def test_unchecked_functions_are_used_as_they_are_and_nothing_is_known_of_norms() -> None:
     crooked = from_callables(forward, lambda y: 2 * adjoint(y), 6, 7, check=False)
     x = torch.ones(6)
     torch.testing.assert_close(crooked(x), forward(x))
-    assert "not checked" in crooked.norm().how
+    layer = DataConsistency(crooked, 1.0)
+    parts = [crooked, crooked.T @ single(), single() - 2 * crooked, Tikhonov(crooked, 1.0)]
+    for bracket in (*(each.norm() for each in parts), layer.image_norm(), layer.data_norm()):
+        assert (bracket.lower, bracket.upper) == (0, float("inf"))
+        assert "not checked" in bracket.how
+    assert (0 * crooked).norm().upper == 0
     with pytest.raises(AssertionError, match="adjoint"):
         testing.check(crooked, laws=["adjoint"])
 
 
 @pytest.mark.parametrize(("wrong", "words"), [
     ("text", "must be a LinearOperator of SciPy"),
+    (np.ones(3), r"must be a matrix, .* shape \(3\)"),
     (np.array([["a"]]), "must be a LinearOperator of SciPy"),
     (scipy.sparse.linalg.LinearOperator((3, 3), matvec=lambda x: x, dtype=float), "adjoint must"),
 ])  # fmt: skip
@@ -165,6 +204,52 @@ def test_shapes_of_other_libraries_must_fit() -> None:
     trained = nn.Linear(6, 7, bias=False)
     with pytest.raises(KoriskError, match="must not be trainable"):
         from_callables(trained, lambda y: y @ trained.weight, 6, 7)
+
+
+def test_weights_that_become_trainable_are_noticed() -> None:
+    trained = nn.Linear(6, 7, bias=False).requires_grad_(False)
+
+    def back(y: Tensor, module: nn.Linear) -> Tensor:
+        return y @ module.weight
+
+    for held in (trained, partial(trained), partial(nn.Linear.forward, trained)):
+        A = from_callables(held, partial(back, module=trained), 6, 7)
+        A(torch.ones(6))
+        trained.requires_grad_(True)
+        with pytest.raises(KoriskError, match="must not be trainable"):
+            A(torch.ones(6))
+        with pytest.raises(KoriskError, match="must not be trainable"):
+            from_callables(held, partial(back, module=trained), 6, 7)
+        trained.requires_grad_(False)
+
+
+def test_functions_are_tried_where_they_are_called() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        seen.append(torch.empty(1).device.type)
+        return 2 * x
+
+    seen: list[str] = []
+    with torch.device("meta"):
+        from_callables(doubled, doubled, 3, 3, device="cpu")
+    assert set(seen) == {"meta"}
+
+
+def test_a_matrix_that_changes_later_is_another_one() -> None:
+    for matrix in (np.ones((2, 2)), scipy.sparse.csr_array(np.ones((2, 2)))):
+        A = from_scipy(matrix)
+        values = matrix if isinstance(matrix, np.ndarray) else matrix.data
+        values *= -3
+        assert A(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_a_subclass_may_have_a_shape_of_its_own() -> None:
+    class Shaped(Identity):
+        def __init__(self) -> None:
+            super().__init__(3)
+            self.shape = (1, 3)  # type: ignore[assignment]
+
+    assert Shaped().shape == (1, 3)
+    assert Shaped().as_scipy().shape == Identity(3).shape == (3, 3)
 
 
 def test_functions_may_write_into_what_they_get_and_reuse_what_they_give() -> None:
@@ -250,8 +335,16 @@ def test_flat_arrays_are_one_vector_columns_or_complex_numbers() -> None:
     np.testing.assert_allclose(SCAN.rmatvec(back), matrix.T @ back, atol=1e-12)
     again = pickle.loads(pickle.dumps(SCAN.as_scipy()))
     np.testing.assert_array_equal(again @ columns, SCAN.matvec(columns))
-    with pytest.raises(KoriskError, match="must have 100 rows, got shape"):
-        SCAN.matvec(IMAGE.numpy())
+    assert SCAN.matvec(np.ones((100, 0))).shape == (240, 0)
+    flat = IMAGE.reshape(-1)
+    for wrong, words in (
+        (IMAGE.numpy(), "must have 100 rows, got shape"),
+        (flat.clone().requires_grad_(), "must not require gradients"),
+        (np.full(100, "a"), "must have numbers"),
+    ):
+        with pytest.raises(KoriskError, match=words):
+            SCAN.matvec(wrong)
+    np.testing.assert_array_equal(SCAN.matvec(flat), SCAN.matvec(flat.numpy()))
 
 
 def test_pylops_solves_with_our_operators() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.basic import Identity, Spectral, capped
-from korisk.operators.linear import LinearOperator
+from korisk.operators.linear import UNCHECKED, LinearOperator
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
 
@@ -132,9 +132,13 @@ class DataConsistency(nn.Module):
             smallest = self.mu / (float(squares.min()) + self.mu)
             return NormBracket(smallest, smallest, how="smallest eigenvalue of A^T A")
         operator = self.operator
+        if operator.inexact == UNCHECKED:
+            return NormBracket(0.0, math.inf, how=f"unknown; {operator.inexact}")
         if math.prod(operator.domain) > math.prod(operator.range):
             return NormBracket(1.0, 1.0, how="A maps some images to zero")
         assert self.inverse is not None
+        if operator.inexact:
+            return NormBracket(0.0, 1.0, how=f"A^T A >= 0; {operator.inexact}")
         identity = Identity(operator.domain, device=operator.device, dtype=operator.dtype)
         whole = identity - self.inverse @ operator
         return capped(whole.norm(width=width, seed=seed), 1.0, "A^T A >= 0")

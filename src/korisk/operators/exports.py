@@ -17,7 +17,12 @@ from korisk.errors import KoriskError, MissingExtraError
 
 def times(operator: Any, x: Any, *, adjoint: bool) -> NDArray[Any]:
     """A x or A^T x of one flat array (n,), or of columns (n, k), as NumPy's arrays."""
-    columns = np.asarray(x)
+    if isinstance(x, torch.Tensor) and x.requires_grad:
+        raise KoriskError(
+            f"{operator.name}: the array must not require gradients, got a tensor that does, and "
+            "they would be lost; pass the tensor to the operator itself, or detach it"
+        )
+    columns = np.asarray(x.cpu() if isinstance(x, torch.Tensor) else x)
     ends = operator.domain, operator.range
     source, target = reversed(ends) if adjoint else ends
     if columns.ndim not in (1, 2) or len(columns) != math.prod(source):
@@ -25,14 +30,19 @@ def times(operator: Any, x: Any, *, adjoint: bool) -> NDArray[Any]:
             f"{operator.name}: the array must have {math.prod(source):,} rows, got shape "
             f"{columns.shape}; flatten the input, or pass a tensor to the operator itself"
         )
+    if columns.dtype.kind not in "biufc":
+        raise KoriskError(
+            f"{operator.name}: the array must have numbers, got {columns.dtype}; convert it"
+        )
     if np.iscomplexobj(columns):
         parts = (times(operator, part, adjoint=adjoint) for part in (columns.real, columns.imag))
         return next(parts) + 1j * next(parts)
-    items = torch.as_tensor(np.ascontiguousarray(columns.reshape(len(columns), -1).T))
-    items = items.to(operator.device, operator.dtype).reshape(-1, *source)
+    wide = columns.dtype if columns.dtype == np.float32 else np.float64
+    rows = np.ascontiguousarray(columns.T, wide).reshape(*columns.shape[1:2] or (1,), *source)
+    items = torch.as_tensor(rows).to(operator.device, operator.dtype)
     with torch.no_grad():
         images = operator.adjoint(items) if adjoint else operator(items)
-    flat = images.reshape(len(items), -1).cpu().numpy()
+    flat = images.reshape(len(items), math.prod(target)).cpu().numpy()
     return np.ascontiguousarray(flat.T).reshape(math.prod(target), *columns.shape[1:])
 
 

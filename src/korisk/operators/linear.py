@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
-from functools import reduce, wraps
+from functools import cached_property, reduce, wraps
 from itertools import count, pairwise
 from operator import add
 from typing import Any, Self, cast
@@ -27,10 +27,11 @@ Shape = tuple[int, ...]
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
 DTYPES = (torch.float32, torch.float64)
 _LOW = (torch.bfloat16, torch.float16)  # taken inside autocast alone
-# How far products that are off by 1e-5 of the norm, in whatever direction, may move the norm:
-# Lanczos then is exact for a Gram matrix at most 18 sqrt(steps) times that far away, of which the
-# root takes half, and it takes about 70 steps.
-_INEXACT = 1e-3
+# How well products are known, each worse than the one before. Products that are off by 1e-5 of the
+# norm, in whatever direction, move the norm by at most 18e-5 sqrt(steps): that far away at most is
+# the Gram matrix for which Lanczos is exact. Solving may make such errors any size.
+EXACT, ROUNDED, SOLVED, UNCHECKED = INEXACT = "", "in float32", "solved in float32", "not checked"
+_INEXACT = 18e-5
 
 
 live: WeakValueDictionary[str, LinearOperator] = WeakValueDictionary()  # by key
@@ -134,7 +135,7 @@ class LinearOperator(nn.Module, ABC):
     __array_ufunc__ = None  # `array @ A` then is a TypeError, not an array of operators
     nonnegative = False  # whether every matrix entry is known to be >= 0
     opaque = False  # whether compilers and tracers see it as one node, see `opaque.py`
-    inexact = ""  # why products are known to float32 alone, even in float64
+    inexact = EXACT  # why products are known to float32 alone, even in float64
     _anchor: Tensor
     _key: str
 
@@ -433,28 +434,40 @@ class LinearOperator(nn.Module, ABC):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         """The bracket; called on the operator in float64."""
+        if self.inexact == UNCHECKED:
+            return NormBracket(0.0, math.inf, how=f"unknown; {self.inexact}")
+        if self.inexact == SOLVED:
+            how = f"norms of the parts; {self.inexact}"
+            return NormBracket(0.0, self._gross_norm(), how=how)
         inner = math.prod(self.domain) <= math.prod(self.range)
         there, back = (self, self.adjoint) if inner else (self.adjoint, self)
-        start = norms.start(self.domain if inner else self.range, self.nonnegative, seed)
+        certain = self.nonnegative and not self.inexact  # what certifies divides by small numbers
+        start = norms.start(self.domain if inner else self.range, certain, seed)
         start = start.to(self.device)
         size = norms.size(there(start))
-        if size == 0:  # then so is the image of almost every other vector
-            return NormBracket(0.0, 0.0, how="every vector is mapped to zero")
+        steps = 1
 
         def gram(x: Tensor) -> Tensor:  # of A / size, whose square neither over- nor underflows
+            nonlocal steps
+            steps += 1
             return cast(Tensor, back(there(x) / size)) / size
 
-        search = norms.nonnegative_norm if self.nonnegative else norms.random_start_norm
-        found = scaled_bracket(search(gram, start, width=width), size)
+        if size == 0:  # then so is the image of almost every other vector
+            found = NormBracket(0.0, 0.0, how="every vector is mapped to zero")
+        else:
+            search = norms.nonnegative_norm if certain else norms.random_start_norm
+            found = scaled_bracket(search(gram, start, width=width), size)
         if not self.inexact:
             return found
-        slack = _INEXACT * self._gross_norm(found)
+        slack = _INEXACT * math.sqrt(steps) * self._gross_norm(found.upper)
         ends = max(found.lower - slack, 0.0), found.upper + slack
         return NormBracket(*ends, how=f"{found.how}; {self.inexact}")
 
-    def _gross_norm(self, found: NormBracket) -> float:
+    def _gross_norm(self, found: float | None = None) -> float:
         """The size of what is rounded on the way, above the norm where parts cancel."""
-        return found.upper
+        if self.inexact == SOLVED:
+            return math.inf
+        return self._norm(0.1, 0).upper if found is None else found
 
     def in_double(self) -> LinearOperator:
         """This operator in float64.
@@ -472,7 +485,7 @@ class LinearOperator(nn.Module, ABC):
 
     # For other libraries
 
-    @property
+    @cached_property  # and no property, which a subclass could not set
     def shape(self) -> tuple[int, int]:
         """Rows and columns of the matrix, as SciPy counts them."""
         return math.prod(self.range), math.prod(self.domain)
@@ -589,10 +602,10 @@ class Combined(LinearOperator):
     @property
     def inexact(self) -> str:  # type: ignore[override]
         """Why products of a part are known to float32 alone, even in float64."""
-        return next((part.inexact for part in self.operators if part.inexact), "")
+        return max((part.inexact for part in self.operators), key=INEXACT.index)
 
-    def _gross_norm(self, found: NormBracket) -> float:
-        return sum(part._norm(0.5, 0).upper for part in self.operators)
+    def _gross_norm(self, found: float | None = None) -> float:
+        return sum(part._gross_norm() for part in self.operators)
 
 
 class Wrapped(LinearOperator):
@@ -656,6 +669,9 @@ class Adjoint(Wrapped):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         return self.of._norm(width, seed)
+
+    def _gross_norm(self, found: float | None = None) -> float:
+        return self.of._gross_norm()
 
 
 class Composed(Combined):
@@ -730,8 +746,9 @@ class Composed(Combined):
             y = part._map_adjoint(y)
         return y
 
-    def _gross_norm(self, found: NormBracket) -> float:
-        return math.prod(part._norm(0.5, 0).upper for part in self.layers)
+    def _gross_norm(self, found: float | None = None) -> float:
+        rounded = sum(bool(part.inexact) for part in self.layers)  # the errors of each add up
+        return max(rounded, 1) * math.prod(part._gross_norm() for part in self.layers)
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         if len(self.layers) == 1:
@@ -779,6 +796,9 @@ class Scaled(Wrapped):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         return scaled_bracket(self.of._norm(width, seed), abs(self.factor))
+
+    def _gross_norm(self, found: float | None = None) -> float:
+        return abs(self.factor) * self.of._gross_norm()
 
 
 class Sum(Combined):
@@ -904,7 +924,8 @@ def parts_of(operator: LinearOperator) -> tuple[LinearOperator, ...]:
 
 def scaled_bracket(bracket: NormBracket, factor: float) -> NormBracket:
     """The bracket of a norm times a factor >= 0."""
-    return NormBracket(bracket.lower * factor, bracket.upper * factor, how=bracket.how)
+    upper = bracket.upper * factor if factor else 0.0  # of infinity too
+    return NormBracket(bracket.lower * factor, upper, how=bracket.how)
 
 
 def shape_text(shape: Shape, *, batched: bool = False) -> str:

@@ -66,7 +66,9 @@ def random_start_norm(
     if len(last.basis) == n:
         upper, how = lower * (1 + _ROUNDING), "Lanczos to the end"
     else:
-        how = f"Lanczos, {len(last.basis)} steps; the upper end fails with probability < {chance:g}"
+        done = len(last.basis)
+        how = f"Lanczos, {done} step{'s' * (done > 1)}; "
+        how += f"the upper end fails with probability < {chance:g}"
         upper = lower / math.sqrt(1 - eps) * (1 + _ROUNDING)
         if last.exhausted:
             upper = math.sqrt(square + missed(last, chance)) * (1 + _ROUNDING)

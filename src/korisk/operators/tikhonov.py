@@ -12,7 +12,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators import norms
-from korisk.operators.linear import LinearOperator, Wrapped
+from korisk.operators.linear import ROUNDED, SOLVED, UNCHECKED, LinearOperator, Wrapped
 from korisk.operators.opaque import Opaque
 from korisk.theory.bracket import NormBracket
 
@@ -36,8 +36,9 @@ class Tikhonov(Wrapped, Opaque):
     """The regularised inverse: y -> argmin_x |A x - y|^2 + mu |x|^2.
 
     It maps from the range of A back to its domain. A change of A's weights is noticed, except one
-    that autograd does not see (`weights.data`). Gradients pass to the input, not to A's weights,
-    which must not be trainable.
+    that autograd does not see (`weights.data`) or of what the functions of an adapted operator hold
+    outside of modules: make the inverse anew after that. Gradients pass to the input, not to A's
+    weights, which must not be trainable.
 
     Parameters
     ----------
@@ -179,10 +180,20 @@ class Tikhonov(Wrapped, Opaque):
         inverse = torch.cholesky_inverse(factor)
         return ((inverse + inverse.t()) / 2).to(self.dtype)
 
+    @property
+    def inexact(self) -> str:  # type: ignore[override]
+        """Why products of A are known to float32 alone, even in float64."""
+        return SOLVED if self.of.inexact == ROUNDED else self.of.inexact
+
+    def _gross_norm(self, found: float | None = None) -> float:
+        return 0.5 / math.sqrt(self.mu) if self.inexact else super()._gross_norm()
+
     def _norm(self, width: float, seed: int) -> NormBracket:
         """max of s / (s^2 + mu), which rises up to s = sqrt(mu) and falls after it."""
         rows = math.prod(self._side)
-        if self.inexact and rows > _DECOMPOSED:
+        if self.inexact == UNCHECKED:
+            return super()._norm(width, seed)
+        if self.of.inexact == SOLVED or (self.inexact and rows > _DECOMPOSED):
             how = f"never above 1 / (2 sqrt(mu)); {self.inexact}"
             return NormBracket(0.0, 0.5 / math.sqrt(self.mu), how=how)
         if self.solver == "cg" and rows > _DECOMPOSED:
@@ -193,14 +204,16 @@ class Tikhonov(Wrapped, Opaque):
                 return self._solved_norm(found, width, seed)
         squares = torch.linalg.eigvalsh(self._gram_matrix())
         # Each eigenvalue is known up to rounding of the largest; small ones feel that most.
-        # Two products that are off by 1e-5 each move a column of the Gram matrix by 2e-5.
-        relative = 2e-5 * math.sqrt(rows) if self.inexact else rows * 2.3e-16
-        rounding = relative * float(squares[-1].abs())
+        rounding = rows * 2.3e-16 * float(squares[-1].abs())
+        how = "eigenvalues of A^T A"
+        if self.inexact:  # two products that are off by 1e-5 each move a column by 2e-5
+            rounding = 2e-5 * math.sqrt(rows) * self.of._gross_norm() ** 2
+            how += f"; {self.inexact}"
         low, high = (squares - rounding).clamp_min(0), (squares + rounding).clamp_min(0)
         nearest = torch.full_like(low, self.mu).clamp(low, high)
         at_low, at_high, at_peak = (s.sqrt() / (s + self.mu) for s in (low, high, nearest))
         lower = float(torch.minimum(at_low, at_high).max())
-        return NormBracket(lower, float(at_peak.max()), how="eigenvalues of A^T A")
+        return NormBracket(lower, float(at_peak.max()), how=how)
 
     def _iterated_norm(self, width: float, seed: int) -> NormBracket:
         """The same from Lanczos on the Gram matrix G of A / ||A||, as narrow as a few steps allow.
