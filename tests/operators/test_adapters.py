@@ -246,7 +246,7 @@ def test_a_subclass_may_have_a_shape_of_its_own() -> None:
     class Shaped(Identity):
         def __init__(self) -> None:
             super().__init__(3)
-            self.shape = (1, 3)  # type: ignore[assignment]
+            self.shape = (1, 3)
 
     assert Shaped().shape == (1, 3)
     assert Shaped().as_scipy().shape == Identity(3).shape == (3, 3)

@@ -355,7 +355,8 @@ def from_scipy(
     >>> A(torch.tensor([1.0, 3.0])).tolist(), round(A.norm().upper, 2)
     ([6.0, 1.0, 0.0], 2.0)
     """
-    if isinstance(operator, np.ndarray) or scipy.sparse.issparse(operator):
+    held = isinstance(operator, np.ndarray) or scipy.sparse.issparse(operator)
+    if held:  # so that it stays what it is
         if operator.ndim != 2:
             raise KoriskError(
                 "operator must be a matrix, with rows and columns, got an array of shape "
