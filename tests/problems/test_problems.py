@@ -265,7 +265,8 @@ def test_noise_falls_on_the_lines_that_were_taken_and_has_its_size() -> None:
 def test_coils_tell_what_lines_leave_out() -> None:
     errors = []
     for coils in (None, 2, 6):
-        problem = MriProblem(side=16, lines=8, coils=coils, mu=1e-6)
+        known: dict[str, Any] = {} if coils is None else {"coils": coils, "mu": 1e-6}
+        problem = MriProblem(side=16, lines=8, **known)
         inputs, targets = problem.pools(seed=1, train=4, validation=0, test=0).train
         weights, (inverse,) = problem.reconstruction()
         assert weights.shape == inputs.shape[1:]
@@ -339,6 +340,7 @@ def test_a_refinement_without_spread_is_the_identity_on_images() -> None:
         (lambda: MriProblem(side=8, lines=9), "lines must be"),
         (lambda: MriProblem(side=8, lines=4, centre=5), "centre must be"),
         (lambda: MriProblem(side=8, lines=4, coils=0), "coils must be"),
+        (lambda: MriProblem(side=8, lines=4, mu=5.0), "belongs to several coils"),
         (lambda: BlurProblem(side=8, assumed=0.0), "assumed must be"),
         (lambda: BlurProblem(side=8, gain=6.0), "gain must be .* <= 5, got 6"),
         (lambda: BlurProblem(side=8, mu=0.0), "mu must be"),

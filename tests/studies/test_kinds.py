@@ -71,6 +71,7 @@ def run(made: Study, point: int = 0) -> Result:
         ("mri", {"points": [{"side": 8, "lines": 5, "mu": 0.1}]}, "belongs to several coils"),
         ("blur", {"problem": {"kind": "blur", "noise": {"poisson": 10.0}}}, "must be gaussian"),
         ("blur", {"points": [{"side": 8, "deviation": -1.0}]}, "deviation must be"),
+        ("blur", {"points": [{"side": 8, "mu": 1e-30}]}, "mu must be"),
         ("heat", {"models": {"KO": {"relu": True}}}, "models.KO.relu must be false"),
         ("heat", {"points": [{"assumed": -1.0}]}, "viscosity must be"),
         ("heat", {"models": {"KO": {"refine": 5}}}, "models.KO.refine must be 0"),

@@ -71,6 +71,16 @@ class Identity(LinearOperator):
 class Spectral(LinearOperator):
     """An operator whose A^T A is diagonal in a known basis, where `_squares` is not None."""
 
+    fixed: tuple[str, ...] = ()  # attributes that other ones were computed from
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.fixed and name in self.__dict__:
+            raise KoriskError(
+                f"{name} of {self.name} cannot be set to {shown(value)} later on; make another "
+                f"{type(self).__name__}"
+            )
+        super().__setattr__(name, value)
+
     @abstractmethod
     def _squares(self) -> Tensor | None:
         """The eigenvalues of A^T A, in the shape of the components in that basis."""
@@ -442,6 +452,8 @@ class Diffusion(Spectral):
     Diffusion((8, 6) -> (8, 6))
     """
 
+    fixed = ("viscosity", "speed", "time", "length")
+
     def __init__(
         self,
         points: int | Sequence[int],
@@ -474,6 +486,20 @@ class Diffusion(Spectral):
         remedy = "the flow cannot be run backwards"
         self.time = _checks.real("time", time, at_least=0, remedy=remedy)
         self.length = of_axes("length", length, above=0, remedy="give the period")
+        for n, nu, c, period in zip(lengths, self.viscosity, self.speed, self.length, strict=True):
+            k = 2 * math.pi / period * (n // 2)
+            if not math.isfinite(nu * self.time * (k * k) + c * self.time * k):
+                raise KoriskError(
+                    "viscosity * time * k^2 and speed * time * k must be finite up to the last "
+                    f"wave, k = {k:.3g}, got viscosity {nu:g}, speed {c:g}, time {self.time:g}; "
+                    "choose other units"
+                )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for name in ("viscosity", "speed", "length"):  # numbers, when there were lines alone
+            if isinstance(value := self.__dict__[name], float):
+                self.__dict__[name] = (value,)
 
     def _map(self, x: Tensor) -> Tensor:
         return filtered(x, self._once("_multiplier"), self.domain)
@@ -530,9 +556,14 @@ def filtered(x: Tensor, multiplier: Tensor, lengths: Shape) -> Tensor:
     return convolved
 
 
-def own_tensor(field: str, value: Any) -> Tensor:
+def own_tensor(field: str, value: Any, *, trained: bool = True) -> Tensor:
     """A copy of an array or tensor in float32 or float64, without NaN and infinities."""
     if isinstance(value, Tensor):
+        if value.requires_grad and not trained:
+            raise KoriskError(
+                f"{field} must not require gradients, which would be lost: it is copied and not "
+                f"trained; give {field}.detach()"
+            )
         values = value.detach().clone()
     else:
         try:

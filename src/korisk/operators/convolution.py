@@ -19,7 +19,7 @@ from korisk.theory.bracket import NormBracket
 Boundary = Literal["zero", "periodic", "reflect"]
 BOUNDARIES: tuple[Boundary, ...] = ("zero", "periodic", "reflect")
 
-_LARGEST_DEVIATION = 1000  # pixels: a kernel of half a GiB
+_LARGEST_KERNEL = 2**26  # entries: half a GiB
 
 
 class Convolution(Spectral):
@@ -32,7 +32,8 @@ class Convolution(Spectral):
     shape : int or sequence of int
         Shape of x without its batch.
     kernel : Tensor or array_like
-        h, with as many axes as x; its origin is at index n // 2 of each. Copied.
+        h, with as many axes as x; its origin is at index n // 2 of each. Copied, not
+        trained.
     boundary : {"zero", "periodic", "reflect"}, default "zero"
         What lies beyond the edges of x: zeros, x again, or its mirror image without the edge itself
         (c b | a b c | b a), for which the kernel must be shorter than twice the image.
@@ -44,7 +45,7 @@ class Convolution(Spectral):
     Raises
     ------
     KoriskError
-        If the kernel has other axes than x, or is too long to be mirrored.
+        If the kernel has other axes than x, is too long to be mirrored, or requires gradients.
 
     Notes
     -----
@@ -65,6 +66,7 @@ class Convolution(Spectral):
     2.0
     """
 
+    fixed = ("boundary",)
     kernel: Tensor
 
     def __init__(
@@ -80,7 +82,7 @@ class Convolution(Spectral):
         super().__init__(lengths, lengths, name="H", device=device, dtype=dtype)
         _checks.one_of("boundary", boundary, BOUNDARIES)
         self.boundary = boundary
-        values = own_tensor("kernel", kernel).to(self.device, self.dtype)
+        values = own_tensor("kernel", kernel, trained=False).to(self.device, self.dtype)
         if values.ndim != len(lengths) or not lengths:
             raise KoriskError(
                 f"kernel must have an axis for each axis of shape {shape_text(lengths)}, at least "
@@ -207,11 +209,17 @@ def gaussian_kernel(
     if not values:
         raise KoriskError(f"deviation must be one number or more, got {shown(deviation)}")
     _checks.real("reach", reach, above=0, at_most=100, remedy="4 leaves out 1 part in 16,000")
+    remedy = "give a standard deviation in pixels"
+    rule: dict[str, Any] = {"above": 0, "at_most": _LARGEST_KERNEL, "remedy": remedy}
+    widths = [_checks.real("deviation", value, **rule) for value in values]
+    reaches = [math.ceil(reach * width) for width in widths]
+    if (entries := math.prod(2 * steps + 1 for steps in reaches)) > _LARGEST_KERNEL:
+        raise KoriskError(
+            f"a Gaussian kernel must have at most {_LARGEST_KERNEL:,} entries, got {entries:.3g} "
+            f"for deviation={shown(deviation)}; lower deviation, axes or reach"
+        )
     kernel = torch.ones((), dtype=torch.float64)
-    for value in values:
-        remedy = "give a standard deviation in pixels"
-        width = _checks.real("deviation", value, above=0, at_most=_LARGEST_DEVIATION, remedy=remedy)
-        steps = math.ceil(reach * width)
+    for width, steps in zip(widths, reaches, strict=True):
         distance = torch.arange(-steps, steps + 1, dtype=torch.float64)
         line = torch.exp(-0.5 * (distance / width) ** 2)
         kernel = kernel[..., None] * (line / line.sum())

@@ -43,7 +43,7 @@ class BlurProblem(Problem):
     gain : float, default 0.2
         Gains are exp(uniform(-gain, gain)), one for each pixel, from 0 to 5.
     mu : float, default 0.01
-        Weight of |x|^2 in the known inverse, > 0.
+        Weight of |x|^2 in the known inverse, >= 1e-12, beyond 64 pixels a side >= 1e-6.
     noise : Gaussian, optional
         White noise, relative to the root mean square of the blurred image.
     source : ImageSource, default EllipseSource()
@@ -79,7 +79,9 @@ class BlurProblem(Problem):
             _checks.real(name, value, above=0, at_most=100, remedy=remedy)
         remedy = "0.2 gives gains from 0.82 to 1.22"
         _checks.real("gain", self.gain, at_least=0, at_most=5, remedy=remedy)
-        _checks.real("mu", self.mu, above=0, remedy="0.01 suits one per cent of noise")
+        least = 1e-12 if self.side <= _LARGEST_FACTORED else 1e-6  # that its solver can tell from 0
+        remedy = "0.01 suits one per cent of noise"
+        _checks.real("mu", self.mu, at_least=least, remedy=remedy)
 
     @property
     def _assumed(self) -> float:

@@ -93,6 +93,11 @@ class MriProblem(Problem):
         if self.coils is not None:
             remedy = "count the coils, or leave it out for one that sees everything alike"
             _checks.count("coils", self.coils, at_least=1, at_most=64, remedy=remedy)
+        elif self.mu != MriProblem.mu:
+            raise KoriskError(
+                f"mu belongs to several coils, got {self.mu} without them; give coils=4, or leave "
+                "mu out"
+            )
         _checks.real("mu", self.mu, above=0, remedy="0.001 suits coils whose squares add up to 1")
 
     @property

@@ -528,7 +528,7 @@ def mri_point(entry: MriStudyEntry, part: MriPointEntry) -> tuple[str, dict[str,
         raise KoriskError("mu of kind mri belongs to several coils; add coils: 4, or leave mu out")
     _only_gaussian(problem)
     spec = point_spec(entry, part, problem, [4, 16, 64, 256, 1024])
-    several = "" if part.coils is None else f", {part.coils} coils"
+    several = "" if part.coils is None else f", {part.coils} coil{'s' * (part.coils > 1)}"
     return f"{part.lines} of {part.side} lines{several}", spec
 
 
