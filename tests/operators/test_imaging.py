@@ -183,7 +183,7 @@ CLOSED = {
 def test_data_consistency_solves_its_normal_equations(name: str) -> None:
     operator = CONSISTENT[name]().double()
     layer = DataConsistency(operator, 0.3)
-    assert (layer.inverse is None) == (name in CLOSED)
+    assert ("closed form" in repr(layer)) == (name in CLOSED)
     z, y = draw(2, *operator.domain), draw(2, *operator.range, seed=1)
     x = layer(z, y)
     torch.testing.assert_close(operator.T(operator(x)) + 0.3 * x, operator.T(y) + 0.3 * z)
@@ -229,6 +229,50 @@ def test_mu_can_be_trained_with_a_closed_form() -> None:
     assert layer.mu == pytest.approx(0.3)
 
 
+def test_sense_and_its_data_consistency_follow_a_mask_that_is_loaded() -> None:
+    for first, second in ((None, HALF), (HALF, None)):
+        operators = [Sense((3, 4), draw(2, 3, 4, 2), mask).double() for mask in (first, second)]
+        layer, expected = (DataConsistency(operator, 0.3) for operator in operators)
+        z, y = draw(*operators[0].domain), draw(*operators[0].range, seed=1)
+        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        assert not torch.allclose(compiled(z, y), expected(z, y))
+        layer.load_state_dict(expected.state_dict())
+        torch.testing.assert_close(compiled(z, y), expected(z, y))
+        torch.testing.assert_close(layer(z, y), expected(z, y))
+        check_bracket(operators[0])
+        assert layer.image_norm() == expected.image_norm()
+    operators[0].mask[..., 0] = False  # in place, without loading
+    check_bracket(operators[0])
+
+
+def test_data_consistency_takes_data_of_the_range_and_of_the_images_batch_alone() -> None:
+    layer = DataConsistency(Mask(3, [1, 0, 1]), 0.3)
+    wrong: list[Any] = [np.ones(3), torch.ones(1), torch.ones(3).double(), torch.ones(5, 3)]
+    for y in wrong:
+        with pytest.raises(KoriskError, match=r"data must|same batch"):
+            layer(torch.ones(3), y)
+
+
+def test_data_consistency_inside_autocast_is_computed_in_its_own_precision() -> None:
+    layer = DataConsistency(Fourier((3, 4), HALF, real=True), 0.3)
+    z, y = draw(3, 4).bfloat16(), draw(3, 4, 2).bfloat16()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, mixed = layer(z, y), layer(z.float(), y)
+    exact = layer(z.float(), y.float())
+    assert torch.equal(found, exact.bfloat16())
+    assert torch.equal(mixed, exact)
+
+
+def test_a_flow_pickled_with_numbers_for_its_line_is_read() -> None:
+    flow = Diffusion(4, viscosity=0.1, speed=1.0, time=0.2)
+    state = flow.__getstate__()
+    state.update({name: state[name][0] for name in ("viscosity", "speed", "length")})
+    read = Diffusion.__new__(Diffusion)
+    read.__setstate__(state)
+    x = draw(4).float()
+    assert torch.equal(read(x), flow(x))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -238,7 +282,10 @@ def test_mu_can_be_trained_with_a_closed_form() -> None:
         ),
         (lambda: Convolution(4, [1.0] * 9, boundary="reflect"), "kernel must reach less than"),
         (lambda: Convolution(4, [1.0], boundary="same"), "boundary must be one of zero"),  # type: ignore[arg-type]
+        (lambda: Convolution(4, torch.ones(3, requires_grad=True)), r"kernel\.detach\(\)"),
         (lambda: gaussian_kernel(0.0), "deviation must be"),
+        (lambda: gaussian_kernel(2.0, axes=8), "at most .* entries"),
+        (lambda: gaussian_kernel(1e300), "deviation must be"),
         (
             lambda: Sense((4, 4), draw(4, 4)),
             r"complex of shape \(coils, 4, 4\)",
@@ -248,12 +295,19 @@ def test_mu_can_be_trained_with_a_closed_form() -> None:
             lambda: Sense(4, torch.full((2, 4, 2), math.nan)),
             "must be one or more finite",
         ),
+        (
+            lambda: Sense(4, draw(2, 4, 2).requires_grad_()),
+            r"sensitivities\.detach\(\)",
+        ),
         (lambda: birdcage_sensitivities((4, 4, 4), 2), "shape must be"),
         (lambda: birdcage_sensitivities((4, 4), 2, radius=1.0), "radius must be"),
         (lambda: Mask((2, 3), [1, 2, 1]), "mask must hold 0 and 1 only"),
         (lambda: Diffusion((4, 4), viscosity=0.1, speed=(1, 2, 3), time=1), "each of the 2 axes"),
+        (lambda: Diffusion(4, viscosity=1e300, time=1e300), "must be finite .* got viscosity"),
         (lambda: DataConsistency(Matrix(draw(3, 3)), 1.0, trainable=True), "closed form only"),
         (lambda: DataConsistency(Mask(3, [1, 1, 0]), 0.0), "mu must be"),
+        (lambda: DataConsistency(Mask(3, [1, 1, 0]), 1e-60), "mu must be"),
+        (lambda: setattr(Diffusion(4, viscosity=1.0, time=1.0), "time", 2.0), "another Diffusion"),
     ],
 )
 def test_what_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.basic import Identity, Spectral, capped
-from korisk.operators.linear import UNCHECKED, LinearOperator
+from korisk.operators.linear import UNCHECKED, LinearOperator, jit_tracing, shape_text
+from korisk.operators.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
 
@@ -29,14 +31,16 @@ class DataConsistency(nn.Module):
         Weight of |x - z|^2, > 0, in the square of A's unit; small values trust the data more.
     solver : {"factor", "cg"}, optional
         As in `Tikhonov`. Default: the closed form of `Fourier`, `Mask`, `Diagonal`, `Diffusion`,
-        `Convolution` on a torus and `Sense` of all samples; "cg" for other operators.
+        `Convolution` on a torus and `Sense` of all samples, as its mask is at the time; "cg" for
+        other operators.
     trainable : bool, default False
         Whether log(mu) is an `nn.Parameter`, `log_mu`; with a closed form only.
 
     Raises
     ------
     KoriskError
-        If mu is to be trained without a closed form, or as `Tikhonov`.
+        If mu is below 1.2e-38, the smallest number of float32, or to be trained without a closed
+        form; if z and y have other shapes or batches; or as `Tikhonov`.
 
     Notes
     -----
@@ -68,20 +72,19 @@ class DataConsistency(nn.Module):
         if not isinstance(operator, LinearOperator):
             raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
         remedy = "start from 1e-3 ||A||^2; small values trust the data more"
-        number = _checks.real("mu", mu, above=0, remedy=remedy)
-        known = isinstance(operator, Spectral) and operator._squares() is not None
-        closed = solver is None and known
+        tiny = torch.finfo(torch.float32).tiny
+        number = _checks.real("mu", mu, at_least=tiny, remedy=remedy)
         self.operator = operator
-        self.inverse = None if closed else Tikhonov(operator, number, solver=solver or "cg")
+        self._solver = solver
         self._mu = number
         self.log_mu: nn.Parameter | None = None
-        if trainable and self.inverse is not None:
-            raise KoriskError(
-                f"mu can be trained with a closed form only, which {operator.name} "
-                f"({type(operator).__name__}) does not have, or solver= was given; train a factor "
-                "on the denoiser instead"
-            )
+        closed = self._squares() is not None
+        self.inverse: Tikhonov | None = None
+        if not trainable and (not closed or isinstance(operator, Sense)):  # whose mask may change
+            self.inverse = Tikhonov(operator, number, solver=solver or "cg")
         if trainable:
+            if not closed:
+                self._iterated()
             start = torch.tensor(math.log(number), device=operator.device, dtype=operator.dtype)
             self.log_mu = nn.Parameter(start)
 
@@ -98,21 +101,35 @@ class DataConsistency(nn.Module):
         z : Tensor, shape (..., *domain of A)
             The image as it is so far.
         y : Tensor, shape (..., *range of A)
-            The data.
+            The data, with the batch of z.
 
         Returns
         -------
         Tensor, shape (..., *domain of A)
         """
-        residual = y - self.operator(z)
-        if self.inverse is not None:
-            step: Tensor = self.inverse(residual)
-            return z + step
-        assert isinstance(self.operator, Spectral)
-        mu = self._mu if self.log_mu is None else self.log_mu.exp()
-        squares = self.operator._squares()
-        assert squares is not None
-        return z + self.operator._weighed(self.operator.adjoint(residual), 1 / (squares + mu))
+        operator = self.operator
+        tensors = all(isinstance(each, Tensor) for each in (z, y))
+        kind = z.device.type if tensors else ""
+        if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
+            low = torch.bfloat16, torch.float16
+            with torch.autocast(kind, enabled=False):  # up and back, as operators do
+                up = [each.to(operator.dtype) if each.dtype in low else each for each in (z, y)]
+                x: Tensor = self.forward(*up)
+                return x.to(z.dtype) if z.dtype in low else x
+        operator._check(y, operator.range, "data")
+        image: Tensor = operator(z)
+        if not jit_tracing() and image.shape != y.shape:  # nothing is spread over a batch
+            raise KoriskError(
+                f"z and y must have the same batch, got {shape_text(tuple(z.shape))} and "
+                f"{shape_text(tuple(y.shape))}; use torch.Tensor.expand"
+            )
+        squares = self._squares()
+        if squares is not None:
+            assert isinstance(operator, Spectral)
+            mu = self._mu if self.log_mu is None else self.log_mu.exp()
+            return z + operator._weighed(operator.adjoint(y - image), 1 / (squares + mu))
+        step: Tensor = self._iterated()(y - image)
+        return z + step
 
     def image_norm(self, *, width: float = 0.01, seed: int = 0) -> NormBracket:
         """The Lipschitz constant in z: max of mu / (s^2 + mu) over the singular values s of A.
@@ -128,7 +145,7 @@ class DataConsistency(nn.Module):
         -------
         NormBracket
         """
-        if (squares := self._squares()) is not None:
+        if (squares := self._squares(double=True)) is not None:
             smallest = self.mu / (float(squares.min()) + self.mu)
             return NormBracket(smallest, smallest, how="smallest eigenvalue of A^T A")
         operator = self.operator
@@ -136,11 +153,10 @@ class DataConsistency(nn.Module):
             return NormBracket(0.0, math.inf, how=f"unknown; {operator.inexact}")
         if math.prod(operator.domain) > math.prod(operator.range):
             return NormBracket(1.0, 1.0, how="A maps some images to zero")
-        assert self.inverse is not None
         if operator.inexact:
             return NormBracket(0.0, 1.0, how=f"A^T A >= 0; {operator.inexact}")
         identity = Identity(operator.domain, device=operator.device, dtype=operator.dtype)
-        whole = identity - self.inverse @ operator
+        whole = identity - self._iterated() @ operator
         return capped(whole.norm(width=width, seed=seed), 1.0, "A^T A >= 0")
 
     def data_norm(self, *, width: float = 0.01, seed: int = 0) -> NormBracket:
@@ -157,17 +173,29 @@ class DataConsistency(nn.Module):
         -------
         NormBracket
         """
-        if (squares := self._squares()) is not None:
+        if (squares := self._squares(double=True)) is not None:
             largest = float((squares.sqrt() / (squares + self.mu)).max())
             return NormBracket(largest, largest, how="eigenvalues of A^T A")
-        assert self.inverse is not None
-        return self.inverse.norm(width=width, seed=seed)
+        return self._iterated().norm(width=width, seed=seed)
 
-    def _squares(self) -> Tensor | None:
-        """The eigenvalues of A^T A in float64, where there is a closed form."""
-        double = None if self.inverse is not None else self.operator.in_double()
-        return double._squares() if isinstance(double, Spectral) else None
+    def _squares(self, *, double: bool = False) -> Tensor | None:
+        """The eigenvalues of A^T A, where there is a closed form."""
+        operator = self.operator
+        if self._solver is not None or not isinstance(operator, Spectral):
+            return None
+        return cast(Spectral, operator.in_double() if double else operator)._squares()
+
+    def _iterated(self) -> Tikhonov:
+        """The inverse without a closed form."""
+        if self.inverse is None:
+            raise KoriskError(
+                f"mu can be trained with a closed form only, which {self.operator.name} "
+                f"({type(self.operator).__name__}) does not have, or solver= was given; train a "
+                "factor on the denoiser instead"
+            )
+        return self.inverse
 
     def extra_repr(self) -> str:
         """mu and how it is solved, as nn.Module prints them."""
-        return f"mu={self.mu:g}, {'closed form' if self.inverse is None else self.inverse.solver}"
+        how = self._solver or ("cg" if self._squares() is None else "closed form")
+        return f"mu={self.mu:g}, {how}"

@@ -13,7 +13,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.basic import Fourier, Spectral, capped, own_tensor
-from korisk.operators.linear import checked_shape, shape_text
+from korisk.operators.linear import checked_shape, shape_text, traced
 from korisk.theory.bracket import NormBracket
 
 
@@ -28,7 +28,8 @@ class Sense(Spectral):
     shape : int or sequence of int
         Shape of the image; the transform is over all its axes.
     sensitivities : Tensor or array_like, complex (coils, *shape) or real (coils, *shape, 2)
-        s, one map for each coil, such as `birdcage_sensitivities(shape, coils)`. Copied.
+        s, one map for each coil, such as `birdcage_sensitivities(shape, coils)`. Copied,
+        not trained.
     mask : array_like of 0 and 1 or bool, optional
         Samples that are taken, of the image's shape or of its last axes; everything where None.
     real : bool, default False
@@ -41,7 +42,7 @@ class Sense(Spectral):
     Raises
     ------
     KoriskError
-        If the sensitivities have another shape, or NaN or infinities in them.
+        If the sensitivities have another shape, NaN or infinities in them, or require gradients.
 
     Notes
     -----
@@ -75,13 +76,13 @@ class Sense(Spectral):
         fourier = Fourier(shape, mask, device=device, dtype=dtype)
         image = fourier.image_shape
         try:
-            given = torch.as_tensor(sensitivities).detach()
+            given = torch.as_tensor(sensitivities)
         except (TypeError, ValueError, RuntimeError):
             raise KoriskError(
                 f"sensitivities must be a torch tensor or an array, got {shown(sensitivities)}"
             ) from None
         parts = torch.view_as_real(given.resolve_conj()) if given.is_complex() else given
-        values = own_tensor("sensitivities", parts)
+        values = own_tensor("sensitivities", parts, trained=False)
         if values.ndim != len(image) + 2 or values.shape[1:] != (*image, 2):
             raise KoriskError(
                 f"sensitivities must be complex of shape (coils, {shape_text(image)[1:]}, or real "
@@ -92,8 +93,11 @@ class Sense(Spectral):
         super().__init__(domain, (len(values), *image, 2), name="S", **place)
         self.fourier = fourier
         self.real = bool(real)
-        self._whole = bool(fourier.mask.all())
         self.register_buffer("sensitivities", values.to(**place))
+        self._whole, self._seen = False, (0, -1)
+        self._sampled_whole()
+        # So that a compiled program, which looks at the answer alone, meets another one.
+        self.register_load_state_dict_post_hook(Sense._after_loading)  # type: ignore[no-untyped-call]
 
     @property
     def coils(self) -> int:
@@ -109,6 +113,18 @@ class Sense(Spectral):
     def acceleration(self) -> float:
         """The image's pixels over the samples that a coil takes."""
         return self.fourier.acceleration
+
+    def _sampled_whole(self) -> bool:
+        """Whether every sample is taken, found out again where the mask was written to."""
+        mask = self.fourier.mask
+        if not traced(mask):
+            now = mask.data_ptr(), 0 if mask.is_inference() else mask._version
+            if now != self._seen:
+                self._whole, self._seen = bool(mask.all()), now
+        return self._whole
+
+    def _after_loading(self, _: object) -> None:
+        self._sampled_whole()
 
     def _complex(self) -> Tensor:
         """The sensitivities as complex numbers, (coils, *shape)."""
@@ -127,13 +143,13 @@ class Sense(Spectral):
 
     def _norm(self, width: float, seed: int) -> NormBracket:
         most = math.sqrt(float(self.sensitivities.square().sum((0, -1)).max()))
-        how = "largest sum of squared sensitivities"
-        if self._whole:
+        how = "root of the largest sum of squared sensitivities"
+        if self._sampled_whole():
             return NormBracket(most, most, how=how)
         return capped(super()._norm(width, seed), most, how)
 
     def _squares(self) -> Tensor | None:
-        if not self._whole:
+        if not self._sampled_whole():
             return None
         squares = self.sensitivities.square().sum((0, -1))
         return squares if self.real else squares[..., None]

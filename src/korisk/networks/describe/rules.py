@@ -506,10 +506,7 @@ def _consistency(step: Step, module: DataConsistency) -> Gain:
     if isinstance(option(step, 0, "z", None), Ref):
         brackets.append(module.image_norm())
     if isinstance(option(step, 1, "y", None), Ref):
-        # Data without a batch are spread over all images of one.
-        spread = math.sqrt(step.value.numel() / math.prod(module.operator.domain))
-        found = module.data_norm()
-        brackets.append(NormBracket(found.lower, found.upper * spread, how=found.how))
+        brackets.append(module.data_norm())
     if len(brackets) == 1:
         return Gain(brackets[0])
     upper = math.hypot(*(each.upper for each in brackets)) * (1 + ROUNDING)
