@@ -74,7 +74,7 @@ class PrimalDual(nn.Module):
         h, data = torch.zeros_like(y), y * self.scale
         for primal, dual in zip(self.primal, self.dual, strict=True):
             h = h + dual(torch.stack([h, self.operator(x) * self.scale, data], -3)).squeeze(-3)
-            back = self.operator.adjoint(h) * self.scale
+            back = self.operator.T(h) * self.scale
             x = x + primal(torch.stack([x, back], -3)).squeeze(-3)
         return x
 
@@ -304,7 +304,8 @@ def distributed(rows: Sequence[str], device: str, backend: str) -> Cells:
         for each in processes:
             each.start()
         for each in processes:
-            each.join(400)
+            each.join(120)
+            each.kill()  # where the other one has failed, it would wait for it
 
         def compare(row: str) -> None:
             network, draw = made(row, device)

@@ -35,7 +35,7 @@ _INEXACT = 18e-5
 
 
 live: WeakValueDictionary[str, LinearOperator] = WeakValueDictionary()  # by key
-_numbers = count()
+_process, _numbers = uuid4().hex, count()
 jit_tracing: Callable[[], bool] = torch.jit.is_tracing  # type: ignore[attr-defined]
 PLAIN = (Tensor, nn.Parameter)
 
@@ -46,7 +46,7 @@ def traced(x: Tensor) -> bool:
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _constant(key: str, method: str) -> Any:
+def constant(key: str, method: str) -> Any:
     """What a method of the operator gives, made once; for a compiler it is a constant."""
     return live[key]._make(method)
 
@@ -76,6 +76,11 @@ def _guarded(
         return image
 
     return guarded
+
+
+def version(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor's numbers are and how often they were written to."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 
 
 class _Made(dict[str, Any]):
@@ -239,10 +244,10 @@ class LinearOperator(nn.Module, ABC):
                     return self._applied(function, x, source, target, what)
                 up = x.to(self.dtype)  # and back, as the layers around it expect
                 return self._applied(function, up, source, target, what).to(x.dtype)
-        if jit_tracing():
-            return function(x)
         self._check(x, source, what)
-        if x.numel() == 0:  # an empty batch, which some libraries refuse; still part of the graph
+        if (
+            not jit_tracing() and x.numel() == 0
+        ):  # an empty batch, which some libraries refuse; still part of the graph
             return x.new_zeros((*x.shape[: x.ndim - len(source)], *target)) + x.sum()
         return function(x)
 
@@ -252,7 +257,8 @@ class LinearOperator(nn.Module, ABC):
                 f"{self.name}: the {what} must be a torch tensor, got {shown(x)}; "
                 "convert arrays with torch.as_tensor"
             )
-        if x.shape[x.ndim - len(shape) :] != shape or x.ndim < len(shape):
+        wrong = not jit_tracing() and x.shape[x.ndim - len(shape) :] != shape
+        if wrong or x.ndim < len(shape):
             raise KoriskError(
                 f"{self.name}: the {what} must have shape {shape_text(shape, batched=True)}, got "
                 f"{shape_text(tuple(x.shape))}; batch dimensions come first"
@@ -276,42 +282,56 @@ class LinearOperator(nn.Module, ABC):
         return Adjoint(self)
 
     def _once(self, method: str) -> Any:
-        """What a method gives, kept until the operator moves or changes precision; not pickled."""
-        if torch.compiler.is_compiling():
-            return _constant(self._key, method)
-        return self._make(method)
+        """What a method gives, kept until the operator moves or its weights change; not pickled."""
+        if not torch.compiler.is_compiling():
+            return self._make(method)
+        # Weights are inputs of a program, and what is made of them is part of it.
+        return getattr(self, method)() if self._weights() else constant(self._key, method)
 
     def _make(self, method: str) -> Any:
-        self._forget_stale()
+        try:
+            versions = self._versions()
+        except RuntimeError:  # inside torch.func, of weights that are differentiated
+            return getattr(self, method)()
+        if self._made.get("versions") != versions:
+            self._made.clear()
+            self._made["versions"] = versions
         if method not in self._made:
-            make = torch.no_grad()(getattr(self, method))
-            if self._hidden():  # then what is made of them is part of the program
-                return make()
             # A new thread is in none of the modes that record programs without numbers, nor in
             # inference mode, in which nothing could be made that a later backward pass can save.
             with ThreadPoolExecutor(1) as thread:
-                self._made[method] = thread.submit(make).result()
+                self._made[method] = thread.submit(self._made_apart, method).result()
         return self._made[method]
 
+    def _made_apart(self, method: str) -> Any:
+        with torch.no_grad():
+            made = getattr(self, method)()
+        if self.device.type == "cuda":  # the caller's stream does not wait for this thread's
+            torch.cuda.synchronize(self.device)
+        return made
+
     def _weights(self) -> list[Tensor]:
-        named = *self.named_parameters(), *self.named_buffers()
-        return [tensor for name, tensor in named if not name.endswith("_anchor")]
+        """The parameters and buffers that are the operator's own."""
+        named = *self._parameters.items(), *self._buffers.items()
+        return [tensor for name, tensor in named if name != "_anchor" and tensor is not None]
 
-    def _hidden(self) -> bool:
-        """Whether an exporter has put tensors without numbers in the place of weights."""
-        return any(type(tensor) not in PLAIN for tensor in self._weights())
-
-    def _forget_stale(self) -> None:
-        """Drop what was made of weights that have changed since."""
+    def _versions(self) -> tuple[Any, ...]:
+        """What tells whether something that was made before still holds."""
+        own = self._standing()
+        return own.dtype, own.device, *(version(tensor) for tensor in self._weights())
 
     def _recipe(self) -> str:
-        """What another process could make the operator from; nothing but chance where unknown."""
-        return uuid4().hex
+        """What another process can make the operator from; nothing where it cannot."""
+        return ""
 
     def _register(self) -> None:
         self._made = _Made()
-        self._key = f"{next(_numbers)}|{self._recipe()}"
-        live[self._key] = self
+        self._key = ""
+        if (
+            not torch.compiler.is_dynamo_compiling()
+        ):  # nobody looks for what a traced function makes
+            self._key = self._recipe() or f"{_process}{next(_numbers)}"
+            live[self._key] = self
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_made": None}  # also for copies: what was made is made again

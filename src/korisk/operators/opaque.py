@@ -19,7 +19,9 @@ from torch import Tensor
 from korisk.errors import KoriskError
 from korisk.operators.linear import LinearOperator, jit_tracing, live
 
-DECODERS: dict[str, Callable[[str], LinearOperator]] = {}  # by the word before a recipe's colon
+DECODERS: dict[
+    str, Callable[[str, torch.device, torch.dtype], LinearOperator]
+] = {}  # by the word before a recipe's colon
 
 
 def _recorded() -> bool:
@@ -134,24 +136,30 @@ def _forward_level() -> int:
 # The node that compilers see
 
 
-def operator_of(key: str) -> LinearOperator:
-    """The operator of a key: one that lives in this process, or one made from its recipe."""
-    return live.get(key) or _decoded(key.partition("|")[2])
+def operator_of(key: str, x: Tensor) -> LinearOperator:
+    """The operator of a key for x: one that lives in this process, or one made from its recipe."""
+    operator = live.get(key)
+    if operator is not None and (operator.dtype, operator.device) == (x.dtype, x.device):
+        return operator
+    if ":" in key:
+        return _decoded(key, x.device, x.dtype)
+    raise KoriskError(
+        "the operator of this program must live in the process that runs it, on the device and in "
+        f"the precision of its input, {x.dtype} on {x.device}, and does not; only scanners and "
+        "what PyTorch itself computes can be exported to another process"
+    )
 
 
 @lru_cache(maxsize=16)
-def _decoded(recipe: str) -> LinearOperator:
+def _decoded(recipe: str, device: torch.device, dtype: torch.dtype) -> LinearOperator:
     kind, _, text = recipe.partition(":")
     if kind not in DECODERS:
-        raise KoriskError(
-            "the operator of this program must live in the process that runs it, and does not; "
-            "only scanners and what PyTorch itself computes can be exported to another process"
-        )
-    return DECODERS[kind](text)
+        raise KoriskError(f"the program's operator must be one of {[*DECODERS]}, got {kind!r}")
+    return DECODERS[kind](text, device, dtype)
 
 
 def _applied(x: Tensor, key: str, adjoint: bool) -> Tensor:
-    operator = operator_of(key)
+    operator = operator_of(key, x)
     # Not _map itself, which would come back here wherever a compiler folds constants.
     function: Any = type(operator)._map_adjoint if adjoint else type(operator)._map
     with torch.no_grad(), _lazy_views():
@@ -168,7 +176,7 @@ def _lazy_views() -> Any:
 
 
 def _shaped(x: Tensor, key: str, adjoint: bool) -> Tensor:
-    operator = operator_of(key)
+    operator = operator_of(key, x)
     ends = operator.domain, operator.range
     source, target = reversed(ends) if adjoint else ends
     return x.new_empty((*x.shape[: x.ndim - len(source)], *target))

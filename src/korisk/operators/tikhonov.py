@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,7 +12,16 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators import norms
-from korisk.operators.linear import ROUNDED, SOLVED, UNCHECKED, LinearOperator, Wrapped
+from korisk.operators.linear import (
+    PLAIN,
+    ROUNDED,
+    SOLVED,
+    UNCHECKED,
+    LinearOperator,
+    Wrapped,
+    constant,
+    version,
+)
 from korisk.operators.opaque import Opaque
 from korisk.theory.bracket import NormBracket
 
@@ -148,20 +157,20 @@ class Tikhonov(Wrapped, Opaque):
         gram = torch.cat([self._gram(part) for part in torch.split(unit, max(1, 2**26 // both))])
         return (gram + gram.t()) / 2
 
-    def _forget_stale(self) -> None:
-        if self._hidden():
-            if "_inverse" in self._made:
-                return
+    def _once(self, method: str) -> Any:
+        if torch.compiler.is_compiling():  # as a constant, in exported programs alone
+            return constant(self._key, method)
+        return self._make(method)
+
+    def _versions(self) -> tuple[Any, ...]:
+        held = [*self.of.named_parameters(), *self.of.named_buffers()]
+        weights = [tensor for name, tensor in held if not name.endswith("_anchor")]
+        if any(type(tensor) not in PLAIN for tensor in weights):
             raise KoriskError(
-                f"{self.name}: its inverse must be there before it is exported, since exporters "
-                "hide the weights of A; call it once before, or export with strict=True"
+                f"{self.name}: the weights of A must be there while it is exported, and exporters "
+                "hide them; use torch.export.export(..., strict=True)"
             )
-        state = self.of.dtype, self.of.device
-        weights = self.of._weights()
-        versions = *state, *((t.data_ptr(), 0 if t.is_inference() else t._version) for t in weights)
-        if self._made.setdefault("versions", versions) != versions:
-            self._made.clear()
-            self._made["versions"] = versions
+        return self.of.dtype, self.of.device, *(version(tensor) for tensor in weights)
 
     def _doubled(self) -> Tikhonov:
         """This operator in float64, in which it is iterated."""

@@ -77,12 +77,9 @@ class _StencilOperator(Opaque):
     ) -> None:
         shapes = stencil.image_shape, stencil.sinogram_shape
         domain, range = reversed(shapes) if backwards else shapes
-        super().__init__(domain, range, **options)
         _checks.one_of("engine", engine, engines.ENGINES)
-        self.stencil = stencil
-        self.engine: EngineName = engine
-        self._backwards = backwards
-        self._register()
+        self.stencil, self.engine, self._backwards = stencil, engine, backwards
+        super().__init__(domain, range, **options)
         if engine == "matrix":
             engines.check_matrix_fits(stencil, self.device, self.dtype)
 
@@ -92,8 +89,6 @@ class _StencilOperator(Opaque):
         return self.stencil.geometry
 
     def _recipe(self) -> str:
-        if "stencil" not in self.__dict__:  # not set yet
-            return ""
         stencil = {**vars(self.stencil), "geometry": self.geometry.__getstate__()}
         kinds = type(self.stencil).__name__, type(self.geometry).__name__
         return "scanner:" + json.dumps([*kinds, stencil, self.engine, self._backwards])
@@ -106,9 +101,6 @@ class _StencilOperator(Opaque):
         flat = x.reshape(lead.numel(), source[0] * source[1]).contiguous()
         if not len(flat):
             return x.new_zeros(*lead, *target)
-        own = self._anchor
-        if x.dtype != own.dtype or x.device != own.device:  # made from a recipe, see `_decode`
-            self.to(x.device, x.dtype)
         engine = self._engine()
         product = engine.project(flat) if project else engine.backproject(flat)
         return product.reshape(*lead, *target)
@@ -135,7 +127,7 @@ class _StencilOperator(Opaque):
         return f"{self.geometry!r}, {super().extra_repr()}"
 
 
-def _decode(text: str) -> LinearOperator:
+def _decode(text: str, device: torch.device, dtype: torch.dtype) -> LinearOperator:
     """The operator of a recipe."""
     known: tuple[Any, ...] = (ParallelBeam, FanBeam, Joseph, RotateAndSum, Sampled, PixelDriven)
     classes = {each.__name__: each for each in known}
@@ -151,7 +143,7 @@ def _decode(text: str) -> LinearOperator:
             f"the program's scanner must be one that this version of korisk knows, got "
             f"{shown(text)}: {error}; export the network again"
         ) from None
-    return _StencilOperator(stencil, engine, backwards=bool(backwards))
+    return _StencilOperator(stencil, engine, backwards=bool(backwards), device=device, dtype=dtype)
 
 
 DECODERS["scanner"] = _decode
