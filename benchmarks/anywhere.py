@@ -11,6 +11,7 @@ is "-" with the reason.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import os
@@ -324,12 +325,18 @@ def _one_rank(rank: int, count: int, rows: Sequence[str], device: str, folder: s
     kind = "gloo" if device == "cpu" else "nccl"
     place = f"file://{folder}/meet"
     dist.init_process_group(kind, init_method=place, rank=rank, world_size=count)
-    for row in rows:
+
+    def keep(row: str) -> None:  # a network of its own, gone before its process group
         network, draw = made(row, device)
         parallel = nn.parallel.DistributedDataParallel(network)
         share = draw(4).chunk(count)[rank]
         kept = [each.cpu() for each in gradients(parallel, share)[2:]]
         torch.save(kept, Path(folder) / f"{row}.{rank}.pt")
+
+    for row in rows:
+        keep(row)
+    gc.collect()
+    dist.barrier()
     dist.destroy_process_group()
 
 

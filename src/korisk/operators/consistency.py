@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.basic import Identity, Spectral, capped
-from korisk.operators.linear import UNCHECKED, LinearOperator, jit_tracing, shape_text
+from korisk.operators.linear import (
+    LOW,
+    UNCHECKED,
+    LinearOperator,
+    autocast_on,
+    jit_tracing,
+    shape_text,
+)
 from korisk.operators.sense import Sense
 from korisk.operators.tikhonov import Tikhonov
 from korisk.theory.bracket import NormBracket
@@ -108,14 +115,11 @@ class DataConsistency(nn.Module):
         Tensor, shape (..., *domain of A)
         """
         operator = self.operator
-        tensors = all(isinstance(each, Tensor) for each in (z, y))
-        kind = z.device.type if tensors else ""
-        if kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind):
-            low = torch.bfloat16, torch.float16
-            with torch.autocast(kind, enabled=False):  # up and back, as operators do
-                up = [each.to(operator.dtype) if each.dtype in low else each for each in (z, y)]
+        if autocast_on(z) and autocast_on(y):
+            with torch.autocast(z.device.type, enabled=False):  # up and back, as operators do
+                up = [each.to(operator.dtype) if each.dtype in LOW else each for each in (z, y)]
                 x: Tensor = self.forward(*up)
-                return x.to(z.dtype) if z.dtype in low else x
+                return x.to(z.dtype) if z.dtype in LOW else x
         operator._check(y, operator.range, "data")
         image: Tensor = operator(z)
         if not jit_tracing() and image.shape != y.shape:  # nothing is spread over a batch

@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 _LARGEST_MATRIX = 2**31  # bytes that as_matrix() may fill
 DTYPES = (torch.float32, torch.float64)
-_LOW = (torch.bfloat16, torch.float16)  # taken inside autocast alone
+LOW = (torch.bfloat16, torch.float16)  # taken inside autocast alone
 # How well products are known, each worse than the one before. Products that are off by 1e-5 of the
 # norm, in whatever direction, move the norm by at most 18e-5 sqrt(steps): that far away at most is
 # the Gram matrix for which Lanczos is exact. Solving may make such errors any size.
@@ -238,9 +238,9 @@ class LinearOperator(nn.Module, ABC):
         what: str,
     ) -> Tensor:
         """The function of x in the operator's precision, which autocast must not lower."""
-        if _autocast(x):
+        if autocast_on(x):
             with torch.autocast(x.device.type, enabled=False):
-                if x.dtype not in _LOW:
+                if x.dtype not in LOW:
                     return self._applied(function, x, source, target, what)
                 up = x.to(self.dtype)  # and back, as the layers around it expect
                 return self._applied(function, up, source, target, what).to(x.dtype)
@@ -266,7 +266,7 @@ class LinearOperator(nn.Module, ABC):
         self._check_parts()
         own = self._standing()
         if x.dtype != own.dtype or x.device != own.device or x.layout != torch.strided:
-            inside = "call it inside torch.autocast, or " if x.dtype in _LOW else ""
+            inside = "call it inside torch.autocast, or " if x.dtype in LOW else ""
             raise KoriskError(
                 f"{self.name}: the {what} must be a dense tensor of {own.dtype} on {own.device}, "
                 f"got {x.dtype} on {x.device}, {x.layout}; {inside}convert it, or the operator, "
@@ -985,7 +985,7 @@ def _factor(value: object) -> float:
     return number
 
 
-def _autocast(x: object) -> bool:
+def autocast_on(x: object) -> bool:
     kind = x.device.type if isinstance(x, Tensor) else ""
     return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.operators.basic import Fourier, Spectral, capped, own_tensor
-from korisk.operators.linear import checked_shape, shape_text, traced
+from korisk.operators.linear import checked_shape, shape_text, traced, version
 from korisk.theory.bracket import NormBracket
 
 
@@ -118,7 +118,7 @@ class Sense(Spectral):
         """Whether every sample is taken, found out again where the mask was written to."""
         mask = self.fourier.mask
         if not traced(mask):
-            now = mask.data_ptr(), 0 if mask.is_inference() else mask._version
+            now = version(mask)
             if now != self._seen:
                 self._whole, self._seen = bool(mask.all()), now
         return self._whole
