@@ -986,6 +986,7 @@ def _factor(value: object) -> float:
 
 
 def autocast_on(x: object) -> bool:
+    """Whether x is a tensor whose device is inside torch.autocast."""
     kind = x.device.type if isinstance(x, Tensor) else ""
     return kind in ("cpu", "cuda") and torch.is_autocast_enabled(kind)
 
