@@ -327,9 +327,7 @@ class LinearOperator(nn.Module, ABC):
     def _register(self) -> None:
         self._made = _Made()
         self._key = ""
-        if (
-            not torch.compiler.is_dynamo_compiling()
-        ):  # nobody looks for what a traced function makes
+        if not torch.compiler.is_dynamo_compiling():  # what is made in a trace has no key
             self._key = self._recipe() or f"{_process}{next(_numbers)}"
             live[self._key] = self
 
