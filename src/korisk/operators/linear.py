@@ -325,9 +325,10 @@ class LinearOperator(nn.Module, ABC):
         return ""
 
     def _register(self) -> None:
-        self._made = _Made()
+        self._made: dict[str, Any] = {}
         self._key = ""
         if not torch.compiler.is_dynamo_compiling():  # what is made in a trace has no key
+            self._made = _Made()
             self._key = self._recipe() or f"{_process}{next(_numbers)}"
             live[self._key] = self
 
