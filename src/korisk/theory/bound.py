@@ -7,8 +7,9 @@ import numpy as np
 
 from korisk import _checks
 from korisk.errors import KoriskError, shown
+from korisk.theory.amplification import FloatArray, paper_amplification
 from korisk.theory.layer import Known, Learned
-from korisk.theory.network import BoundForm, FloatArray, Network, paper_amplification
+from korisk.theory.network import BoundForm, Network
 
 Risks = Sequence[float] | FloatArray | Mapping[str, float]
 
@@ -287,7 +288,7 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
     unbounded = np.flatnonzero(np.isinf(tails) & (risks > 0))
     if unbounded.size:
         at = int(unbounded[-1])
-        for layer in net.layers[at + 1 :]:
+        for layer in map(net.__getitem__, net.behind(net.names[at])):
             if np.isinf(layer.bracket.upper):
                 raise KoriskError(
                     f"layer {layer.name!r}: lipschitz has no upper end ({layer.bracket.how}), and "

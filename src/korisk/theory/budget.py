@@ -22,6 +22,7 @@ import numpy as np
 
 from korisk import _checks
 from korisk.errors import KoriskError, UnreachableError
+from korisk.theory.amplification import paper_exponents
 from korisk.theory.bound import (
     BarronBound,
     approximation_risks,
@@ -31,7 +32,7 @@ from korisk.theory.bound import (
     rate,
 )
 from korisk.theory.bracket import set_fields
-from korisk.theory.network import BoundForm, Network, paper_exponents
+from korisk.theory.network import BoundForm, Network
 
 _DIGITS = 120  # at first, enough for every N below 1e20
 _MOST_DIGITS = 3_000  # enough for every N below 1e1460, and doubles give none above 1e1400

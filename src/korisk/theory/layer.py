@@ -2,7 +2,8 @@
 
 import math
 from abc import ABC
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from numbers import Real
 from typing import ClassVar
@@ -10,6 +11,9 @@ from typing import ClassVar
 from korisk import _checks
 from korisk.errors import KoriskError, shown
 from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket, set_fields, terse_repr
+
+INPUT = "input"  # what layers call the network's input
+Inputs = tuple[str, ...] | Mapping[str, Lipschitz] | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,7 +28,11 @@ class Layer(ABC):
         What the network calls it, at most 80 characters.
     lipschitz : float, NormBracket, HasNorm or None, default None
         The constant of Assumption (ass:lip): a number >= 0, a bracket, an operator that has a
-        `norm()`, or None where it is not known.
+        `norm()`, or None where it is not known. Of a layer with several inputs it is that of all
+        of them as one vector.
+    inputs : sequence of str, mapping from str to a constant, or None, default None
+        Earlier layers whose values it takes, "input" being the network's input. A mapping states a
+        Lipschitz constant in each of them, in place of `lipschitz`. None: the layer before it.
 
     Raises
     ------
@@ -39,11 +47,14 @@ class Layer(ABC):
     ['learned', 'known']
     >>> layers[1].bracket
     NormBracket(0.03, 0.03)
+    >>> kr.Known("add", inputs={"input": 1, "K": 1}).bracket_of("K")
+    NormBracket(1.0, 1.0)
     """
 
     name: str
     _: KW_ONLY
     lipschitz: Lipschitz = None
+    inputs: Inputs = field(default=None, hash=False)
 
     kind: ClassVar[str]  # "known" or "learned"
 
@@ -51,11 +62,71 @@ class Layer(ABC):
         remedy = "give each layer a short name, quoted in a file if it looks like a number"
         _checks.name("layer name", self.name, remedy=remedy)
         set_fields(self, lipschitz=as_lipschitz(self._field("lipschitz"), self.lipschitz))
+        if self.inputs is not None:
+            self._set_inputs(self.inputs)
+
+    def _set_inputs(self, given: object) -> None:
+        what, remedy = self._field("inputs"), 'name earlier layers, or "input", each once'
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise KoriskError(f"{what} must be a list of names, got {shown(given)}; {remedy}")
+        names = tuple(given)
+        for name in names:
+            _checks.name(what, name, remedy=remedy)
+        if not names or len(set(names)) < len(names):
+            raise KoriskError(f"{what} must name one layer or several, got {names!r}; {remedy}")
+        if not isinstance(given, Mapping):
+            set_fields(self, inputs=names)
+            return
+        if self.lipschitz is not None:
+            raise KoriskError(
+                f"{what} states a constant for each input, and lipschitz one for all of them; "
+                "leave one of the two out"
+            )
+        constants = {
+            name: as_lipschitz(f"{what}: the constant in {name!r}", constant)
+            for name, constant in given.items()
+        }
+        set_fields(self, inputs=constants)
 
     @cached_property
     def bracket(self) -> NormBracket:
-        """The Lipschitz constant as a bracket; an operator is asked for its norm once."""
-        return resolve(self._field("lipschitz"), self.lipschitz)
+        """The Lipschitz constant as a bracket; an operator is asked for its norm once.
+
+        Of several inputs it is that of all of them as one vector.
+        """
+        if not isinstance(self.inputs, Mapping):
+            return resolve(self._field("lipschitz"), self.lipschitz)
+        parts = [self.bracket_of(name) for name in self.inputs]
+        if len(parts) == 1:
+            return parts[0]
+        upper = math.hypot(*(part.upper for part in parts))
+        lower = min(upper, max(part.lower for part in parts))
+        return NormBracket(lower, upper, how="of all inputs together")
+
+    def bracket_of(self, name: str) -> NormBracket:
+        """The Lipschitz constant in one of the inputs, L_(v,u) of Eq. (eq:graph).
+
+        Parameters
+        ----------
+        name : str
+            The input.
+
+        Returns
+        -------
+        NormBracket
+            Its constant, or that of all inputs as one vector where none is stated for it.
+        """
+        if isinstance(self.inputs, Mapping):
+            return self._of_inputs[name]
+        if self.inputs is None or len(self.inputs) == 1:
+            return self.bracket
+        return NormBracket(0.0, self.bracket.upper, how="of all inputs together")
+
+    @cached_property
+    def _of_inputs(self) -> dict[str, NormBracket]:
+        assert isinstance(self.inputs, Mapping)
+        of = self._field("inputs")
+        return {name: resolve(of, constant) for name, constant in self.inputs.items()}
 
     def _field(self, field: str) -> str:
         return f"layer {self.name!r}: {field}"
@@ -73,6 +144,8 @@ class Known(Layer):
     name : str
         As for every `Layer`.
     lipschitz : float, NormBracket, HasNorm or None, default None
+        As for every `Layer`.
+    inputs : sequence of str, mapping from str to a constant, or None, default None
         As for every `Layer`.
     mismatch : float, default 0
         korisk's extension for operators known only approximately (a discretised projector, a wrong
@@ -108,6 +181,8 @@ class Learned(Layer):
     name : str
         As for every `Layer`.
     lipschitz : float, NormBracket, HasNorm or None, default None
+        As for every `Layer`.
+    inputs : sequence of str, mapping from str to a constant, or None, default None
         As for every `Layer`.
     parameters : int, optional
         The paper's p_l, the number of trainable weights, at least 1.
@@ -180,12 +255,14 @@ class Composition:
     """A Lipschitz constant of the whole run of layers from `first` to `last`.
 
     For linear layers that is the norm of the product, often far below the product of the norms;
-    Eq. (eq:composed) takes it for the tails.
+    Eq. (eq:composed) takes it for the tails. In a graph it is the constant of the value of `last`
+    in the value that `first` takes, by all paths between them, whatever the values of other
+    layers: in x + B A x, that from A to B is ||B A||, and that from A to the sum ||I + B A||.
 
     Parameters
     ----------
     first, last : str
-        Names of layers of the network, the input side first.
+        Names of layers of the network, the input side first; `first` has one input.
     lipschitz : float, NormBracket or HasNorm
         In the same forms as a layer's, but not None.
 

@@ -1,4 +1,4 @@
-"""A network as data: layers in order, what is known of runs of them, and how errors grow in it."""
+"""A network as data: layers, what they take, what is known of runs of them, how errors grow."""
 
 from __future__ import annotations
 
@@ -11,78 +11,35 @@ from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.theory.amplification import (
+    FloatArray,
+    Node,
+    Runs,
+    graph_tails,
+    paper_amplification,
+)
 from korisk.theory.bracket import HasNorm, NormBracket, set_fields
-from korisk.theory.layer import Composition, Known, Layer, Learned, resolve
+from korisk.theory.layer import INPUT, Composition, Known, Layer, Learned, resolve
 
 BoundForm = Literal["paper", "minkowski", "composed"]
 BOUNDS: tuple[BoundForm, ...] = get_args(BoundForm)
 
-FloatArray = NDArray[np.float64]
-Segments = Mapping[tuple[int, int], float]
-
-
-# --- How much an error that enters at layer l can grow on its way to the output ------------------
-# Arrays run over the layers l = 1 ... L. `tails` holds P_l, a Lipschitz constant of the true tail
-# u_L o ... o u_{l+1}; P_L = 1, because nothing follows the last layer.
-
-
-def composed_tails(lipschitz: Sequence[float], segments: Segments) -> FloatArray:
-    """The constant of the whole network, then P_l of Eq. (eq:cuts) for each layer: (1 + L,).
-
-    Constants of runs of layers are known beside those of layers: `segments[first, last]` is a
-    Lipschitz constant of u_last o ... o u_first (indices from 0). A tail may be cut into known runs
-    in several ways; each way gives a valid product, and the smallest is taken. Without segments it
-    is P_l = prod_{j>l} l_j, Eq. (eq:lip-prod) of Lemma (lem:lip).
-    """
-    layers = len(lipschitz)
-    tails = np.ones(layers + 1)
-    ends: list[list[tuple[int, float]]] = [[(j, constant)] for j, constant in enumerate(lipschitz)]
-    for (first, last), constant in segments.items():
-        ends[first].append((last, constant))
-    for start in range(layers - 1, -1, -1):
-        # A constant map forgets every error, even one whose growth further on is not known (inf).
-        tails[start] = min(
-            0.0 if 0 in (constant, tails[last + 1]) else constant * float(tails[last + 1])
-            for last, constant in ends[start]
-        )
-    return tails
-
-
-def paper_exponents(layers: int) -> NDArray[np.int64]:
-    """The powers of two in Eq. (eq:Al), shape (L,): L-1 for the first layer, L-l+1 for others."""
-    exponents = layers - np.arange(1, layers + 1) + 1
-    exponents[0] = layers - 1
-    return exponents
-
-
-def paper_amplification(roots: FloatArray) -> FloatArray:
-    """A_l of Eq. (eq:Al): 2^{L-1} P_1^2 for the first layer, 2^{L-l+1} P_l^2 for the others.
-
-    The roots are P_l, or P_l sqrt(r_l) for the terms of the bound. They are scaled before they are
-    squared, so that deep networks stay in range.
-    """
-    exponents = paper_exponents(len(roots))
-    with np.errstate(over="ignore", under="ignore"):
-        return np.square(np.ldexp(roots, exponents // 2)) * (1 + exponents % 2)
-
-
-# --- The network ---------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, repr=False)
 class Network:
-    """f_L = u_L o ... o u_1 (eq:target), each layer known or learned, input side first.
+    """Known and learned layers, input side first: f_L = u_L o ... o u_1 (eq:target), or a graph.
 
     `net["K"]` is a layer, `len(net)` is L, and a network is a value: `replace` gives another one.
+    A layer takes the value of the one before it, or those that its `inputs` name, Eq. (eq:graph);
+    the last layer gives the output.
 
     Parameters
     ----------
     layers : iterable of Known and Learned
-        At least one, of different names, the one that takes the input first.
+        At least one, of different names, each behind the layers that it takes.
     compositions : iterable of Composition, default ()
         Constants of runs of layers, where those are known better than by their products.
     name : str, default ""
@@ -102,6 +59,13 @@ class Network:
     (('W', 'K', 'A^T', 'ReLU'), 7680)
     >>> net.amplification("paper").round(1).tolist()
     [52.0, 57800.0, 4.0, 2.0]
+
+    A residual block, the input and what a learned layer makes of it added up:
+
+    >>> block = kr.Network([kr.Learned("f", parameters=9, lipschitz=0.5),
+    ...                     kr.Known("add", inputs={"input": 1, "f": 1})])
+    >>> block.is_chain, block.inputs_of("add"), block.lipschitz()
+    (False, ('input', 'f'), 1.5)
     """
 
     layers: tuple[Layer, ...]
@@ -129,12 +93,55 @@ class Network:
             seen.add(layer.name)
         if self.name:
             _checks.name("network name", self.name, remedy="give a short title, or none")
+        self._check_inputs()
         for part in self.compositions:
-            if self.index(part.first) >= self.index(part.last):
+            if part.last not in self.behind(part.first):
                 raise KoriskError(
                     f"composition must run from an earlier to a later layer, got "
                     f"{part.first!r} to {part.last!r}; name the input side first"
                 )
+            if len(takes := self.inputs_of(part.first)) > 1:
+                raise KoriskError(
+                    f"composition {part.first!r} to {part.last!r} must begin with a layer of one "
+                    f"input, and {part.first!r} takes {', '.join(takes)}; "
+                    "begin with a layer behind it"
+                )
+
+    def _check_inputs(self) -> None:
+        used = set()
+        for at, layer in enumerate(self.layers):
+            if layer.inputs is None:
+                used.add(at)
+                continue
+            if INPUT in self.names:
+                raise KoriskError(
+                    f"layer {INPUT!r} must have another name in a network with inputs=, where "
+                    f"{INPUT!r} is the network's input; rename it"
+                )
+            earlier = (INPUT, *self.names[:at])
+            for name in layer.inputs:
+                if name not in earlier:
+                    hint = did_you_mean(name, earlier)
+                    raise KoriskError(
+                        f"layer {layer.name!r}: inputs must be layers listed before it or "
+                        f"{INPUT!r}, got {name!r}{hint}"
+                    )
+                used.add(earlier.index(name))
+        unused = [name for at, name in enumerate(self.names[:-1], start=1) if at not in used]
+        if unused:
+            raise KoriskError(
+                f"layer {unused[0]!r} must be taken by a later one, because the last layer gives "
+                f"the output; name it among inputs= of a layer, or remove it"
+            )
+
+    @cached_property
+    def _takes(self) -> tuple[tuple[int, ...], ...]:
+        """The values that each layer takes: 0 is the network's input, k the value of layer k."""
+        at = {INPUT: 0} | {name: place for place, name in enumerate(self.names, start=1)}
+        return tuple(
+            (place,) if layer.inputs is None else tuple(at[name] for name in layer.inputs)
+            for place, layer in enumerate(self.layers)
+        )
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -154,6 +161,20 @@ class Network:
     def names(self) -> tuple[str, ...]:
         """The layers' names, input side first."""
         return tuple(layer.name for layer in self.layers)
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each layer takes the one before it, and nothing else."""
+        return all(takes == (place,) for place, takes in enumerate(self._takes))
+
+    @property
+    def edges(self) -> dict[tuple[str, str], NormBracket]:
+        """The constant L_(v,u) of each layer v in each value u that it takes, by (u, v)."""
+        return {
+            (source, layer.name): layer.bracket_of(source)
+            for layer in self.layers
+            for source in self.inputs_of(layer.name)
+        }
 
     @property
     def learned(self) -> tuple[Learned, ...]:
@@ -189,13 +210,49 @@ class Network:
             raise KoriskError(f"there is no layer {shown(name)} in this network{hint}")
         return self.names.index(name)
 
+    def inputs_of(self, name: str) -> tuple[str, ...]:
+        """The names of the layers that a layer takes, "input" being the network's input.
+
+        Parameters
+        ----------
+        name : str
+            The layer's name.
+
+        Returns
+        -------
+        tuple of str
+            In the order of its `inputs`.
+        """
+        values = (INPUT, *self.names)
+        return tuple(values[place] for place in self._takes[self.index(name)])
+
+    def behind(self, name: str) -> tuple[str, ...]:
+        """The names of the layers whose values depend on that of a layer, in order.
+
+        Parameters
+        ----------
+        name : str
+            The layer's name.
+
+        Returns
+        -------
+        tuple of str
+            Without itself.
+        """
+        moved = {self.index(name) + 1}
+        for value, takes in enumerate(self._takes, start=1):
+            if moved.intersection(takes):
+                moved.add(value)
+        return tuple(self.names[value - 1] for value in sorted(moved))[1:]
+
     def tails(self, bound: BoundForm = "composed") -> FloatArray:
         """P_l for every layer l: infinite where a Lipschitz constant further on is not known.
 
         Parameters
         ----------
         bound : {"composed", "minkowski", "paper"}, default "composed"
-            "composed" uses constants of runs of layers where they are known.
+            "composed" uses constants of runs of layers and of several inputs as one vector where
+            they are known; the others multiply constants along every path and add the paths up.
 
         Returns
         -------
@@ -264,35 +321,61 @@ class Network:
 
     def _constants(self, bound: BoundForm) -> FloatArray:
         _checks.one_of("bound", bound, BOUNDS)
-        singles = [layer.bracket.upper for layer in self.layers]
-        return composed_tails(singles, self._segments if bound == "composed" else {})
+        composed = bound == "composed"
+        nodes = []
+        for layer, takes in zip(self.layers, self._takes, strict=True):
+            sources = self.inputs_of(layer.name)
+            several = composed and len(takes) > 1 and not isinstance(layer.inputs, Mapping)
+            constants = tuple(layer.bracket_of(source).upper for source in sources)
+            nodes.append(Node(takes, constants, layer.bracket.upper if several else math.inf))
+        return graph_tails(nodes, self._segments if composed else {})
 
     @cached_property
-    def _segments(self) -> Segments:
+    def _segments(self) -> Runs:
         """Constants of runs of layers, the smallest where several are known."""
         segments: dict[tuple[int, int], float] = {}
         for part in self._runs:
-            run = self.index(part.first), self.index(part.last)
+            (source,) = self._takes[self.index(part.first)]
+            run = source, self.index(part.last) + 1
             segments[run] = min(segments.get(run, np.inf), part.bracket.upper)
         return segments
 
     @cached_property
     def _runs(self) -> tuple[Composition, ...]:
-        """What was stated of runs of layers, and norms of products of consecutive operators."""
+        """What was stated of runs of layers, and norms of parts that are operators throughout.
+
+        A layer is linear if its constants are operators. Where all paths from a value to a linear
+        layer are, their sum is one operator, whose norm is asked for. A layer with one linear user
+        that takes nothing else ends no run: that user does.
+        """
         found = list(self.compositions)
-        product: Any = None
-        last = ""
-        for layer in reversed(self.layers):
-            operator: Any = layer.lipschitz
-            if not (isinstance(operator, HasNorm) and hasattr(operator, "__matmul__")):
-                product = None
-            elif product is None:
-                product, last = operator, layer.name
-            else:
-                product = product @ operator
-                where = f"layers {layer.name!r} to {last!r}"
-                norm = resolve(where, product)
-                found.append(Composition(layer.name, last, lipschitz=norm))
+        users: list[list[int]] = [[] for _ in range(len(self) + 1)]
+        for value, takes in enumerate(self._takes, start=1):
+            for source in takes:
+                users[source].append(value)
+        operators = [{}, *(_operators(layer, self.inputs_of(layer.name)) for layer in self.layers)]
+        values = (INPUT, *self.names)
+        for last in range(len(self), 0, -1):
+            alone = [user for user in users[last] if len(self._takes[user - 1]) == 1]
+            if not operators[last] or (len(users[last]) == len(alone) == 1 and operators[alone[0]]):
+                continue
+            whole: dict[int, Any] = {last: None}  # the operator from a value to the last one
+            ways = {last}  # values that lead to the last one
+            for value in range(last - 1, -1, -1):
+                leading = [user for user in users[value] if user in ways]
+                if not leading:
+                    continue
+                ways.add(value)
+                if not all(user in whole and operators[user] for user in leading):
+                    continue
+                steps = [(whole[user], operators[user][values[value]]) for user in leading]
+                terms = [step if rest is None else rest @ step for rest, step in steps]
+                whole[value] = sum(terms[1:], start=terms[0])
+                firsts = [user for user in leading if len(self._takes[user - 1]) == 1]
+                if firsts and leading != [last]:
+                    ends = values[firsts[0]], values[last]
+                    norm = resolve(f"layers {ends[0]!r} to {ends[1]!r}", whole[value])
+                    found.append(Composition(*ends, lipschitz=norm))
         return tuple(found)
 
     def replace(self, name: str, *layers: Layer) -> Network:
@@ -301,6 +384,8 @@ class Network:
         That default is Corollary (cor:known): û_m = u_m, nothing else changes. A layer of the same
         name counts as the same map too if its constant is the same, or was not known before.
         Compositions that run over the layer are kept for the same map, and dropped for another.
+        The first of the new layers takes what the old one took, unless it names `inputs` itself,
+        and layers that took the old one take the last of the new ones.
         Parameters that it shares with later layers are counted at the next of them from then on.
 
         Parameters
@@ -326,14 +411,23 @@ class Network:
         """
         at = self.index(name)
         old = self.layers[at]
-        new = layers or (Known(old.name, lipschitz=old.lipschitz),)
+        new = layers or (Known(old.name, lipschitz=old.lipschitz, inputs=old.inputs),)
+        if new[0].inputs is None and old.inputs is not None:
+            named = isinstance(old.inputs, Mapping) and new[0].lipschitz is not None
+            new = (replace(new[0], inputs=tuple(old.inputs) if named else old.inputs), *new[1:])
         kept = (
             part
             for part in self.compositions
-            if _same_map(old, new) or not self.index(part.first) <= at <= self.index(part.last)
+            if _same_map(old, new) or not self._leads_over(part, name)
         )
-        later = _recounted(self.layers, at, new)
+        later = [_renamed(layer, name, new[-1].name) for layer in _recounted(self.layers, at, new)]
         return Network((*self.layers[:at], *new, *later), compositions=kept, name=self.name)
+
+    def _leads_over(self, part: Composition, name: str) -> bool:
+        """Whether a path from the value that a composition begins with to its last one does."""
+        (source,) = self.inputs_of(part.first)
+        behind = self.names if source == INPUT else self.behind(source)
+        return name in behind and (name == part.last or part.last in self.behind(name))
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Network:
@@ -426,6 +520,17 @@ class Network:
         return entries(self.layers, self._runs, self.name)
 
 
+def _operators(layer: Layer, sources: Sequence[str]) -> dict[str, Any]:
+    """The operator in each input of a linear layer; empty if it is not one."""
+    given = layer.inputs if isinstance(layer.inputs, Mapping) else {sources[0]: layer.lipschitz}
+    if len(given) == len(sources) and all(
+        isinstance(constant, HasNorm) and hasattr(constant, "__matmul__")
+        for constant in given.values()
+    ):
+        return dict(given)
+    return {}
+
+
 def _own(layer: Layer) -> float:
     """How many parameters a layer is the first to use; infinite where it does not tell."""
     if not isinstance(layer, Learned):
@@ -454,8 +559,20 @@ def _recounted(layers: Sequence[Layer], at: int, new: Sequence[Layer]) -> list[L
     return later
 
 
+def _renamed(layer: Layer, old: str, new: str) -> Layer:
+    """The layer, taking `new` where it took `old`."""
+    if layer.inputs is None or old not in layer.inputs or old == new:
+        return layer
+    if isinstance(layer.inputs, Mapping):
+        constants = {new if key == old else key: value for key, value in layer.inputs.items()}
+        return replace(layer, inputs=constants)
+    return replace(layer, inputs=tuple(new if key == old else key for key in layer.inputs))
+
+
 def _same_map(old: Layer, new: Sequence[Layer]) -> bool:
     if len(new) != 1 or new[0].name != old.name:
+        return False
+    if old.inputs != new[0].inputs:
         return False
     before, after = old.lipschitz, new[0].lipschitz
     if before is None or after is before:

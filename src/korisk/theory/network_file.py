@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -29,6 +29,7 @@ class LayerEntry(Spec):
     known: str | None = None
     learned: str | None = None
     lipschitz: float | BracketEntry | None = None
+    inputs: list[str] | dict[str, float | BracketEntry | None] | None = None
     mismatch: float | None = None
     parameters: int | float | None = None
     shared: int | float | None = None
@@ -64,7 +65,9 @@ def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
                 "write `known: NAME` or `learned: NAME`"
             )
         make = Known if entry.known is not None else Learned
-        values = entry.model_dump(exclude_none=True, exclude={"known", "learned", "lipschitz"})
+        values = entry.model_dump(
+            exclude_none=True, exclude={"known", "learned", "lipschitz", "inputs"}
+        )
         foreign = values.keys() - {field.name for field in dataclasses.fields(make)}
         if foreign:
             raise KoriskError(
@@ -73,7 +76,11 @@ def parts(whole: NetworkEntry) -> tuple[list[Layer], list[Composition]]:
             )
         name = entry.known or entry.learned or ""
         constant = _lipschitz(f"layer {name!r}", entry.lipschitz)
-        layers.append(make(name, lipschitz=constant, **values))
+        inputs: Any = entry.inputs
+        if isinstance(inputs, dict):
+            where = f"layer {name!r}: inputs"
+            inputs = {key: _lipschitz(where, each) for key, each in inputs.items()}
+        layers.append(make(name, lipschitz=constant, inputs=inputs, **values))
     compositions = []
     for each in whole.compositions:
         where = f"composition {each.first!r} to {each.last!r}"
@@ -101,6 +108,13 @@ def entries(
         entry: dict[str, Any] = {layer.kind: layer.name}
         if layer.lipschitz is not None:
             entry["lipschitz"] = _constant(layer.bracket)
+        if isinstance(layer.inputs, Mapping):
+            entry["inputs"] = {
+                name: None if constant is None else _constant(layer.bracket_of(name))
+                for name, constant in layer.inputs.items()
+            }
+        elif layer.inputs is not None:
+            entry["inputs"] = list(layer.inputs)
         if isinstance(layer, Learned):
             stated = {key: getattr(layer, key) for key in ("parameters", "shared", "effective")}
             entry |= {key: value for key, value in stated.items() if value}
