@@ -1,8 +1,8 @@
 """Networks in PyTorch, and the description of any module as the theory takes it.
 
 `known_operator` has learned weights in front of known operators, and learned convolutions behind
-them too; `dense` one matrix without any operator. `describe` turns any module into a
-`korisk.Network`. Start reading with `known_operator`.
+them too; `dense` one matrix without any operator; `zoo` U-Nets, CNNs and learned primal-dual around
+them. `describe` turns any module into a `korisk.Network`. Start reading with `known_operator`.
 """
 
 try:

@@ -149,6 +149,9 @@ class BlurProblem(Problem):
         inputs = self._inputs(images, operator, seed, "examples")
         return Examples(images, operator, None, inputs, images, variance, patients)
 
+    def _known_operator(self, device: Device) -> LinearOperator:
+        return self.blur(self._assumed, device)
+
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """What the pixels show, and the images it is of."""
         operator = self.operator(device)

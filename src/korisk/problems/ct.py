@@ -270,6 +270,9 @@ class CtProblem(Problem):
         """The scanner's."""
         return self.scanner.reconstruction(device)
 
+    def _known_operator(self, device: Device) -> LinearOperator:
+        return self.scanner.projector(device)
+
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Sinograms and the images they are of."""
         projector = self.scanner.projector(checked_device(device))

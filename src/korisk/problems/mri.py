@@ -13,7 +13,7 @@ from torch import Tensor
 from korisk import _checks
 from korisk.errors import KoriskError
 from korisk.operators.basic import Fourier
-from korisk.operators.linear import checked_device
+from korisk.operators.linear import LinearOperator, checked_device
 from korisk.operators.sense import Sense, birdcage_sensitivities
 from korisk.operators.tikhonov import Tikhonov
 from korisk.problems.noise import Gaussian, add_noise, noise_variance
@@ -165,6 +165,9 @@ class MriProblem(Problem):
         variance[..., taken, :] = noise_variance(clean[..., taken, :], self.noise, width=1.0)
         samples = self._samples(images, operator, seed, "examples")
         return Examples(images, operator, None, samples, images, variance, patients)
+
+    def _known_operator(self, device: Device) -> LinearOperator:
+        return self.operator(device)
 
     def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
         """Samples of k-space and the images they are of."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from korisk import _checks
 from korisk.errors import KoriskError
+from korisk.operators.basic import Diagonal
 from korisk.operators.linear import LinearOperator
 
 POOLS = ("train", "validation", "test")
@@ -183,6 +184,40 @@ class Problem(ABC):
         raise KoriskError(
             f"{type(self).__name__} is not linear in its images, so its curves cannot be predicted "
             "before training; run a pilot instead"
+        )
+
+    def known_operators(
+        self, device: Device = None
+    ) -> tuple[LinearOperator, tuple[LinearOperator, ...]]:
+        """What networks of the zoo know, in float32: `zoo.build(kind, *problem.known_operators())`.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        tuple of LinearOperator and tuple of LinearOperator
+            A, from images to inputs, as far as it is known, and its known inverse in the order in
+            which its operators act: those of `reconstruction`, behind the weights W unless these
+            are one.
+
+        Raises
+        ------
+        KoriskError
+            If the problem has no images behind a linear operator.
+        """
+        weights, tail = self.reconstruction(device)
+        known = self._known_operator(device).to(torch.float32)
+        front = () if bool((weights == 1).all()) else (Diagonal(weights),)
+        return known, tuple(each.to(torch.float32) for each in (*front, *tail))
+
+    def _known_operator(self, device: Device) -> LinearOperator:
+        """A as networks know it."""
+        raise KoriskError(
+            f"networks of the zoo take images behind a linear operator, got {type(self).__name__}; "
+            "use CtProblem, MriProblem or BlurProblem"
         )
 
     def truth(self, device: Device = None) -> Reconstruction | None:

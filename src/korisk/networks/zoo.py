@@ -1,0 +1,621 @@
+"""A small zoo: networks of today around known operators, and one without any, ready to train.
+
+`build` makes one by its kind, such as FBP + U-Net or learned primal-dual. The classes are plain
+modules whose known operators are submodules, so that `korisk.describe` shows each of them. Inputs
+are (batch, *A.range), outputs images (batch, *A.domain), in float32.
+
+    UNet, Cnn                  learned blocks on images, residual; the last layer starts small
+    PostProcessing             known inverse, then such a block
+    WeightedPostProcessing     learned weights W, then a known inverse, then such a block
+    PrimalDual                 learned primal-dual: A and A^T at every pass, small CNNs between
+    DenseUNet                  one learned dense layer in the place of the inverse, then a U-Net
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from korisk import _checks
+from korisk.errors import KoriskError, shown
+from korisk.networks.known_operator import free_name
+from korisk.operators.basic import Diagonal
+from korisk.operators.linear import Composed, LinearOperator, Shape, parts_of, shape_text
+
+KINDS = {
+    "inverse-unet": "known inverse (FBP, Tikhonov or adjoint), then a U-Net",
+    "weights-inverse-unet": "learned weights, then the known inverse, then a U-Net",
+    "inverse-cnn": "known inverse, then five convolutions",
+    "primal-dual": "learned primal-dual, with A and A^T at every pass",
+    "dense-unet": "one learned dense layer instead of the inverse, then a U-Net",
+}
+_SMALL = 0.1  # gain of a last layer: a network starts close to what is known
+_CELLS = 2**28  # weights of a dense layer at most: 1 GiB in float32
+
+
+def build(
+    kind: str,
+    operator: LinearOperator,
+    inverse: LinearOperator | Sequence[LinearOperator],
+    *,
+    width: int = 16,
+    levels: int = 2,
+    passes: int = 4,
+    seed: int = 0,
+) -> nn.Module:
+    """A network of the zoo for images that are measured by an operator.
+
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    operator : LinearOperator
+        A: images (rows, columns) or, complex, (rows, columns, 2), to what is measured.
+    inverse : LinearOperator or sequence of LinearOperator
+        The known inverse, such as `fbp(geometry)`, `Tikhonov(A, mu)` or `A.T`; several in the order
+        in which they act. A `Diagonal` in front of it is where learned weights start.
+    width : int, default 16
+        Channels of a U-Net at full size and of each CNN of a primal-dual network; an
+        "inverse-cnn" has half as many again.
+    levels : int, default 2
+        How often a U-Net halves the image, whose sides must be divisible that often.
+    passes : int, default 4
+        Passes of a primal-dual network.
+    seed : int, default 0
+        Random seed of the initial weights.
+
+    Returns
+    -------
+    torch.nn.Module
+        On the device of the operators. Operators in float32 are shared with it, others copied.
+
+    Raises
+    ------
+    KoriskError
+        If there is no such kind, or shapes or numbers are outside their range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks import zoo
+    >>> from korisk.operators import ParallelBeam, Projector, fbp
+    >>> scan = ParallelBeam(16, views=12, bins=24)
+    >>> net = zoo.build("inverse-unet", Projector(scan), fbp(scan), width=4)
+    >>> net(torch.ones(3, 12, 24)).shape, list(dict(net.inverse.named_children()))
+    (torch.Size([3, 16, 16]), ['W', 'K', 'A^T'])
+    """
+    _checks.one_of("kind", kind, tuple(KINDS))
+    _checks.count("width", width, at_least=1, at_most=4096, remedy="try 16")
+    generator = torch.Generator().manual_seed(
+        _checks.count("seed", seed, at_least=0, at_most=2**63 - 1, remedy="try 0")
+    )
+    drawn: dict[str, Any] = {"generator": generator}
+    if kind == "primal-dual":
+        return PrimalDual(operator, passes, width=width, **drawn)
+    if kind == "dense-unet":
+        _checked(operator)
+        size = 1 / operator.norm().upper
+        made: nn.Module = DenseUNet(
+            operator.range, operator.domain, width=width, levels=levels, scale=size, **drawn
+        )
+        return made.to(operator.device)
+    channels = _Channels(_checked(operator).domain).count
+    learned: nn.Module
+    if kind == "inverse-cnn":
+        learned = Cnn(channels, width=width * 3 // 2, **drawn)
+    else:
+        learned = UNet(channels, width=width, levels=levels, **drawn)
+    weighted = kind == "weights-inverse-unet"
+    return (WeightedPostProcessing if weighted else PostProcessing)(inverse, learned)
+
+
+# --- Learned blocks ------------------------------------------------------------------------------
+
+
+class UNet(nn.Module):
+    """A U-Net: images (batch, channels, rows, columns), plus what it makes of them.
+
+    Convolutions of 3 x 3 with ReLUs, averages over 2 x 2 pixels on the way down, and nearest
+    neighbours on the way up, beside which the images of the way down are taken in again.
+
+    Parameters
+    ----------
+    channels : int, default 1
+        Of input and output.
+    levels : int, default 2
+        How often the image is halved, 1 to 8.
+    width : int, default 16
+        Channels at full size; below, they double at every level but the last.
+    generator : torch.Generator, optional
+        Draws the initial weights. Default: one seeded with 0.
+
+    Raises
+    ------
+    KoriskError
+        If a number is outside its range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks.zoo import UNet
+    >>> UNet(1, 2)(torch.ones(3, 1, 16, 8)).shape
+    torch.Size([3, 1, 16, 8])
+    """
+
+    def __init__(
+        self,
+        channels: int = 1,
+        levels: int = 2,
+        *,
+        width: int = 16,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        _checks.count("channels", channels, at_least=1, at_most=4096, remedy="1 for a real image")
+        self.levels = _checks.count("levels", levels, at_least=1, at_most=8, remedy="try 2")
+        _checks.count("width", width, at_least=1, at_most=4096, remedy="try 16")
+        draws = generator or torch.Generator().manual_seed(0)
+        widths = [width * 2 ** min(level, levels - 1) for level in range(levels + 1)]
+        self.enter = _convolution(channels, width, draws)
+        self.down = nn.ModuleList(
+            _convolution(before, after, draws)
+            for before, after in zip([width, *widths], widths, strict=False)
+        )
+        back = [widths[max(level - 1, 0)] for level in range(levels)]
+        below = [*back[1:], widths[-1]]
+        self.up = nn.ModuleList(
+            _convolution(widths[level] + below[level], back[level], draws)
+            for level in range(levels)
+        )
+        self.leave = _convolution(width, channels, draws, _SMALL)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images to images.
+
+        Parameters
+        ----------
+        x : Tensor, shape (batch, channels, rows, columns)
+            Sides divisible by 2^levels.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
+        skips = [torch.relu(self.down[0](torch.relu(self.enter(x))))]
+        for convolution in self.down[1:]:
+            skips.append(torch.relu(convolution(F.avg_pool2d(skips[-1], 2))))
+        up = skips[-1]
+        for level in reversed(range(self.levels)):
+            wide = F.interpolate(up, scale_factor=2.0, mode="nearest")
+            up = torch.relu(self.up[level](torch.cat([skips[level], wide], 1)))
+        return x + cast(Tensor, self.leave(up))
+
+
+class Cnn(nn.Module):
+    """Convolutions: images (batch, channels, rows, columns), plus what they make of them.
+
+    Parameters
+    ----------
+    channels : int, default 1
+        Of input and output.
+    depth : int, default 5
+        Convolutions of 3 x 3, with ReLUs between them, 2 to 100.
+    width : int, default 24
+        Channels between them.
+    generator : torch.Generator, optional
+        Draws the initial weights. Default: one seeded with 0.
+
+    Raises
+    ------
+    KoriskError
+        If a number is outside its range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks.zoo import Cnn
+    >>> Cnn(1, 3)(torch.ones(3, 1, 7, 5)).shape
+    torch.Size([3, 1, 7, 5])
+    """
+
+    def __init__(
+        self,
+        channels: int = 1,
+        depth: int = 5,
+        *,
+        width: int = 24,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        _checks.count("channels", channels, at_least=1, at_most=4096, remedy="1 for a real image")
+        _checks.count("depth", depth, at_least=2, at_most=100, remedy="try 5")
+        _checks.count("width", width, at_least=1, at_most=10**4, remedy="try 24")
+        inner = [width] * (depth - 1)
+        self.stack = _stack([channels, *inner, channels], generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images to images.
+
+        Parameters
+        ----------
+        x : Tensor, shape (batch, channels, rows, columns)
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
+        return x + cast(Tensor, self.stack(x))
+
+
+def _convolution(
+    inputs: int, outputs: int, generator: torch.Generator, gain: float = 1.0
+) -> nn.Conv2d:
+    """A convolution of 3 x 3 that keeps the size of ReLUs' outputs, times the gain."""
+    made = nn.Conv2d(inputs, outputs, 3, padding=1, dtype=torch.float32)
+    with torch.no_grad():
+        drawn = torch.randn(made.weight.shape, generator=generator, dtype=torch.float32)
+        made.weight.copy_(drawn * (gain * math.sqrt(2 / (9 * inputs))))
+        cast(Tensor, made.bias).zero_()
+    return made
+
+
+def _stack(channels: Sequence[int], generator: torch.Generator | None) -> nn.Sequential:
+    """Convolutions with ReLUs between them; the last one starts small."""
+    draws = generator or torch.Generator().manual_seed(0)
+    layers: list[nn.Module] = []
+    for at in range(len(channels) - 2):
+        layers += [_convolution(channels[at], channels[at + 1], draws), nn.ReLU()]
+    return nn.Sequential(*layers, _convolution(channels[-2], channels[-1], draws, _SMALL))
+
+
+class _Channels:
+    """How tensors of a shape become images with channels, (batch, count, rows, columns)."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.parts = len(shape) > 2 and shape[-1] == 2  # real and imaginary parts
+        self.inner = shape[:-3] if self.parts else shape[:-2]  # such as coils
+        if len(shape) < 2:
+            raise KoriskError(
+                f"networks of the zoo take images of rows and columns, got {shape_text(shape)}; "
+                "use KnownOperatorNet for signals"
+            )
+        self.count = math.prod(self.inner) * (2 if self.parts else 1)
+        self.sides = shape[-3:-1] if self.parts else shape[-2:]
+
+    def split(self, x: Tensor) -> Tensor:
+        """(batch, *shape) to (batch, count, rows, columns)."""
+        if len(self.shape) == 2:
+            return x.unsqueeze(1)
+        return (x.movedim(-1, 1) if self.parts else x).reshape(len(x), self.count, *self.sides)
+
+    def join(self, x: Tensor) -> Tensor:
+        """(batch, count, rows, columns) to (batch, *shape)."""
+        if len(self.shape) == 2:
+            return x.squeeze(1)
+        if not self.parts:
+            return x.reshape(len(x), *self.shape)
+        return x.reshape(len(x), 2, *self.inner, *self.sides).movedim(1, -1)
+
+
+# --- Networks around known operators -------------------------------------------------------------
+
+
+class PostProcessing(nn.Module):
+    """A known inverse, then a learned network on images: (batch, *domain) to (batch, *range).
+
+    Parameters
+    ----------
+    inverse : LinearOperator or sequence of LinearOperator
+        The inverse, such as `fbp(geometry)`; several in the order in which they act. Each is a
+        submodule of `inverse` by its name, such as "K" and "A^T".
+    net : torch.nn.Module
+        From and to images (batch, channels, rows, columns), such as `UNet`. Real images have one
+        channel, complex ones, whose last axis has length 2, have two.
+
+    Raises
+    ------
+    KoriskError
+        If the inverse is not of operators that follow one another, or a U-Net cannot halve its
+        images.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks.zoo import PostProcessing, UNet
+    >>> from korisk.operators import Sense, birdcage_sensitivities
+    >>> A = Sense((8, 8), birdcage_sensitivities((8, 8), coils=4), mask=[0, 1] * 4)
+    >>> PostProcessing(A.T, UNet(2, 1))(torch.ones(3, 4, 8, 8, 2)).shape
+    torch.Size([3, 8, 8, 2])
+    """
+
+    def __init__(self, inverse: LinearOperator | Sequence[LinearOperator], net: nn.Module) -> None:
+        super().__init__()
+        self.inverse = _chain(inverse)
+        last = list(self.inverse.children())[-1]
+        assert isinstance(last, LinearOperator)
+        self._channels = _Channels(last.range)
+        if isinstance(net, UNet):
+            _check_halved(self._channels.sides, net.levels)
+        self.net = net.to(last.device)
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Images of what was measured.
+
+        Parameters
+        ----------
+        y : Tensor, shape (batch, *domain)
+
+        Returns
+        -------
+        Tensor, shape (batch, *range)
+        """
+        return self.refine(self.inverse(y))
+
+    def refine(self, images: Tensor) -> Tensor:
+        """What is learned behind the inverse, alone.
+
+        Parameters
+        ----------
+        images : Tensor, shape (batch, *range)
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+        """
+        return self._channels.join(self.net(self._channels.split(images)))
+
+
+class WeightedPostProcessing(PostProcessing):
+    """Learned weights W, then a known inverse, then a learned network on images.
+
+    The network of the paper, with a network of today behind it.
+
+    Parameters
+    ----------
+    inverse : LinearOperator or sequence of LinearOperator
+        As for `PostProcessing`. A `Diagonal` in front is where W starts; otherwise it starts at
+        one.
+    net : torch.nn.Module
+        As for `PostProcessing`.
+
+    Raises
+    ------
+    KoriskError
+        As for `PostProcessing`.
+
+    Examples
+    --------
+    >>> from korisk.networks.zoo import Cnn, WeightedPostProcessing
+    >>> from korisk.operators import ParallelBeam, fbp
+    >>> net = WeightedPostProcessing(fbp(ParallelBeam(8, views=6, bins=12)), Cnn())
+    >>> [name for name, weights in net.named_parameters()][0]
+    'inverse.W.weights'
+    """
+
+    def __init__(self, inverse: LinearOperator | Sequence[LinearOperator], net: nn.Module) -> None:
+        super().__init__(inverse, net)
+        named = OrderedDict(self.inverse.named_children())
+        first = next(iter(named.values()))
+        assert isinstance(first, LinearOperator)
+        start = torch.ones(first.domain, device=first.device, dtype=torch.float32)
+        if isinstance(first, Diagonal) and len(named) > 1:
+            start = first.weights.detach()
+            named.popitem(last=False)
+        weights = Diagonal(start, name="W", trainable=True)
+        self.inverse = nn.Sequential(OrderedDict([("W", weights), *named.items()]))
+
+
+class PrimalDual(nn.Module):
+    """Learned primal-dual: small CNNs on what was measured and on images take turns.
+
+    After Adler and Oektem (2018). At every pass a CNN changes the dual variables by the data and
+    A x, and another one the images x by A^T of the dual variables. A is divided by its norm, and
+    the data too.
+
+    Parameters
+    ----------
+    operator : LinearOperator
+        A. It is the submodule `operator`, its adjoint `adjoint`.
+    passes : int, default 4
+        Pairs of CNNs, each with weights of its own, 1 to 100.
+    width : int, default 16
+        Channels inside the CNNs.
+    memory : int, default 4
+        Images, and sets of dual variables, that are handed from pass to pass.
+    generator : torch.Generator, optional
+        Draws the initial weights. Default: one seeded with 0.
+
+    Raises
+    ------
+    KoriskError
+        If the operator has no rows and columns, or a number is outside its range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks.zoo import PrimalDual
+    >>> from korisk.operators import ParallelBeam, Projector
+    >>> net = PrimalDual(Projector(ParallelBeam(8, views=6, bins=12)), 2)
+    >>> net(torch.ones(3, 6, 12)).shape, net.adjoint.name
+    (torch.Size([3, 8, 8]), 'A^T')
+    """
+
+    def __init__(
+        self,
+        operator: LinearOperator,
+        passes: int = 4,
+        *,
+        width: int = 16,
+        memory: int = 4,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        remedy = "try 4"
+        _checks.count("passes", passes, at_least=1, at_most=100, remedy=remedy)
+        _checks.count("width", width, at_least=1, at_most=4096, remedy="try 16")
+        self.memory = _checks.count("memory", memory, at_least=1, at_most=1024, remedy=remedy)
+        known = _single(_checked(operator))
+        self.scale = 1 / known.norm().upper
+        self.operator = known * self.scale
+        self.adjoint = self.operator.T
+        self._data, self._image = _Channels(known.range), _Channels(known.domain)
+        draws = generator or torch.Generator().manual_seed(0)
+        data, image = self._data.count, self._image.count
+
+        def blocks(taken: int, given: int) -> nn.ModuleList:
+            made = [_stack([taken, width, width, given], draws) for _ in range(passes)]
+            return nn.ModuleList(made).to(known.device)
+
+        self.duals = blocks((memory + 2) * data, memory * data)
+        self.primals = blocks((memory + 1) * image, memory * image)
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Images of what was measured.
+
+        Parameters
+        ----------
+        y : Tensor, shape (batch, *A.range)
+
+        Returns
+        -------
+        Tensor, shape (batch, *A.domain)
+        """
+        data, image = self._data, self._image
+        given = data.split(y * self.scale)
+        dual = given.new_zeros(len(y), self.memory * data.count, *data.sides)
+        x = given.new_zeros(len(y), self.memory * image.count, *image.sides)
+        for on_data, on_image in zip(self.duals, self.primals, strict=True):
+            seen = data.split(self.operator(image.join(x[:, -image.count :])))
+            dual = dual + on_data(torch.cat([dual, seen, given], 1))
+            back = image.split(self.adjoint(data.join(dual[:, : data.count])))
+            x = x + on_image(torch.cat([x, back], 1))
+        return image.join(x[:, : image.count])
+
+
+class DenseUNet(nn.Module):
+    """A dense learned layer from everything measured to every pixel, then a U-Net.
+
+    It knows no operator. The data are divided by the root of their number, so that weights of the
+    size one suit Adam's steps.
+
+    Parameters
+    ----------
+    in_shape : sequence of int
+        Shape of one input.
+    out_shape : sequence of int
+        Shape of one image.
+    width : int, default 16
+        Of the U-Net.
+    levels : int, default 2
+        Of the U-Net.
+    scale : float, default 1
+        What inputs are multiplied by, such as one over the norm of the operator behind them.
+    generator : torch.Generator, optional
+        Draws the initial weights. Default: one seeded with 0.
+
+    Raises
+    ------
+    KoriskError
+        If a shape or a number is outside its range.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks.zoo import DenseUNet
+    >>> DenseUNet((6, 12), (8, 8))(torch.ones(3, 6, 12)).shape
+    torch.Size([3, 8, 8])
+    """
+
+    def __init__(
+        self,
+        in_shape: Sequence[int],
+        out_shape: Sequence[int],
+        *,
+        width: int = 16,
+        levels: int = 2,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self._channels = _Channels(tuple(out_shape))
+        inputs, outputs = math.prod(in_shape), math.prod(out_shape)
+        if inputs * outputs > _CELLS:
+            raise KoriskError(
+                f"a dense layer must have at most {_CELLS:,} weights, got {inputs * outputs:,} "
+                f"from {shape_text(tuple(in_shape))} to {shape_text(tuple(out_shape))}; use "
+                "smaller images"
+            )
+        size = _checks.real("scale", scale, above=0, remedy="give one over the norm of A")
+        self.scale = size / math.sqrt(inputs)
+        draws = generator or torch.Generator().manual_seed(0)
+        self.dense = nn.Linear(inputs, outputs, dtype=torch.float32)
+        with torch.no_grad():
+            self.dense.weight.copy_(
+                torch.randn(outputs, inputs, generator=draws, dtype=torch.float32)
+            )
+            self.dense.bias.zero_()
+        self._image = tuple(out_shape)
+        self.net = UNet(self._channels.count, levels, width=width, generator=draws)
+        _check_halved(self._channels.sides, levels)
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Images of what was measured.
+
+        Parameters
+        ----------
+        y : Tensor, shape (batch, *in_shape)
+
+        Returns
+        -------
+        Tensor, shape (batch, *out_shape)
+        """
+        images = self.dense(y.flatten(1) * self.scale).reshape(len(y), *self._image)
+        return self._channels.join(self.net(self._channels.split(images)))
+
+
+# --- Checks --------------------------------------------------------------------------------------
+
+
+def _checked(operator: object) -> LinearOperator:
+    if not isinstance(operator, LinearOperator):
+        raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
+    return operator
+
+
+def _single(operator: LinearOperator) -> LinearOperator:
+    """The operator in float32: itself, or a copy, since others may use it as it is."""
+    if operator.dtype == torch.float32:
+        return operator
+    return copy.deepcopy(operator).to(torch.float32)
+
+
+def _chain(inverse: Any) -> nn.Sequential:
+    """Operators by their names."""
+    listed = [inverse] if isinstance(inverse, LinearOperator) else list(inverse)
+    parts = [_single(part) for each in listed for part in parts_of(_checked(each))]
+    if not parts:
+        raise KoriskError("inverse must hold at least one operator, got none; use A.T")
+    Composed(parts)  # raises if they do not follow one another
+    named: OrderedDict[str, nn.Module] = OrderedDict()
+    for part in parts:
+        named[free_name(part.name.replace(".", "_"), set(named))] = part
+    return nn.Sequential(named)
+
+
+def _check_halved(sides: Shape, levels: int) -> None:
+    if any(side % 2**levels for side in sides):
+        raise KoriskError(
+            f"a U-Net of {levels} levels takes images whose sides are divisible by {2**levels}, "
+            f"got {shape_text(sides)}; use fewer levels, or other images"
+        )
