@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from artists import check_page, data, line, written
+from artists import check_page, data, line, lines, points, written
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -100,8 +100,8 @@ def ko_net() -> Network:
 
 
 NETWORKS = [
-    ct.CtNetwork("known", ko_net(), ("5 x 7", "6 x 6"), True, 64),
-    ct.CtNetwork("dense", Network([Learned("M", parameters=1260, C=0.05)]), ("", ""), True, 128),
+    ct.DrawnNetwork("known", ko_net(), ("5 x 7", "6 x 6"), True, 64),
+    ct.DrawnNetwork("dense", Network([Learned("M", parameters=1260, C=0.05)]), ("", ""), True, 128),
 ]
 
 
@@ -321,6 +321,50 @@ def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) ->
         assert words in written(figures["architecture"])
 
 
+def test_wires_of_a_graph_lead_to_their_boxes_and_cross_none() -> None:
+    rng = np.random.default_rng(0)
+    for count in (3, 6, 17):
+        names = [f"layer {at}" for at in range(count)]
+        unused, layers, takes = {"input"}, [], []
+        for at, name in enumerate(names):
+            picked = {str(each) for each in rng.choice(["input", *names[:at]], 2)}
+            picked = unused if at == count - 1 else picked
+            unused = unused - picked | {name}
+            takes.append(picked)
+            layers.append(Known(name, inputs=sorted(picked), lipschitz=1.0))
+        figure = drawn(ct.architecture_figure([replace(NETWORKS[0], network=Network(layers))]))
+        (axes,) = figure.axes
+        patches = [each for each in axes.patches if isinstance(each, FancyBboxPatch)]
+        boxes = [(b.get_x(), b.get_y(), b.get_width(), b.get_height()) for b in patches]
+        assert len(boxes) == count
+        wires = {at: lines(figure, f"wire {at}") for at in range(-1, count)}
+        for wire in [piece for pieces in wires.values() for piece in pieces]:
+            (x0, x1), (y0, y1) = map(sorted, data(wire))
+            for x, y, wide, tall in boxes:
+                inside = x + 1e-6 < x1 and x0 < x + wide - 1e-6
+                assert not (inside and y + 1e-6 < y1 and y0 < y + tall - 1e-6)
+        for at, ((x, y, wide, tall), picked) in enumerate(zip(boxes, takes, strict=True)):
+            for name in picked:
+                source = -1 if name == "input" else names.index(name)
+                ends = [end for wire in wires[source] for end in points(wire)]
+                arrives = [e for e in ends if x < e[0] < x + wide and abs(e[1] - y - tall) < 1e-6]
+                beside = source == at - 1 and (source < 0 or boxes[source][1] == y)
+                assert arrives or beside
+        check_page(figure)
+
+
+def test_only_layers_that_add_to_the_bound_have_a_place_among_many() -> None:
+    learned = [Learned(f"net ({at})", parameters=9, lipschitz=1.0) for at in range(4)]
+    known = [Known(f"A ({at})", lipschitz=1.0) for at in range(8)]
+    layers = [*known, *learned, Known("add", inputs={"input": 1, "net (3)": 1})]
+    made = replace(NETWORKS[0], network=Network(layers))
+    figure = drawn(ct.layers_figure([made]))
+    assert len(data(line(figure, "A-composed"))[1]) == 4
+    assert "net (2)" in written(figure)
+    assert "A (2)" not in written(figure)
+    check_page(figure)
+
+
 def test_brackets_are_rounded_outwards() -> None:
     for lower, upper, words in (
         *((1.0, 1.0, "= 1"), (0.14331, 0.14338, "in [0.143, 0.144]"), (0.0, 85.77, "≤ 85.8")),
@@ -336,7 +380,7 @@ def test_networks_are_of_the_largest_point_of_each_kind(monkeypatch: pytest.Monk
     others = {"other": problem, "large": {**problem, "side": 16}, "part": problem | narrow}
     others["unlike"] = {"kind": "heat"}
     points = [point(name, spec={"problem": each}) for name, each in others.items()]
-    found = ct.ct_networks(study(point("small"), *points))
+    found = ct.networks_of(study(point("small"), *points))
     titles = [made.title.split(":")[0] for made in found]
     names = ("small", "large", "part")
     assert titles == [f"{model}, {name}" for name in names for model in ("KO", "FC")]
@@ -384,8 +428,8 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
         efficiency_figure([panel(name, curves, {printable: 0.3}, note=name)]),
         factors_figure([factors(curves[0], curves[0], name=name)]),
         *(reconstruction_figure(odd, title=name), weights_figure(odd, title=name)),
-        ct.layers_figure([ct.CtNetwork(name, network, ("", ""), False, 4)]),
-        ct.architecture_figure([ct.CtNetwork(name, network, (name, name), False, 4)]),
+        ct.layers_figure([ct.DrawnNetwork(name, network, ("", ""), False, 4)]),
+        ct.architecture_figure([ct.DrawnNetwork(name, network, (name, name), False, 4)]),
     ):
         assert start in written(drawn(figure))
         check_page(drawn(figure))

@@ -1,7 +1,8 @@
-"""The networks of a CT study: as chains of boxes, and what each layer adds to the bound.
+"""The networks of a study: as boxes and arrows, and what each layer adds to the bound.
 
-`ct_networks` makes them from what the study says of its problem. Norms come from the operators,
-where PyTorch is installed and they take seconds at most; else they are left unknown.
+`networks_of` makes those of a CT study from what it says of its problem. Norms come from the
+operators, where PyTorch is installed and they take seconds at most; else they are left unknown.
+Networks that are no chain are those that the store holds beside errors of layers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -36,6 +38,7 @@ from korisk.theory import (
     NormBracket,
     barron_bound,
 )
+from korisk.theory.layer import INPUT
 
 MOST_NETWORKS = 6  # of a study
 
@@ -44,8 +47,13 @@ _MOST_VALUES = 20_000  # of a sinogram
 
 _BOX, _TALL, _STEP = 0.88, 0.46, 1.12  # inches: width and height of a box, from one to the next
 _FIRST = 0.84  # inches, where the first box begins
-_ROW, _HEAD = 1.16, 0.66  # inches, of a network, and from its top to the middle of its boxes
+_ROW, _HEAD = 1.16, 0.66  # inches, of a chain, and from its top to the middle of its boxes
 
+# Of graphs, in inches: boxes, from one to the next, left of the first, tracks of wires, the title.
+_WIDE, _HIGH, _BETWEEN, _MARGIN, _TRACK, _ABOVE = 0.98, 0.54, 0.22, 0.84, 0.075, 0.22
+_ACROSS = 5  # boxes in a row
+
+_NAMED = 8  # layers beyond which those that add nothing have no place in the figure
 _SHIFT = {"paper": -0.26, "minkowski": 0.0, "composed": 0.26}  # beside a layer's place
 
 
@@ -53,7 +61,7 @@ _SHIFT = {"paper": -0.26, "minkowski": 0.0, "composed": 0.26}  # beside a layer'
 
 
 @dataclass(frozen=True)
-class CtNetwork:
+class DrawnNetwork:
     """A network, what it is called in a figure, and the shapes of its input and output."""
 
     title: str
@@ -63,8 +71,12 @@ class CtNetwork:
     last: int | None  # the largest N of its curve
 
 
-def ct_networks(contents: Contents) -> list[CtNetwork]:
-    """Both networks of the largest point of each kind: other points differ in numbers alone."""
+def networks_of(contents: Contents) -> list[DrawnNetwork]:
+    """The networks that are to be drawn, `MOST_NETWORKS` at most.
+
+    Both of the largest point of each kind of CT: other points differ in numbers alone. Then the
+    stored ones that are no chain, a model's last.
+    """
     largest: dict[tuple[object, ...], tuple[int, Point]] = {}
     for point in contents.points:
         problem = point.spec.get("problem")
@@ -102,7 +114,7 @@ def ct_networks(contents: Contents) -> list[CtNetwork]:
                 layers.append(Known("ReLU", lipschitz=1.0))
             scan = f"H = {side}, {views} views, {bins} bins, {beam} beam{over}"
             made.append(
-                CtNetwork(
+                DrawnNetwork(
                     f"{model}, {point.name}: {scan}",
                     Network(layers, compositions=compositions if front else ()),
                     (f"{views} x {bins}", f"{side} x {side}"),
@@ -110,6 +122,13 @@ def ct_networks(contents: Contents) -> list[CtNetwork]:
                     None if curve is None else int(curve.sizes[-1]),
                 )
             )
+    for theorem in contents.theorems:
+        point = next(each for each in contents.points if each.name == theorem.name)
+        for model, net in {group.model: group.network for group in theorem.groups}.items():
+            if net is not None and not net.is_chain:
+                curve = point.curve(model)
+                last = None if curve is None else int(curve.sizes[-1])
+                made.append(DrawnNetwork(f"{model}, {point.name}", net, ("", ""), False, last))
     return made[:MOST_NETWORKS]
 
 
@@ -151,7 +170,7 @@ def operator_norms(
     return {"K": first.norm(), "A^T": last.norm(), "whole": (last @ first).norm()}
 
 
-# --- Chains of boxes -----------------------------------------------------------------------------
+# --- Boxes and arrows ----------------------------------------------------------------------------
 
 
 def lipschitz(bracket: NormBracket) -> str:
@@ -167,65 +186,230 @@ def lipschitz(bracket: NormBracket) -> str:
     return f"{style.ELL} in [{style.digits(lower, 4)}, {style.digits(upper, 4)}]"
 
 
-def architecture_figure(networks: Sequence[CtNetwork]) -> Figure | None:
-    """A chain of boxes for each network under its title; None without networks."""
+def architecture_figure(networks: Sequence[DrawnNetwork]) -> Figure | None:
+    """The boxes of each network under its title; None without networks.
+
+    A chain that fits stands in one line; other networks are wrapped into rows.
+    """
     if not networks:
         return None
-    tall = len(networks) * _ROW + 0.24
+    chains = [made.network.is_chain and len(made.network) <= _ACROSS for made in networks]
+    plans = [None if c else _Wiring(m.network) for c, m in zip(chains, networks, strict=True)]
+    heights = [_ROW if plan is None else _ABOVE + plan.height for plan in plans]
+    tall = sum(heights) + 0.24
     with style.settings(fine=True):
         figure = Figure(figsize=(style.PAGE, tall), dpi=style.DPI)
         axes = figure.add_axes((0, 0, 1, 1))  # in inches
         axes.set(xlim=(0, style.PAGE), ylim=(0, tall))
         axes.set_axis_off()
-        for place, made in enumerate(networks):
-            top = tall - 0.04 - place * _ROW
+        top = tall - 0.04
+        for made, plan, height in zip(networks, plans, heights, strict=True):
             text = style.fitted(made.title, style.PAGE - 0.16, style.SMALL, bold=True)
             bold: Options = {"fontsize": style.SMALL, "fontweight": "bold", "color": style.DARK}
             axes.text(0.08, top - 0.02, text, va="top", **bold)
-            _draw_chain(axes, top - _HEAD, made)
+            if plan is None:
+                _draw_chain(axes, top - _HEAD, made)
+            else:
+                _draw_graph(axes, top - _ABOVE, made, plan)
+            top -= height
         words = "grey: known operators; green: learned layers; p: trainable parameters; "
         words += f"{style.ELL}: Lipschitz constant of the true layer"
         axes.text(0.08, 0.06, words, color=style.GREY, fontsize=style.FINE)
         return figure
 
 
-def _draw_chain(axes: Axes, y: float, made: CtNetwork) -> None:
+def _draw_chain(axes: Axes, y: float, made: DrawnNetwork) -> None:
     """The boxes of a network and the arrows between them, at a height."""
     x = _FIRST
     centred: Options = {"ha": "center", "va": "center"}
     for index, layer in enumerate(made.network):
         x = _FIRST + index * _STEP
-        _arrow(axes, x - 0.24, x, y)
-        kind, count, colour = "known", "", style.GREY
-        box: Options = {"facecolor": "#ececec", "edgecolor": "#777777", "linewidth": 0.8}
-        if isinstance(layer, Learned):
-            kind, colour, p = "learned", style.LEARNED_TEXT, layer.parameters or 0
-            count = f"p = {style.digits(p, 6 if p < 1e6 else 3)}"
-            box = {"facecolor": style.pale(style.LEARNED, 0.72), "edgecolor": style.LEARNED}
-        box |= {"boxstyle": "round,pad=0,rounding_size=0.05", "gid": kind}
-        axes.add_patch(FancyBboxPatch((x, y - _TALL / 2), _BOX, _TALL, **box))
+        _arrow(axes, (x - 0.24, y), (x, y))
+        _box(axes, layer, x, y, _BOX, _TALL)
         name = style.fitted(layer.name, _BOX - 0.08, style.SMALL)
         axes.text(x + _BOX / 2, y + 0.09, name, fontsize=style.SMALL, **centred)
-        axes.text(x + _BOX / 2, y - 0.10, kind, color=colour, **centred)
-        axes.text(x + _BOX / 2, y + _TALL / 2 + 0.09, count, **centred)
+        axes.text(x + _BOX / 2, y - 0.10, layer.kind, color=_text_colour(layer), **centred)
+        axes.text(x + _BOX / 2, y + _TALL / 2 + 0.09, _count(layer), **centred)
         words = lipschitz(layer.bracket)
         axes.text(x + _BOX / 2, y - _TALL / 2 - 0.10, words, color=style.GREY, **centred)
-    _arrow(axes, x + _BOX, x + _BOX + 0.24, y)
-    places = ((_FIRST - 0.26, "x", "right"), (x + _BOX + 0.27, "y", "left"))
-    for (at, symbol, side), shape in zip(places, made.shapes, strict=True):
-        axes.text(at, y, symbol, ha=side, va="center", fontsize=style.SMALL, fontstyle="italic")
-        axes.text(at, y - 0.17, style.fitted(shape, 0.5), ha=side, va="center")
+    _draw_ends(axes, (_FIRST, y), (x + _BOX, y), made.shapes)
 
 
-def _arrow(axes: Axes, start: float, end: float, y: float) -> None:
+def _draw_ends(
+    axes: Axes, first: tuple[float, float], last: tuple[float, float], shapes: tuple[str, str]
+) -> None:
+    """Input and output, left of the first box and right of the last one."""
+    _arrow(axes, last, (last[0] + 0.24, last[1]))
+    places = ((first[0] - 0.26, first[1], "x", "right"), (last[0] + 0.27, last[1], "y", "left"))
+    for (x, y, symbol, side), shape in zip(places, shapes, strict=True):
+        axes.text(x, y, symbol, ha=side, va="center", fontsize=style.SMALL, fontstyle="italic")
+        axes.text(x, y - 0.17, style.fitted(shape, 0.5), ha=side, va="center")
+
+
+def _box(axes: Axes, layer: Layer, x: float, y: float, wide: float, tall: float) -> None:
+    box: Options = {"facecolor": "#ececec", "edgecolor": "#777777", "linewidth": 0.8}
+    if isinstance(layer, Learned):
+        box = {"facecolor": style.pale(style.LEARNED, 0.72), "edgecolor": style.LEARNED}
+    box |= {"boxstyle": "round,pad=0,rounding_size=0.05", "gid": layer.kind}
+    axes.add_patch(FancyBboxPatch((x, y - tall / 2), wide, tall, **box))
+
+
+def _count(layer: Layer) -> str:
+    p = layer.parameters or 0 if isinstance(layer, Learned) else None
+    return "" if p is None else f"p = {style.digits(p, 6 if p < 1e6 else 3)}"
+
+
+def _text_colour(layer: Layer) -> str:
+    return style.LEARNED_TEXT if isinstance(layer, Learned) else style.GREY
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
     shape: Options = {"arrowstyle": "-|>", "mutation_scale": 6, "shrinkA": 0, "shrinkB": 0}
-    axes.add_patch(FancyArrowPatch((start, y), (end, y), linewidth=0.9, color=style.DARK, **shape))
+    axes.add_patch(FancyArrowPatch(start, end, linewidth=0.9, color=style.DARK, **shape))
+
+
+class _Wiring:
+    """Where the boxes of a graph stand, and the wires between boxes that are not neighbours.
+
+    Boxes stand in rows in the order of the layers. A wire leaves a box at its top for another box
+    of its row, else at its bottom; it runs in the gutters between rows and, past whole rows, in
+    lanes on the left, and ends at the top of a box: it crosses wires, never boxes. Wires of one
+    source are one wire with branches. Lengths are inches, y downwards from the top.
+    """
+
+    def __init__(self, net: Network) -> None:
+        numbers = {INPUT: -1} | {name: at for at, name in enumerate(net.names)}
+        self.rows = -(-len(net) // _ACROSS)
+        pairs = [(numbers[u], v) for v, name in enumerate(net.names) for u in net.inputs_of(name)]
+        self.beside = [v for u, v in pairs if u == v - 1 and v % _ACROSS]
+        self.wired = [(u, v) for u, v in pairs if not (u == v - 1 and (v % _ACROSS or v == 0))]
+        # Wires meet the top of a box in its left half, from left to right as they come.
+        tops: dict[int, list[tuple[float, int]]] = {}
+        for u, v in self.wired:
+            far = self.row(v) > self.row(u) + 1  # comes from a lane, on the left
+            tops.setdefault(v, []).append((0.0 if far else self._out(u, v), u))
+        self._tops = {
+            v: {
+                u: self.left(v) + 0.6 * _WIDE * (at + 1) / (len(ends) + 1)
+                for at, (_, u) in enumerate(sorted(ends))
+            }
+            for v, ends in tops.items()
+        }
+        gutters: dict[int, dict[int, list[float]]] = {}  # by gutter and source: the x of its wire
+        lanes: dict[int, list[float]] = {}  # by source: its gutters
+        for u, v in self.wired:
+            above, below = self.row(v), self.row(u) + (not self._same_row(u, v))
+            ends = gutters.setdefault(above, {}).setdefault(u, [])
+            ends += [self._tops[v][u], self._out(u, v) if above == below else 0.0]
+            if above != below:
+                gutters.setdefault(below, {}).setdefault(u, []).extend([self._out(u, v), 0.0])
+                lanes.setdefault(u, []).extend([above, below])
+        self._tracks = {gutter: _tracks(wires) for gutter, wires in gutters.items()}
+        self._lanes = _tracks(lanes)
+        self._gap = min(0.11, (_MARGIN - 0.06) / (1 + max(self._lanes.values(), default=0)))
+        self._ceilings, y = [], 0.0
+        for gutter in range(self.rows):
+            self._ceilings.append(y)
+            used = 1 + max(self._tracks.get(gutter, {}).values(), default=-1)
+            y += 0.14 + _TRACK * used + _HIGH
+        self.height = y + 0.16
+
+    def row(self, layer: int) -> int:
+        """The row of a layer's box; the input stands before the first one."""
+        return max(layer, 0) // _ACROSS
+
+    def left(self, layer: int) -> float:
+        """The left end of a layer's box."""
+        return _MARGIN + (layer % _ACROSS) * (_WIDE + _BETWEEN)
+
+    def middle(self, row: int) -> float:
+        """How far the middle of a row's boxes lies below the top."""
+        used = 1 + max(self._tracks.get(row, {}).values(), default=-1)
+        return self._ceilings[row] + 0.14 + _TRACK * used + _HIGH / 2
+
+    def path(self, u: int, v: int) -> list[tuple[float, float]]:
+        """The corners of a wire from layer u, -1 for the input, to layer v."""
+        above, below = self.row(v), self.row(u) + (not self._same_row(u, v))
+        start, end = self._out(u, v), self._tops[v][u]
+        half = 0.0 if u < 0 else _HIGH / 2 if below > self.row(u) else -_HIGH / 2
+        corners = [(start, self.middle(self.row(u)) + half), (start, self._track(below, u))]
+        if above != below:
+            lane = _MARGIN - 0.12 - self._gap * self._lanes[u]
+            corners += [(lane, self._track(below, u)), (lane, self._track(above, u))]
+        return [*corners, (end, self._track(above, u)), (end, self.middle(above) - _HIGH / 2)]
+
+    def _track(self, gutter: int, source: int) -> float:
+        return self._ceilings[gutter] + 0.08 + _TRACK * self._tracks[gutter][source]
+
+    def _same_row(self, u: int, v: int) -> bool:
+        return self.row(u) == self.row(v)
+
+    def _out(self, u: int, v: int) -> float:
+        """Where a wire to v leaves its source: in the right half, where no wire ends."""
+        if u < 0:
+            return _MARGIN - 0.12
+        return self.left(u) + (0.7 if self._same_row(u, v) else 0.85) * _WIDE
+
+
+def _tracks(wires: Mapping[int, Sequence[float]]) -> dict[int, int]:
+    """A track for each source, from 0, such that no two on one track overlap: the longest first."""
+    found: dict[int, int] = {}
+    for source in sorted(wires, key=lambda each: min(wires[each]) - max(wires[each])):
+        low, high = min(wires[source]), max(wires[source])
+        taken = {
+            track
+            for other, track in found.items()
+            if min(wires[other]) <= high + 0.04 and max(wires[other]) >= low - 0.04
+        }
+        found[source] = next(track for track in range(len(wires)) if track not in taken)
+    return found
+
+
+def _draw_graph(axes: Axes, top: float, made: DrawnNetwork, plan: _Wiring) -> None:
+    """The boxes of a network in rows, arrows between neighbours and wires between the others."""
+    net = made.network
+    places = [(plan.left(at), top - plan.middle(plan.row(at))) for at in range(len(net))]
+    sources: dict[int, list[tuple[tuple[float, float], tuple[float, float]]]] = {}
+    for u, v in plan.wired:
+        path = [(x, top - y) for x, y in plan.path(u, v)]
+        sources.setdefault(u, []).extend(pairwise(path))
+        _arrow(axes, *path[-2:])
+    line: Options = {"color": style.DARK, "linewidth": 0.7, "solid_capstyle": "round"}
+    for u, pieces in sources.items():
+        for start, end in pieces:
+            axes.plot(*zip(start, end, strict=True), gid=f"wire {u}", **line)
+        for x, y in {start for start, _ in pieces}:
+            ways = {
+                (np.sign(round(far_x - x, 6)), np.sign(round(far_y - y, 6)))
+                for (x0, y0), (x1, y1) in pieces
+                if min(x0, x1) <= x <= max(x0, x1) and min(y0, y1) <= y <= max(y0, y1)
+                for far_x, far_y in ((x0, y0), (x1, y1))
+            }
+            if len(ways - {(0, 0)}) > 2:  # branches part here
+                axes.plot([x], [y], ".", color=style.DARK, markersize=3.5)
+    for at in plan.beside:
+        (x, y), end = places[at - 1], places[at]
+        _arrow(axes, (x + _WIDE, y), end)
+    x, y = places[0]
+    _arrow(axes, (x - 0.24, y), (x, y))
+    for layer, (x, y) in zip(net, places, strict=True):
+        _box(axes, layer, x, y, _WIDE, _HIGH)
+        lines = (
+            (0.16, style.fitted(layer.name, _WIDE - 0.08, style.SMALL), style.SMALL, style.DARK),
+            (0.0, _count(layer) or "known", style.FINE, _text_colour(layer)),
+            (-0.15, lipschitz(layer.bracket), style.FINE, style.GREY),
+        )
+        for lift, words, size, colour in lines:
+            centred: Options = {"ha": "center", "va": "center", "fontsize": size, "color": colour}
+            axes.text(x + _WIDE / 2, y + lift, words, **centred)
+    x, y = places[-1]
+    _draw_ends(axes, places[0], (x + _WIDE, y), made.shapes)
 
 
 # --- Layers and their parts of the bound ---------------------------------------------------------
 
 
-def layers_figure(networks: Sequence[CtNetwork]) -> Figure | None:
+def layers_figure(networks: Sequence[DrawnNetwork]) -> Figure | None:
     """A row for each network: A_l of every layer on the left, contributions at N on the right.
 
     N is the smallest of the networks' largest. Networks with a constant that is not known are left
@@ -253,25 +437,40 @@ def layers_figure(networks: Sequence[CtNetwork]) -> Figure | None:
                 f"{FORMS[form][0]} {style.digits(float(v.sum()), 2)}" for form, v in parts.items()
             ]
             panels.head(left, made.title, room=style.PAGE / 2 - 0.1, lift=10)
-            _draw_layers(left, net, {form: net.amplification(form) for form in BOUNDS}, "A")
-            _draw_layers(right, net, parts, "contribution")
+            adding = np.flatnonzero(parts["composed"])
+            shown = adding if len(net) > _NAMED and adding.size else np.arange(len(net))
+            grown = {form: net.amplification(form) for form in BOUNDS}
+            for axes, series, gid in ((left, grown, "A"), (right, parts, "contribution")):
+                kept = {form: values[shown] for form, values in series.items()}
+                _draw_layers(axes, [net.layers[at] for at in shown], kept, gid)
+                if len(shown) < len(net):
+                    axes.set_xlabel("layer that adds to the bound, input side first")
             words = f"N = {n:,}. Bound: {', '.join(sums)}"
             panels.above(right, words, 1, (0, 4), xycoords="axes fraction", ha="right")
         return figure
 
 
-def _draw_layers(axes: Axes, net: Network, series: Mapping[BoundForm, Array], gid: str) -> None:
+def _draw_layers(
+    axes: Axes, layers: Sequence[Layer], series: Mapping[BoundForm, Array], gid: str
+) -> None:
     """Marks over the layers' names in their colours; 0 where a layer adds nothing."""
-    count = len(net)
+    count = len(layers)
     shown = {form: np.where(v > 0, v, np.nan) for form, v in series.items()}
     label = "amplification" if gid == "A" else "part of the bound"
     height = panels.limits([f * v for v in shown.values() for f in (0.6, 1.6)])
     panels.frame(axes, (1, 2), height, labels=("layer, input side first", label))
     axes.set(xscale="linear", xlim=(-0.6, count - 0.4))
     axes.grid(visible=False, axis="x")
-    room = panels.inches(axes)[0] / count
-    axes.set_xticks(range(count), [style.fitted(name, room) for name in net.names])
-    for place, (text, layer) in enumerate(zip(axes.get_xticklabels(), net, strict=True)):
+    room = panels.inches(axes)[0] / (count + 0.2)
+    # Where names need it, every other one stands on a second line.
+    lines = 1 if all(style.inches_of(style.plain(each.name)) <= room for each in layers) else 2
+    names = [
+        "\n" * (lines - 1) * (at % 2)
+        + style.fitted(each.name, room if lines == 1 else min(2 * room - 0.04, 1.2 * room + 0.24))
+        for at, each in enumerate(layers)
+    ]
+    axes.set_xticks(range(count), names)
+    for place, (text, layer) in enumerate(zip(axes.get_xticklabels(), layers, strict=True)):
         text.set_color(style.LEARNED_TEXT if isinstance(layer, Learned) else "#555555")
         if series["composed"][place] == 0:
             options: Options = {"ha": "center", "color": style.GREY, "fontsize": style.FINE}

@@ -15,7 +15,7 @@ from korisk.report.contents import Contents
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
 from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
-from korisk.report.figures.networks import architecture_figure, ct_networks, layers_figure
+from korisk.report.figures.networks import architecture_figure, layers_figure, networks_of
 from korisk.report.figures.style import save
 from korisk.report.figures.theorem import theorem_figure
 
@@ -49,7 +49,7 @@ def study_figures(contents: Contents, *, page: bool = False) -> Iterator[tuple[s
 def _figures(contents: Contents, page: bool) -> Iterator[tuple[str, Figure | None]]:
     yield STILL, efficiency_figure(panels_of(contents))
     yield "two_factors", factors_figure(factors_of(contents))
-    networks = ct_networks(contents)
+    networks = networks_of(contents)
     yield "architecture", architecture_figure(networks)
     yield "layers", layers_figure(networks)
     yield THEOREM, theorem_figure(contents.theorems)
