@@ -1,7 +1,7 @@
 """A U-Net behind filtered backprojection, described layer by layer.
 
 Learned weights, the known filter and backprojection, and a small U-Net that cleans the image. The
-U-Net has a skip connection, so between its ends it is no chain: that part is one layer.
+U-Net has a skip connection, so the network is a graph: a layer may take several others.
 
 Usage: python examples/describe_unet.py
 or, in this folder: korisk bound --module describe_unet:factory

@@ -24,11 +24,11 @@ class Nets:
         return nn.Sequential(nn.Linear(4, 8), Exponential()), torch.ones(1, 4)
 def open_in_front():
     return nn.Sequential(Exponential(), nn.Linear(4, 8)), torch.ones(1, 4)
-def residual():
-    class Block(nn.Linear):
+def gated():
+    class Gate(nn.Linear):
         def forward(self, x):
-            return x + super().forward(x)
-    return Block(4, 4), torch.ones(1, 4)
+            return x * super().forward(x)
+    return nn.Sequential(Gate(4, 4)), torch.ones(1, 4)
 def failing():
     raise RuntimeError("no weights\\nhere")
 def leaving():
@@ -99,9 +99,10 @@ def test_an_open_end_in_front_is_shown_in_words(models: str) -> None:
     assert "inf " not in out
 
 
-def test_what_is_no_chain_is_a_line_on_stderr(models: str) -> None:
-    said = outputs("bound", "--module", f"{models}:residual")[1]
-    assert "korisk: warning: the network is not a chain" in said
+def test_what_is_combined_is_a_line_on_stderr(models: str) -> None:
+    said = outputs("bound", "--module", f"{models}:gated")[1]
+    assert "korisk: warning: values are joined" in said
+    assert "combined into one layer: 0 Gate (" in said
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from described import Of, slope_at, told, upper
 from torch import Tensor, nn
 
 import korisk as kr
-from korisk.errors import KoriskError, KoriskWarning
+from korisk.errors import KoriskError
 from korisk.networks import DenseNet, KnownOperatorNet
 from korisk.networks.describe import rules
 from korisk.operators import Diagonal, Matrix, ParallelBeam, Projector, fbp
@@ -63,7 +63,7 @@ def test_korisks_own_networks_have_their_own_numbers() -> None:
 
 
 def test_own_networks_inside_others_become_their_layers() -> None:
-    known = KnownOperatorNet.from_fbp(fbp(GEOMETRY))
+    known, known_names = KnownOperatorNet.from_fbp(fbp(GEOMETRY)), ("W", "K", "A^T", "ReLU")
     net = kr.describe(nn.Sequential(known, nn.Flatten(), nn.Linear(16, 3)), SINOGRAM)
     assert (net.names, parameters(net)) == (("W", "K", "A^T", "ReLU", "2 Linear"), [18, 51])
     assert net["W"].bracket.upper == known.weights.abs().max()
@@ -75,10 +75,10 @@ def test_own_networks_inside_others_become_their_layers() -> None:
     known.weights.requires_grad_(False)
     assert kinds(kr.describe(known, SINOGRAM)) == ["known"] * 4
     known.weights.requires_grad_(True)
-    net, words = told(Of(lambda x, inner: inner(x) + inner(2 * x), known), SINOGRAM)
-    (layer,) = net
-    assert layer.bracket.upper == pytest.approx(3 * known.describe().tails()[0], rel=1e-3)
-    assert "not a chain" in words
+    net, _ = told(Of(lambda x, inner: inner(x) + inner(2 * x), known), SINOGRAM)
+    assert net.names == ("W", "K", "A^T", "ReLU", "mul", *(f"{n} (2)" for n in known_names), "add")
+    assert net.inputs_of("add") == ("ReLU", "ReLU (2)")
+    assert net.lipschitz() <= 3 * known.describe().lipschitz() * known.weights.max().item() * 1.01
     several = KnownOperatorNet.from_fbp(fbp(GEOMETRY), runs=3)
     assert parameters(kr.describe(several, torch.ones(3, 2, 3, 6))) == [18]
 
@@ -107,41 +107,42 @@ def block(width: int) -> Of:
     return Of(lambda x, one, two: x + two(F.relu(one(x))), *parts)
 
 
-def test_a_residual_mlp_is_a_chain_of_blocks() -> None:
+def test_a_residual_mlp_shows_every_layer_and_what_it_takes() -> None:
     module = nn.Sequential(block(8), nn.Tanh(), block(8), nn.Linear(8, 1))
     net, words = told(module, torch.randn(3, 8))
-    assert (net.names, parameters(net)) == (("0 Of", "1 Tanh", "2 Of", "3 Linear"), [280, 280, 9])
+    assert (len(net), parameters(net), words) == (10, [144, 136, 144, 136, 9], "")
+    assert net.inputs_of("0.add") == ("input", "0.parts.1 Linear")
+    assert net.inputs_of("2.add") == ("1 Tanh", "2.parts.1 Linear")
+    assert net.inputs_of("2.ReLU") == ("2.parts.0 Linear",)
     for path in (0, 2):
         parts: Any = module[path].parts
         inner = [torch.linalg.matrix_norm(part.weight.double(), 2) for part in parts]
-        bracket = net[f"{path} Of"].bracket
-        assert bracket.upper == pytest.approx(1 + (inner[0] * inner[1]).item(), rel=1e-9)
-        assert 0 < bracket.lower <= bracket.upper
-        assert "not a chain" in bracket.how
-    assert "not a chain" in words
-    assert "0 Of (0.parts.0 Linear, 0.ReLU, 0.parts.1 Linear, 0.add)" in words
+        (whole,) = (part for part in net.compositions if part.last == f"{path}.add")
+        assert whole.first == f"{path}.parts.0 Linear"
+        assert whole.bracket.upper <= 1 + (inner[0] * inner[1]).item() * (1 + 1e-9)
+        assert 0 < whole.bracket.lower <= whole.bracket.upper
 
 
-def test_a_unet_is_cut_where_one_value_carries_everything(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_unet_shows_every_layer(capsys: pytest.CaptureFixture[str]) -> None:
     script = runpy.run_path(str(ROOT / "examples" / "describe_unet.py"))
     module, example = script["factory"]()
     net, words = told(module, example)
-    names = "W, K, A^T, unet.first, unet.ReLU, unet.pool to unet.cat, unet.last"
-    assert (", ".join(net.names), parameters(net)) == (names, [288, 40, 148, 73])
+    names = (
+        "W, K, A^T, unet.first, unet.ReLU, unet.pool, unet.middle, unet.ReLU (2), unet.up, "
+        "unet.cat, unet.last"
+    )
+    assert (", ".join(net.names), parameters(net), words) == (names, [288, 40, 148, 73], "")
     assert sum(p for p in parameters(net) if p) == sum(p.numel() for p in module.parameters())
+    assert net.inputs_of("unet.cat") == ("unet.ReLU", "unet.up")
     middle = module.unet.middle.double()
     inner = upper(middle, torch.ones(1, 4, 8, 8).double())
     up = upper(module.unet.up, torch.ones(1, 4, 8, 8))
     # Concatenation: the root of the sum of squares of both ways.
-    expected = math.hypot(1, inner * up)
-    assert net["unet.pool to unet.cat"].bracket.upper == pytest.approx(expected, rel=1e-6)
-    assert "unet.pool, unet.middle, unet.ReLU, unet.up, unet.cat" in words
-    with pytest.warns(KoriskWarning, match="not a chain"):
-        script["main"]()
+    (whole,) = (part for part in net.compositions if part.last == "unet.cat")
+    assert whole.bracket.upper <= math.hypot(1, inner * up) * (1 + 1e-6)
+    script["main"]()
     out = capsys.readouterr().out
-    assert "unet.pool to unet.cat" in out
+    assert "unet.cat" in out
     assert out.count("learned") == 4
 
 
@@ -157,9 +158,13 @@ def test_korisk_operators_inside_a_module() -> None:
     module = Of(unrolled, Projector(GEOMETRY), nn.Conv2d(1, 1, 3, padding=1), nn.Module())
     module.parts[2].step = nn.Parameter(torch.tensor(0.01))
     net, words = told(module, SINOGRAM)
-    assert kinds(net) == ["learned", "learned"]
-    assert parameters(net) == [1, 10]  # the step, used five times, counts once in its layer
-    assert "A^T" in words
+    operators = [name for name in net.names if name.startswith("A")]
+    assert operators == ["A^T", "A", "A^T (2)", "A (2)", "A^T (3)"]
+    assert parameters(net) == [1, 1, 1, 10]  # the step errs at every pass,
+    assert net.parameters == 11  # and counts once
+    assert net.inputs_of("sub") == ("input", "A")
+    assert "shared" in words
+    assert net.replace("A (2)", kr.Learned("dense", parameters=9, lipschitz=1)).parameters == 20
     assert slope_at(module, SINOGRAM[:1]) <= net.lipschitz() * (1 + 1e-5)
     chain = Of(lambda y, A, clean: clean(A.adjoint(y)[:, None]), *module.parts[:2])
     net = kr.describe(chain, SINOGRAM)
@@ -220,9 +225,12 @@ def test_shared_weights_err_at_every_use_and_are_named() -> None:
     assert parameters(net) == [15, 12]
     assert "15 different parameters" in words
     assert net.parameters == 15
-    # Within one layer a weight counts once.
     twice = Of(lambda x, one: one(x) + one(2 * x), linear)
     net, words = told(twice, torch.ones(1, 4))
+    assert (parameters(net), net.parameters) == ([20, 20], 20)
+    # Within one layer a weight counts once.
+    gated = Of(lambda x, one: one(x) * one(2 * x), linear)
+    net, words = told(gated, torch.ones(1, 4))
     assert parameters(net) == [20]
     assert "shared" not in words
 
@@ -483,8 +491,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Of(torch.log), -ONES, "returns NaN or infinity for the example"),
     (kr.learned(nn.ReLU()), ONES, r"no parameters; give kr\.learned\(module, para"),
     (
-        Of(lambda x, b: x + b(x), kr.known(nn.Linear(4, 4), mismatch=0.1)),
-        *(ONES, "mismatch= is where the network is not a chain"),
+        Of(lambda x, b: x * b(x), kr.known(nn.Linear(4, 4), mismatch=0.1)),
+        *(ONES, "mismatch= is in a part that is one layer"),
     ),
 ]
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.dense import DenseNet
 from korisk.networks.describe import rules
-from korisk.networks.describe.chain import Inside, Link, links
+from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
 from korisk.networks.describe.linear import is_plain
 from korisk.networks.describe.marks import mark_of
@@ -41,13 +41,14 @@ _IDENTITY = one("rearranges or selects entries")
 
 
 def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
-    """Describe a PyTorch module as a chain of known and learned layers.
+    """Describe a PyTorch module as a chain or graph of known and learned layers.
 
     The first sample of `example` is run once, in evaluation mode, and the module is left as it
     was. A layer is learned where a parameter that it uses requires gradients, or where
     `korisk.learned` says so; Lipschitz brackets are those of the present weights and of this
-    input size. What is not a chain becomes one layer, with a warning, and so does every layer
-    whose constant could only be sampled. The rules are in docs/reference/describe.md.
+    input size. What joins values without a Lipschitz constant, such as a product of two, becomes
+    one layer with what is around it. A warning says so, and names every layer whose constant could
+    only be sampled. The rules are in docs/reference/describe.md.
 
     Parameters
     ----------
@@ -90,10 +91,10 @@ def describe(module: nn.Module, example: Tensor, *, name: str = "") -> Network:
             if len(example) == 1:
                 raise
             recording, notes = _run(module, example)
-        chain = links(recording, _inside(notes))
-        if not chain:
+        graph = links(recording, _inside(notes))
+        if not graph:
             return Network([Known(type(module).__name__, lipschitz=_IDENTITY)], name=name)
-        layers, compositions, more = layers_of(module, recording, chain)
+        layers, compositions, more = layers_of(module, recording, graph)
     if recording.branches:
         places = ", ".join(dict.fromkeys(path or "the module" for path in recording.branches))
         notes.append(
@@ -226,6 +227,8 @@ def _inside(notes: list[str]) -> Inside:
             return None
         if not links(recording, bracket):
             return _IDENTITY
-        return Link(steps[0], tuple(recording.leading_to(recording.output)), steps, bracket).bracket
+        return Link(
+            (steps[0],), tuple(recording.leading_to(recording.output)), steps, bracket
+        ).bracket
 
     return bracket

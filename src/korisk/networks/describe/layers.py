@@ -1,4 +1,4 @@
-"""Layers of the theory from the links of a chain: kinds, parameters, names, and warnings."""
+"""Layers of the theory from the links of a graph: kinds, parameters, names, and warnings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import pairwise
 
 from torch import Tensor, nn
 
 from korisk.errors import KoriskError
 from korisk.networks.dense import DenseNet
-from korisk.networks.describe.chain import Link, is_torch_layer, repeated
+from korisk.networks.describe.graph import Link, cuts, is_torch_layer, repeated
 from korisk.networks.describe.linear import (
     LinearPart,
     function_norm,
@@ -26,13 +26,16 @@ from korisk.networks.known_operator import KnownOperatorNet, free_name
 from korisk.operators.linear import LinearOperator, parts_of
 from korisk.theory import Composition, Known, Layer, Learned, NormBracket
 from korisk.theory.bracket import Lipschitz
-from korisk.theory.layer import resolve
+from korisk.theory.layer import INPUT, resolve
 from korisk.theory.network import Network
 
 Weights = dict[int, int]  # how many numbers, by the id of their tensor, or module if it states them
 _LONGEST_HOW = 80
 _SHOWN = 6  # names in one warning
-_BRANCHED = "the network is not a chain of its modules everywhere; combined into one layer: {}"
+_BRANCHED = (
+    "values are joined in a way that has no Lipschitz constant, such as a product; combined into "
+    "one layer: {}"
+)
 _SAMPLED = (
     "no upper Lipschitz constant is known of {}; slopes were sampled, a lower estimate; state one "
     "with kr.known or kr.learned(lipschitz=...)"
@@ -55,21 +58,34 @@ class _Draft:
     """The layers so far, and what their reader should know."""
 
     paths: dict[int, str]  # of parameters
+    taken: set[str] = field(default_factory=set)  # names
+    values: dict[int, str] = field(default_factory=lambda: {0: INPUT})  # by step: whose it is
     layers: list[Layer] = field(default_factory=list)
     users: dict[int, list[str]] = field(default_factory=dict)  # layers that use some weights
     sizes: Weights = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=lambda: {text: [] for text in _NOTES})
 
-    def add(self, layer: Layer, weights: Weights) -> None:
-        """Add a layer under a free name, with the weights that it uses."""
-        name = free_name(layer.name, {other.name for other in self.layers})
-        if isinstance(layer, Learned) and layer.parameters is not None:
-            seen = sum(size for key, size in weights.items() if key in self.users)
-            layer = replace(layer, shared=min(seen, layer.parameters))
-        self.layers.append(replace(layer, name=name))
-        self.sizes.update(weights)
-        for key in weights:
-            self.users.setdefault(key, []).append(name)
+    def add(self, link: Link, made: list[tuple[Layer, Weights]]) -> None:
+        """Add the layers of a link under free names, with the weights that they use."""
+        takes = tuple(self.values[start.index] for start in link.starts)
+        for layer, weights in made:
+            name = free_name(layer.name, self.taken)
+            self.taken.add(name)
+            if isinstance(layer, Learned) and layer.parameters is not None:
+                seen = sum(size for key, size in weights.items() if key in self.users)
+                layer = replace(layer, shared=min(seen, layer.parameters))
+            before = self.layers[-1].name if self.layers else INPUT
+            if len(takes) > 1 and link.adds:
+                each = {self.values[key]: bracket for key, bracket in link.constants.items()}
+                layer = replace(layer, lipschitz=None, inputs=each)
+            elif takes != (before,):
+                layer = replace(layer, inputs=takes)
+            self.layers.append(replace(layer, name=name))
+            self.sizes.update(weights)
+            for key in weights:
+                self.users.setdefault(key, []).append(name)
+            takes = (name,)
+        self.values[link.steps[-1].index] = takes[0]
 
     def warnings(self) -> list[str]:
         """One sentence for each kind of thing to know."""
@@ -90,15 +106,22 @@ class _Draft:
 
 
 def layers_of(
-    module: nn.Module, recording: Recording, chain: list[Link]
+    module: nn.Module, recording: Recording, graph: list[Link]
 ) -> tuple[list[Layer], list[Composition], list[str]]:
     """The layers, constants of runs of them, and warnings."""
-    draft = _Draft({id(part): path for path, part in module.named_parameters()})
+    ends = [0, *(link.steps[-1].index for link in graph)]
+    is_chain = all(
+        [start.index for start in link.starts] == [end]
+        for link, end in zip(graph, ends, strict=False)
+    )
+    draft = _Draft(
+        {id(part): path for path, part in module.named_parameters()},
+        taken=set() if is_chain else {INPUT},
+    )
     spans: list[tuple[Link, list[Layer]]] = []
-    for link in chain:
+    for link in graph:
         before = len(draft.layers)
-        for layer, weights in _layers(link, draft):
-            draft.add(layer, weights)
+        draft.add(link, _layers(link, draft))
         spans.append((link, draft.layers[before:]))
     return draft.layers, _compositions(recording, spans), draft.warnings()
 
@@ -112,8 +135,9 @@ def own_bracket(module: KnownOperatorNet | DenseNet) -> NormBracket:
 def _layers(link: Link, draft: _Draft) -> list[tuple[Layer, Weights]]:
     """The layer of a link, or the layers of a network or composition of korisk's own."""
     module = link.core[-1].module
-    alone = len(link.core) == 1 and link.is_chain
-    if alone and module is not None and mark_of(module) is None and is_plain(module):
+    if link.is_chain and len(link.core) == 1 and module is not None:
+        if mark_of(module) is not None or not is_plain(module):
+            return [_link_layer(link, draft)]
         if isinstance(module, KnownOperatorNet | DenseNet):
             return _own_layers(module)
         if isinstance(module, LinearOperator):
@@ -153,23 +177,24 @@ def _own_layers(module: KnownOperatorNet | DenseNet) -> list[tuple[Layer, Weight
 
 def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
     marks = [mark for step in link.core if (mark := _step_mark(step)) is not None]
-    alone = marks[0] if len(link.core) == 1 and link.is_chain and marks else None
+    several = len(link.starts) > 1
+    alone = marks[0] if len(link.core) == 1 and (link.is_chain or several) and marks else None
     name = _link_label(link, draft.paths)
     trained = _link_trained(link)
     _check_mismatch(link, name, alone, trained)
     stated: Lipschitz = None  # by a mark, or the marked operator
-    if alone is not None:
+    if alone is not None and not several:
         step = link.core[0]
         stated = alone.lipschitz
         if stated is None:
             stated = plain_operator(step.module)
         elif len(step.parents) > 1:
             stated = repeated(resolve("lipschitz", stated), step)
-    branched = not link.is_chain and len(link.core) > 1
+    branched = not link.is_chain and len(link.core) > 1  # what has no rule, or is linear
     parts = list(dict.fromkeys(_step_label(step) for step in link.core))
     if branched:
         draft.notes[_BRANCHED].append(f"{name} ({_listed(parts)})")
-    if stated is None and link.bracket.upper == math.inf:
+    if stated is None and link.joint.upper == math.inf:
         rounded = any(link.rounds(step) for step in link.core)
         draft.notes[_ROUNDED if rounded else _SAMPLED].append(name)
     for step in link.core:
@@ -177,7 +202,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
             draft.notes[_THAWED].append(name)
     learned = bool(trained) or any(isinstance(mark, Learned) for mark in marks)
     if stated is None or (learned and isinstance(stated, LinearOperator)):
-        bracket = link.bracket
+        bracket = link.joint
         if branched:
             bracket = _how(bracket, f"{bracket.how}; not a chain: {', '.join(parts)}")
         stated = _present(bracket) if learned else bracket
@@ -201,9 +226,9 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights)
     )
     if any(mark.mismatch for mark in inside if isinstance(mark, Known)):
         raise KoriskError(
-            f"layer {name!r}: a module marked with mismatch= is where the network is not a "
-            "chain, or inside another that is marked, so its error has no layer of its own; mark "
-            "the whole block instead"
+            f"layer {name!r}: a module marked with mismatch= is in a part that is one layer, or "
+            "inside another that is marked, so its error has no layer of its own; mark the whole "
+            "block instead"
         )
     if isinstance(alone, Known) and alone.mismatch and trained:
         raise KoriskError(
@@ -213,30 +238,48 @@ def _check_mismatch(link: Link, name: str, alone: Mark | None, trained: Weights)
 
 
 def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -> list[Composition]:
-    """Norms of the products of known linear layers in a row.
+    """Constants of runs of layers, where they are known better than by those of the layers.
 
-    Where all of them are operators the theory composes them by itself.
+    Known linear layers in a row, by the norm of their product; where all of them are operators the
+    theory composes them by itself. And each part that is not a chain, between two values that
+    carry everything.
     """
+    found = []
 
-    def is_known_linear(span: tuple[Link, list[Layer]]) -> bool:
-        link, layers = span
-        real = link.start.value.is_floating_point() and link.steps[-1].value.is_floating_point()
+    def compose(first: Layer, last: Layer, whole: NormBracket | None) -> None:
+        if whole is not None and math.isfinite(whole.upper):
+            found.append(Composition(first.name, last.name, lipschitz=whole))
+
+    def between(start: Step, end: Step) -> Link:
+        steps = tuple(recording.leading_to(end.index, after=start.index))
+        return Link((start,), steps, recording.steps, spans[0][0].inside)
+
+    def is_known_linear(link: Link, layers: list[Layer]) -> bool:
+        real = link.steps[-1].value.is_floating_point()
+        real = real and all(start.value.is_floating_point() for start in link.starts)
         return real and all(isinstance(layer, Known) for layer in layers) and link.linear
 
-    found = []
-    for linear, group in groupby(spans, key=is_known_linear):
-        run = list(group)
-        constants = [layer.lipschitz for _, layers in run for layer in layers]
-        operators = all(isinstance(constant, LinearOperator) for constant in constants)
-        if not linear or len(run) < 2 or operators:
+    run: list[tuple[Link, list[Layer]]] = []
+    for span in [*spans, None]:
+        follows = span is not None and is_known_linear(*span)
+        if run and not (follows and span is not None and span[0].starts == (run[-1][0].steps[-1],)):
+            constants = [layer.lipschitz for _, layers in run for layer in layers]
+            operators = all(isinstance(constant, LinearOperator) for constant in constants)
+            if len(run) > 1 and not operators:
+                whole = between(run[0][0].start, run[-1][0].steps[-1])
+                norm = function_norm(partial(whole.apply, double=True), whole.start.value)
+                compose(run[0][1][0], run[-1][1][-1], norm)
+            run = []
+        if follows and span is not None and (run or len(span[0].starts) == 1):
+            run.append(span)
+    for first, last in pairwise(cuts(recording)):
+        part = [span for span in spans if first < span[0].steps[-1].index <= last]
+        if len(part) < 2 or all(link.is_chain for link, _ in part):
             continue
-        start, end = run[0][0].start, run[-1][0].steps[-1]
-        steps = tuple(recording.leading_to(end.index, after=start.index))
-        whole = Link(start, steps, recording.steps, run[0][0].inside)
-        norm = function_norm(partial(whole.apply, double=True), start.value)
-        if norm is not None:
-            ends = run[0][1][0].name, run[-1][1][-1].name
-            found.append(Composition(*ends, lipschitz=norm))
+        whole = between(recording.steps[first], recording.steps[last])
+        layers = [layer for _, several in part for layer in several]
+        learned = any(isinstance(layer, Learned) for layer in layers)
+        compose(layers[0], layers[-1], _present(whole.bracket) if learned else whole.bracket)
     return found
 
 
@@ -253,7 +296,10 @@ def _link_label(link: Link, paths: dict[int, str]) -> str:
     common = [one for one, other in zip(first.frames, last.frames, strict=False) if one == other]
     for frame in reversed(common):
         inside = [step.index for step in link.all_steps if frame in step.frames]
-        whole = link.start.index < inside[0] and inside[-1] <= link.steps[-1].index
+        whole = (
+            max(start.index for start in link.starts) < inside[0]
+            and inside[-1] <= link.steps[-1].index
+        )
         if (frame.path or is_torch_layer(frame)) and whole:
             return _frame_label(frame)
     return f"{_step_label(first)} to {_step_label(last)}"

@@ -452,6 +452,11 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
     return None
 
 
+def adds(step: Step) -> bool:
+    """Whether a step with several inputs adds up what each of them gives."""
+    return step.name in _ADDING or isinstance(step.module, DataConsistency)
+
+
 def joins_linearly(step: Step) -> bool:
     """Whether a step with several inputs is linear in all of them together."""
     return step.name in _ADDING or step.name in _ROOTS

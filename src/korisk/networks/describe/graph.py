@@ -1,0 +1,318 @@
+"""From a recorded run to a graph: every step that does more than rearrange is a link of it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor
+
+from korisk.networks.describe import rules
+from korisk.networks.describe.linear import function_norm, largest_slope, plain_operator
+from korisk.networks.describe.recording import Frame, Recording, Step, replayed
+from korisk.networks.describe.rules import ROUNDING
+from korisk.theory.bracket import NormBracket
+
+SAMPLED = "sampled, a lower estimate"
+
+Inside = Callable[[Step, Tensor], NormBracket | None]  # the bracket of a module taken whole
+
+
+@dataclass(frozen=True, eq=False)
+class Link:
+    """Some steps as one map of the values that enter them."""
+
+    starts: tuple[Step, ...]  # whose values it takes
+    steps: tuple[Step, ...]
+    all_steps: Sequence[Step]  # of the recording, by index
+    inside: Inside
+    _gains: dict[int, rules.Gain | None] = field(default_factory=dict)
+
+    @property
+    def start(self) -> Step:
+        """The step whose value it takes, where that is one."""
+        (only,) = self.starts
+        return only
+
+    @property
+    def core(self) -> tuple[Step, ...]:
+        """The steps that do more than rearrange or select."""
+        return tuple(step for step in self.steps if self.rounds(step) or not rules.folded(step))
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each step takes the one before it, once, and nothing else."""
+        if len(self.starts) > 1:
+            return False
+        before = [self.start, *self.steps[:-1]]
+        pairs = zip(self.steps, before, strict=True)
+        return all(step.inputs == (previous.index,) for step, previous in pairs)
+
+    @property
+    def linear(self) -> bool:
+        """Whether the whole is known to be a matrix, up to a constant."""
+        for step in self.steps:
+            if len(step.inputs) != 1:
+                if self.rounds(step) or not rules.joins_linearly(step):
+                    return False
+            elif plain_operator(step.module) is None:  # an operator is, without asking its norm
+                gain = self._gain(step)
+                if gain is None or not gain.linear:
+                    return False
+        return True
+
+    def rounds(self, step: Step) -> bool:
+        """Whether a step rounds its result to a coarser precision than that of the run's input.
+
+        Neighbours of the finer precision then come as far apart as those of the coarser one.
+        """
+
+        def coarser(index: int) -> bool:
+            one, other = (self.all_steps[at].value.dtype for at in (index, 0))
+            if not (one.is_floating_point or one.is_complex):
+                return False
+            ours, theirs = torch.finfo(one), torch.finfo(other)
+            return ours.eps > theirs.eps or ours.max < theirs.max
+
+        return coarser(step.index) and not (rules.folded(step) and coarser(step.inputs[0]))
+
+    def apply(self, x: Tensor, *, double: bool = False) -> Tensor:
+        """The map itself, by running the steps again."""
+        return replayed(self.steps, {self.start.index: x}, double=double)
+
+    @cached_property
+    def bracket(self) -> NormBracket:
+        """The Lipschitz constant of the whole, from below and above."""
+        if len(self.core) == 1 and self.is_chain:
+            gain = self._gain(self.core[0])
+            if gain is not None and gain.bracket.upper < math.inf:
+                return repeated(gain.bracket, self.core[0])
+            how = SAMPLED if gain is None else gain.bracket.how
+            return NormBracket(self._slope(), math.inf, how=how)
+        upper = self._upper({self.start.index: 1.0})
+        if upper < math.inf and self.linear:
+            whole = function_norm(partial(self.apply, double=True), self.start.value)
+            if whole is not None:
+                return NormBracket(whole.lower, min(whole.upper, upper), how=whole.how)
+        if upper == math.inf:
+            return NormBracket(self._slope(), upper, how=SAMPLED)
+        return NormBracket(min(self._slope(), upper), upper, how="constants multiplied and added")
+
+    def _upper(self, moved: Mapping[int, float]) -> float:
+        """An upper constant, followed from step to step: sums add, concatenations by squares.
+
+        `moved` is by how much each of the values that it takes may move.
+        """
+        constants = dict(moved)
+        for step in self.steps:
+            given = [constants[parent] for parent in step.parents]
+            found: float | None = None
+            if len(given) == 1 or step.module is not None:
+                if (gain := self._gain(step)) is not None:
+                    # Several inputs of a module are one vector, with one value twice in f(x, x).
+                    factors = gain.bracket.upper, math.hypot(*given)
+                    found = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
+            else:
+                parents = [self.all_steps[parent].value for parent in step.inputs]
+                found = None if self.rounds(step) else rules.join(step, parents, given)
+            constants[step.index] = math.inf if found is None or math.isnan(found) else found
+        return constants[self.steps[-1].index]
+
+    @cached_property
+    def constants(self) -> dict[int, NormBracket]:
+        """The constant in each of the values that it takes, by step, with the others fixed."""
+        found = {}
+        for start in self.starts:
+            moved = {each.index: float(each is start) for each in self.starts}
+            upper = self._upper(moved)
+            uses = sum(parent == start.index for step in self.steps for parent in step.parents)
+            attained = uses == 1 and upper < math.inf and rules.joins_linearly(self.steps[-1])
+            how = f"one of {len(self.starts)} inputs"
+            found[start.index] = NormBracket(upper if attained else 0.0, upper, how=how)
+        return found
+
+    @property
+    def adds(self) -> bool:
+        """Whether it adds values up, so that the constants in each of them say the most."""
+        return rules.adds(self.steps[-1])
+
+    @property
+    def joint(self) -> NormBracket:
+        """The constant in all values that it takes, as one vector."""
+        if len(self.starts) == 1:
+            return self.bracket
+        uppers = [each.upper for each in self.constants.values()]
+        how = "of all inputs together"
+        if self.adds:
+            return NormBracket(0.0, math.hypot(*uppers), how=how)
+        # Squares of the parts of the result add up to squares of the inputs, each times its own.
+        return NormBracket(0.0, max(uppers), how=how)
+
+    def _gain(self, step: Step) -> rules.Gain | None:
+        if step.index not in self._gains:
+            x = self.all_steps[step.inputs[0]].value
+            whole = None if step.module is None else self.inside(step, x)
+            if whole is None and self.rounds(step):
+                kind = str(step.value.dtype).removeprefix("torch.")
+                whole = NormBracket(0.0, math.inf, how=f"rounds to {kind}, so it jumps")
+            found = rules.gain(step, x) if whole is None else rules.Gain(whole)
+            self._gains[step.index] = found
+        return self._gains[step.index]
+
+    def _slope(self) -> float:
+        def function(x: Tensor) -> Tensor:
+            torch.default_generator.manual_seed(0)  # what is random is so in the same way
+            return self.apply(x)
+
+        with torch.no_grad():
+            one, two = function(self.start.value), function(self.start.value)
+        if not torch.allclose(one, two, rtol=1e-5, equal_nan=True):
+            return 0.0  # two values of the same point have no slope
+        return largest_slope(function, self.start.value)
+
+
+def links(recording: Recording, inside: Inside) -> list[Link]:
+    """The graph, input side first; what only rearranges is left out.
+
+    Every step that does more is a link of its own, with the values that it takes. Steps that one
+    call of one of torch's own layers made, such as its padding, are put together. So is what lies
+    around a step that joins values without a rule: the smallest part that one value enters and one
+    leaves.
+    """
+    steps = recording.steps
+    live = [0, *(step.index for step in recording.leading_to(recording.output))]
+    part_of = _parts_without_rule(recording, inside)
+    owner = {0: 0}  # the last step of the link that a value comes from
+    users = Counter(parent for index in live[1:] for parent in set(steps[index].parents))
+    made: dict[int, Link] = {}  # by the last step
+    for index in live[1:]:
+        step, part = steps[index], part_of.get(index)
+        if part is not None and index != part[-1]:
+            continue
+        members = [steps[each] for each in part or [index]]
+        inner = {each.index for each in members}
+        # What rearranges on the way from another link belongs to this one.
+        ahead = [parent for each in members for parent in each.parents if parent not in inner]
+        sources: set[int] = set()
+        while ahead:
+            place = ahead.pop()
+            if owner[place] == place:
+                sources.add(place)
+            elif place not in inner:
+                inner.add(place)
+                ahead.extend(steps[place].parents)
+        starts = tuple(steps[each] for each in sorted(sources))
+        link = Link(starts, tuple(steps[each] for each in sorted(inner)), steps, inside)
+        if not link.core:
+            owner[index] = owner[step.parents[0]]
+            continue
+        owner[index] = index
+        before = made.get(starts[0].index)
+        if len(starts) == 1 and before is not None and part is None:
+            call = _layer_call(link.steps)
+            alone = all(users[each.index] == 1 for each in (starts[0], *link.steps[:-1]))
+            if call is not None and call == _layer_call(before.steps) and alone:
+                del made[starts[0].index]
+                link = Link(before.starts, (*before.steps, *link.steps), steps, inside)
+        made[index] = link
+    return list(made.values())
+
+
+def cuts(recording: Recording) -> list[int]:
+    """The steps that no arrow between two others passes over: every way leads through them."""
+    live = [0, *(step.index for step in recording.leading_to(recording.output))]
+    last_use = {index: index for index in live}
+    for index in live:
+        for parent in recording.steps[index].parents:
+            last_use[parent] = max(last_use[parent], index)
+    furthest, found = 0, []
+    for index in live:
+        if furthest <= index:
+            found.append(index)
+        furthest = max(furthest, last_use[index])
+    return found
+
+
+def _parts_without_rule(recording: Recording, inside: Inside) -> dict[int, tuple[int, ...]]:
+    """The parts that stay together, each by the steps in it.
+
+    Where a step joins several values without a constant: from the last value that all ways to it
+    lead through, to the first one behind it that all ways from it lead through.
+    """
+    steps = recording.steps
+    live = [0, *(step.index for step in recording.leading_to(recording.output))]
+    above = {index: set(steps[index].parents) for index in live}
+    below: dict[int, set[int]] = {index: set() for index in live}
+    for index, parents in above.items():
+        for parent in parents:
+            below[parent].add(index)
+    before = _gates(live, above)  # steps that every way from the input leads through
+    after = _gates(live[::-1], below)
+    found: list[tuple[int, ...]] = []
+    for index in live[1:]:
+        step = steps[index]
+        if len(set(step.inputs)) == 1:
+            continue
+        starts = tuple(steps[each] for each in sorted(set(step.inputs)))
+        if math.isfinite(Link(starts, (step,), steps, inside).joint.upper):
+            continue
+        inner = {index}
+        while True:
+            first = max(set.intersection(*(before[each] - inner for each in inner)))
+            last = min(set.intersection(*(after[each] for each in inner)))
+            reached = {first}
+            for each in live:
+                if first < each <= last and above[each] & reached:
+                    reached.add(each)
+            leading, between = {last}, set()
+            for each in reversed(live):
+                if each in reached - {first} and (each == last or below[each] & leading):
+                    leading.add(each)
+                    between.add(each)
+            for other in found:
+                if between & set(other):
+                    between |= set(other)
+            if between == inner:
+                break
+            inner = between
+        found = [other for other in found if not inner & set(other)]
+        found.append(tuple(sorted(inner)))
+    return {index: part for part in found for index in part}
+
+
+def _gates(order: Sequence[int], towards: Mapping[int, set[int]]) -> dict[int, set[int]]:
+    """For each step those that every way from the first one to it leads through, itself too."""
+    found: dict[int, set[int]] = {}
+    for index in order:
+        ways = [found[each] for each in towards[index]]
+        found[index] = {index} | (set.intersection(*ways) if ways else set())
+    return found
+
+
+def _layer_call(steps: Sequence[Step]) -> int | None:
+    """The call of one of torch's layers that all steps lie in."""
+    calls = {
+        step.frames[-1].call if step.frames and is_torch_layer(step.frames[-1]) else None
+        for step in steps
+    }
+    return calls.pop() if len(calls) == 1 else None
+
+
+def is_torch_layer(frame: Frame) -> bool:
+    """Whether a call is of one of torch's own layers, which holds no others."""
+    children = (type(child).__module__ for child in frame.module.children())
+    own = type(frame.module).__module__.startswith("torch.nn.")
+    return own and all(name.startswith("torch.nn.utils") for name in children)
+
+
+def repeated(bracket: NormBracket, step: Step) -> NormBracket:
+    """A constant of all inputs together, where they are one value several times."""
+    times = len(step.parents)
+    if times == 1 or step.module is None:
+        return bracket
+    how = f"{bracket.how}; one value taken {times} times"
+    return NormBracket(0.0, bracket.upper * math.sqrt(times) * (1 + ROUNDING), how=how)
