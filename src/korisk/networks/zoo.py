@@ -345,7 +345,7 @@ class PostProcessing(nn.Module):
         assert isinstance(last, LinearOperator)
         self._channels = _Channels(last.range)
         if isinstance(net, UNet):
-            _check_halved(self._channels.sides, net.levels)
+            check_halved(self._channels.sides, net.levels)
         self.net = net.to(last.device)
 
     def forward(self, y: Tensor) -> Tensor:
@@ -359,20 +359,7 @@ class PostProcessing(nn.Module):
         -------
         Tensor, shape (batch, *range)
         """
-        return self.refine(self.inverse(y))
-
-    def refine(self, images: Tensor) -> Tensor:
-        """What is learned behind the inverse, alone.
-
-        Parameters
-        ----------
-        images : Tensor, shape (batch, *range)
-
-        Returns
-        -------
-        Tensor
-            Of the same shape.
-        """
+        images = self.inverse(y)
         return self._channels.join(self.net(self._channels.split(images)))
 
 
@@ -550,12 +537,7 @@ class DenseUNet(nn.Module):
         super().__init__()
         self._channels = _Channels(tuple(out_shape))
         inputs, outputs = math.prod(in_shape), math.prod(out_shape)
-        if inputs * outputs > _CELLS:
-            raise KoriskError(
-                f"a dense layer must have at most {_CELLS:,} weights, got {inputs * outputs:,} "
-                f"from {shape_text(tuple(in_shape))} to {shape_text(tuple(out_shape))}; use "
-                "smaller images"
-            )
+        check_dense(inputs, outputs)
         size = _checks.real("scale", scale, above=0, remedy="give one over the norm of A")
         self.scale = size / math.sqrt(inputs)
         draws = generator or torch.Generator().manual_seed(0)
@@ -567,7 +549,7 @@ class DenseUNet(nn.Module):
             self.dense.bias.zero_()
         self._image = tuple(out_shape)
         self.net = UNet(self._channels.count, levels, width=width, generator=draws)
-        _check_halved(self._channels.sides, levels)
+        check_halved(self._channels.sides, levels)
 
     def forward(self, y: Tensor) -> Tensor:
         """Images of what was measured.
@@ -582,6 +564,49 @@ class DenseUNet(nn.Module):
         """
         images = self.dense(y.flatten(1) * self.scale).reshape(len(y), *self._image)
         return self._channels.join(self.net(self._channels.split(images)))
+
+
+class _Refinement(nn.Module):
+    """What is learned behind a known inverse: images to images."""
+
+    def __init__(self, channels: _Channels, net: nn.Module) -> None:
+        super().__init__()
+        self._channels, self.net = channels, net
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self._channels.join(self.net(self._channels.split(images)))
+
+
+def split_known(network: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The known part in front of a network, which is computed once, and the rest to train.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        Any network.
+
+    Returns
+    -------
+    tuple of torch.nn.Module
+        The inverse of a `PostProcessing` in which nothing is learned, and what follows it, whose
+        weights are the network's own; otherwise the identity and the network.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.networks.zoo import Cnn, PostProcessing, split_known
+    >>> from korisk.operators import ParallelBeam, fbp
+    >>> net = PostProcessing(fbp(ParallelBeam(8, views=6, bins=12)), Cnn())
+    >>> front, rest = split_known(net)
+    >>> y = torch.ones(3, 6, 12)
+    >>> torch.equal(rest(front(y)), net(y))
+    True
+    """
+    if isinstance(network, PostProcessing):
+        front = network.inverse
+        if not any(weights.requires_grad for weights in front.parameters()):
+            return front, _Refinement(network._channels, network.net)
+    return nn.Identity(), network
 
 
 # --- Checks --------------------------------------------------------------------------------------
@@ -613,7 +638,17 @@ def _chain(inverse: Any) -> nn.Sequential:
     return nn.Sequential(named)
 
 
-def _check_halved(sides: Shape, levels: int) -> None:
+def check_dense(inputs: int, outputs: int) -> None:
+    """Raise if a dense layer would have too many weights."""
+    if inputs * outputs > _CELLS:
+        raise KoriskError(
+            f"a dense layer must have at most {_CELLS:,} weights, got {inputs:,} x {outputs:,}; "
+            "use smaller images"
+        )
+
+
+def check_halved(sides: Shape, levels: int) -> None:
+    """Raise if a U-Net cannot halve images of these sides so often."""
     if any(side % 2**levels for side in sides):
         raise KoriskError(
             f"a U-Net of {levels} levels takes images whose sides are divisible by {2**levels}, "

@@ -103,6 +103,8 @@ def train_many(
 ) -> Generator[tuple[int, Tensor]]:
     """Train every member; yield the index of each with its test errors when it is done.
 
+    Its module then has the weights of the step that was best on its validation pairs.
+
     Parameters
     ----------
     members : sequence of Member
@@ -184,7 +186,10 @@ def train_many(
             torch.set_num_threads(1)  # of this thread, and of those that start later
         member = members[index]
         weights = [p for p in member.module.parameters() if p.requires_grad]
-        made = _Training([member], pool, schedule, weights, member.module, _single(member.module))
+        state = {name: each[None] for name, each in _state(member.module).items()}
+        made = _Training(
+            [member], pool, schedule, weights, member.module, _single(member.module), state
+        )
         return made.run(partial(report, [index]), stop)[0]
 
     if workers == 1:
@@ -274,13 +279,19 @@ def _single(module: nn.Module) -> Forward:
     return lambda x: module(x[0])[None]
 
 
+def _state(module: nn.Module) -> dict[str, Tensor]:
+    """What training may change: weights and buffers, by name."""
+    weights = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    return {name: each.detach() for name, each in (weights | dict(module.named_buffers())).items()}
+
+
 def _stacked(
     members: Sequence[Member], trial: Tensor
-) -> tuple[list[nn.Parameter], nn.Module, Forward]:
+) -> tuple[list[nn.Parameter], nn.Module, Forward, dict[str, Tensor]]:
     """Weights with an axis of members, the network whose mode counts, and all of them at once.
 
     What no member learns, changes or has of its own, such as the matrix of a known operator, is
-    shared and not stacked.
+    shared and not stacked. Last, everything that is stacked, by name.
     """
     template, tried = (copy.deepcopy(members[0].module) for _ in range(2))
     with torch.no_grad():
@@ -305,7 +316,8 @@ def _stacked(
         return out
 
     every_one = vmap(one, randomness="different")
-    return list(learned.values()), template, lambda x: every_one(learned, own, x)
+    state = {name: each.detach() for name, each in learned.items()} | own
+    return list(learned.values()), template, lambda x: every_one(learned, own, x), state
 
 
 def _copies(members: Sequence[Member]) -> list[Member]:
@@ -316,7 +328,7 @@ def _unlike(members: Sequence[Member], trial: Tensor) -> str:
     """Why members cannot be stacked, as the first two of them show; empty where they can."""
     pair, both = _copies(members[:2]), trial.expand(2, *trial.shape)
     try:
-        weights, template, forward = _stacked(pair, trial)
+        weights, template, forward, _ = _stacked(pair, trial)
         template.eval()
         with torch.no_grad():
             out = forward(both)
@@ -374,8 +386,11 @@ class _Training:
         weights: Sequence[nn.Parameter],
         mode: nn.Module,
         forward: Forward,
+        state: Mapping[str, Tensor],
     ) -> None:
         self.members, self.pool, self.weights = members, pool, weights
+        self.state = state  # with an axis of members
+        self.best = {name: each.clone() for name, each in state.items()}
         self.mode, self.forward = mode.train(), forward
         device, steps = pool[0].device, schedule.steps
         drawn = []
@@ -453,5 +468,13 @@ class _Training:
             test = errors[:, counts:]
             reported = test if reported is None else torch.where(better, test, reported)
             best = torch.minimum(best, validation)
+            for name, each in self.state.items():
+                chosen = better[:, 0].to(each.device).view(-1, *[1] * (each.ndim - 1))
+                self.best[name] = torch.where(chosen, each, self.best[name])
+        for index, member in enumerate(self.members):
+            now = _state(member.module)
+            for name, each in self.best.items():
+                if not torch.equal(now[name], each[index]):  # others may use an operator's buffers
+                    now[name].copy_(each[index])
         assert reported is not None
         return list(reported)
