@@ -42,7 +42,9 @@ def test_the_files_of_the_docs_are_read(tmp_path: Path) -> None:
             path.write_text(content)
             yield path
 
-    (net,) = map(kr.Network.read, written("network-file.md", "yaml"))
+    net, graph = map(kr.Network.read, written("network-file.md", "yaml"))
+    assert graph.inputs_of("cat") == ("add", "f")
+    assert graph.lipschitz("minkowski") == 2.0
     assert net.names == ("W", "K", "A^T", "ReLU")
     assert net.amplification("composed")[0] == pytest.approx(0.317**2)
     *one_model, two_models = map(kr.Curve.read_all, written("pilot-file.md", "csv"))
@@ -179,6 +181,14 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     assert all(told["held"] == told["networks"] for told in networks)
     count = sum(told["networks"] for told in networks)
     assert f"{count} networks" in (ROOT / "docs" / "explanation" / "check.md").read_text()
+
+
+def test_the_table_of_graphs_is_the_one_that_was_kept() -> None:
+    results = json.loads((ROOT / "benchmarks" / "results" / "graphs.json").read_text())
+    page = (ROOT / "docs" / "explanation" / "theory.md").read_text()
+    assert "\n".join(benchmark("graphs").tables(results)) in page
+    assert sum(row["networks"] for row in results if "graphs" in row["kind"]) >= 3000
+    assert not any(row["out of order"] for row in results)
 
 
 def test_the_tables_of_real_images_are_those_that_were_kept() -> None:

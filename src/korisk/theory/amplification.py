@@ -49,7 +49,7 @@ def graph_tails(nodes: Sequence[Node], runs: Runs) -> FloatArray:
     P_u is the block's constant times P there. Inside a block, changes add up over all paths,
     Eq. (eq:paths), or less where more is known: a layer's `joint` constant, and `runs`, which hold
     for all paths from one value to another. In a chain every block is one layer, and this is
-    Eq. (eq:cuts).
+    Eq. (eq:cuts), or without runs the product of Eq. (eq:lip-prod) in Lemma (lem:lip).
     """
     last = len(nodes)
     users: list[list[int]] = [[] for _ in range(last + 1)]

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from numbers import Real
@@ -13,7 +13,7 @@ from korisk.errors import KoriskError, shown
 from korisk.theory.bracket import NOT_KNOWN, HasNorm, Lipschitz, NormBracket, set_fields, terse_repr
 
 INPUT = "input"  # what layers call the network's input
-Inputs = tuple[str, ...] | Mapping[str, Lipschitz] | None
+Inputs = Sequence[str] | Mapping[str, Lipschitz] | None  # a tuple or dict once it is checked
 
 
 @dataclass(frozen=True, repr=False)
