@@ -50,6 +50,52 @@ def test_bound_json_agrees_with_the_library() -> None:
     assert sum(layer["share"] for layer in found["layers"]) == pytest.approx(1)
 
 
+def test_a_graph_shows_what_layers_take_and_can_be_drawn_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "residual.yaml"
+    net = kr.Network(
+        [
+            *(kr.Known("K", lipschitz=2.0), kr.Learned("net", parameters=9, lipschitz=0.5)),
+            *(
+                kr.Known("add", inputs={"K": 1, "net": 1}),
+                kr.Learned("C", parameters=5, lipschitz=3),
+            ),
+        ]
+    )
+    net.write(path)
+    out, err = outputs("bound", path, "--plot", tmp_path / "net.png", "--replace", "net")
+    (row,) = (line for line in out.splitlines() if line.split()[:1] == ["add"])
+    assert row.split()[1:4] == ["K,", "net", "known"]
+    assert "With net known" in out
+    assert "takes" not in text("bound", KO)
+    assert (tmp_path / "net.png").stat().st_size > 1000
+    assert "net.png" in err
+    found = content("bound", path)
+    assert [layer["takes"] for layer in found["layers"]] == [
+        ["input"],
+        ["K"],
+        ["K", "net"],
+        ["add"],
+    ]
+    assert kr.Network.from_dict(found["network"]) == net
+
+
+def test_a_bound_that_is_its_own_assumption_says_so_and_names_a_pilot(tmp_path: Path) -> None:
+    path = tmp_path / "net.yaml"
+    front, last = kr.Known("K", lipschitz=2.0), kr.Learned("net", parameters=9)
+    calibrated = kr.Learned("net", parameters=9, lipschitz=1.0, C=1.0, kappa=0.1)
+    wide = kr.Known("wide", lipschitz=1e3)
+    for layers, direct, share in (
+        *(([front, last], ["net"], 1), ([front, calibrated], ["net"], 0)),
+        *(([last, wide], [], 1), ([kr.Learned("W", parameters=1), wide, calibrated], ["net"], 0.9)),
+    ):
+        kr.Network(layers).write(path)
+        found, said = content("bound", path)["assumed"], text("bound", path)
+        assert found["direct"] == direct
+        assert found["share"] == pytest.approx(share, abs=0.1)
+        assert ("its own assumption" in said) == ("kr.pilot" in said) == (share > 0)
+        assert ("A_l = 1" in said) == (found["direct_share"] > 0.05)
+
+
 def test_target_alone_evaluates_the_bound_where_it_is_reached() -> None:
     found = content("bound", KO, "--target", "0.006")
     assert found["n"] == found["samples"]["composed"]
@@ -131,7 +177,8 @@ def test_defaults_and_mismatch_are_pointed_out(tmp_path: Path) -> None:
     assert "N = 1,000" in out
     assert "1 to 2" in out
     assert "The mismatch of K is korisk's extension" in out
-    assert "calibrate the constants on a pilot" in out
+    assert "kr.pilot" in out
+    assert "calibrate the constants" in out
 
 
 @pytest.mark.parametrize(

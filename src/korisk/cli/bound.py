@@ -16,6 +16,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from korisk._checks import one_of, target_error
@@ -30,6 +31,7 @@ from korisk.cli.output import (
     warnings_as_lines,
     whole,
 )
+from korisk.cli.pilot import PlotOption, check_plot, save_plot
 from korisk.errors import KoriskError, MissingExtraError, UnreachableError, shown
 from korisk.theory import (
     BOUNDS,
@@ -43,8 +45,11 @@ from korisk.theory import (
     sample_size,
 )
 from korisk.theory.bound import states_effective
+from korisk.theory.layer import INPUT
 
 DEFAULT_N = 1000
+_WORTH_A_WORD = 0.05  # of a bound, from which on a part of it is mentioned
+_NEARLY_ALL = 0.9  # of a bound, from which on it is the assumption of layers that nobody calibrated
 _LARGEST_N_OF_BOUND = 10**300  # beyond it log N / N is zero, and N no longer a double
 
 
@@ -90,6 +95,29 @@ class Answer:
         found = self.numbers["bounds" if self.effective else "effective_bounds"][self.form]
         return None if found is None else float(found["total"])
 
+    @property
+    def assumed(self) -> dict[str, Any]:
+        """What of the asked bound is no more than the assumption about learned layers.
+
+        `layers` are those with constants that nobody calibrated, C = 0 and kappa = 1; `direct` are
+        learned layers whose error nothing behind them amplifies or lessens, such as a last one.
+        """
+        found, tails = self.chosen, self.net.tails()
+        shares = found.contributions / found.total if found.total else np.zeros(len(self.net))
+        learned = [
+            (layer, float(tail), float(share))
+            for layer, tail, share in zip(self.net, tails, shares, strict=True)
+            if isinstance(layer, Learned)
+        ]
+        own = [(each.name, part) for each, _, part in learned if each.C == 0 and each.kappa == 1]
+        direct = [(each.name, part) for each, tail, part in learned if abs(tail - 1) < 1e-9]
+        return {
+            "layers": [name for name, _ in own],
+            "share": math.fsum(share for _, share in own),
+            "direct": [name for name, _ in direct],
+            "direct_share": math.fsum(share for _, share in direct),
+        }
+
     @cached_property
     def numbers(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -99,6 +127,7 @@ class Answer:
             "bound": self.form,
             "dimension": "effective" if self.effective else "parameters",
             "n": int(chosen.n) if float(chosen.n).is_integer() else chosen.n,
+            "assumed": self.assumed,
             "layers": [],
         }
         for index, layer in enumerate(net):
@@ -106,6 +135,7 @@ class Answer:
             content["layers"].append(
                 {
                     **fields(layer, "name", "kind"),
+                    "takes": list(net.inputs_of(layer.name)),
                     "lipschitz": fields(layer.bracket, "lower", "upper", "how"),
                     "amplification": {form: float(factors[form][index]) for form in BOUNDS},
                     "parameters": learned.parameters if learned else 0,
@@ -197,12 +227,19 @@ def show(said: Answer, name: str | None, after: Answer | None) -> None:
     out, content = console(), said.numbers
     at = f"N = {_n_text(said.chosen.n)}"
     asked = "effective_" if said.effective else ""
-    heads = ("layer", "", "Lip-\nschitz", *(f"A_l,\n{form}" for form in BOUNDS), "param-\neters")
+    takes = () if said.net.is_chain else ("takes",)
+    heads = ("layer", *takes, "", "Lip-\nschitz", *(f"A_l,\n{form}" for form in BOUNDS))
     at_n = f"bound at\n{at}" + ",\neffective" * said.effective
-    layers = table(said.net.name or "network", *heads, at_n, "share", text=2)
+    layers = table(
+        said.net.name or "network", *heads, "param-\neters", at_n, "share", text=2 + len(takes)
+    )
     heads = ("layer", "parameters", "effective", f"bound at\n{at}", "the same,\neffective")
     dimensions = table("p beside the effective dimension", *heads)
+    before = INPUT
     for row in content["layers"]:
+        # Nothing where that is the layer above.
+        source = ["" if row["takes"] == [before] else ", ".join(row["takes"])][: len(takes)]
+        before = row["name"]
         low, high = row["lipschitz"]["lower"], row["lipschitz"]["upper"]
         if high <= 1.01 * low:
             constant = number(high)
@@ -213,7 +250,7 @@ def show(said: Answer, name: str | None, after: Answer | None) -> None:
         size = short(row["parameters"]) if row["parameters"] else "-"
         part = number(row[f"{asked}contribution"]), f"{row[f'{asked}share']:.0%}"
         growth = map(number, row["amplification"].values())
-        layers.add_row(*cells(row["name"], row["kind"], constant, *growth, size, *part))
+        layers.add_row(*cells(row["name"], *source, row["kind"], constant, *growth, size, *part))
         if said.both and row["kind"] == "learned":
             used = row["effective"]
             used = "-" if used is None else number(used) if used < 1000 else short(round(used))
@@ -307,11 +344,35 @@ def _words(said: Answer) -> list[str]:
             f"The mismatch of {', '.join(mismatched)} is korisk's extension of the theorem: an "
             "approximately known operator adds a term that no data removes."
         )
-    if any(layer.C == 0 and layer.kappa == 1 for layer in net.learned):
+    return [*sentences, *_assumption(said)]
+
+
+def _assumption(said: Answer) -> list[str]:
+    """How much of the bound is the assumption about learned layers, and what measures instead."""
+    assumed, sentences = said.assumed, []
+    share = assumed["share"]
+    if assumed["direct_share"] >= _WORTH_A_WORD:
+        names, of = ", ".join(assumed["direct"]), f"{assumed['direct_share']:.0%} of the bound"
         sentences.append(
-            "Learned layers with C = 0 and kappa = 1 give a reference in units of kappa, not an "
-            "absolute error: calibrate the constants on a pilot for that."
+            f"The error of {names} reaches the output as it is (A_l = 1), through no known "
+            f"operator that would change it: its part, {of}, is no more than the risk assumed of "
+            "a learned layer, C^2/n + kappa p log N / N."
         )
+    if not assumed["layers"]:
+        return sentences
+    pilot = "train at a few sizes (kr.pilot, korisk plan)"
+    if share < _NEARLY_ALL:
+        sentences.append(
+            f"{share:.0%} of the bound comes from learned layers with C = 0 and kappa = 1, in "
+            f"units of kappa: for an absolute error {pilot} and calibrate the constants."
+        )
+        return sentences
+    sentences.append(
+        f"{'All' if share > 0.9995 else f'{share:.1%}'} of the bound comes from learned layers "
+        "with C = 0 and kappa = 1, which nobody calibrated: it is its own assumption, a reference "
+        "in units of kappa to compare networks by, and predicts no error. For that, "
+        f"{pilot}; korisk ablate measures what a known layer saves."
+    )
     return sentences
 
 
@@ -387,6 +448,7 @@ def bound(
         Path | None,
         typer.Option(metavar="FILE.yaml", help="Save the network that --module describes."),
     ] = None,
+    plot: PlotOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Bound the expected squared error of a network, layer by layer.
@@ -397,6 +459,8 @@ def bound(
     shown with it too.
     """
     one_of("bound", form, BOUNDS)
+    if plot is not None:
+        check_plot(plot)
     asked = next(each for each in BOUNDS if each == form)
     net = _network(network, module, write)
     both = states_effective(net)
@@ -419,6 +483,11 @@ def bound(
     if replace is not None:
         less = net.replace(replace)
         after = answer(less, asked, found.chosen.n, wanted, effective=effective, both=both)
+    if plot is not None:
+        from korisk.report.figures.networks import DrawnNetwork, architecture_figure
+
+        figure = architecture_figure([DrawnNetwork(net.name or "network", net)])
+        save_plot(figure, plot)
     if json:
         print_json(as_json(found, replace, after))
     else:

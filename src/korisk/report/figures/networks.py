@@ -66,9 +66,9 @@ class DrawnNetwork:
 
     title: str
     network: Network
-    shapes: tuple[str, str]
-    calibrated: bool  # whether C and kappa are those of the study's own calibration
-    last: int | None  # the largest N of its curve
+    shapes: tuple[str, str] = ("", "")
+    calibrated: bool = False  # whether C and kappa are those of the study's own calibration
+    last: int | None = None  # the largest N of its curve
 
 
 def networks_of(contents: Contents) -> list[DrawnNetwork]:
@@ -128,7 +128,7 @@ def networks_of(contents: Contents) -> list[DrawnNetwork]:
             if net is not None and not net.is_chain:
                 curve = point.curve(model)
                 last = None if curve is None else int(curve.sizes[-1])
-                made.append(DrawnNetwork(f"{model}, {point.name}", net, ("", ""), False, last))
+                made.append(DrawnNetwork(f"{model}, {point.name}", net, last=last))
     return made[:MOST_NETWORKS]
 
 
@@ -186,13 +186,11 @@ def lipschitz(bracket: NormBracket) -> str:
     return f"{style.ELL} in [{style.digits(lower, 4)}, {style.digits(upper, 4)}]"
 
 
-def architecture_figure(networks: Sequence[DrawnNetwork]) -> Figure | None:
-    """The boxes of each network under its title; None without networks.
+def architecture_figure(networks: Sequence[DrawnNetwork]) -> Figure:
+    """The boxes of each network under its title.
 
     A chain that fits stands in one line; other networks are wrapped into rows.
     """
-    if not networks:
-        return None
     chains = [made.network.is_chain and len(made.network) <= _ACROSS for made in networks]
     plans = [None if c else _Wiring(m.network) for c, m in zip(chains, networks, strict=True)]
     heights = [_ROW if plan is None else _ABOVE + plan.height for plan in plans]
@@ -394,8 +392,10 @@ def _draw_graph(axes: Axes, top: float, made: DrawnNetwork, plan: _Wiring) -> No
     _arrow(axes, (x - 0.24, y), (x, y))
     for layer, (x, y) in zip(net, places, strict=True):
         _box(axes, layer, x, y, _WIDE, _HIGH)
+        fits = style.inches_of(style.plain(layer.name), style.SMALL) <= _WIDE - 0.08
+        size = style.SMALL if fits else style.FINE
         lines = (
-            (0.16, style.fitted(layer.name, _WIDE - 0.08, style.SMALL), style.SMALL, style.DARK),
+            (0.16, style.fitted(layer.name, _WIDE - 0.08, size), size, style.DARK),
             (0.0, _count(layer) or "known", style.FINE, _text_colour(layer)),
             (-0.15, lipschitz(layer.bracket), style.FINE, style.GREY),
         )

@@ -50,7 +50,7 @@ def _figures(contents: Contents, page: bool) -> Iterator[tuple[str, Figure | Non
     yield STILL, efficiency_figure(panels_of(contents))
     yield "two_factors", factors_figure(factors_of(contents))
     networks = networks_of(contents)
-    yield "architecture", architecture_figure(networks)
+    yield "architecture", architecture_figure(networks) if networks else None
     yield "layers", layers_figure(networks)
     yield THEOREM, theorem_figure(contents.theorems)
     stems = file_stems([point.name for point in contents.points])
