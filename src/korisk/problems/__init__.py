@@ -1,8 +1,8 @@
 """Problems to learn: what is measured, what is wanted, and how results are judged.
 
-Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py`, `heat.py` and
-`deep.py` have one each; `sources.py` and `phantoms.py` make their images, `noise.py` their noise,
-and `metrics.py` compares results with targets.
+Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py`, `heat.py`,
+`deep.py` and `graphs.py` have one each; `sources.py` and `phantoms.py` make their images,
+`noise.py` their noise, and `metrics.py` compares results with targets.
 """
 
 try:
@@ -17,6 +17,7 @@ except ModuleNotFoundError as missing:
 from korisk.problems.blur import BlurProblem
 from korisk.problems.ct import BEAMS, POPULATIONS, Beam, CtProblem, CtScanner, Population
 from korisk.problems.deep import DeepProblem
+from korisk.problems.graphs import GraphProblem
 from korisk.problems.heat import HeatProblem
 from korisk.problems.metrics import METRICS, Metric, measure, measure_each
 from korisk.problems.mri import MriProblem
@@ -46,6 +47,7 @@ __all__ = [
     "Ellipses",
     "FileSource",
     "Gaussian",
+    "GraphProblem",
     "HeatProblem",
     "ImageSource",
     "Metric",

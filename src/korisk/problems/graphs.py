@@ -1,0 +1,239 @@
+"""Images that a true network makes, a residual one, a U-Net or an unrolled scheme: to check bounds.
+
+The target is a network of the kind that is trained, so that the error of every layer can be
+measured, whatever way values take through it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from korisk import _checks
+from korisk.networks import zoo
+from korisk.networks.describe.marks import learned
+from korisk.operators.basic import Diagonal
+from korisk.operators.linear import LinearOperator, checked_device
+from korisk.problems.ct import CtProblem, CtScanner
+from korisk.problems.problem import Counts, Device, Pairs, Pools, Problem, Reconstruction
+from korisk.problems.sources import EllipseSource
+
+GRAPHS = (*zoo.KINDS, "dense-skips", "unrolled")
+_PASSES, _LEVELS = 3, 2
+_TRUE_SIZE = 0.8  # of true convolutions: root of what a random image's energy is multiplied by
+_TRUE_SPREAD = 0.2  # of other true weights about those that training starts from
+
+
+class DenseSkips(nn.Module):
+    """A known inverse, then convolutions of which each takes all images before it.
+
+    Parameters
+    ----------
+    inverse : nn.Module
+        From what was measured to images.
+    width : int
+        Images that each convolution but the last one adds.
+    draws : torch.Generator
+        Draws the initial weights.
+    """
+
+    def __init__(self, inverse: nn.Module, width: int, draws: torch.Generator) -> None:
+        super().__init__()
+        self.inverse = inverse
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(1 + at * width, width if at < 3 else 1, 3, padding=1) for at in range(4)
+        )
+        with torch.no_grad():
+            for weights in self.convolutions.parameters():  # biases too
+                drawn = torch.randn(weights.shape, generator=draws)
+                weights.copy_(drawn / math.sqrt(max(weights[0].numel(), 100)))
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Images of what was measured."""
+        images = self.inverse(y).unsqueeze(1)
+        for at, convolution in enumerate(self.convolutions):
+            made = convolution(images)
+            images = torch.cat([images, torch.relu(made)], 1) if at < 3 else made
+        return cast(Tensor, images.squeeze(1))
+
+
+class Unrolled(nn.Module):
+    """Gradient descent on ||A x - y||^2 / 2 with one residual CNN behind every step.
+
+    Parameters
+    ----------
+    operator : LinearOperator
+        A, of norm 1 at most.
+    scale : float
+        What data are multiplied by, one over the norm that A had.
+    width : int
+        Channels of the CNN, whose weights all passes share.
+    draws : torch.Generator
+        Draws the initial weights.
+    """
+
+    def __init__(
+        self, operator: LinearOperator, scale: float, width: int, draws: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.operator, self.adjoint, self.scale = operator, operator.T, scale
+        self.net = zoo.Cnn(1, 3, width=width, generator=draws)
+        learned(self.net.stack)
+
+    def forward(self, y: Tensor) -> Tensor:
+        """Images of what was measured."""
+        data = y * self.scale
+        x = self.adjoint(data)
+        for _ in range(_PASSES):
+            x = x - self.adjoint(self.operator(x) - data)
+            x = self.net(x.unsqueeze(1)).squeeze(1)
+        return cast(Tensor, x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphProblem(Problem):
+    """Learn what a true network of a kind makes of sinograms, the same for every seed.
+
+    Parameters
+    ----------
+    scanner : CtScanner
+        The scanner.
+    network : str
+        A kind of `korisk.networks.zoo`, "dense-skips" (a known inverse, then convolutions of which
+        each takes all images before it), or "unrolled" (gradient descent with one CNN behind every
+        step).
+    source : EllipseSource, default EllipseSource()
+        Where images come from.
+    width : int, default 4
+        Channels of the network, at least 1.
+    near : float, optional
+        Training starts at the true weights, each changed by this share of itself times a normal
+        number. Default: at random.
+
+    Raises
+    ------
+    KoriskError
+        If there is no such network, or a number is out of range.
+
+    Notes
+    -----
+    Every network has the shape of the true one: two U-Net levels, three passes. Each CNN of a
+    scheme with passes is marked as one learned layer; elsewhere every convolution is one.
+
+    Examples
+    --------
+    >>> from korisk.problems import CtScanner, GraphProblem
+    >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
+    >>> problem = GraphProblem(scanner=scanner, network="inverse-unet")
+    >>> problem.pools(seed=1, train=2, validation=1, test=1).train.targets.shape
+    torch.Size([2, 8, 8])
+    """
+
+    scanner: CtScanner
+    network: str
+    source: EllipseSource = field(default_factory=EllipseSource)
+    width: int = 4
+    near: float | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.scanner.geometry
+        _checks.one_of("network", self.network, GRAPHS)
+        _checks.count("width", self.width, at_least=1, at_most=1024, remedy="try 4")
+        if self.near is not None:
+            _checks.real("near", self.near, at_least=0, remedy="try 0.1, or leave it out")
+
+    def prepared(self, device: Device = None) -> LinearOperator:
+        """The projector."""
+        return CtProblem(scanner=self.scanner).prepared(device)
+
+    def reconstruction(self, device: Device = None) -> Reconstruction:
+        """The scanner's, without what is learned."""
+        return self.scanner.reconstruction(device)
+
+    def true_network(self, device: Device = None) -> nn.Module:
+        """The network that is to be learned.
+
+        Parameters
+        ----------
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        torch.nn.Module
+        """
+        return _true_network(self, str(checked_device(device) or "cpu"))
+
+    def start(self, seed: int, device: Device = None) -> nn.Module:
+        """A network of the same shape, from which training starts.
+
+        Parameters
+        ----------
+        seed : int
+            Random seed of its weights.
+        device : torch.device or str, optional
+            PyTorch's default where None.
+
+        Returns
+        -------
+        torch.nn.Module
+        """
+        if self.near is None:
+            return self._made(1 + seed, device)
+        network = copy.deepcopy(self.true_network(device))
+        draws = torch.Generator().manual_seed(1 + seed)
+        with torch.no_grad():
+            for weights in network.parameters():
+                changes = torch.randn(weights.shape, generator=draws).to(weights)
+                weights.mul_(1 + self.near * changes)
+        return network
+
+    def _made(self, seed: int, device: Device) -> nn.Module:
+        """A network with random weights."""
+        first, tail = self.scanner.reconstruction(device, torch.float32)
+        inverse = [Diagonal(first, name="W"), *tail]
+        operator = self.scanner.projector(device, torch.float32)
+        if self.network in zoo.KINDS:
+            size = {"width": self.width, "levels": _LEVELS, "passes": _PASSES}
+            built = zoo.build(self.network, operator, inverse, **size, seed=seed)
+            if isinstance(built, zoo.PrimalDual):
+                for block in (*built.duals, *built.primals):
+                    learned(block)
+            return built
+        draws = torch.Generator().manual_seed(seed)
+        made: nn.Module = DenseSkips(nn.Sequential(*inverse), self.width, draws)
+        if self.network == "unrolled":
+            scale = 1 / operator.norm().upper
+            made = Unrolled(operator * scale, scale, self.width, draws)
+        return made.to(operator.device)
+
+    def _draw(self, seed: int, counts: Counts, device: Device) -> Pools:
+        """Sinograms of ellipses, and what the true network makes of them."""
+        truth = self.true_network(device)
+        problem = CtProblem(scanner=self.scanner, source=self.source)
+        drawn = problem.pools(seed=seed, **counts, device=device)
+        with torch.no_grad():
+            inputs = [pool.inputs.to(torch.float32) for pool in drawn]
+            return Pools(*(Pairs(each, truth(each)) for each in inputs))
+
+
+@lru_cache(maxsize=2)
+def _true_network(problem: GraphProblem, device: str) -> nn.Module:
+    """A network whose every part has a say: zoo networks start close to what is known."""
+    network = problem._made(0, device)
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for part in network.modules():
+            for weights in part.parameters(recurse=False):
+                drawn = torch.randn(weights.shape, generator=draws).to(weights)
+                if isinstance(part, nn.Conv2d):
+                    weights.copy_(_TRUE_SIZE * drawn / math.sqrt(max(weights[0].numel(), 36)))
+                else:
+                    weights.mul_(1 + _TRUE_SPREAD * drawn)
+    return network
