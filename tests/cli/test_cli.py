@@ -92,7 +92,7 @@ def test_a_bound_that_is_its_own_assumption_says_so_and_names_a_pilot(tmp_path: 
         found, said = content("bound", path)["assumed"], text("bound", path)
         assert found["direct"] == direct
         assert found["share"] == pytest.approx(share, abs=0.1)
-        assert ("its own assumption" in said) == ("kr.pilot" in said) == (share > 0)
+        assert ("its own assumption" in said) == ("kr.run_pilot" in said) == (share > 0)
         assert ("A_l = 1" in said) == (found["direct_share"] > 0.05)
 
 
@@ -177,7 +177,7 @@ def test_defaults_and_mismatch_are_pointed_out(tmp_path: Path) -> None:
     assert "N = 1,000" in out
     assert "1 to 2" in out
     assert "The mismatch of K is korisk's extension" in out
-    assert "kr.pilot" in out
+    assert "kr.run_pilot" in out
     assert "calibrate the constants" in out
 
 

@@ -360,7 +360,7 @@ def _assumption(said: Answer) -> list[str]:
         )
     if not assumed["layers"]:
         return sentences
-    pilot = "train at a few sizes (kr.pilot, korisk plan)"
+    pilot = "train at a few sizes (kr.run_pilot, korisk plan)"
     if share < _NEARLY_ALL:
         sentences.append(
             f"{share:.0%} of the bound comes from learned layers with C = 0 and kappa = 1, in "
