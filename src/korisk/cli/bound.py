@@ -313,6 +313,7 @@ def _words(said: Answer) -> list[str]:
             f"{text} An effective dimension belongs to one sample size and to the images it was "
             "computed from, and kappa must belong to it; see docs/explanation/theory.md."
         )
+    sentences += _assumption(said)
     brackets = {layer.name: layer.bracket for layer in net}
     sampled = [name for name, each in brackets.items() if math.isinf(each.upper) and each.lower]
     if sampled:
@@ -344,7 +345,7 @@ def _words(said: Answer) -> list[str]:
             f"The mismatch of {', '.join(mismatched)} is korisk's extension of the theorem: an "
             "approximately known operator adds a term that no data removes."
         )
-    return [*sentences, *_assumption(said)]
+    return sentences
 
 
 def _assumption(said: Answer) -> list[str]:
