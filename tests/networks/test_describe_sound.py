@@ -104,6 +104,34 @@ def test_the_upper_end_holds_where_the_function_is_steepest(name: str) -> None:
     assert math.isfinite(found) is has_rule
 
 
+ACTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu, "leaky": lambda x: F.leaky_relu(x, -0.5), "gelu": F.gelu,
+    "elu": lambda x: F.elu(x, 2.0), "selu": F.selu, "sin": torch.sin,
+    "softmax": lambda x: 4 * x.softmax(1), "maximum": lambda x: torch.maximum(x, x.flip(1)),
+    "pool": lambda x: F.max_pool1d(x[:, None], 3, stride=1, padding=1)[:, 0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_the_constant_of_a_whole_graph_holds_and_is_below_the_sum_over_paths(name: str) -> None:
+    act, weights = ACTS[name], [0.5 * draw(6, 6, seed=seed) for seed in range(5)]
+
+    def forward(x: Tensor) -> Tensor:
+        one = act(x @ weights[0])
+        two = x + act(one @ weights[1])
+        three = act(torch.cat([one, two], 1) @ torch.cat(weights[2:4]))
+        return two - act(three @ weights[4])
+
+    module = Of(forward)
+    net, words = told(module, draw(1, 6))
+    assert (words, net.inputs_of("cat")) == ("", (net.inputs_of("cat")[0], "add"))
+    steepest = max(slope_at(module, size * draw(1, 6, seed=9)) for size in (0.1, 1, 10))
+    for seed in range(20):
+        steepest = max(steepest, slope_at(module, 2 * draw(1, 6, seed=seed)))
+    assert steepest <= net.lipschitz() * (1 + 1e-9)
+    assert net.lipschitz() < 0.7 * net.lipschitz("minkowski")
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_normalisation_of_16_bits_and_of_one_entry(kind: torch.dtype) -> None:
     norm, zero = nn.RMSNorm(6).to(kind), torch.zeros(1, 6, dtype=kind)

@@ -15,6 +15,7 @@ from korisk.networks.describe import rules
 from korisk.networks.describe.linear import function_norm, largest_slope, plain_operator
 from korisk.networks.describe.recording import Frame, Recording, Step, replayed
 from korisk.networks.describe.rules import ROUNDING
+from korisk.networks.describe.sectors import sector_upper
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
@@ -55,15 +56,16 @@ class Link:
     @property
     def linear(self) -> bool:
         """Whether the whole is known to be a matrix, up to a constant."""
-        for step in self.steps:
-            if len(step.inputs) != 1:
-                if self.rounds(step) or not rules.joins_linearly(step):
-                    return False
-            elif plain_operator(step.module) is None:  # an operator is, without asking its norm
-                gain = self._gain(step)
-                if gain is None or not gain.linear:
-                    return False
-        return True
+        return all(map(self.is_linear, self.steps))
+
+    def is_linear(self, step: Step) -> bool:
+        """Whether a step is known to be linear, up to a constant."""
+        if len(step.inputs) != 1:
+            return not self.rounds(step) and rules.joins_linearly(step)
+        if plain_operator(step.module) is not None:  # without asking its norm
+            return True
+        gain = self.gain(step)
+        return gain is not None and gain.linear
 
     def rounds(self, step: Step) -> bool:
         """Whether a step rounds its result to a coarser precision than that of the run's input.
@@ -88,22 +90,25 @@ class Link:
     def bracket(self) -> NormBracket:
         """The Lipschitz constant of the whole, from below and above."""
         if len(self.core) == 1 and self.is_chain:
-            gain = self._gain(self.core[0])
+            gain = self.gain(self.core[0])
             if gain is not None and gain.bracket.upper < math.inf:
                 return repeated(gain.bracket, self.core[0])
             how = SAMPLED if gain is None else gain.bracket.how
             return NormBracket(self._slope(), math.inf, how=how)
-        upper = self._upper({self.start.index: 1.0})
+        upper = self.uppers({self.start.index: 1.0})[self.steps[-1].index]
         if upper < math.inf and self.linear:
             whole = function_norm(partial(self.apply, double=True), self.start.value)
             if whole is not None:
                 return NormBracket(whole.lower, min(whole.upper, upper), how=whole.how)
         if upper == math.inf:
             return NormBracket(self._slope(), upper, how=SAMPLED)
-        return NormBracket(min(self._slope(), upper), upper, how="constants multiplied and added")
+        how = "constants multiplied and added"
+        if not self.is_chain and (whole_upper := sector_upper(self)) < upper:
+            upper, how = whole_upper, "norm of the whole with slopes between bounds"
+        return NormBracket(min(self._slope(), upper), upper, how=how)
 
-    def _upper(self, moved: Mapping[int, float]) -> float:
-        """An upper constant, followed from step to step: sums add, concatenations by squares.
+    def uppers(self, moved: Mapping[int, float]) -> dict[int, float]:
+        """Upper constants, followed from step to step: sums add, concatenations by squares.
 
         `moved` is by how much each of the values that it takes may move.
         """
@@ -112,7 +117,7 @@ class Link:
             given = [constants[parent] for parent in step.parents]
             found: float | None = None
             if len(given) == 1 or step.module is not None:
-                if (gain := self._gain(step)) is not None:
+                if (gain := self.gain(step)) is not None:
                     # Several inputs of a module are one vector, with one value twice in f(x, x).
                     factors = gain.bracket.upper, math.hypot(*given)
                     found = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
@@ -120,7 +125,7 @@ class Link:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
                 found = None if self.rounds(step) else rules.join(step, parents, given)
             constants[step.index] = math.inf if found is None or math.isnan(found) else found
-        return constants[self.steps[-1].index]
+        return constants
 
     @cached_property
     def constants(self) -> dict[int, NormBracket]:
@@ -128,7 +133,7 @@ class Link:
         found = {}
         for start in self.starts:
             moved = {each.index: float(each is start) for each in self.starts}
-            upper = self._upper(moved)
+            upper = self.uppers(moved)[self.steps[-1].index]
             uses = sum(parent == start.index for step in self.steps for parent in step.parents)
             attained = uses == 1 and upper < math.inf and rules.joins_linearly(self.steps[-1])
             how = f"one of {len(self.starts)} inputs"
@@ -152,7 +157,8 @@ class Link:
         # Squares of the parts of the result add up to squares of the inputs, each times its own.
         return NormBracket(0.0, max(uppers), how=how)
 
-    def _gain(self, step: Step) -> rules.Gain | None:
+    def gain(self, step: Step) -> rules.Gain | None:
+        """What a step with one input does to distances; None where there is no rule."""
         if step.index not in self._gains:
             x = self.all_steps[step.inputs[0]].value
             whole = None if step.module is None else self.inside(step, x)

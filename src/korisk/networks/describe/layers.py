@@ -272,14 +272,22 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
             run = []
         if follows and span is not None and (run or len(span[0].starts) == 1):
             run.append(span)
-    for first, last in pairwise(cuts(recording)):
+    parts = list(pairwise(cuts(recording)))
+    branched = []
+    for first, last in parts:
         part = [span for span in spans if first < span[0].steps[-1].index <= last]
-        if len(part) < 2 or all(link.is_chain for link, _ in part):
-            continue
-        whole = between(recording.steps[first], recording.steps[last])
+        if len(part) > 1 and not all(link.is_chain for link, _ in part):
+            branched.append((part, first, last))
+    if branched:  # what is bent around such a part is better taken together with it
+        inner = {id(link) for part, _, _ in branched for link, _ in part}
+        outside = [link for link, _ in spans if id(link) not in inner and not link.linear]
+        if outside or len(branched) > 1:
+            branched.append((spans, 0, recording.output))
+    for part, first, last in branched:
+        whole = between(recording.steps[first], recording.steps[last]).bracket
         layers = [layer for _, several in part for layer in several]
         learned = any(isinstance(layer, Learned) for layer in layers)
-        compose(layers[0], layers[-1], _present(whole.bracket) if learned else whole.bracket)
+        compose(layers[0], layers[-1], _present(whole) if learned else whole)
     return found
 
 

@@ -71,10 +71,10 @@ class LinearPart(LinearOperator):
         slack = 1e-7 * float(image.norm() * y.norm() + one.norm() * back.norm())
         return abs(float((image * y).sum() - (one * back).sum())) <= slack
 
-    def bracket(self) -> NormBracket:
-        """The norm, as narrow as the memory for Lanczos allows."""
+    def bracket(self, *, narrow: float = _WIDTHS[0]) -> NormBracket:
+        """The norm, as narrow as asked for, or as the memory for Lanczos allows."""
         size = min(math.prod(self.domain), math.prod(self.range))
-        for width in _WIDTHS:
+        for width in (narrow, *_WIDTHS):
             eps = 1 - (1 + 0.98 * width) ** -2
             steps = math.log(1.648 * math.sqrt(size) / 1e-6) / math.sqrt(eps) / 2 + 1
             if min(steps, size) * size * 8 <= _MOST_BYTES:

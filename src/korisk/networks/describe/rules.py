@@ -81,6 +81,11 @@ def _slope(value: float) -> Rule:
     return rule
 
 
+_BELOW: dict[str, tuple[str, Any]] = {  # the slope below 0: its name, and torch's default
+    "leaky_relu": ("negative_slope", 0.01),
+    "prelu": ("weight", None),
+    "elu": ("alpha", 1),
+}
 CONSTANTS: dict[str, Rule] = {
     name: _slope(value) for value, names in _SLOPES.items() for name in names.split()
 }
@@ -109,12 +114,11 @@ def rectifier(step: Step, x: Tensor) -> NormBracket | None:
     own = step.function is F.elu or not (len(step.args) > 2 or step.kwargs.keys() - {"alpha"})
     if step.name == "elu" and not own:
         return None  # torch's inner one has more scales
-    keys = {"leaky_relu": ("negative_slope", 0.01), "prelu": ("weight", None), "elu": ("alpha", 1)}
-    below = option(step, 1, *keys[step.name])
+    below = option(step, 1, *_BELOW[step.name])
     if below is None or isinstance(below, Ref):  # it comes from the input itself
         return None
     size = float(below.detach().abs().max()) if isinstance(below, Tensor) else abs(float(below))
-    return exactly(max(1.0, size), f"largest slope, max(1, |{keys[step.name][0]}|)")
+    return exactly(max(1.0, size), f"largest slope, max(1, |{_BELOW[step.name][0]}|)")
 
 
 @_rule("celu", "softplus")
@@ -450,6 +454,35 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
     if step.name in _ROOTS:
         return math.hypot(*constants)
     return None
+
+
+_RISING = _words(  # from 0 to the largest slope; softmax as the gradient of a convex function
+    "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip clamp_min "
+    "clamp_max arctan atan asinh arcsinh sigmoid expit hardsigmoid erf selu celu softplus "
+    "threshold hardshrink softmax"
+)
+_MIRRORED = _words("gelu silu")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
+
+
+def slopes(step: Step, upper: float) -> tuple[float, float] | None:
+    """Between which slopes a function lies that is bent, entry by entry; None: not known."""
+    if step.name in _RISING:
+        return 0.0, upper
+    if step.name in _MIRRORED:
+        return 1 - upper, upper
+    if step.name in ("leaky_relu", "prelu", "elu"):
+        below = option(step, 1, *_BELOW[step.name])
+        values = torch.as_tensor(below).detach().double()
+        lowest = 0.0 if step.name == "elu" else 1.0  # elu's slope falls to 0
+        return min(lowest, float(values.min())), upper
+    return None
+
+
+def is_maximum(step: Step) -> bool:
+    """Whether a step is the maximum or minimum of two values, entry by entry."""
+    places = len(step.args) == 2 and all(isinstance(each, Ref) for each in step.args)
+    real = not step.value.is_complex()
+    return step.name in _MAXIMA and places and not step.kwargs and real
 
 
 def adds(step: Step) -> bool:

@@ -1,0 +1,297 @@
+"""An upper Lipschitz constant of a whole network, from the slopes of what is bent in it.
+
+Let the differences of two runs be p_i in front of bent step i (a ReLU, a maximum) and q_i behind
+it. Slopes between a and b give |q_i - c p_i| <= r |p_i|, with c = (a + b) / 2 and r = (b - a) / 2,
+so q_i = c p_i + e_i: a linear network with errors e_i that enter it, |e_i| <= r |p_i|. If for
+scales d_i > 0 and l > 0 the linear map M: (s, d_i e_i) -> (d_i r p_i, output / l) has norm <= 1,
+
+    |output|^2 / l^2 + sum d_i^2 r^2 |p_i|^2 <= |s|^2 + sum d_i^2 |e_i|^2,
+
+and the sums cancel: |output| <= l |s|. Skips, joins and linear parts are in M as they are. Any
+scales are valid; good ones are searched for, then the norm is bracketed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from korisk.networks.describe import rules
+from korisk.networks.describe.linear import LinearPart
+from korisk.networks.describe.recording import Step
+
+if TYPE_CHECKING:
+    from korisk.networks.describe.graph import Link
+
+_LARGEST = 60_000  # numbers that enter M: beyond, the search would take minutes
+_ROUNDS = 40
+_PATIENCE = 8  # rounds without a gain of 1%
+_POWER = 6  # steps of power iteration for each of the first scales
+_KRYLOV = 10  # steps of Lanczos in each round
+_SHARP = 200.0  # of the smoothed maximum over trial vectors
+_SOFT = 0.01  # of the smoothed penalty on a norm above 1
+_ROUNDING = 1e-9
+
+Values = dict[int, Tensor]
+
+
+@dataclass(frozen=True)
+class _Bend:
+    """A bent step: its linear part, and what bounds the rest of it."""
+
+    step: Step
+    level: int  # the most bent steps on a way to it, itself too
+    centre: Callable[[Values], Tensor | float]
+    moved: Callable[[Values], Tensor]  # |rest| <= |moved|
+
+
+def sector_upper(link: Link) -> float:
+    """An upper constant of a map of one value; infinite where none is found."""
+    bends, levels = _bends(link)
+    if bends is None or not bends or not link.start.value.is_floating_point():
+        return math.inf
+    shapes = [link.start.value.shape, *(bend.step.value.shape for bend in bends)]
+    sizes = [math.prod(shape) for shape in shapes]
+    if sum(sizes) > _LARGEST:
+        return math.inf
+    rows: list[int] = []
+
+    def run(vector: Tensor) -> Tensor:
+        parts = [
+            part.reshape(shape) for part, shape in zip(vector.split(sizes), shapes, strict=True)
+        ]
+        values = {link.start.index: parts[0]}
+        entering = {
+            bend.step.index: (bend, part) for bend, part in zip(bends, parts[1:], strict=True)
+        }
+        found = []
+        for step in link.steps:
+            if step.index in entering:
+                bend, rest = entering[step.index]
+                found.append(_flat(bend.moved(values)))
+                values[step.index] = rest + bend.centre(values)
+            else:
+                values[step.index] = step.replay(values, double=True)
+        found.append(_flat(values[link.steps[-1].index]))
+        rows[:] = [len(each) for each in found]
+        return torch.cat(found)
+
+    zero = torch.zeros(sum(sizes), dtype=torch.float64, device=link.start.value.device)
+    try:
+        whole = LinearPart(run, zero)
+        if not whole.is_linear():
+            return math.inf
+    except RuntimeError:
+        return math.inf
+    depth = levels[link.steps[-1].index] + 1
+    search = _Search(whole, sizes, rows, np.array([bend.level for bend in bends]), depth)
+    scales, size = search.scales()
+    inner, outer = search.spread(scales, size)
+    scaled = LinearPart(lambda vector: outer * run(vector / inner), zero)
+    norm = scaled.bracket(narrow=0.02 / depth).upper * (1 + _ROUNDING)
+    # Scales that fall by a factor with every level divide a norm above 1 by it: M only leads to
+    # higher levels, so that M(z) with D = z^level is analytic, and |M(z)| <= |z| |M| in the disc.
+    return size * float(norm**depth if norm > 1 else norm)
+
+
+def _flat(value: Tensor) -> Tensor:
+    return (torch.view_as_real(value) if value.is_complex() else value).reshape(-1)
+
+
+def _bends(link: Link) -> tuple[list[_Bend] | None, dict[int, int]]:
+    """The bent steps; None where one has no constant."""
+    levels = {link.start.index: 0}
+    found = []
+    for step in link.steps:
+        level = max(levels[parent] for parent in step.parents)
+        if not link.is_linear(step):
+            level += 1
+            bend = _bend(link, step, level)
+            if bend is None:
+                return None, levels
+            found.append(bend)
+        levels[step.index] = level
+    return found, levels
+
+
+def _bend(link: Link, step: Step, level: int) -> _Bend | None:
+    if not step.value.is_floating_point() or link.rounds(step):
+        return None
+    if len(step.inputs) == 2 and step.module is None:
+        if not rules.is_maximum(step):
+            return None
+        one, two = step.inputs  # max(a, b) = (a + b) / 2 + |a - b| / 2
+
+        def joined(sign: int) -> Callable[[Values], Tensor]:
+            return lambda values: (values[one] + sign * values[two]) / 2
+
+        return _Bend(step, level, joined(1), joined(-1))
+    gain = link.gain(step)
+    if gain is None or not math.isfinite(gain.bracket.upper):
+        return None
+    upper, parents = gain.bracket.upper, step.parents
+    slopes = rules.slopes(step, upper) if step.module is None else None
+    if slopes is not None:
+        (parent,) = parents
+        middle, half = (slopes[0] + slopes[1]) / 2, (slopes[1] - slopes[0]) / 2
+        return _Bend(
+            step,
+            level,
+            lambda values: middle * values[parent],
+            lambda values: half * values[parent],
+        )
+    return _Bend(
+        step,
+        level,
+        lambda values: 0.0,
+        lambda values: upper * torch.cat([_flat(values[parent]) for parent in parents]),
+    )
+
+
+class _Search:
+    """Scales for which the norm is at most about 1, and the constant l small.
+
+    Minimised is log l + depth max(0, log norm), by a bundle method: every trial vector bounds the
+    norm from below as a function of all scales, through the energies of its parts. A round adds
+    the Ritz vectors of a short Lanczos run, then minimises over all vectors so far, near the best
+    scales.
+    """
+
+    def __init__(
+        self,
+        whole: LinearPart,
+        sizes: Sequence[int],
+        rows: Sequence[int],
+        levels: Any,
+        depth: int,
+    ) -> None:
+        self.whole, self.sizes, self.rows = whole, list(sizes), list(rows)
+        self.levels, self.depth, self.count = levels, depth, len(levels)
+        self._generator = torch.Generator().manual_seed(0)
+        self._trials: list[Any] = []
+
+    def spread(self, scales: Any, size: float) -> tuple[Tensor, Tensor]:
+        """The scales of each number that enters the map, and of each that leaves it."""
+        device = self.whole.device
+        inner = torch.tensor([1.0, *scales], dtype=torch.float64, device=device)
+        outer = torch.tensor([*scales, 1 / size], dtype=torch.float64, device=device)
+        sizes, rows = (torch.tensor(each, device=device) for each in (self.sizes, self.rows))
+        return inner.repeat_interleave(sizes), outer.repeat_interleave(rows)
+
+    def scales(self) -> tuple[Any, float]:
+        """The best scales, and l."""
+        scales, size = self._first()
+        best, kept, near = math.inf, (scales, size), 0.3
+        start, history = self._draw(), [math.inf]
+        for _ in range(_ROUNDS):
+            if len(history) > _PATIENCE and history[-_PATIENCE] - best < 0.01:
+                break
+            norm, start = self._try(scales, size, start)
+            value = math.log(size) + (self.depth if norm > 1 else 1) * math.log(norm)
+            if value < best - 1e-3:
+                falling = max(norm, 1.0)  # so that the next norm is about 1
+                kept = scales * falling**-self.levels, size * falling**self.depth
+                best, near = value, min(2 * near, 10.0)
+            else:
+                near = max(0.6 * near, 1e-3)
+            history.append(best)
+            scales, size = self._minimised(*kept, near)
+        norm, _ = self._try(*kept, start)
+        falling = max(norm * (1 + 0.005 / self.depth), 1.0)
+        return kept[0] * falling**-self.levels, kept[1] * falling**self.depth
+
+    def _draw(self) -> Tensor:
+        drawn = torch.randn(sum(self.sizes), generator=self._generator, dtype=torch.float64)
+        return drawn.to(self.whole.device)
+
+    @torch.no_grad()
+    def _first(self) -> tuple[Any, float]:
+        """One after the other, so that each row alone has a norm of about 1 / 2."""
+        scales = np.ones(self.count + 1)
+        into = np.cumsum([0, *self.sizes])
+        out = np.cumsum([0, *self.rows])
+        for place in range(self.count + 1):
+            inner, outer = self.spread(scales[:-1], 1.0)
+            vector = self._draw()
+            norm = 0.0
+            for _ in range(_POWER):
+                vector[into[place + 1] :] = 0
+                vector = vector / vector.norm()
+                image = outer * self.whole._map(vector / inner)
+                image[: out[place]] = image[out[place + 1] :] = 0
+                norm = float(image.norm())
+                if norm == 0:
+                    break
+                vector = self.whole._map_adjoint(outer * image) / inner
+            scales[place] = 0.5 / norm if norm > 0 else 1.0
+        return scales[:-1], 1 / float(scales[-1])
+
+    @torch.no_grad()
+    def _try(self, scales: Any, size: float, start: Tensor) -> tuple[float, Tensor]:
+        """A norm from below, and where to start next; the trial vectors are kept."""
+        inner, outer = self.spread(scales, size)
+        basis, images = [start / start.norm()], []
+        for step in range(_KRYLOV):
+            images.append(outer * self.whole._map(basis[-1] / inner))
+            if step == _KRYLOV - 1:
+                break
+            back = self.whole._map_adjoint(outer * images[-1]) / inner
+            known = torch.stack(basis, 1)
+            for _ in range(2):
+                back = back - known @ (known.T @ back)
+            if float(back.norm()) <= 1e-10 * float(images[-1].norm()):
+                break
+            basis.append(back / back.norm())
+        image = torch.stack(images, 1)
+        squares, turn = torch.linalg.eigh(image.T @ image)
+        vectors, image = torch.stack(basis, 1) @ turn, image @ turn
+        out = _energies(image, self.rows)
+        into = _energies(vectors, self.sizes)
+        for place in range(len(squares)):
+            if squares[place] > 0.2 * squares[-1]:
+                behind = np.append(out[place, :-1] / scales**2, out[place, -1] * size**2)
+                before = np.append(into[place, 1:] / scales**2, into[place, 0])
+                self._trials.append((behind, before))
+        noise = self._draw()
+        following = vectors[:, -1] + 0.1 * noise / noise.norm()
+        if len(squares) > 1:
+            following = following + 0.5 * vectors[:, -2]
+        return max(float(squares[-1]), 1e-300) ** 0.5, following
+
+    def _minimised(self, scales: Any, size: float, near: float) -> tuple[Any, float]:
+        behind, before = (np.array(each) for each in zip(*self._trials, strict=True))
+        origin = np.append(np.log(scales), math.log(size))
+        signs = np.append(np.ones(self.count), -1.0)
+
+        def model(point: Any) -> tuple[float, Any]:
+            above = behind * np.exp(2 * signs * point)
+            below = before * np.exp(2 * np.append(point[:-1], 0.0))
+            total, base = above.sum(1), below.sum(1)
+            logs = np.log(total / base) / 2
+            weights = np.exp(_SHARP * (logs - logs.max()))
+            smooth = logs.max() + math.log(weights.sum()) / _SHARP
+            weights /= weights.sum()
+            slope = 1 / (1 + math.exp(-min(max(smooth / _SOFT, -500), 500)))
+            penalty = _SOFT * float(np.logaddexp(0, smooth / _SOFT))
+            below[:, -1] = 0
+            turn = weights @ (signs * above / total[:, None] - below / base[:, None])
+            moved = (point - origin)[:-1]
+            gradient = self.depth * slope * turn + np.append(moved / near, 1.0)
+            return point[-1] + self.depth * penalty + moved @ moved / (2 * near), gradient
+
+        found = minimize(model, origin, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
+        found = np.clip(found, origin - 20, origin + 20)
+        return np.exp(found[:-1]), math.exp(found[-1])
+
+
+def _energies(vectors: Tensor, sizes: Sequence[int]) -> Any:
+    """Sums of squares over the parts of each vector: (vectors, parts)."""
+    parts = vectors.split(list(sizes))
+    return torch.stack([part.square().sum(0) for part in parts], 1).cpu().numpy()
