@@ -103,6 +103,13 @@ def test_resampling_holds_the_slope_at(module: nn.Module) -> None:
 
 
 MATRIX = draw(6, 6, seed=3)
+
+
+def written(into: Tensor, value: Tensor, columns: Any) -> Tensor:
+    into[:, :, columns] = value
+    return into
+
+
 fft2: Any = torch.fft.fft2
 
 NARROW: dict[str, Callable[[Tensor], Tensor]] = {
@@ -127,6 +134,10 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "written": lambda x: x.new_zeros(6, 6).copy_(x[0]) * 3,
     "scattered": lambda x: torch.zeros(1, 6, 2).double().index_add(2, INDEX, x),
     "filtered": lambda x: F.conv1d(x, MATRIX[:, :, None]),
+    "into zeros": lambda x: written(x.new_zeros(1, 6, 8), x, slice(1, 7)),
+    "into itself": lambda x: written(2 * x, x[:, :, :1], slice(2, 5)),
+    "into a copy": lambda x: written(MATRIX[None].clone(), x[:, :, :3], [5, 0, 2]),
+    "chosen": lambda x: x[:, :, torch.tensor([1, 0, 1, 1, 0, 0]).bool()] * 2,
 }  # fmt: skip
 
 
@@ -177,9 +188,13 @@ ONE = (
     *(nn.ReLU(), nn.LeakyReLU(0.3), nn.RReLU(), nn.ELU(0.5), nn.CELU(0.3), nn.Softplus(beta=3)),
     *(nn.LogSigmoid(), nn.Tanh(), nn.Tanhshrink(), nn.Hardtanh(-0.5, 2), nn.ReLU6(), nn.Softsign()),
     *(nn.Softshrink(), nn.Threshold(1, 1), Of(torch.sin), Of(lambda x: x.clamp(-1, 2))),
+    Of(lambda x: x.clamp(torch.zeros_like(x), torch.ones_like(x))),
+    Of(lambda x: torch.where(x > 0, x, -0.3 * x)),
+    Of(lambda x: torch.where(x < 2, 1.0 * x, torch.tensor(2.0).double())),
 )
 ACTIVATIONS: list[tuple[nn.Module, float]] = [
-    *((module, 1) for module in ONE), (nn.LeakyReLU(-2.0), 2), (nn.PReLU(init=1.75), 1.75),
+    *((module, 1) for module in ONE), (nn.LeakyReLU(-2.0), 2),
+    (Of(lambda x: torch.where(x >= 0, -x, x * 3)), 3), (nn.PReLU(init=1.75), 1.75),
     (nn.ELU(2.5), 2.5), (nn.SELU(), 1.7580993408), (nn.SiLU(), 1.0998393201),
     (nn.GELU(), 1.1289041452), (nn.GELU(approximate="tanh"), 1.1289930687),
     (nn.Mish(), 1.0884981613), (nn.Sigmoid(), 0.25), (nn.Hardswish(), 1.5),
@@ -231,6 +246,27 @@ def test_max_pooling_stretches_a_peak_as_often_as_windows_hold_it(module: nn.Mod
         most = max(most, slope_at(module, peak + 0.01 * draw(1, 1, 5, 5)))
     assert layer.bracket.lower <= most * (1 + 1e-9)
     assert most <= layer.bracket.upper * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("size", "stride"), [(2, 2), (3, 1)])
+def test_pooling_by_norms_stretches_as_often_as_windows_hold_an_entry(
+    size: int, stride: int
+) -> None:
+    for power in (2, 4):
+        module = nn.LPPool1d(power, size, stride)
+        (layer,) = told(module, draw(1, 1, 9))[0]
+        peak = torch.full((1, 1, 9), 1e-3, dtype=torch.float64)
+        peak[0, 0, 4] = 100
+        steepest = slope_at(module, peak)
+        assert steepest <= layer.bracket.upper * (1 + 1e-9)
+        assert layer.bracket.upper == pytest.approx(steepest, rel=1e-3)
+
+
+def test_unit_vectors_are_steepest_near_zero() -> None:
+    module = Of(lambda x: F.normalize(x, eps=0.01))
+    (layer,) = told(module, draw(1, 6))[0]
+    assert slope_at(module, 1e-3 * draw(1, 6)) == pytest.approx(layer.bracket.upper)
+    assert "large" in layer.bracket.how
 
 
 def flat_input(*shape: int) -> Tensor:
@@ -345,7 +381,8 @@ def test_recurrent_layers_by_unrolling(kind: str, both: bool, part: int) -> None
     [
         torch.exp, lambda x: x * x, lambda x: x @ x.transpose(1, 2),
         lambda x: x / (x.norm() + 1e-3), lambda x: torch.where(x > 0, x, x - 1), lambda x: 1 / x,
-        lambda x: x * (x > 0), lambda x: F.normalize(x),
+        lambda x: x * (x > 0), lambda x: F.normalize(x, p=1.0),
+        lambda x: torch.where(x > 0.5, x, 2 * x), lambda x: torch.where(x > 0, x, x.exp() - 1),
         lambda x: F.grid_sample(MATRIX[None, None], x.reshape(-1, 4, 3, 2), align_corners=True),
         nn.Hardshrink(), nn.GLU(), nn.Threshold(0.1, 5.0),
     ],

@@ -121,6 +121,8 @@ class Link:
                     # Several inputs of a module are one vector, with one value twice in f(x, x).
                     factors = gain.bracket.upper, math.hypot(*given)
                     found = 0.0 if 0 in factors else math.prod(factors)  # 0 * inf is 0 here
+            elif (line := rules.pieces(step, self.all_steps)) is not None and line[0] in constants:
+                found = max(map(abs, line[1:])) * constants[line[0]]
             else:
                 parents = [self.all_steps[parent].value for parent in step.inputs]
                 found = None if self.rounds(step) else rules.join(step, parents, given)
@@ -264,7 +266,8 @@ def _parts_without_rule(recording: Recording, inside: Inside) -> dict[int, tuple
         if len(set(step.inputs)) == 1:
             continue
         starts = tuple(steps[each] for each in sorted(set(step.inputs)))
-        if math.isfinite(Link(starts, (step,), steps, inside).joint.upper):
+        joined = Link(starts, (step,), steps, inside).joint
+        if math.isfinite(joined.upper) and rules.pieces(step, steps) is None:
             continue
         inner = {index}
         while True:

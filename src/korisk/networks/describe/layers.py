@@ -192,7 +192,7 @@ def _link_layer(link: Link, draft: _Draft) -> tuple[Layer, Weights]:
             stated = repeated(resolve("lipschitz", stated), step)
     branched = not link.is_chain and len(link.core) > 1  # what has no rule, or is linear
     parts = list(dict.fromkeys(_step_label(step) for step in link.core))
-    if branched:
+    if branched and link.bracket.upper == math.inf:
         draft.notes[_BRANCHED].append(f"{name} ({_listed(parts)})")
     if stated is None and link.joint.upper == math.inf:
         rounded = any(link.rounds(step) for step in link.core)

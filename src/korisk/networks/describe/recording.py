@@ -246,11 +246,15 @@ class Recorder(TorchFunctionMode):
             outside = (frame for frame in reversed(self.frames) if not frame.inference)
             self._give_up("it runs in inference mode", next(outside, self.root))
         step = self._template(name, func, (args, kwargs), []) if followed else None
+        if step is not None and name == "__setitem__":
+            step = replace(step, function=_written)
         before = self._random_state()
         result = func(*args, **kwargs)
         if not torch.equal(before, self._random_state()):  # two runs may agree by chance
             self._give_up(RANDOM)
-        if step is not None:
+        if step is not None and name == "__setitem__":
+            self._note(step, args[0], ())
+        elif step is not None:
             for tensor in tensors_in((args, kwargs)):
                 tracked = self._tracked.get(id(tensor))
                 if tracked is not None and tracked[1] != tensor._version and self.frames:
@@ -411,6 +415,13 @@ def uncompiled(module: nn.Module) -> nn.Module:
     """The module itself, where torch.compile has wrapped it."""
     wrapped = type(module).__name__ == "OptimizedModule"  # by name: its import loads the compiler
     return cast(nn.Module, module._orig_mod) if wrapped else module
+
+
+def _written(tensor: Tensor, index: Any, value: Any) -> Tensor:
+    """A tensor with other numbers at some places, as a function."""
+    tensor = tensor.clone()
+    tensor[index] = value
+    return tensor
 
 
 def _plain_name(function: Any) -> str:

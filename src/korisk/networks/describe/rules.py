@@ -244,9 +244,43 @@ def rms_norm(step: Step, x: Tensor) -> NormBracket | None:
     return NormBracket(lower * (1 - ROUNDING), upper * (1 + ROUNDING), how=how)
 
 
+@_rule("normalize")
+def normalize(step: Step, x: Tensor) -> NormBracket | None:
+    """x / max(|x|, eps): x / eps near 0, and flatter further out."""
+    eps = float(option(step, 3, "eps", 1e-12))
+    if option(step, 1, "p", 2.0) != 2 or option(step, 4, "out", None) is not None:
+        return None
+    if eps <= 0:
+        return NormBracket(0.0, math.inf, how=_NO_EPS)
+    return exactly(1 / eps, "1 / eps, at 0: true, but large")
+
+
+@_rule(*(f"lp_pool{d}d" for d in (1, 2, 3)))
+def lp_pool(step: Step, x: Tensor) -> NormBracket | None:
+    """Norms of windows, for an even power: no norm of p >= 2 is above the Euclidean one."""
+    power = float(option(step, 1, "norm_type", 2))
+    if power < 2 or power % 2:
+        return None  # the sum of odd powers is no norm
+    kernel, stride = option(step, 2, "kernel_size", 1), option(step, 3, "stride", None)
+    most = _most_windows(step, x, kernel, stride, 0, 1)
+    return NormBracket(0.0, most**0.5 * (1 + ROUNDING), how="norms of windows")
+
+
 @_rule(*_POOLS)
 def max_pool(step: Step, x: Tensor) -> NormBracket:
     """Maxima of windows: an entry that is the largest of all shows in each window it is in."""
+    kernel, stride = option(step, 1, "kernel_size", 1), option(step, 2, "stride", None)
+    padding, dilation = option(step, 3, "padding", 0), option(step, 4, "dilation", 1)
+    most = _most_windows(step, x, kernel, stride, padding, dilation)
+    if most == 1:
+        return one("maxima of windows that do not overlap")
+    return exactly(most**0.5, "maxima: root of the most windows that an entry is in")
+
+
+def _most_windows(
+    step: Step, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> int:
+    """In how many windows of a pooling an entry is at most."""
     dims = int(step.name.split("pool")[1][0])
 
     def each(given: Any) -> tuple[int, ...]:
@@ -262,19 +296,14 @@ def max_pool(step: Step, x: Tensor) -> NormBracket:
                 range(w * length // count, -(-(w + 1) * length // count)) for w in range(count)
             ]
         else:
-            kernel = each(option(step, 1, "kernel_size", None))
-            given = option(step, 2, "stride", None)
-            stride = kernel if given is None or given in ([], ()) else each(given)
-            first = each(option(step, 3, "padding", 0))[axis]
-            dilation = each(option(step, 4, "dilation", 1))[axis]
-            starts = (w * stride[axis] - first for w in range(count))
-            reach = kernel[axis] * dilation
-            windows = [range(start, start + reach, dilation) for start in starts]
+            apart = each(kernel if stride is None or stride in ([], ()) else stride)[axis]
+            starts = (w * apart - each(padding)[axis] for w in range(count))
+            spaced = each(dilation)[axis]
+            reach = each(kernel)[axis] * spaced
+            windows = [range(start, start + reach, spaced) for start in starts]
         counts = Counter(place for window in windows for place in window if 0 <= place < length)
         most *= max(counts.values(), default=1)
-    if most == 1:
-        return one("maxima of windows that do not overlap")
-    return exactly(most**0.5, "maxima: root of the most windows that an entry is in")
+    return most
 
 
 @_rule(*_TRANSFORMS)
@@ -324,7 +353,7 @@ _LINEAR = _words(
     "adaptive_avg_pool3d interpolate upsample pad unfold fold expand expand_as repeat tile "
     "repeat_interleave broadcast_to diff index_select gather take take_along_dim tril triu trace "
     "masked_fill where __getitem__ mul multiply __mul__ __rmul__ div divide true_divide "
-    "__truediv__ diag diag_embed lerp index_add scatter scatter_add grid_sample copy"
+    "__truediv__ diag diag_embed lerp index_add scatter scatter_add grid_sample copy __setitem__"
 )
 _NONNEGATIVE = _words(
     "mean sum cumsum avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
@@ -453,7 +482,18 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
         return math.hypot(*spread)
     if step.name in _ROOTS:
         return math.hypot(*constants)
+    if _writes(step):
+        written = torch.empty(step.value.shape)[step.args[1]].numel()
+        times = math.sqrt(max(1.0, written / max(parents[1].numel(), 1)))
+        return math.hypot(constants[0], constants[1] * times)
     return None
+
+
+def _writes(step: Step) -> bool:
+    """Whether a step writes a value into another, at places that no value decides."""
+    if step.name != "__setitem__" or len(step.parents) != 2:
+        return False
+    return isinstance(step.args[0], Ref) and isinstance(step.args[2], Ref)
 
 
 _RISING = _words(  # from 0 to the largest slope; softmax as the gradient of a convex function
@@ -492,7 +532,56 @@ def adds(step: Step) -> bool:
 
 def joins_linearly(step: Step) -> bool:
     """Whether a step with several inputs is linear in all of them together."""
-    return step.name in _ADDING or step.name in _ROOTS
+    return step.name in _ADDING or step.name in _ROOTS or _writes(step)
+
+
+_ABOVE = {"gt", "__gt__", "greater", "ge", "__ge__", "greater_equal"}
+_UNDER = {"lt", "__lt__", "less", "le", "__le__", "less_equal"}
+
+
+def pieces(step: Step, steps: Sequence[Step]) -> tuple[int, float, float] | None:
+    """The value v and the two slopes of where(v > t, a v + b, c v + d), if it does not jump."""
+    if step.name != "where" or len(step.args) != 3 or not isinstance(step.args[0], Ref):
+        return None
+    asked = steps[step.args[0].step]
+    if asked.name not in _ABOVE | _UNDER or len(asked.args) != 2:
+        return None
+    base, at = asked.args
+    if not isinstance(base, Ref):
+        base, at = at, base
+    if not (isinstance(base, Ref) and _is_number(at)):
+        return None
+    lines = [_line(given, base.step, steps) for given in step.args[1:]]
+    shape = steps[base.step].value.shape
+    if None in lines or step.value.shape != shape or step.value.is_complex():
+        return None
+    (one_slope, one_offset), (two_slope, two_offset) = (line for line in lines if line)
+    if one_slope * at + one_offset != two_slope * at + two_offset:
+        return None
+    return base.step, one_slope, two_slope
+
+
+def _line(given: Any, base: int, steps: Sequence[Step]) -> tuple[float, float] | None:
+    """(a, b) if an argument is a v + b for numbers a and b, and the value v of step `base`."""
+    if isinstance(given, Tensor) and given.numel() == 1 and not given.is_complex():
+        given = float(given)
+    if _is_number(given):
+        return 0.0, float(given)
+    if not isinstance(given, Ref):
+        return None
+    if given.step == base:
+        return 1.0, 0.0
+    step = steps[given.step]
+    if step.name in _SIGN:
+        line = _line(step.args[0], base, steps)
+        return None if line is None else (-line[0], -line[1])
+    if step.name not in ("mul", "multiply", "__mul__", "__rmul__") or len(step.args) != 2:
+        return None
+    lines = [_line(each, base, steps) for each in step.args]
+    if lines[0] is None or lines[1] is None or 0 not in (lines[0][0], lines[1][0]):
+        return None
+    (slope, offset), factor = sorted((lines[0], lines[1]), key=lambda line: line[0] == 0)
+    return slope * factor[1], offset * factor[1]
 
 
 def _added_constant(step: Step, x: Tensor) -> NormBracket | None:

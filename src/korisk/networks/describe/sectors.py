@@ -73,6 +73,8 @@ def sector_upper(link: Link) -> float:
         }
         found = []
         for step in link.steps:
+            if not (step.value.is_floating_point() or step.value.is_complex()):
+                continue  # asked for by a bent step alone
             if step.index in entering:
                 bend, rest = entering[step.index]
                 found.append(_flat(bend.moved(values)))
@@ -108,10 +110,20 @@ def _flat(value: Tensor) -> Tensor:
 def _bends(link: Link) -> tuple[list[_Bend] | None, dict[int, int]]:
     """The bent steps; None where one has no constant."""
     levels = {link.start.index: 0}
-    found = []
+    found, asked = [], set()
     for step in link.steps:
         level = max(levels[parent] for parent in step.parents)
-        if not link.is_linear(step):
+        if not (step.value.is_floating_point() or step.value.is_complex()):
+            levels[step.index] = level
+            asked.add(step.index)
+            continue
+        line = rules.pieces(step, link.all_steps)
+        if line is not None and line[0] in levels:
+            level += 1
+            found.append(_between(step, level, line[0], *line[1:]))
+        elif asked.intersection(step.parents):
+            return None, levels
+        elif not link.is_linear(step):
             level += 1
             bend = _bend(link, step, level)
             if bend is None:
@@ -139,20 +151,22 @@ def _bend(link: Link, step: Step, level: int) -> _Bend | None:
     upper, parents = gain.bracket.upper, step.parents
     slopes = rules.slopes(step, upper) if step.module is None else None
     if slopes is not None:
-        (parent,) = parents
-        middle, half = (slopes[0] + slopes[1]) / 2, (slopes[1] - slopes[0]) / 2
-        return _Bend(
-            step,
-            level,
-            lambda values: middle * values[parent],
-            lambda values: half * values[parent],
-        )
+        return _between(step, level, parents[0], *slopes)
     return _Bend(
         step,
         level,
         lambda values: 0.0,
         lambda values: upper * torch.cat([_flat(values[parent]) for parent in parents]),
     )
+
+
+def _between(step: Step, level: int, parent: int, one: float, two: float) -> _Bend:
+    """A step whose slopes lie between two numbers."""
+
+    def times(factor: float) -> Callable[[Values], Tensor]:
+        return lambda values: factor * values[parent]
+
+    return _Bend(step, level, times((one + two) / 2), times(abs(one - two) / 2))
 
 
 class _Search:
