@@ -191,6 +191,31 @@ def test_the_table_of_graphs_is_the_one_that_was_kept() -> None:
     assert not any(row["out of order"] for row in results)
 
 
+def test_the_table_of_checked_graphs_is_what_was_kept() -> None:
+    found = kept("check_graphs.json")
+    page = (ROOT / "docs" / "explanation" / "check.md").read_text()
+    lines = list(benchmark("check_graphs").tables(found))
+    assert len(lines) > 20
+    assert set(lines) <= set(page.splitlines())
+    trained = [each for each in found["networks"] if each["n"]]
+    assert len({each["network"] for each in trained}) >= 5
+    assert all(each["holds"] is True for each in found["networks"])
+    assert f"{len(trained)} trained networks" in page
+    assert f"each of {len(found['networks']) - len(trained)} that were not trained" in page
+    changes = [
+        (each["error"] / start["error"], each["bounds"]["composed"] / start["bounds"]["composed"])
+        for each in trained
+        if each["start"] == "near" and each["network"] != "unrolled"
+        for start in found["networks"]
+        if start["start"] == "untrained, near"
+        if (start["network"], start["seed"]) == (each["network"], each["seed"])
+    ]
+    errors, bounds = (sorted(part) for part in zip(*changes, strict=True))
+    text = " ".join(page.split())
+    assert f"to {100 * errors[0]:.2g}% to {100 * errors[-1]:.2g}% of what they were" in text
+    assert f"by factors of {bounds[0]:.2g} to {bounds[-1]:.2g}:" in text
+
+
 def test_the_tables_of_real_images_are_those_that_were_kept() -> None:
     page = (ROOT / "docs" / "explanation" / "predict.md").read_text().splitlines()
     kept_rows = (ROOT / "benchmarks/results/predict_real.txt").read_text().splitlines()
