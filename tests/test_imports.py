@@ -32,7 +32,8 @@ ALLOWED = {
     "studies": PROBLEMS,
     "pilots": PROBLEMS | {"studies"},
     "prediction": PROBLEMS | {"studies"},
-    "report": PROBLEMS | {"studies", "pilots", "prediction"},
+    "ablation": PROBLEMS | {"studies", "prediction"},
+    "report": PROBLEMS | {"studies", "pilots", "prediction", "ablation"},
 }
 THIRD_PARTY_OF_THE_CORE = {"numpy", "scipy"}
 

@@ -38,6 +38,7 @@ from korisk.theory import (
 )
 
 if TYPE_CHECKING:
+    from korisk import ablation as ablation
     from korisk import fitting as fitting
     from korisk import images as images
     from korisk import networks as networks
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from korisk import prediction as prediction
     from korisk import problems as problems
     from korisk import studies as studies
+    from korisk.ablation.ablate import Ablation, ablate
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import known, learned
     from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
@@ -54,9 +56,21 @@ if TYPE_CHECKING:
     from korisk.prediction.rehearse import Rehearsal, rehearse
 
 _PACKAGES = (
-    *("fitting", "images", "networks", "operators", "pilots", "prediction", "problems", "studies"),
+    *(
+        "ablation",
+        "fitting",
+        "images",
+        "networks",
+        "operators",
+        "pilots",
+        "prediction",
+        "problems",
+        "studies",
+    ),
 )
 _NAMES = {
+    "Ablation": "ablation.ablate",
+    "ablate": "ablation.ablate",
     "NextSize": "planning.next_size",
     "Pilot": "pilots.result",
     "Prediction": "prediction.prediction",
@@ -108,6 +122,7 @@ __all__ = [
     "BOUNDS",
     "FITS",
     "UNITS",
+    "Ablation",
     "BarronBound",
     "Bound",
     "BoundForm",
@@ -138,6 +153,7 @@ __all__ = [
     "Unit",
     "UnreachableError",
     "__version__",
+    "ablate",
     "barron_bound",
     "calibrate",
     "compare",

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from korisk import __version__
+from korisk.cli.ablate import ablate
 from korisk.cli.bound import bound
 from korisk.cli.check import check
 from korisk.cli.compare import compare
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command()(plan)
 app.command()(compare)
 app.command()(predict)
+app.command()(ablate)
 app.command()(bound)
 app.command()(operators)
 app.command()(reproduce)

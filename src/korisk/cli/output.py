@@ -189,8 +189,13 @@ def refuse_extra(context: typer.Context, *allowed: str, why: str) -> None:
 
 
 def print_json(content: Any) -> None:
-    """Print a result for machines; what is infinite or undefined becomes null."""
-    print(json.dumps(_finite(content), indent=2, allow_nan=False))
+    """Print a result for machines."""
+    print(json_text(content))
+
+
+def json_text(content: Any) -> str:
+    """A result for machines; what is infinite or undefined becomes null."""
+    return json.dumps(_finite(content), indent=2, allow_nan=False)
 
 
 @contextmanager

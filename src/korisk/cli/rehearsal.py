@@ -57,21 +57,9 @@ def rehearse_point(
 
     if network is None:
         raise KoriskError("--training is for --network; name the network, or leave it out")
-    build = _read_build(network)
-    options: dict[str, Any] = {}
-    for each in training:
-        key, _, text = each.partition("=")
-        _checks.one_of("--training", key, _TRAINING)
-        try:
-            options[key] = float(text) if key == "rate" else int(text)
-        except ValueError:
-            raise KoriskError(
-                f"--training {key} must be a number, got {shown(text)}; say {key}=16, for example"
-            ) from None
-    largest = options.pop("largest", SIZES[-1])
-    least = 4 * SIZES[0]
-    _checks.count("--training largest", largest, at_least=least, at_most=10**6, remedy="try 2048")
-    sizes = [SIZES[0] * 2**k for k in range(20) if SIZES[0] * 2**k < largest] + [largest]
+    build, _ = read_build("--network", network)
+    options = training_options(training)
+    sizes = options.get("sizes", SIZES)
     if point is None and len(specs) > 1:
         raise KoriskError(
             f"--network is for one point, and the study has {len(specs)}: {', '.join(specs)}; name "
@@ -108,7 +96,6 @@ def rehearse_point(
         made = rehearse(
             build,
             problem,
-            sizes=sizes,
             examples=examples,
             seed=seed,
             device=device,
@@ -127,24 +114,47 @@ def rehearse_point(
     return Answer(name, made, chosen[0] if chosen else None, notes)
 
 
-def _read_build(network: str) -> Callable[[], Any]:
-    """The function that `FILE.py:BUILD` names."""
-    path, _, name = network.rpartition(":")
+def training_options(training: Sequence[str]) -> dict[str, Any]:
+    """The --training options as arguments of `rehearse` and `ablate`."""
+    from korisk.prediction.rehearse import SIZES
+
+    options: dict[str, Any] = {}
+    for each in training:
+        key, _, text = each.partition("=")
+        _checks.one_of("--training", key, _TRAINING)
+        try:
+            options[key] = float(text) if key == "rate" else int(text)
+        except ValueError:
+            raise KoriskError(
+                f"--training {key} must be a number, got {shown(text)}; say {key}=16, for example"
+            ) from None
+    if "largest" in options:
+        largest, least = options.pop("largest"), 4 * SIZES[0]
+        remedy = "try 2048"
+        _checks.count("--training largest", largest, at_least=least, at_most=10**6, remedy=remedy)
+        doubled = [SIZES[0] * 2**k for k in range(20)]
+        options["sizes"] = [*(n for n in doubled if n < largest), largest]
+    return options
+
+
+def read_build(option: str, place: str) -> tuple[Callable[[], Any], Mapping[str, Any]]:
+    """The function that `FILE.py:BUILD` names, and everything that its file defines."""
+    path, _, name = place.rpartition(":")
     if not path or not name.isidentifier():
         raise KoriskError(
-            f"--network must be FILE.py:BUILD, a function in a file, got {shown(network)}"
+            f"{option} must be FILE.py:BUILD, a function in a file, got {shown(place)}"
         )
     file = Path(path)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if not file.is_file() or spec is None or spec.loader is None:
-        raise KoriskError(f"--network {file}: there is no such Python file; check the path")
+        raise KoriskError(f"{option} {file}: there is no such Python file; check the path")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         raise KoriskError(
-            f"--network {file} cannot be imported: {type(error).__name__}: {first}; run it with "
+            f"{option} {file} cannot be imported: {type(error).__name__}: {first}; run it with "
             "Python first"
         ) from error
     found = getattr(module, name, None)
@@ -152,7 +162,7 @@ def _read_build(network: str) -> Callable[[], Any]:
         known = [each for each in vars(module) if callable(getattr(module, each))]
         raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, known)}")
     build: Callable[[], Any] = found
-    return build
+    return build, vars(module)
 
 
 def show(answer: Answer, asked: Sequence[float], at: Sequence[int], *, as_json: bool) -> None:

@@ -363,6 +363,47 @@ def explain_comparison(comparison: Any) -> str:
             "The two factors of Proposition 2 are not defined at this target: it lies at or below "
             "the floor of a fitted line, or a line is flat."
         )
+    said.append(comparison_crossing(comparison))
+    pairs = zip(comparison.names, (comparison.first, comparison.second), strict=True)
+    said += [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
+    return " ".join(said)
+
+
+def comparison_headline(comparison: Any) -> str:
+    """Who needs how many samples, in a sentence or two."""
+    names, target = comparison.names, value(comparison.target)
+    plans = comparison.first, comparison.second
+    if all(plan.samples is not None for plan in plans):
+        said = f"To reach {target}, {names[0]} needs {_about(plans[0], ' samples')} and "
+        said += f"{names[1]} {_about(plans[1])}"
+        if comparison.ratio is None:
+            return f"{said}; what they need in relation to each other is not known."
+        return f"{said}, a ratio of {ratio_words(comparison)}."
+    said = " ".join(
+        f"{name} needs {_about(plan, ' samples')}." if plan.at_once else f"{name}: {headline(plan)}"
+        for name, plan in zip(names, plans, strict=True)
+    )
+    if comparison.ratio_range is not None:
+        said += f" The ratio, {names[1]} over {names[0]}, is {ratio_words(comparison)}."
+    return said
+
+
+def ratio_words(comparison: Any) -> str:
+    """The ratio of samples with its interval; without a ratio, the end that is known."""
+    low, high = comparison.ratio_range or (0.0, math.inf)
+    bound = f"at least {times(low)}" if math.isinf(high) else f"at most {times(high)}"
+    bound = f"{bound} with 95% probability" if low or math.isfinite(high) else ""
+    if comparison.ratio is None:
+        return bound or "not known"
+    more = " or more" if comparison.first.at_once else ""
+    more = " or less" if comparison.second.at_once else more
+    if low and math.isfinite(high):
+        bound = f"90%: {times(low)} to {times(high)}, if both reach it"
+    return f"{times(comparison.ratio)}{more}" + (f" ({bound})" if bound else "")
+
+
+def comparison_crossing(comparison: Any) -> str:
+    """Where the curves of a comparison cross, in a sentence."""
     # At a size that one pilot lacks, its mean is interpolated. Of several changes of order, the one
     # at the crossover is told, or else the last. Curves that agree have no better one.
     made = comparison.first.forecast, comparison.second.forecast
@@ -377,37 +418,7 @@ def explain_comparison(comparison: Any) -> str:
         there = [turn for turn in turns if cross is not None and turn[0] <= cross.n <= turn[1]]
         means = next(iter(there + turns[::-1]), None)
         better = "" if np.allclose(first, second) else comparison.names[int(ahead[-1])]
-    said.append(crossing(cross, means, better, last))
-    pairs = zip(comparison.names, (comparison.first, comparison.second), strict=True)
-    said += [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
-    return " ".join(said)
-
-
-def comparison_headline(comparison: Any) -> str:
-    """Who needs how many samples, in a sentence or two."""
-    names, target = comparison.names, value(comparison.target)
-    plans = comparison.first, comparison.second
-    low, high = comparison.ratio_range or (0.0, math.inf)
-    bound = f"at least {times(low)}" if math.isinf(high) else f"at most {times(high)}"
-    if all(plan.samples is not None for plan in plans):
-        said = f"To reach {target}, {names[0]} needs {_about(plans[0], ' samples')} and "
-        said += f"{names[1]} {_about(plans[1])}"
-        if comparison.ratio is None:
-            return f"{said}; what they need in relation to each other is not known."
-        more = " or more" if plans[0].at_once else " or less" if plans[1].at_once else ""
-        said += f", a ratio of {times(comparison.ratio)}{more}"
-        if low and math.isfinite(high):
-            said += f" (90%: {times(low)} to {times(high)}, if both reach it)"
-        elif low or math.isfinite(high):
-            said += f" ({bound} with 95% probability)"
-        return f"{said}."
-    said = " ".join(
-        f"{name} needs {_about(plan, ' samples')}." if plan.at_once else f"{name}: {headline(plan)}"
-        for name, plan in zip(names, plans, strict=True)
-    )
-    if comparison.ratio_range is not None:
-        said += f" The ratio, {names[1]} over {names[0]}, is {bound} with 95% probability."
-    return said
+    return crossing(cross, means, better, last)
 
 
 def _about(plan: Any, noun: str = "") -> str:

@@ -210,7 +210,7 @@ def rehearse(
         for n in asked:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(torch_seed(number, "rehearsal weights"))
-                network = _built(build).to(rows[0].device)
+                network = built(build).to(rows[0].device)
             batches = torch_seed(number, f"rehearsal batches {n}")
             what = f"{name} at N = {n:,}, seed {number}"
             members.append(Member(what, network, batches, rows[0][:n], rows[1], rows[2]))
@@ -282,7 +282,7 @@ def rehearse(
     )
 
 
-def _built(build: Callable[[], nn.Module]) -> nn.Module:
+def built(build: Callable[[], nn.Module]) -> nn.Module:
     """A new network, if that is what the user's function returns."""
     if isinstance(build, nn.Module) or not callable(build):
         raise KoriskError(

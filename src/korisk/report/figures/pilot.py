@@ -89,13 +89,17 @@ def plan_figure(plan: Plan) -> Figure:
         return figure
 
 
-def comparison_figure(comparison: Comparison) -> Figure:
+def comparison_figure(comparison: Comparison, title: str = "", notes: Sequence[str] = ()) -> Figure:
     """Draw two pilots, their forecasts, both answers at the target, and where the curves cross.
 
     Parameters
     ----------
     comparison : Comparison
         What `kr.compare` returns.
+    title : str, optional
+        Default: the names of both.
+    notes : sequence of str, optional
+        Sentences below the legend.
 
     Returns
     -------
@@ -103,8 +107,8 @@ def comparison_figure(comparison: Comparison) -> Figure:
         The figure, 6.3 inches wide.
     """
     plans = comparison.first, comparison.second
-    title = " against ".join(comparison.names)
-    return _several(plans, comparison.names, title, comparison.crossover)
+    title = title or " against ".join(comparison.names)
+    return _several(plans, comparison.names, title, comparison.crossover, notes)
 
 
 def plans_figure(plans: Sequence[Plan]) -> Figure:

@@ -1,0 +1,422 @@
+"""Train a network as it is and with a known layer replaced, and compare what both need."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from korisk.ablation.replacing import By, Start, replaced
+from korisk.curves.curve import Curve
+from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk.fitting.gradient.many import Fit
+from korisk.networks.describe.describe import describe
+from korisk.operators.linear import LinearOperator
+from korisk.planning.compare import Comparison, compare
+from korisk.planning.explain import comparison_crossing, comparison_headline, times
+from korisk.planning.fit import check_target
+from korisk.prediction.rehearse import SIZES, Progress, Rehearsal, built, rehearse
+from korisk.prediction.simulation import Augment, Noisy, altered
+from korisk.problems.noise import Noise
+from korisk.problems.problem import Problem
+from korisk.theory import barron_bound
+
+ABOVE = 1.05  # times the best error of the worse network: the default target, which both reach
+_NAMES = {
+    "dense": "dense {}",
+    "low-rank": "low-rank {}",
+    "convolution": "convolution for {}",
+    "wrong": "wrong {}",
+}
+
+
+def ablate(
+    build: Callable[[], nn.Module],
+    operator: LinearOperator | Problem,
+    images: ArrayLike | Tensor | None = None,
+    noise: Noise | Noisy | float | None = None,
+    *,
+    replace: str = "A^T",
+    by: By = "dense",
+    start: Start = "random",
+    rank: int = 32,
+    kernel: int = 9,
+    wrong: float | LinearOperator | None = None,
+    target: float | None = None,
+    sizes: Iterable[int] = SIZES,
+    seeds: int = 3,
+    patients: Sequence[str] | None = None,
+    steps: int = 2000,
+    batch: int = 16,
+    rate: float = 1e-3,
+    fit: Fit | None = None,
+    augment: Augment = altered,
+    examples: int = 256,
+    seed: int = 0,
+    bound: bool = True,
+    device: torch.device | str | None = None,
+    progress: Progress | None = None,
+    finished: Callable[[Curve], object] | None = None,
+) -> Ablation:
+    """Measure what a known operator in a network saves, in samples.
+
+    The network is trained as it is and with the known layer replaced, over the same sizes and
+    seeds, on the same images and noise, with the same batches; layers that both have start with the
+    same weights.
+
+    Parameters
+    ----------
+    build : callable
+        `build()` returns a new network: a `torch.nn.Module` from inputs (batch, *range) to images
+        (batch, *domain). Its initial weights may be random; they follow the seed.
+    operator : LinearOperator or Problem
+        The operator from images to inputs, which simulates pairs. A problem has an operator, noise
+        and images of its own.
+    images : array or Tensor of shape (count, *domain), optional
+        Example images, 12 at least; a third of them judges. Default: random ellipses, or the
+        problem's images.
+    noise : float, Gaussian, Poisson or callable, optional
+        Noise of the inputs, as for `rehearse`. Default: none, or the problem's.
+    replace : str, default "A^T"
+        Name or path of the known layer in the network, as for `korisk.ablation.replaced`.
+    by : {"dense", "low-rank", "convolution", "wrong"}, default "dense"
+        What takes its place: a learned layer, or a known operator that is wrong.
+    start : {"random", "operator"}, default "random"
+        Where a learned layer starts.
+    rank : int, default 32
+        Inner size of "low-rank".
+    kernel : int, default 9
+        Edge of the kernel of "convolution" in pixels, odd.
+    wrong : float or LinearOperator, optional
+        How wrong the operator is, such as 0.05 for 5%, or an operator of your own, as for
+        `korisk.ablation.replaced`.
+    target : float, optional
+        Mean squared error at which numbers of samples are compared. Default: 5% above the best
+        error of the worse network, which both reach.
+    sizes : iterable of int, default 16, 32, ..., 2048
+        Numbers of training pairs, ascending, three at least.
+    seeds : int, default 3
+        Networks for each size.
+    patients : sequence of str, optional
+        Whose image each is.
+    steps : int, default 2000
+        Mini-batches of each training.
+    batch : int, default 16
+        Pairs of a mini-batch.
+    rate : float, default 0.001
+        Rate of Adam at the start, which falls to zero along a cosine.
+    fit : callable, optional
+        Trains a network your way, as for `rehearse`.
+    augment : callable, optional
+        Alters example images, as for `rehearse`.
+    examples : int, default 256
+        How many images to take from a problem that reads them from files.
+    seed : int, default 0
+        The first seed; the others follow it.
+    bound : bool, default True
+        Whether to describe both networks, and compare what the bound says of them.
+    device : torch.device or str, optional
+        Where a problem is simulated and networks are trained; an operator has its own device.
+    progress : callable, optional
+        Called with what is being done and the share that is done.
+    finished : callable, optional
+        Called with the curve of each network as soon as there is one, after an interruption too.
+
+    Returns
+    -------
+    Ablation
+        Both curves, the ratio of samples with its interval, and what the bound said. After an
+        interruption from the keyboard while the second network is trained, that of the trainings
+        that had finished, if these are enough.
+
+    Raises
+    ------
+    KoriskError
+        If there is no such known layer, it is not used, the network does not fit the operator, or a
+        loss is not finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import korisk as kr
+    >>> from korisk.operators import ParallelBeam, Projector, fbp
+    >>> scan = ParallelBeam(8, views=6, bins=12)
+    >>> A = Projector(scan)
+    >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
+    ...                  replace="A^T", sizes=[4, 8, 16, 32], seeds=2, steps=50)
+    >>> [curve.model for curve in made.curves]
+    ['known A^T', 'dense A^T']
+    >>> made.parameters[1] - made.parameters[0] == 6 * 12 * 8 * 8
+    True
+    """
+    watch = progress or (lambda what, share: None)
+    watch("describing", 0.0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        whole = built(build)
+        example = _example(operator, whole, seed, device)
+        other = replaced(
+            build,
+            replace,
+            by=by,
+            start=start,
+            rank=rank,
+            kernel=kernel,
+            wrong=wrong,
+            example=example,
+        )
+        torch.manual_seed(seed)
+        pair = whole.to(example.device), other().to(example.device)
+    _check_used(pair, replace, example)
+    named = _NAMES[by].format(replace)
+    if by == "wrong" and not isinstance(wrong, nn.Module):
+        named = f"{replace} {100 * (wrong or 0):.3g}% wrong"
+    if start == "operator":
+        named += " from the operator" if wrong is None else " from a wrong operator"
+    ratio, why = None, "it was not asked for"
+    if by == "wrong":
+        why = "how far a wrong operator is from the true one is not known to it"
+    elif bound:
+        ratio, why = _bounds(pair, example)
+    made = []
+    for at, (function, name) in enumerate(((build, f"known {replace}"), (other, named))):
+        arm = rehearse(
+            function,
+            operator,
+            images,
+            noise,
+            sizes,
+            seeds,
+            patients=patients,
+            steps=steps,
+            batch=batch,
+            rate=rate,
+            fit=fit,
+            augment=augment,
+            examples=examples,
+            seed=seed,
+            model=name,
+            device=device,
+            progress=lambda what, share, at=at, name=name: watch(  # type: ignore[misc]
+                f"{what} ({name})", (at + share) / 2
+            ),
+        )
+        if finished is not None:
+            finished(arm.curve)
+        if not at and any(note.startswith("Interrupted") for note in arm.notes):
+            raise KeyboardInterrupt
+        made.append(arm)
+    first, second = made
+    chosen, worse = target, None
+    if chosen is None:
+        chosen, worse = default_target(first.curve, second.curve)
+    else:
+        check_target([first.curve, second.curve], chosen)
+    return Ablation(
+        layer=replace,
+        by=by,
+        start=start,
+        first=first,
+        second=second,
+        target=chosen,
+        default=worse,
+        bound_ratio=ratio,
+        bound_words=why,
+    )
+
+
+def default_target(first: Curve, second: Curve) -> tuple[float, str]:
+    """A target that both curves reach, and the model whose best error it is close to."""
+    worse = max(first, second, key=lambda curve: float(curve.means.min()))
+    return float(f"{ABOVE * float(worse.means.min()):.3g}"), worse.model
+
+
+def _example(
+    operator: LinearOperator | Problem,
+    network: nn.Module,
+    seed: int,
+    device: torch.device | str | None,
+) -> Tensor:
+    """Two inputs of a network, in its precision."""
+    if isinstance(operator, Problem):
+        inputs = operator.pools(seed=seed, train=2, validation=1, test=1, device=device)[0].inputs
+    elif isinstance(operator, LinearOperator):
+        images = torch.rand(2, *operator.domain, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            inputs = operator(images.to(operator.device, operator.dtype))
+    else:
+        raise KoriskError(
+            f"operator must be a LinearOperator or a Problem, got {shown(operator)}; use "
+            "korisk.operators"
+        )
+    weights = next((each for each in network.parameters() if each.requires_grad), None)
+    return inputs.to(torch.float32 if weights is None else weights.dtype)
+
+
+def _check_used(pair: tuple[nn.Module, nn.Module], name: str, example: Tensor) -> None:
+    """Raise if the layer that was put into a network has nothing to do with its output."""
+    had = dict(pair[0].named_parameters())
+    new = [weights for key, weights in pair[1].named_parameters() if key not in had]
+    if new:
+        total = pair[1](example).sum()
+        used = total.requires_grad and any(
+            slope is not None for slope in torch.autograd.grad(total, new, allow_unused=True)
+        )
+    else:
+        with torch.no_grad():
+            used = not torch.equal(*(network.eval()(example) for network in pair))
+    if not used:
+        raise KoriskError(
+            f"the network does not use its layer {shown(name)}, or in another way than as a "
+            "module; call the module itself in forward"
+        )
+
+
+def _bounds(pair: tuple[nn.Module, nn.Module], example: Tensor) -> tuple[float | None, str]:
+    """The ratio of N / log N by the bounds of both networks; without one, why there is none."""
+    totals = []
+    for network in pair:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", KoriskWarning)
+                totals.append(float(barron_bound(describe(network, example), 2)))
+        except KoriskError as error:
+            return None, str(error).partition(";")[0]
+    if not all(map(math.isfinite, totals)) or not totals[0]:
+        return None, "it is not finite"
+    return totals[1] / totals[0], ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ablation:
+    """Two curves, with a known layer and with it replaced, and what the layer saves. By `ablate`.
+
+    Parameters
+    ----------
+    layer : str
+        The known layer.
+    by : {"dense", "low-rank", "convolution", "wrong"}
+        What took its place.
+    start : {"random", "operator"}
+        Where that started, if it was learned.
+    first, second : Rehearsal
+        The network as it is, and with the layer replaced.
+    target : float
+        Mean squared error at which samples are compared.
+    default : str, optional
+        The network whose best error gave the target, where none was asked for.
+    bound_ratio : float, optional
+        N / log N of the second over that of the first by the bound, if every learned layer has the
+        same kappa; None where the bound has none.
+    bound_words : str
+        Why there is none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import korisk as kr
+    >>> from korisk.operators import ParallelBeam, Projector, fbp
+    >>> scan = ParallelBeam(8, views=6, bins=12)
+    >>> A = Projector(scan)
+    >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
+    ...                  by="wrong", wrong=0.2, sizes=[4, 8, 16, 32], seeds=2, steps=50)
+    >>> print(made.explain())
+    To reach ...
+    """
+
+    layer: str
+    by: By
+    start: Start
+    first: Rehearsal
+    second: Rehearsal
+    target: float
+    default: str | None = None
+    bound_ratio: float | None = None
+    bound_words: str = ""
+
+    @property
+    def curves(self) -> tuple[Curve, Curve]:
+        """Mean squared errors of both networks, of every size and seed."""
+        return self.first.curve, self.second.curve
+
+    @property
+    def parameters(self) -> tuple[int, int]:
+        """Weights that are trained, of both networks."""
+        return self.first.parameters, self.second.parameters
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on how the trainings went."""
+        return tuple(dict.fromkeys([*self.first.notes, *self.second.notes]))
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.first.seconds + self.second.seconds
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Both curves at the target: `ratio`, `ratio_range` and `crossover` are what it saves."""
+        return compare(*self.curves, self.target)
+
+    @property
+    def bound_sentence(self) -> str:
+        """What the bound says of both networks."""
+        weights = "{:,} weights instead of {:,} are learned".format(*reversed(self.parameters))
+        if self.bound_ratio is None:
+            return f"The bound says nothing here: {self.bound_words}; {weights}."
+        return (
+            f"The bound has a ratio of N / log N of {times(self.bound_ratio)}, if every learned "
+            f"layer has the same kappa; {weights}."
+        )
+
+    def explain(self) -> str:
+        """What the known operator saves, where the curves cross, and what the bound said.
+
+        Returns
+        -------
+        str
+            Three sentences on one line; more where a network does not reach the target.
+        """
+        said = comparison_headline(self.comparison)
+        if self.default is not None:
+            said = f"{said[:-1]}; the target is 5% above the best error of {self.default}."
+        return f"{said} {comparison_crossing(self.comparison)} {self.bound_sentence}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ablation as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            See docs/reference/files.md for its keys.
+        """
+        rows = [
+            {"model": curve.model, "n": n, "error": error, "seed": seed}
+            for curve in self.curves
+            for n, error, seed in zip(
+                curve.n.tolist(), curve.error.tolist(), curve.seed, strict=True
+            )
+        ]
+        return {
+            "layer": self.layer,
+            "by": self.by,
+            "start": self.start,
+            "metric": "mse",
+            "simulated": [self.first.simulated, self.second.simulated],
+            "parameters": list(self.parameters),
+            "target_from": self.default,
+            **self.comparison.to_dict(),
+            "bound": {"ratio": self.bound_ratio, "unknown": self.bound_words or None},
+            "curves": rows,
+            "notes": list(self.notes),
+            "explanation": self.explain(),
+            "seconds": self.seconds,
+        }

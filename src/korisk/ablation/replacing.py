@@ -1,0 +1,523 @@
+"""A known layer of a network, found by its name and replaced everywhere by one other layer.
+
+The other layer is learned (`Dense`, two of them for low rank, `Filter`), or the operator of a
+geometry that is somewhat wrong. Where the network uses the known layer at several passes, all of
+them share the one that takes its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace as changed
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy import ndimage
+from torch import Tensor, nn
+
+from korisk import _checks
+from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.networks.describe.marks import mark_of
+from korisk.operators.consistency import DataConsistency
+from korisk.operators.convolution import Convolution
+from korisk.operators.ct.projector import Kind, PixelBackprojector, Projector
+from korisk.operators.linear import (
+    Adjoint,
+    Combined,
+    Composed,
+    LinearOperator,
+    Scaled,
+    Shape,
+    Stacked,
+    Sum,
+    shape_text,
+)
+from korisk.operators.sense import Sense
+from korisk.operators.tikhonov import Tikhonov
+from korisk.theory import Known
+
+By = Literal["dense", "low-rank", "convolution", "wrong"]
+Start = Literal["random", "operator"]
+WAYS: tuple[By, ...] = ("dense", "low-rank", "convolution", "wrong")
+STARTS: tuple[Start, ...] = ("random", "operator")
+
+_ALIKE = 1e-4  # of the largest output: how far uses of one operator may differ by rounding
+_TURN = math.pi * (3 - math.sqrt(5))  # between the phases of wrong coils, no two alike
+
+
+def replaced(
+    build: Callable[[], nn.Module],
+    name: str,
+    *,
+    by: By = "dense",
+    start: Start = "random",
+    rank: int = 32,
+    kernel: int = 9,
+    wrong: float | LinearOperator | None = None,
+    example: Tensor | None = None,
+) -> Callable[[], nn.Module]:
+    """A function that makes a network as `build` does, and replaces one of its known layers.
+
+    Parameters
+    ----------
+    build : callable
+        `build()` returns a new network.
+    name : str
+        The known layer: the name of a `LinearOperator` in the network, such as "A^T", the name
+        that `kr.known` gave a module, or the path of either, such as "inverse.parts.2". Every
+        use of it is replaced by one layer, which they share.
+    by : {"dense", "low-rank", "convolution", "wrong"}, default "dense"
+        What takes its place: a learned matrix; a product of two learned matrices of a small inner
+        rank; a learned convolution, resized linearly to the layer's output; or another known
+        operator, which is wrong.
+    start : {"random", "operator"}, default "random"
+        Where a learned layer starts: at random numbers, scaled so that its outputs are as large as
+        the operator's; or at the operator, for a low rank at the nearest matrix of that rank.
+    rank : int, default 32
+        Inner size of "low-rank".
+    kernel : int, default 9
+        Edge of the kernel of "convolution" in pixels, odd.
+    wrong : float or LinearOperator, optional
+        The operator that is wrong: a share such as 0.05 for the same geometry that is wrong by so
+        much, see `wrong_operator`, or an operator of your own with the same shapes. A learned layer
+        with start="operator" starts at it.
+    example : Tensor, shape (batch, *input), optional
+        An input of the network, where the layer is a marked module, which states no shapes.
+
+    Returns
+    -------
+    callable
+        Makes the network with the layer replaced; the other layers start as `build` makes them.
+
+    Raises
+    ------
+    KoriskError
+        If no known layer has the name, several of other shapes or outputs do, the network does not
+        use it, or an option does not go with another. Raised when a network is made.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from korisk.ablation import replaced
+    >>> from korisk.operators import ParallelBeam, fbp
+    >>> scan = ParallelBeam(8, views=6, bins=12)
+    >>> net = replaced(lambda: torch.nn.Sequential(fbp(scan), torch.nn.ReLU()), "A^T")()
+    >>> sum(weights.numel() for weights in net.parameters()) == 6 * 12 * 8 * 8
+    True
+    """
+    _checks.one_of("by", by, WAYS)
+    _checks.one_of("start", start, STARTS)
+    inner = _checks.count("rank", rank, at_least=1, remedy="try 32")
+    edge = _checks.count("kernel", kernel, at_least=1, at_most=255, remedy="try 9")
+    if edge % 2 == 0:
+        raise KoriskError(f"kernel must be odd, got {edge}; use {edge + 1}")
+    if by == "wrong" and wrong is None:
+        raise KoriskError("by='wrong' needs to know how wrong; give wrong=0.05, or an operator")
+    if by == "wrong" and start != "random":
+        raise KoriskError("a wrong operator is not learned; leave start= out")
+    if by == "convolution" and start == "operator":
+        raise KoriskError(
+            "a convolution cannot start at the operator; use by='dense', or start='random'"
+        )
+    if wrong is not None and by != "wrong" and start == "random":
+        raise KoriskError(
+            "wrong= is where a learned layer starts with start='operator', or what by='wrong' "
+            "puts in its place; leave it out, or add one of them"
+        )
+
+    def make() -> nn.Module:
+        network = build()
+        uses = known_uses(network, name)
+        layer = _as_operator(uses[0], network, example)
+        assumed = layer if wrong is None else _assumed(layer, wrong)
+        new = assumed
+        if by == "convolution":
+            new = Filter(layer.domain, layer.range, edge, device=layer.device, dtype=layer.dtype)
+        elif by != "wrong":
+            new = _matrices(layer, None if by == "dense" else inner)
+        if by != "wrong" and start == "random":
+            _match_size(new, layer)
+        elif by != "wrong":
+            _set_to(new, assumed)
+        new.name = layer.name
+        for use in uses:
+            use.parent._modules[use.key] = new
+        return network
+
+    return make
+
+
+# --- Finding a layer -----------------------------------------------------------------------------
+
+
+class Use(NamedTuple):
+    """A place in a network that holds a known layer."""
+
+    parent: nn.Module
+    key: str
+    path: str
+    name: str  # of the operator, or of its mark
+    layer: nn.Module
+
+
+def known_uses(network: nn.Module, name: str) -> list[Use]:
+    """The places that hold the known layer of a name; raises unless it is one operator."""
+    every = list(dict.fromkeys(_uses(network, "")))
+    uses = [use for use in every if name in (use.path, use.name)]
+    if not uses:
+        names = dict.fromkeys(use.name for use in every)
+        hint = did_you_mean(name, names) if names else "; it has none"
+        raise KoriskError(
+            f"the network has no known layer {shown(name)}{hint}; hold an operator or its adjoint "
+            "as a module of its own, such as self.back = A.T, or mark a module with "
+            "kr.known(module, name='A^T')"
+        )
+    first, *others = dict.fromkeys(use.layer for use in uses)
+    paths = ", ".join(use.path for use in uses)
+    if any(weights.requires_grad for each in (first, *others) for weights in each.parameters()):
+        raise KoriskError(f"{shown(name)} must be a known layer, got a learned one ({paths})")
+    for other in others:
+        if not _same(first, other):
+            raise KoriskError(
+                f"{shown(name)} must be one operator, got several that differ: {paths}; give the "
+                "path of one of them"
+            )
+    return uses
+
+
+def _uses(module: nn.Module, prefix: str) -> Iterator[Use]:
+    """Every place that holds an operator or a marked known module.
+
+    What is inside of an operator is no layer of the network, unless it is a composition.
+    """
+    for key, child in module._modules.items():
+        if child is None:
+            continue
+        path, mark = f"{prefix}{key}", mark_of(child)
+        if isinstance(mark, Known):
+            yield Use(module, key, path, mark.name, child)
+        if isinstance(child, LinearOperator):
+            yield Use(module, key, path, child.name, child)
+        if not isinstance(child, LinearOperator | DataConsistency) or isinstance(child, Combined):
+            yield from _uses(child, f"{path}.")
+
+
+def _same(first: nn.Module, second: nn.Module) -> bool:
+    """Whether two layers are one operator, as outputs for random numbers tell."""
+    if not isinstance(first, LinearOperator) or not isinstance(second, LinearOperator):
+        return False
+    if (first.domain, first.range) != (second.domain, second.range):
+        return False
+    probe = _probe(first)
+    with torch.no_grad():
+        outputs = first(probe), second(probe.to(second._standing()))
+    apart = (outputs[0] - outputs[1].to(outputs[0])).abs().max()
+    return bool(apart <= _ALIKE * outputs[0].abs().max())
+
+
+def _probe(layer: LinearOperator, count: int = 8) -> Tensor:
+    """Random inputs of a layer, always the same."""
+    draws = torch.Generator().manual_seed(271828)  # none that weights are drawn with
+    return torch.randn(count, *layer.domain, generator=draws).to(layer._standing())
+
+
+class _Marked(LinearOperator):
+    """A marked module with the shapes that it has for an example; not trained, often not linear."""
+
+    def __init__(self, of: nn.Module, given: Tensor, found: Tensor, name: str) -> None:
+        place: dict[str, Any] = {"device": found.device, "dtype": found.dtype}
+        super().__init__(given.shape[1:], found.shape[1:], name=name, **place)
+        self.of = of
+
+    def _map(self, x: Tensor) -> Tensor:
+        batch = x.shape[: x.ndim - len(self.domain)]
+        out: Tensor = self.of(x.reshape(-1, *self.domain))
+        return out.reshape(*batch, *self.range)
+
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        raise KoriskError(f"{self.name} is a module without an adjoint; use a LinearOperator")
+
+    def as_matrix(self) -> Tensor:
+        """The whole matrix; raises if the module is not linear."""
+        x, y = _probe(self, 1), _probe(self, 2)[1:]
+        with torch.no_grad():
+            both, parts = self(x + y), self(x) + self(y)
+            if not bool((both - parts).abs().max() <= _ALIKE * both.abs().max()):
+                raise KoriskError(
+                    f"start='operator' needs a linear layer, and {self.name} is not; use "
+                    "start='random'"
+                )
+            unit = torch.eye(math.prod(self.domain), device=self.device, dtype=self.dtype)
+            columns: Tensor = self(unit.reshape(-1, *self.domain))
+        return columns.flatten(1).t().contiguous()
+
+
+def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> LinearOperator:
+    """The known layer with its shapes, which a marked module has for an example."""
+    if isinstance(use.layer, LinearOperator):
+        return use.layer
+    if example is None:
+        raise KoriskError(f"{use.path} is a module that states no shapes; give example=, an input")
+    seen: list[tuple[Any, Any]] = []
+    hook = use.layer.register_forward_hook(lambda _, given, out: seen.append((given, out)))
+    training = network.training
+    try:
+        with torch.no_grad():
+            network.to(example.device).eval()(example)
+    finally:
+        hook.remove()
+        network.train(training)
+    if not seen:
+        raise KoriskError(f"the network does not use its layer {use.path}; name another one")
+    shapes = set()
+    for given, out in seen:
+        if len(given) != 1 or not isinstance(given[0], Tensor) or not isinstance(out, Tensor):
+            raise KoriskError(
+                f"{use.path} must take one tensor and return one to be replaced; wrap it in a "
+                "module that does"
+            )
+        shapes.add((given[0].shape[1:], out.shape[1:]))
+    if len(shapes) > 1:
+        raise KoriskError(
+            f"{use.path} must be used with one shape of input to be replaced, got "
+            f"{', '.join(shape_text(tuple(each[0])) for each in shapes)}"
+        )
+    (given, *_), out = seen[0]
+    return _Marked(use.layer, given, out, use.name)
+
+
+# --- Layers that take its place ------------------------------------------------------------------
+
+
+class Dense(LinearOperator):
+    """x -> M x with a learned matrix M, which starts at zero."""
+
+    def __init__(self, domain: Shape, range: Shape, **place: Any) -> None:
+        super().__init__(domain, range, **place)
+        shape = math.prod(self.range), math.prod(self.domain)
+        self.matrix = nn.Parameter(torch.zeros(shape, device=self.device, dtype=self.dtype))
+
+    def _map(self, x: Tensor) -> Tensor:
+        batch = x.shape[: x.ndim - len(self.domain)]
+        return F.linear(x.reshape(*batch, -1), self.matrix).reshape(*batch, *self.range)
+
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        batch = y.shape[: y.ndim - len(self.range)]
+        return (y.reshape(*batch, -1) @ self.matrix).reshape(*batch, *self.domain)
+
+
+class Filter(LinearOperator):
+    """A learned convolution from the channels of the input to those of the output, then resized.
+
+    Rows and columns are the last two axes, before an axis of 2 for real and imaginary parts where
+    there are three or more; all others are channels. Zeros lie beyond the edges.
+    """
+
+    def __init__(self, domain: Shape, range: Shape, edge: int, **place: Any) -> None:
+        super().__init__(domain, range, **place)
+        for shape in (domain, range):
+            if len(shape) < 2:
+                raise KoriskError(
+                    "by='convolution' needs a layer with rows and columns on both sides, got "
+                    f"{shape_text(shape)}; use by='low-rank'"
+                )
+        (inputs, sides), (outputs, ends) = (self._split(shape) for shape in (domain, range))
+        options: dict[str, Any] = {"device": self.device, "dtype": self.dtype}
+        self.kernel = nn.Parameter(torch.zeros(outputs, inputs, edge, edge, **options))
+        for name, new, old in zip(("rows", "columns"), ends, sides, strict=True):
+            unit = torch.eye(old, dtype=self.dtype)[None]  # resized along one axis, a matrix
+            resized = F.interpolate(unit, new, mode="linear", align_corners=False)[0].t()
+            self.register_buffer(name, resized.to(self.device).contiguous())
+
+    @staticmethod
+    def _split(shape: Shape) -> tuple[int, Shape]:
+        """Channels, and rows and columns."""
+        sides = shape[-3:-1] if len(shape) > 2 and shape[-1] == 2 else shape[-2:]
+        return math.prod(shape) // math.prod(sides), sides
+
+    def _planes(self, x: Tensor, shape: Shape) -> Tensor:
+        """(..., *shape) to (batch, channels, rows, columns)."""
+        channels, sides = self._split(shape)
+        flat = x.reshape(-1, *shape)
+        if len(shape) > 2 and shape[-1] == 2:
+            flat = flat.movedim(-1, 1)
+        return flat.reshape(-1, channels, *sides)
+
+    def _joined(self, x: Tensor, batch: Shape, shape: Shape) -> Tensor:
+        """(batch, channels, rows, columns) to (..., *shape)."""
+        if len(shape) > 2 and shape[-1] == 2:
+            x = x.reshape(-1, 2, *shape[:-1]).movedim(1, -1)
+        return x.reshape(*batch, *shape)
+
+    def _map(self, x: Tensor) -> Tensor:
+        batch = tuple(x.shape[: x.ndim - len(self.domain)])
+        filtered = F.conv2d(self._planes(x, self.domain), self.kernel, padding="same")
+        return self._joined(self.rows @ filtered @ self.columns.t(), batch, self.range)
+
+    def _map_adjoint(self, y: Tensor) -> Tensor:
+        batch = tuple(y.shape[: y.ndim - len(self.range)])
+        back = self.rows.t() @ self._planes(y, self.range) @ self.columns
+        reach = self.kernel.shape[-1] // 2
+        return self._joined(
+            F.conv_transpose2d(back, self.kernel, padding=reach), batch, self.domain
+        )
+
+
+def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
+    """A dense layer of the same shapes, or two of an inner rank."""
+    place: dict[str, Any] = {"device": layer.device, "dtype": layer.dtype}
+    if rank is None:
+        return Dense(layer.domain, layer.range, **place)
+    most = min(math.prod(layer.domain), math.prod(layer.range))
+    if rank >= most:
+        raise KoriskError(
+            f"rank must be below {most:,}, the smaller side of {layer.name}, got {rank:,}; use "
+            "by='dense'"
+        )
+    return Composed([Dense(layer.domain, (rank,), **place), Dense((rank,), layer.range, **place)])
+
+
+def _match_size(new: LinearOperator, layer: LinearOperator) -> None:
+    """Draw the weights so that random inputs give outputs as large as the known layer's."""
+    probe = _probe(layer, 64)
+    with torch.no_grad():
+        for weights in new.parameters():
+            drawn = torch.randn(weights.shape, dtype=weights.dtype)  # the same on every device
+            weights.copy_(drawn * weights[0].numel() ** -0.5)
+        sizes = [float(each(probe).square().mean()) for each in (layer, new)]
+        last = list(new.parameters())[-1]
+        last.mul_(math.sqrt(sizes[0] / sizes[1]))
+
+
+def _set_to(new: LinearOperator, operator: LinearOperator) -> None:
+    """Set the weights to the operator's matrix, or to the nearest one of their rank."""
+    matrix = operator.as_matrix()
+    with torch.no_grad():
+        if isinstance(new, Dense):
+            new.matrix.copy_(matrix)
+            return
+        first, last = new.parameters()
+        left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+        roots = values[: len(first)].sqrt()
+        first.copy_(roots[:, None] * right[: len(first)])
+        last.copy_(left[:, : len(first)] * roots)
+
+
+# --- Wrong operators -----------------------------------------------------------------------------
+
+
+def _assumed(layer: LinearOperator, wrong: float | LinearOperator) -> LinearOperator:
+    """The operator that is wrong, on the layer's device and in its precision."""
+    if not isinstance(wrong, nn.Module):
+        return wrong_operator(layer, wrong)
+    if not isinstance(wrong, LinearOperator):
+        raise KoriskError(
+            f"wrong must be a share such as 0.05, or a LinearOperator, got {shown(wrong)}; make "
+            "one with korisk.operators.from_callables"
+        )
+    if (wrong.domain, wrong.range) != (layer.domain, layer.range):
+        raise KoriskError(
+            f"wrong must have the shapes of {layer.name}, {shape_text(layer.domain)} -> "
+            f"{shape_text(layer.range)}, got {shape_text(wrong.domain)} -> "
+            f"{shape_text(wrong.range)}"
+        )
+    return deepcopy(wrong).to(layer.device, layer.dtype)
+
+
+def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
+    """The same operator with a geometry that is wrong by a share.
+
+    Parameters
+    ----------
+    operator : LinearOperator
+        One of `Projector`, `PixelBackprojector`, `Sense` and `Convolution`, or an adjoint, a
+        multiple, an inverse by `Tikhonov` or a combination of such operators.
+    share : float
+        How wrong, above -0.9 and at most 9, such as 0.05 for 5%: the detector's bins of a scanner
+        are wider by it, a kernel is wider by it with the same sum, and what each coil sees is off
+        by so much in a direction of its own, s_c (1 + share exp(i phase_c)).
+
+    Returns
+    -------
+    LinearOperator
+        Of the same shapes and name, on the same device and in the same precision.
+
+    Raises
+    ------
+    KoriskError
+        If nothing in the operator has such a geometry.
+
+    Examples
+    --------
+    >>> from korisk.ablation import wrong_operator
+    >>> from korisk.operators import ParallelBeam, Projector
+    >>> wrong = wrong_operator(Projector(ParallelBeam(8, views=6, bins=12)).T, 0.05)
+    >>> wrong.name, wrong.T.geometry.bin_spacing
+    ('A^T', 1.05)
+    """
+    remedy = "5% is 0.05"
+    part = _checks.real("wrong", share, above=-0.9, at_most=9, remedy=remedy)
+    found = _distorted(operator, part)
+    if found is None:
+        raise KoriskError(
+            f"{operator.name} is no operator whose geometry korisk can make wrong, got "
+            f"{type(operator).__name__}; give one of your own with wrong="
+        )
+    found.name = operator.name
+    return found
+
+
+def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
+    """The operator with a wrong geometry, or None where it has none."""
+    place: dict[str, Any] = {"device": operator.device, "dtype": operator.dtype}
+    if isinstance(operator, Projector | PixelBackprojector):
+        scan = operator.geometry
+        scan = changed(scan, bin_spacing=scan.bin_spacing * (1 + share))
+        place["engine"] = operator.engine
+        if isinstance(operator, PixelBackprojector):
+            return PixelBackprojector(scan, **place)
+        stencil = operator.stencil
+        kinds: dict[str, Kind] = {"RotateAndSum": "rotate", "Sampled": "sampled"}
+        kind = kinds.get(type(stencil).__name__, "joseph")
+        return Projector(scan, kind=kind, samples=getattr(stencil, "samples", None), **place)
+    if isinstance(operator, Sense):
+        maps, phases = operator.sensitivities.cpu().double(), torch.arange(operator.coils) * _TURN
+        off = torch.polar(torch.full_like(phases, share, dtype=torch.float64), phases.double())
+        wrong = torch.view_as_complex(maps.contiguous())
+        wrong = wrong * (1 + off).reshape(-1, *[1] * (wrong.ndim - 1))
+        shape = tuple(operator.fourier.image_shape)
+        mask = operator.mask.cpu()
+        return Sense(shape, wrong, mask, real=operator.real, **place)
+    if isinstance(operator, Convolution):
+        kernel = operator.kernel.cpu().double().numpy()
+        more = [math.ceil(length * max(share, 0) / 2) for length in kernel.shape]
+        wide = np.pad(kernel, [(each, each) for each in more])
+        origin = np.array([length // 2 for length in wide.shape])
+        stretched = ndimage.affine_transform(
+            wide, np.full(wide.ndim, 1 / (1 + share)), origin - origin / (1 + share)
+        )
+        if kernel.sum() and stretched.sum():
+            stretched *= kernel.sum() / stretched.sum()
+        shape = operator.domain
+        return Convolution(shape, stretched, boundary=operator.boundary, **place)
+    if isinstance(operator, Adjoint | Scaled | Tikhonov):
+        inner = _distorted(operator.of, share)
+        if inner is None:
+            return None
+        inner.name = operator.of.name
+        if isinstance(operator, Adjoint):
+            return inner.T
+        if isinstance(operator, Scaled):
+            return inner * operator.factor
+        return Tikhonov(inner, operator.mu, solver=operator.solver)
+    if isinstance(operator, Composed | Sum | Stacked):
+        parts = [_distorted(part, share) for part in operator.operators]
+        if all(part is None for part in parts):
+            return None
+        pairs = zip(parts, operator.operators, strict=True)
+        return type(operator)([old if new is None else new for new, old in pairs])
+    return None
