@@ -95,7 +95,7 @@ class Network:
             _checks.name("network name", self.name, remedy="give a short title, or none")
         self._check_inputs()
         for part in self.compositions:
-            if part.last not in self.behind(part.first):
+            if self.names[self.index(part.last)] not in self.behind(part.first):
                 raise KoriskError(
                     f"composition must run from an earlier to a later layer, got "
                     f"{part.first!r} to {part.last!r}; name the input side first"
