@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 import korisk as kr
 from korisk.ablation import replaced
-from korisk.ablation.ablate import default_target
+from korisk.ablation.ablation import default_target
 from korisk.networks import zoo
 from korisk.operators import (
     Convolution,

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from korisk import prediction as prediction
     from korisk import problems as problems
     from korisk import studies as studies
-    from korisk.ablation.ablate import Ablation, ablate
+    from korisk.ablation.ablation import Ablation, ablate
     from korisk.networks.describe.describe import describe
     from korisk.networks.describe.marks import known, learned
     from korisk.pilots import Pilot, pilot_sklearn, pilot_torch, run_pilot
@@ -69,8 +69,8 @@ _PACKAGES = (
     ),
 )
 _NAMES = {
-    "Ablation": "ablation.ablate",
-    "ablate": "ablation.ablate",
+    "Ablation": "ablation.ablation",
+    "ablate": "ablation.ablation",
     "NextSize": "planning.next_size",
     "Pilot": "pilots.result",
     "Prediction": "prediction.prediction",

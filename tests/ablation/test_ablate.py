@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import korisk as kr
+from korisk.ablation import ablation as room
 from korisk.ablation import replaced, wrong_operator
 from korisk.cli.app import run
 from korisk.networks import zoo
@@ -262,7 +263,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study.write_text(STUDY)
     own.write_text(OWN)
     place = ["--device", "cpu"]
-    asked = ["--by", "dense", "--target", "0.02", "--json", "--output", str(out)]
+    asked = ["--by", "dense", "--target", "0.02", "--no-bound", "--json", "--output", str(out)]
     assert run(["ablate", str(study), *asked, *place]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["by"] == "dense"
@@ -301,8 +302,6 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_interruption_keeps_what_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from korisk.ablation import ablate as room
-
     real, calls = room.rehearse, []
 
     def interrupted(*arguments: object, **options: object) -> object:

@@ -1,15 +1,15 @@
 """What a known operator saves: a network as it is, and with one known layer replaced.
 
 `replacing` finds the layer in a user's module and makes what takes its place: a learned layer of
-the same shapes, or an operator that is somewhat wrong. `ablate` trains both networks over a ladder
-of sizes and compares their curves.
+the same shapes, or an operator that is somewhat wrong. `ablation` trains both networks over a
+ladder of sizes and compares their curves.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from korisk.ablation.ablate import Ablation, ablate
+    from korisk.ablation.ablation import Ablation, ablate
     from korisk.ablation.replacing import replaced, wrong_operator
 
 __all__ = ["Ablation", "ablate", "replaced", "wrong_operator"]
@@ -20,5 +20,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import_module("korisk.operators")  # says what to install where PyTorch is missing
-    module = "ablate" if name in ("Ablation", "ablate") else "replacing"
+    module = "ablation" if name in ("Ablation", "ablate") else "replacing"
     return getattr(import_module(f"{__name__}.{module}"), name)

@@ -33,7 +33,7 @@ from korisk.errors import KoriskError, OutOfReachError, did_you_mean, shown
 from korisk.files import make_folder, read_yaml, write_text
 
 if TYPE_CHECKING:
-    from korisk.ablation.ablate import Ablation
+    from korisk.ablation.ablation import Ablation
 
 _KEYS = ("replace", "by", "start", "rank", "kernel", "wrong", "target")  # of `ablation:`
 _OF_BY = ("start", "rank", "kernel", "wrong")
@@ -101,6 +101,13 @@ def ablate(
             help="steps, batch, rate, seeds, or largest (N), not the study's. Repeatable.",
         ),
     ] = None,
+    bound: Annotated[
+        bool,
+        typer.Option(
+            "--bound/--no-bound",
+            help="Compare the bounds of both networks, whose layers are described for it.",
+        ),
+    ] = True,
     examples: Annotated[
         int, typer.Option(metavar="N", help="Number of images to take from files.")
     ] = 256,
@@ -143,7 +150,7 @@ def ablate(
         import korisk.report.figures.ablation  # noqa: F401 (says so where matplotlib is missing)
 
         make_folder(output)
-    from korisk.ablation.ablate import ablate as measured
+    from korisk.ablation.ablation import ablate as measured
 
     kept: list[Curve] = []
 
@@ -166,6 +173,7 @@ def ablate(
                 **given,
                 **options,
                 examples=examples,
+                bound=bound,
                 device=place,
                 progress=progress,
                 finished=finished,

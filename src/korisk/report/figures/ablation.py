@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from korisk.ablation.ablate import Ablation
+from korisk.ablation.ablation import Ablation
 from korisk.planning.explain import ratio_words
 from korisk.report.figures.pilot import comparison_figure
 

@@ -89,15 +89,13 @@ def plan_figure(plan: Plan) -> Figure:
         return figure
 
 
-def comparison_figure(comparison: Comparison, title: str = "", notes: Sequence[str] = ()) -> Figure:
+def comparison_figure(comparison: Comparison, notes: Sequence[str] = ()) -> Figure:
     """Draw two pilots, their forecasts, both answers at the target, and where the curves cross.
 
     Parameters
     ----------
     comparison : Comparison
         What `kr.compare` returns.
-    title : str, optional
-        Default: the names of both.
     notes : sequence of str, optional
         Sentences below the legend.
 
@@ -107,7 +105,7 @@ def comparison_figure(comparison: Comparison, title: str = "", notes: Sequence[s
         The figure, 6.3 inches wide.
     """
     plans = comparison.first, comparison.second
-    title = title or " against ".join(comparison.names)
+    title = " against ".join(comparison.names)
     return _several(plans, comparison.names, title, comparison.crossover, notes)
 
 
