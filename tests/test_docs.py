@@ -251,3 +251,15 @@ def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
     ]
     assert f"is {heat:.0f} times too high at N = 4;" in text
     assert bench.summary(results) in text
+
+
+def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
+    page = (ROOT / "docs" / "explanation" / "worth.md").read_text()
+    bench = benchmark("worth")
+    rows = [row for row in bench.TABLES.read_text().splitlines() if row.startswith("| ")]
+    assert len(rows) > 40
+    assert not [row for row in rows if row not in page]
+    # The errors in a row are those of the kept curves, and one comparison is made again.
+    case = ("ct", "primal-dual", "ellipses")
+    known, dense = (bench.curves()[case][arm] for arm in ("known", "dense"))
+    assert bench.row(case, known, dense) in rows

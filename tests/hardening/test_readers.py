@@ -38,6 +38,7 @@ FUZZED = {  # module: the readers that come there
     "images/formats/hdf5.py": ("hdf5", "lodopab"),
     "images/patients.py": ("patients",),
     "images/formats/pictures.py": ("png", "tiff"),
+    "cli/ablate.py": ("study",),
     "cli/compute.py": ("jobs",),
     "store/cells.py": ("store", "pilots"),
     "prediction/study.py": ("geometry", "prediction"),
