@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
+from korisk.errors import KoriskError
 from korisk.networks import zoo
 from korisk.networks.describe.marks import learned
 from korisk.operators.basic import Diagonal
@@ -145,6 +146,11 @@ class GraphProblem(Problem):
         _ = self.scanner.geometry
         _checks.one_of("network", self.network, GRAPHS)
         _checks.count("width", self.width, at_least=1, at_most=1024, remedy="try 4")
+        if "unet" in self.network and self.scanner.side % 2**_LEVELS:
+            raise KoriskError(
+                f"side must be divisible by {2**_LEVELS} for {self.network!r}, which halves images "
+                f"{_LEVELS} times, got {self.scanner.side}"
+            )
         if self.near is not None:
             _checks.real("near", self.near, at_least=0, remedy="try 0.1, or leave it out")
 
