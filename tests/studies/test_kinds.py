@@ -78,7 +78,54 @@ def run(made: Study, point: int = 0) -> Result:
         ("heat", {"problem": {"kind": "heat", "noise": 1e308}}, "is not finite"),
         ("mri", {"problem": {"kind": "mri", "noise": {"gaussian": 1e308}}}, "is not finite"),
         ("deep", {"models": {"KO": {"iterations": 10**9}}}, "iterations must be less"),
+        ("ct", {"models": {"networks": [{"kind": "unet"}]}}, "kind"),
+        ("ct", {"models": {"networks": []}}, "networks"),
+        (
+            "ct",
+            {"models": {"networks": [{"kind": "inverse-unet", "levels": 4}]}, "theorem": False},
+            "divisible by 16, got \\(8, 8\\)",
+        ),
+        (
+            "ct",
+            {"models": {"networks": [{"kind": "inverse-cnn", "passes": 2}]}, "theorem": False},
+            "networks.passes does not belong to kind inverse-cnn",
+        ),
+        (
+            "ct",
+            {"models": {"networks": [{"kind": "inverse-cnn"}] * 2}, "theorem": False},
+            "'inverse-cnn' twice",
+        ),
+        (
+            "ct",
+            {"models": {"networks": [{"kind": "inverse-cnn", "name": "FC"}]}, "theorem": False},
+            "'FC' twice",
+        ),
+        ("ct", {"models": {"networks": [{"kind": "inverse-cnn"}]}}, "where theorem is true"),
+        (
+            "ct",
+            {
+                "models": {"networks": [{"kind": "inverse-cnn"}]},
+                "theorem": False,
+                "pools": {"validation": 0, "test": 2},
+            },
+            "pools.validation is 0",
+        ),
+        (
+            "heat",
+            {"models": {"networks": [{"kind": "inverse-cnn"}]}, "theorem": False},
+            "kinds ct, mri and blur, got heat",
+        ),
         ("deep", {"problem": {"kind": "deep", "channels": 0}}, "channels must be"),
+        ("deep", {"problem": {"kind": "deep", "network": "unet"}}, "network must be one of"),
+        ("deep", {"problem": {"kind": "deep", "near": 0.1}}, "without a network"),
+        (
+            "deep",
+            {
+                "problem": {"kind": "deep", "network": "inverse-unet"},
+                "points": [{"side": 6, "views": 6, "bins": 8}],
+            },
+            "side must be divisible by 4",
+        ),
         ("ct", {"points": [{"side": 8, "beam": "surrogate", "arc": 90.0}]}, "arc must be"),
         ("ct", {"problem": {"beam": "parallel", "arc": 181.0}}, "arc must be .*180"),
     ],
@@ -263,6 +310,38 @@ def test_the_constant_of_the_true_convolutions_is_that_of_their_matrices() -> No
         product *= float(torch.linalg.matrix_norm(rows.double(), 2))
     upper = refined_network(truth)["S"].bracket.upper
     assert product * (1 - 1e-6) <= upper <= 1.03 * product
+
+
+@pytest.mark.parametrize("kind", ["ct", "coils", "blur"])
+def test_networks_of_the_zoo_are_models_like_others(kind: str) -> None:
+    networks = [
+        {"kind": "inverse-unet", "name": "U-Net", "width": 3, "steps": 10, "batch": 4},
+        {"kind": "primal-dual", "width": 3, "passes": 1, "steps": 10, "batch": 4},
+    ]
+    models = {"FC": {}, "networks": networks}
+    made = study(kind, models=models, theorem=False)
+    assert list(made.tasks[0].spec["models"]) == ["FC", "U-Net", "primal-dual"]
+    shares: list[float] = []
+    first = run_cell(made.tasks[0], shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1)
+    rows = {(row.model, row.n): row for row in first.rows}
+    assert set(rows) == {(model, n) for model in ("FC", "U-Net", "primal-dual") for n in (2, 8)}
+    for (model, n), row in rows.items():
+        assert 0 < row.metrics["mse"] < 1
+        assert first.arrays[f"{model}/{n}/images"].shape == (2, 8, 8)
+    # What is computed at a size depends on nothing but the study, the size and the seed.
+    fewer = run(study(kind, models={"networks": networks[:1]}, theorem=False, sizes=[8]))
+    assert fewer.rows[0].metrics["mse"] == pytest.approx(rows["U-Net", 8].metrics["mse"], rel=1e-5)
+
+
+def test_a_trained_network_is_better_than_its_inverse_alone() -> None:
+    networks = [{"kind": "inverse-cnn", "width": 4, "steps": 200, "batch": 8, "rate": 0.003}]
+    problem = {**CT, "noise": {"gaussian": 0.1}}
+    sizes, models = [64], {"KO": {}, "networks": networks}
+    made = run(study("ct", problem=problem, sizes=sizes, models=models, theorem=False))
+    errors = {(row.model, row.n): row.metrics["mse"] for row in made.rows}
+    assert errors["inverse-cnn", 64] < 0.9 * errors["KO", 0]
 
 
 def test_images_must_suffice_for_every_seed(tmp_path: Path) -> None:

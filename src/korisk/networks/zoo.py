@@ -194,7 +194,11 @@ class UNet(nn.Module):
             skips.append(torch.relu(convolution(F.avg_pool2d(skips[-1], 2))))
         up = skips[-1]
         for level in reversed(range(self.levels)):
-            wide = F.interpolate(up, scale_factor=2.0, mode="nearest")
+            batch, channels, rows, columns = up.shape
+            # What F.interpolate gives, whose backward pass takes a fifth of a step on a GPU.
+            small = up.reshape(batch, channels, rows, 1, columns, 1)
+            wide = small.expand(-1, -1, -1, 2, -1, 2)
+            wide = wide.reshape(batch, channels, 2 * rows, 2 * columns)
             up = torch.relu(self.up[level](torch.cat([skips[level], wide], 1)))
         return x + cast(Tensor, self.leave(up))
 

@@ -124,6 +124,12 @@ def predict_study(
             raise KoriskError(f"the study has no point {shown(point)}{did_you_mean(point, specs)}")
         specs = {point: specs[point]}
     measured = _pilots_by_model(list(pilots), specs)
+    for name, spec in specs.items():
+        if all("kind" in settings for settings in spec["models"].values()):
+            raise KoriskError(
+                f"a prediction is of KO and FC, got {', '.join(spec['models'])} alone at {name}; "
+                "rehearse such networks with korisk.rehearse"
+            )
     try:
         import torch
     except ModuleNotFoundError as missing:
@@ -151,6 +157,8 @@ def predict_study(
                 raise KoriskError("noise is too large; bring it to a reasonable size") from None
             reconstruction = problem.reconstruction(device)
             for model, settings in spec["models"].items():
+                if "kind" in settings:  # which `_notes` names
+                    continue
                 shared: dict[str, Any] = {
                     "relu": bool(settings.get("relu")),
                     "pilot": measured.get(model),
@@ -230,7 +238,7 @@ def expected_cost(
                         1 + 40 * (inputs / 7680) ** 3 if stored else 5.7e-5 * inputs * examples
                     )
                     working = max(working, 16 * inputs**2 if stored else 64 * inputs * examples)
-                else:
+                elif model == "FC":
                     large = inputs > 3000
                     spent = (inputs + pixels) / 1046 if large else 3 * (inputs / 1280) ** 2
                     spent += 20 * (min(examples, 1024) / 1024) ** 2
@@ -303,6 +311,8 @@ def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
             "The study refines KO with the ReLU in its loss; it is predicted without that, and may "
             "come out a little better."
         )
+    if trained := [name for name, settings in spec["models"].items() if "kind" in settings]:
+        yield f"Not predicted: {', '.join(trained)}; rehearse such networks with korisk.rehearse."
     if spec["metric"] != "mse":
         yield f"The study measures {spec['metric']}; the prediction is of the mse."
 

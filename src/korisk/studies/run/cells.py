@@ -21,21 +21,24 @@ from torch.nn import Module
 
 from korisk._memory import free_memory
 from korisk.errors import KoriskError
+from korisk.fitting.gradient.many import Member, Schedule, train_many
 from korisk.fitting.gradient.recipe import Recipe, Training, draw_batches, released_generator
 from korisk.fitting.gradient.train import train
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge, kernel_bytes
 from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes, gram_fits, tail_gram
 from korisk.fitting.ridge.refinement import refine
-from korisk.networks import KnownOperatorNet, RefinedNet
+from korisk.networks import KnownOperatorNet, RefinedNet, zoo
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
 from korisk.problems import Pools, Problem, measure
 from korisk.problems.deep import DeepProblem
+from korisk.problems.graphs import GraphProblem
 from korisk.problems.problem import Pairs, Reconstruction
 from korisk.store.cells import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.worker import Report
 from korisk.studies.spec.kinds import OF_GRADIENT, entries
 from korisk.studies.spec.study import problem_of
+from korisk.studies.theorem.graphs import graph_errors, graph_network
 from korisk.theory import Known, Layer, Learned, Network, NormBracket
 
 _SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal
@@ -135,6 +138,7 @@ Fitted = tuple[Row, dict[str, NDArray[np.generic]]]
 _LARGEST_DENSE = 2**24  # entries of an inverse that is kept as a matrix
 _STARTS = (10.0, 1.0, 0.1)  # lambdas over the mean of the diagonal, for fits with the ReLU alone
 _CLEARLY = 0.99  # of a score, below which another beats weights that have no noise of their own
+_PART = 64  # inputs that a network takes at once outside of training
 _PICTURES = 2  # test images whose reconstructions are kept
 
 
@@ -229,9 +233,11 @@ def run_cell(task: Task, report: Report, *, device: str = "cpu") -> Result:
     }
     networks: dict[str, Network] = {}
     for at, (model, settings) in enumerate(spec["models"].items()):
-        fits = _FITS[model, settings.get("fit", "ridge")]
+        fits = _trained if "kind" in settings else _FITS[model, settings.get("fit", "ridge")]
         if model == "KO" and isinstance(bench.problem, DeepProblem):
             fits = _refined_gradient
+        if model == "KO" and isinstance(bench.problem, GraphProblem):
+            fits = _graph_gradient
 
         def share(fraction: float, at: int = at) -> None:
             report((at + fraction) / len(spec["models"]))
@@ -256,12 +262,22 @@ def memory_needed(spec: Mapping[str, Any]) -> int:
     targets, inputs = entries(spec["problem"])
     fits = [0]
     for model, settings in spec["models"].items():
-        if model == "FC":
+        if "kind" in settings:
+            fits.append(_training_bytes(settings, targets, inputs, _samples(spec)))
+        elif model == "FC":
             fits.append(kernel_bytes(spec["sizes"][-1]))
         elif settings["fit"] == "ridge":  # where it does not fit, products go through the operators
             gram = gram_bytes(inputs, dtype.itemsize)
             fits.append(gram if gram <= free_memory(torch.device("cpu")) else 0)
     return int(_samples(spec) * (targets + 2 * inputs) * dtype.itemsize + max(fits))
+
+
+def _training_bytes(settings: Mapping[str, Any], targets: int, inputs: int, samples: int) -> int:
+    """About what training a network of the zoo takes: samples, values of a batch, weights."""
+    width, passes = settings["width"], settings.get("passes")
+    values = 3 * 8 * width * targets if passes is None else 6 * width * passes * (targets + inputs)
+    weights = 5 * inputs * targets if settings["kind"] == "dense-unet" else 0
+    return 4 * (samples * (inputs + targets) + settings["batch"] * values + weights)
 
 
 def _samples(spec: Mapping[str, Any]) -> int:
@@ -419,6 +435,70 @@ def _refined_gradient(job: Job) -> Iterator[Fitted]:
         checked = job.networks is not None
         errors = refined_errors(truth, network, test) if checked else None
         yield job.row(n, network(test.inputs), detail, network.weights, errors)
+
+
+def _trained(job: Job) -> Iterator[Fitted]:
+    """A network of the zoo at all sizes, trained at once where the device allows."""
+    settings, device = job.settings, job.pools.test.inputs.device
+    known = job.bench.problem.known_operators(device)
+    shape = {name: settings[name] for name in ("width", "levels", "passes") if name in settings}
+    schedule = Schedule(**{name: settings[name] for name in ("steps", "batch", "rate")})
+    inputs, targets = (torch.cat(parts).float() for parts in zip(*job.pools, strict=True))
+    counts = [len(pool.inputs) for pool in job.pools]
+    _, validation, test = torch.split(torch.arange(len(inputs), device=device), counts)
+    networks = [zoo.build(settings["kind"], *known, seed=job.seed, **shape) for _ in job.sizes]
+    front, _ = zoo.split_known(networks[0])  # the same for all of them
+    learned = [zoo.split_known(network)[1] for network in networks]
+    images = torch.cat([front(part) for part in torch.split(inputs, _PART)])
+    members = [
+        Member(
+            f"{job.model} at N = {n}",
+            network,
+            job.seed,
+            torch.arange(n, device=device),
+            validation,
+            test,
+        )
+        for n, network in zip(job.sizes, learned, strict=True)
+    ]
+    start, notes = time.perf_counter(), list[str]()
+    with torch.enable_grad():
+        list(train_many(members, images, targets, schedule, notes=notes, progress=job.report))
+    detail: dict[str, Any] = {"seconds": _seconds(start, images) / len(members)}
+    detail |= {"note": " ".join(notes)} if notes else {}
+    for n, network in zip(job.sizes, learned, strict=True):
+        network.eval()
+        found = torch.cat([network(images[part]) for part in torch.split(test, _PART)])
+        weights = sum(each.numel() for each in network.parameters())
+        yield job.row(n, found, detail | {"parameters": weights})
+
+
+@lru_cache(maxsize=2)
+def _described(problem: GraphProblem, device: str) -> Network:
+    """The true network of all seeds as the theory takes it."""
+    example = torch.zeros(1, *problem.scanner.geometry.sinogram_shape, device=device)
+    return graph_network(problem.true_network(device), example)
+
+
+def _graph_gradient(job: Job) -> Iterator[Fitted]:
+    """A network whose values take several ways, trained towards a true one of its shape."""
+    problem, test = job.bench.problem, job.pools.test
+    assert isinstance(problem, GraphProblem)
+    truth = problem.true_network(test.inputs.device)
+    if job.networks is not None:
+        job.networks["KO"] = _described(problem, str(test.inputs.device))
+    recipe = job.recipe
+    for at, n in enumerate([0, *job.sizes]):
+        start = time.perf_counter()
+        network = problem.start(job.seed, test.inputs.device)
+        detail: dict[str, Any] = {}
+        if n:
+            generator = torch.Generator().manual_seed(job.seed)
+            indices = draw_batches(n, recipe.batch, recipe.iterations, generator)
+            made = job.trained(network, n, indices, at - 1, len(job.sizes))
+            detail = _convergence(made) | {"seconds": _seconds(start, made.end.loss)}
+        errors = graph_errors(truth, network, test.inputs) if job.networks is not None else None
+        yield job.row(n, network(test.inputs), detail, errors=errors)
 
 
 _FITS: dict[tuple[str, str], Callable[[Job], Iterator[Fitted]]] = {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         CtProblem,
         CtScanner,
         DeepProblem,
+        GraphProblem,
         HeatProblem,
         MriProblem,
     )
@@ -110,11 +111,31 @@ class DenseEntry(Spec):
     by: Literal["mse", "rmse_over_max"] = "mse"
 
 
+NetworkKind = Literal[
+    "inverse-unet", "weights-inverse-unet", "inverse-cnn", "primal-dual", "dense-unet"
+]
+_OF_KIND = {"levels": "unet", "passes": "primal-dual"}  # by what the name of the kind ends with
+
+
+class TrainedEntry(Spec):
+    """A network of `korisk.networks.zoo`, and how it is trained: Adam, the best step kept."""
+
+    kind: NetworkKind
+    name: Annotated[str, Field(min_length=1, max_length=60)] | None = None  # None: the kind
+    width: Annotated[int, Field(ge=1, le=1024)] = 16
+    levels: Annotated[int, Field(ge=1, le=8)] = 2
+    passes: Annotated[int, Field(ge=1, le=100)] = 4
+    steps: Annotated[int, Field(ge=10, le=10**7)] = 2000
+    batch: Annotated[int, Field(ge=1, le=10**5)] = 16
+    rate: Positive = 1e-3
+
+
 class ModelsEntry(Spec):
     """The networks of the study; one that is left out is not fitted."""
 
     KO: KnownEntry | None = None
     FC: DenseEntry | None = None
+    networks: Annotated[list[TrainedEntry], Field(min_length=1, max_length=20)] | None = None
 
 
 BOTH_MODELS = ModelsEntry(KO=KnownEntry(), FC=DenseEntry())
@@ -221,11 +242,15 @@ def point_spec(
         "problem": problem,
         "pools": (entry.pools or PoolsEntry()).model_dump(),
         "sizes": checked_sizes(first_given(part.sizes, entry.sizes, sizes)),
-        "models": models.model_dump(mode="json", exclude_none=True),
+        "models": models.model_dump(mode="json", exclude_none=True, exclude={"networks"}),
         "metric": entry.metric or "mse",
     }
-    if not spec["models"]:
-        raise KoriskError("models must name KO, FC or both, got none; leave models out for both")
+    trained = getattr(models, "networks", None) or []
+    if not spec["models"] and (entry.theorem or not trained):
+        measured = " where theorem is true" if entry.theorem else ", or networks"
+        raise KoriskError(
+            f"models must name KO, FC or both{measured}, got neither; leave models out for both"
+        )
     for model, settings in spec["models"].items():
         # Outputs of both signs need a network without a ReLU, and without steps that fit one.
         for key, value in () if relu else (("relu", False), ("refine", 0)):
@@ -240,10 +265,39 @@ def point_spec(
             raise KoriskError(
                 f"models.{model}.select is 'validation', but pools.validation is 0; give it images"
             )
+    spec["models"] |= _trained(trained, spec)
     images = getattr(entry.problem, "images", None)
     if images is not None:
         spec[FOUND_AT] = images.found_at
     return spec | ({"theorem": True} if entry.theorem else {})
+
+
+def _trained(networks: list[TrainedEntry], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The networks of the zoo by their names, each with the keys that its kind has."""
+    kind = spec["problem"]["kind"]
+    if networks and kind not in ("ct", "mri", "blur"):
+        raise KoriskError(f"models.networks take images: kinds ct, mri and blur, got {kind}")
+    if networks and not spec["pools"]["validation"]:
+        raise KoriskError(
+            "models.networks keep their best step on validation images, but pools.validation is 0; "
+            "give it images"
+        )
+    made: dict[str, Any] = {}
+    for each in networks:
+        name = each.name or each.kind
+        if name in ("KO", "FC", *made):
+            raise KoriskError(
+                f"models.networks must differ in name, from KO and FC too, got {name!r} twice; "
+                "give name: to one"
+            )
+        foreign = [key for key, ends in _OF_KIND.items() if not each.kind.endswith(ends)]
+        for key in foreign:
+            if key in each.model_fields_set:
+                raise KoriskError(
+                    f"models.networks.{key} does not belong to kind {each.kind}; leave it out"
+                )
+        made[name] = each.model_dump(mode="json", exclude={"name", *foreign})
+    return made
 
 
 def entries(problem: Mapping[str, Any]) -> tuple[int, int]:
@@ -447,6 +501,8 @@ class DeepProblemEntry(Spec):
     ellipses: list[int] = Field(default_factory=lambda: [1, 4])
     channels: int = 4  # of the true convolutions
     gain: float = 0.3
+    network: str | None = None  # a `GraphProblem` of this kind instead
+    near: float | None = None  # where its training starts
 
 
 class DeepPointEntry(PointEntry):
@@ -469,19 +525,35 @@ class DeepStudyEntry(StudyEntry):
 def deep_point(entry: DeepStudyEntry, part: DeepPointEntry) -> tuple[str, dict[str, Any]]:
     """The default name of a point, and its spec."""
     population(entry.problem.ellipses, None, None)  # checks the numbers of ellipses
-    problem = entry.problem.model_dump() | part.model_dump(include={"side", "views", "bins"})
+    if entry.problem.network is None and entry.problem.near is not None:
+        raise KoriskError(
+            f"problem.near says where training of problem.network starts, got {entry.problem.near} "
+            "without a network; name one, or leave near out"
+        )
+    graph = {"network", "near"}  # absent where unused: stored cells have specs without them
+    own = entry.problem.model_dump(exclude=graph if entry.problem.network is None else set())
+    problem = own | part.model_dump(include={"side", "views", "bins"})
     both = DeepModelsEntry(KO=DeepEntry(), FC=DenseEntry())
     spec = point_spec(entry, part, problem, [4, 16, 64, 256], models=both, relu=False)
     return f"deep-{part.side}", spec
 
 
-def deep_problem(spec: Mapping[str, Any]) -> DeepProblem:
+def deep_problem(spec: Mapping[str, Any]) -> DeepProblem | GraphProblem:
     """The problem of a point of the deeper network."""
-    from korisk.problems import DeepProblem, EllipseSource
+    from korisk.problems import DeepProblem, EllipseSource, GraphProblem
 
     source = source_of(spec)
     assert isinstance(source, EllipseSource)
-    own = {name: spec["problem"][name] for name in ("channels", "gain")}
+    problem = spec["problem"]
+    if problem.get("network") is not None:
+        return GraphProblem(
+            scanner=scanner_of(spec),
+            source=source,
+            network=problem["network"],
+            width=problem["channels"],
+            near=problem["near"],
+        )
+    own = {name: problem[name] for name in ("channels", "gain")}
     return DeepProblem(scanner=scanner_of(spec), source=source, **own)
 
 

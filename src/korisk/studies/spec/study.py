@@ -12,7 +12,7 @@ from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.files import parse, read_yaml
 from korisk.store.cells import Task
 from korisk.studies.spec import kinds
-from korisk.studies.spec.kinds import OF_GRADIENT, source_of
+from korisk.studies.spec.kinds import OF_GRADIENT, entries, source_of
 from korisk.studies.spec.kinds import PROTOCOLS as PROTOCOLS
 from korisk.studies.spec.kinds import Protocol as Protocol
 
@@ -174,6 +174,7 @@ def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
 
     from korisk.fitting import Recipe
     from korisk.images import image_pools
+    from korisk.networks.zoo import check_dense, check_halved
     from korisk.problems import FileSource
 
     made, problem = problem_of(spec), spec["problem"]
@@ -185,6 +186,12 @@ def _check_values(spec: dict[str, Any], seeds: list[int]) -> None:
     known = spec["models"].get("KO")
     if known is not None and known.get("fit", "gradient") == "gradient":
         Recipe(**{name: known[name] for name in OF_GRADIENT})  # raises for wrong values
+    side, (outputs, inputs) = problem.get("side", 0), entries(problem)
+    for settings in spec["models"].values():
+        if "levels" in settings:
+            check_halved((side, side), settings["levels"])
+        if settings.get("kind") == "dense-unet":
+            check_dense(inputs, outputs)
     if problem.get("population") == "released-surrogate" and spec["sizes"][-1] > 128:
         raise KoriskError(
             f"sizes must be at most 128 under the released protocol, got {spec['sizes'][-1]}"
