@@ -120,8 +120,8 @@ def problem(
         sense = Sense(shape, maps, lines, real=True, **place)
         return sense, lambda: CoilUNet(sense, seed()), "F^T"
     blur = Convolution(shape, gaussian_kernel(1.5), **place)
-    inverse = Tikhonov(blur, 1e-3)
-    return blur, lambda: zoo.build(network, blur, inverse, seed=seed()), "H^+"
+    known = Tikhonov(blur, 1e-3)
+    return blur, lambda: zoo.build(network, blur, known, seed=seed()), "H^+"
 
 
 def cases() -> list[tuple[str, str, str, str]]:
@@ -207,13 +207,12 @@ def curves() -> dict[tuple[str, str, str], dict[str, kr.Curve]]:
             arms = found.setdefault((row["problem"], row["network"], row["images"]), {})
             cell = (int(row["n"]), float(row["error"]), row["seed"])
             arms.setdefault(row["arm"], []).append(cell)
-    return {
-        case: {
-            arm: kr.Curve(*zip(*sorted(rows), strict=True), arm, "mse")
-            for arm, rows in arms.items()
-        }
-        for case, arms in found.items()
-    }
+    made: dict[tuple[str, str, str], dict[str, kr.Curve]] = {}
+    for case, arms in found.items():
+        for arm, rows in arms.items():
+            n, errors, seeds = zip(*sorted(rows), strict=True)
+            made.setdefault(case, {})[arm] = kr.Curve(n, errors, seeds, arm, "mse")
+    return made
 
 
 def row(case: tuple[str, str, str], first: kr.Curve, second: kr.Curve) -> str:
@@ -230,8 +229,8 @@ def row(case: tuple[str, str, str], first: kr.Curve, second: kr.Curve) -> str:
 
 def tables() -> Iterator[str]:
     """The tables of the docs: dense layers, other learned layers, wrong operators, recipes."""
-    heads = ("problem", "network", "images", "instead", "known, N = 8", "2,048", "instead, N = 8")
-    heads = (*heads, "2,048", "target", "samples of the second over those of the first")
+    heads = ["problem", "network", "images", "instead", "known, N = 8", "2,048", "instead, N = 8"]
+    heads += ["2,048", "target", "samples of the second over those of the first"]
     sections: dict[str, Callable[[str], bool]] = {
         "A dense layer in its place": lambda arm: arm == "dense",
         "Other learned layers": lambda arm: "from" in arm or arm in ("low rank 32", "convolution"),

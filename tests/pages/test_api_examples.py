@@ -17,7 +17,7 @@ import korisk
 SOURCE = Path(korisk.__file__).parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PROMPT = re.compile(r"^ *>>> ", re.MULTILINE)
-NEED_TORCH = re.compile(r"korisk\.(networks|prediction|pilots\.adapters)")
+NEED_TORCH = re.compile(r"korisk\.(ablation|networks|prediction|pilots\.adapters)")
 TORCH = re.compile(r"(torch|korisk\.(fitting|networks|operators|problems))(\.|$)")
 PACKAGES = [f"korisk.{name}" for name in dir(korisk) if name not in korisk.__all__]
 

@@ -317,6 +317,9 @@ class Filter(LinearOperator):
     there are three or more; all others are channels. Zeros lie beyond the edges.
     """
 
+    rows: Tensor
+    columns: Tensor
+
     def __init__(self, domain: Shape, range: Shape, edge: int, **place: Any) -> None:
         super().__init__(domain, range, **place)
         for shape in (domain, range):

@@ -134,7 +134,13 @@ def ablate(
             "give a study STUDY.yaml, or your own network with --module FILE.py:BUILD; see "
             "docs/explanation/worth.md"
         )
-    asked = {"replace": replace, "by": by, "start": start, "rank": rank, "kernel": kernel}
+    asked: dict[str, Any] = {
+        "replace": replace,
+        "by": by,
+        "start": start,
+        "rank": rank,
+        "kernel": kernel,
+    }
     asked |= {"wrong": wrong, "target": target}
     place = chosen_device(device)
     if path is not None:
