@@ -139,10 +139,10 @@ def test_wrong_geometries() -> None:
     inverse: Any = wrong_operator(Tikhonov(blur, 0.1), 0.2)
     wider, true = inverse.of.kernel.numpy(), gaussian_kernel(2.4).numpy()
     side = min(len(wider), len(true))
-    wide, exact = (
+    mine, exact = (
         each[(k := (len(each) - side) // 2) :][:side, k:][:, :side] for each in (wider, true)
     )
-    assert np.abs(wide - exact).max() < 0.03 * exact.max()
+    assert np.abs(mine - exact).max() < 0.03 * exact.max()
     assert float(wider.sum()) == pytest.approx(float(blur.kernel.sum()), rel=1e-5)
     maps = birdcage_sensitivities((8, 8), 4)
     coils: Any = wrong_operator(Sense((8, 8), maps), 0.05)
