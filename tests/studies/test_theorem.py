@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import theorem_stores as stores
+import torch
 from theorem_stores import SIDE, SIZES, cell, row, written
 
 from korisk import theory
 from korisk.errors import KoriskError
+from korisk.problems import CtScanner, GraphProblem
+from korisk.problems.graphs import GRAPHS
+from korisk.report.contents import read_contents
+from korisk.report.figures.networks import networks_of
 from korisk.store.cells import LEFT_OUT, Result, Row, Task
 from korisk.store.store import Cell, Store
 from korisk.studies.run.cells import run_cell
@@ -21,6 +26,7 @@ from korisk.studies.spec.study import Study
 from korisk.studies.theorem import check as checking
 from korisk.studies.theorem.check import MEASURED, MeanCurve, Needed, NetworkCheck, read_theorem
 from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
+from korisk.studies.theorem.graphs import graph_errors, learned_parts
 from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
 # Three layers: an error of the first grows by 2 * 3 = 6, or by 5 where the tail is known whole.
@@ -497,3 +503,61 @@ def test_the_docs_say_what_is_done(tmp_path: Path) -> None:
     (check,) = read(tmp_path, scope["result"]).checks
     assert check.looseness("composed") == pytest.approx(4 / 3)
     assert read_theorem(tmp_path).points[0].notes == ("in words",)
+
+
+# --- Networks that are no chain ------------------------------------------------------------------
+
+SCANNER = CtScanner(side=4, views=6, bins=6, beam="parallel")
+
+
+@pytest.mark.parametrize("network", GRAPHS)
+def test_a_part_that_is_wrong_errs_at_every_call_and_no_other_one(network: str) -> None:
+    problem = GraphProblem(scanner=SCANNER, network=network, width=2)
+    truth, wrong = problem.true_network(), problem.start(3)
+    wrong.load_state_dict(truth.state_dict())
+    test = problem.pools(seed=1, train=0, validation=0, test=5).test
+    assert max(graph_errors(truth, wrong, test.inputs).values()) == 0
+    path, part = list(learned_parts(wrong).items())[-1]
+    taken = []
+    part.register_forward_hook(lambda _, inputs, made: taken.append((*inputs, made)))
+    with torch.no_grad():
+        for weights in part.parameters():
+            weights.mul_(1.5)
+    found = graph_errors(truth, wrong, test.inputs)
+    errors = [error for name, error in found.items() if name.partition(" ")[0] == path]
+    true = learned_parts(truth)[path]
+    with torch.no_grad():
+        missed = [float((true(x) - y).square().sum() / 5) for x, y in taken]
+    assert errors == pytest.approx(missed, rel=1e-5)
+    assert len(errors) == (3 if network == "unrolled" else 1)
+    assert sum(found.values()) == pytest.approx(sum(errors))
+
+
+def test_it_holds_in_trained_networks_that_are_no_chain(tmp_path: Path) -> None:
+    content = {
+        "name": "graph",
+        "problem": {"kind": "deep", "network": "dense-skips", "channels": 2, "near": 0.1},
+        "points": [{"side": 4, "views": 6, "bins": 6}],
+        **{"sizes": [4], "seeds": [1], "pools": {"validation": 1, "test": 20}, "theorem": True},
+        "models": {"KO": {"iterations": 50, "batch": 4}},
+    }
+    study = Study(content)
+    with Store.create_or_open(tmp_path / "study.db", study.content, tasks=study.tasks) as store:
+        run_study(study.tasks, run_cell, store, workers=0)
+    found = read_theorem(tmp_path)
+    before, after = found.checks
+    assert after.error < before.error
+    for check in found.checks:
+        assert check.network is not None
+        assert not check.network.is_chain
+        assert len(check.layers) == len(check.network.learned) == 4
+        assert check.holds is True
+        assert (check.looseness("composed") or 0) > 1
+    (drawn,) = networks_of(read_contents(tmp_path))
+    assert drawn.network == after.network
+
+
+def test_a_part_that_the_truth_lacks_is_refused() -> None:
+    truth, other = torch.nn.Sequential(torch.nn.ReLU()), torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with pytest.raises(KoriskError, match="no learned part '0'"):
+        graph_errors(truth, other, torch.ones(1, 2))
