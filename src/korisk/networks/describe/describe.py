@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.networks.dense import DenseNet
-from korisk.networks.describe import rules
+from korisk.networks.describe import rules, script
 from korisk.networks.describe.graph import Inside, Link, links
 from korisk.networks.describe.layers import layers_of, own_bracket
 from korisk.networks.describe.linear import is_plain
@@ -148,6 +148,8 @@ def _run(module: nn.Module, example: Tensor, *, enter: bool = False) -> tuple[Re
             return True
         rules.refuse(part, paths.get(id(part), ""))
         if isinstance(part, torch.jit.ScriptModule):
+            if script.is_followable(part):
+                return False
             place = paths.get(id(part)) or "the module"
             note = f"{place} is compiled by torch.jit and cannot be followed inside; for its "
             note += "layers, describe the module that it was made from"

@@ -12,10 +12,16 @@ import torch
 from torch import Tensor
 
 from korisk.networks.describe import rules
-from korisk.networks.describe.linear import function_norm, largest_slope, plain_operator
+from korisk.networks.describe.linear import (
+    function_norm,
+    is_plain,
+    largest_slope,
+    plain_operator,
+)
 from korisk.networks.describe.recording import Frame, Recording, Step, replayed
 from korisk.networks.describe.rules import ROUNDING
 from korisk.networks.describe.sectors import sector_upper
+from korisk.operators.consistency import DataConsistency
 from korisk.theory.bracket import NormBracket
 
 SAMPLED = "sampled, a lower estimate"
@@ -60,6 +66,8 @@ class Link:
 
     def is_linear(self, step: Step) -> bool:
         """Whether a step is known to be linear, up to a constant."""
+        if isinstance(step.module, DataConsistency) and is_plain(step.module):
+            return True
         if len(step.inputs) != 1:
             return not self.rounds(step) and rules.joins_linearly(step)
         if plain_operator(step.module) is not None:  # without asking its norm

@@ -278,11 +278,8 @@ def _compositions(recording: Recording, spans: list[tuple[Link, list[Layer]]]) -
         part = [span for span in spans if first < span[0].steps[-1].index <= last]
         if len(part) > 1 and not all(link.is_chain for link, _ in part):
             branched.append((part, first, last))
-    if branched:  # what is bent around such a part is better taken together with it
-        inner = {id(link) for part, _, _ in branched for link, _ in part}
-        outside = [link for link, _ in spans if id(link) not in inner and not link.linear]
-        if outside or len(branched) > 1:
-            branched.append((spans, 0, recording.output))
+    if branched and len(branched[0][0]) < len(spans):  # what is around a part, together with it
+        branched.append((spans, 0, recording.output))
     for part, first, last in branched:
         whole = between(recording.steps[first], recording.steps[last]).bracket
         layers = [layer for _, several in part for layer in several]

@@ -8,6 +8,7 @@ recorded steps are checked against it by running both.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from korisk.networks.describe import script
+from korisk.operators.consistency import DataConsistency
 from korisk.operators.linear import LinearOperator
 
 RANDOM = "it is random, or changes with every call"
@@ -112,6 +115,8 @@ class Step:
         function, args, kwargs = self._as_recorded
         if isinstance(function, LinearOperator):
             function = function.in_double()
+        elif isinstance(function, DataConsistency):
+            function = copy.deepcopy(function).to(torch.float64)
         return function, *mapped((args, kwargs), in_double)
 
 
@@ -278,7 +283,10 @@ class Recorder(TorchFunctionMode):
         self.frames.append(Frame(module, path, self._calls, inference))
         try:
             if not self.whole(module):
-                result = original(module, *args, **kwargs)
+                if isinstance(module, torch.jit.ScriptModule):
+                    result = self._scripted(module, *args, **kwargs)
+                else:
+                    result = original(module, *args, **kwargs)
                 with self._pause():
                     for tensor in tensors_in(result):  # lost here, not where it is used next
                         self.step_of(tensor)
@@ -293,6 +301,12 @@ class Recorder(TorchFunctionMode):
             return result
         finally:
             self.frames.pop()
+
+    def _scripted(self, module: torch.jit.ScriptModule, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return script.run(module, *args, **kwargs)
+        except Exception as error:  # a function that takes its arguments in another way
+            self._give_up(f"a graph of torch.jit: {type(error).__name__}")
 
     @contextmanager
     def _pause(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -26,9 +26,6 @@ from torch import Tensor
 from korisk.networks.describe import rules
 from korisk.networks.describe.linear import LinearPart
 from korisk.networks.describe.recording import Step
-
-if TYPE_CHECKING:
-    from korisk.networks.describe.graph import Link
 
 _LARGEST = 60_000  # numbers that enter M: beyond, the search would take minutes
 _ROUNDS = 40
@@ -40,6 +37,19 @@ _SOFT = 0.01  # of the smoothed penalty on a norm above 1
 _ROUNDING = 1e-9
 
 Values = dict[int, Tensor]
+
+
+class Link(Protocol):
+    """What is asked of a part of the graph: `graph.Link` with one value that enters it."""
+
+    steps: tuple[Step, ...]
+    all_steps: Sequence[Step]
+
+    @property
+    def start(self) -> Step: ...
+    def is_linear(self, step: Step) -> bool: ...
+    def gain(self, step: Step) -> rules.Gain | None: ...
+    def rounds(self, step: Step) -> bool: ...
 
 
 @dataclass(frozen=True)
