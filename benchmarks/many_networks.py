@@ -154,6 +154,8 @@ def main() -> None:
         print(f"{way}: {seconds[way]:.1f} s{scaled}", flush=True)
         about = {"trained": trained, "seconds": spent, "seconds_of_all": seconds[way]}
         record["ways"][way] = about | {"errors": errors[way]}
+        if options.json:  # each way at once: a slow one may be stopped
+            options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for way in ("plain", "replayed"):
         share = seconds["at once"] / seconds[way]
         print(f"At once takes {share:.3f} of {way}, one after another (1 / {1 / share:.1f}).")
@@ -171,9 +173,7 @@ def main() -> None:
             for way in ("plain", "replayed")
             if name.startswith(mine) and name in errors[way]
         ]
-        print(f"{line}{max(apart):>23.1%}")
-    if options.json:
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(f"{line}{max(apart):>23.1%}" if apart else line)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@ import pytest
 
 import korisk as kr
 from korisk import published
+from korisk.files import read_yaml
+from korisk.studies import Study
+from korisk.studies.run.cells import run_cell
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -44,6 +47,20 @@ def test_the_script_makes_the_files(script: ModuleType, H: int) -> None:
         assert kr.barron_bound(made, 64).total == pytest.approx(
             kr.barron_bound(stored, 64).total, rel=5e-3
         )
+
+
+@pytest.mark.parametrize("name", ["ct", "mri", "deblurring"])
+def test_networks_of_today_train_behind_every_operator(name: str) -> None:
+    content = read_yaml(EXAMPLES / f"networks_{name}.yaml")
+    for network in content["models"]["networks"]:
+        network |= {"steps": 10, "width": 2}
+    few = {"sizes": [4], "seeds": [1], "pools": {"validation": 4, "test": 4}}
+    (task,) = Study(content | few).tasks
+    rows = run_cell(task, lambda share: None).rows
+    assert len(rows) == len(content["models"]["networks"]) == 3
+    errors = {row.model: row.metrics["mse"] for row in rows}
+    known, dense = next(iter(errors)), "dense + U-Net"  # the known inverse comes first
+    assert 0 < errors[known] < errors[dense]
 
 
 def test_norms_at_h128_are_the_known_ones(script: ModuleType) -> None:

@@ -101,6 +101,8 @@ def networks_of(contents: Contents) -> list[DrawnNetwork]:
             ("KO", "W", views * bins, tail, whole.lipschitz()),
             ("FC", "M", views * bins * side * side, [], 1.0),
         ):
+            if model not in point.spec.get("models", {model: None}):
+                continue
             curve = point.curve(model)
             constants: dict[str, float] = {}
             if curve is not None and curve.metric == "mse" and 0 < growth < math.inf:
