@@ -39,14 +39,15 @@ _ROUNDING = 1e-9
 Values = dict[int, Tensor]
 
 
-class Link(Protocol):
+class _Link(Protocol):
     """What is asked of a part of the graph: `graph.Link` with one value that enters it."""
-
-    steps: tuple[Step, ...]
-    all_steps: Sequence[Step]
 
     @property
     def start(self) -> Step: ...
+    @property
+    def steps(self) -> tuple[Step, ...]: ...
+    @property
+    def all_steps(self) -> Sequence[Step]: ...
     def is_linear(self, step: Step) -> bool: ...
     def gain(self, step: Step) -> rules.Gain | None: ...
     def rounds(self, step: Step) -> bool: ...
@@ -62,7 +63,7 @@ class _Bend:
     moved: Callable[[Values], Tensor]  # |rest| <= |moved|
 
 
-def sector_upper(link: Link) -> float:
+def sector_upper(link: _Link) -> float:
     """An upper constant of a map of one value; infinite where none is found."""
     bends, levels = _bends(link)
     if bends is None or not bends or not link.start.value.is_floating_point():
@@ -74,9 +75,8 @@ def sector_upper(link: Link) -> float:
     rows: list[int] = []
 
     def run(vector: Tensor) -> Tensor:
-        parts = [
-            part.reshape(shape) for part, shape in zip(vector.split(sizes), shapes, strict=True)
-        ]
+        split = zip(torch.split(vector, sizes), shapes, strict=True)
+        parts = [part.reshape(shape) for part, shape in split]
         values = {link.start.index: parts[0]}
         entering = {
             bend.step.index: (bend, part) for bend, part in zip(bends, parts[1:], strict=True)
@@ -117,7 +117,7 @@ def _flat(value: Tensor) -> Tensor:
     return (torch.view_as_real(value) if value.is_complex() else value).reshape(-1)
 
 
-def _bends(link: Link) -> tuple[list[_Bend] | None, dict[int, int]]:
+def _bends(link: _Link) -> tuple[list[_Bend] | None, dict[int, int]]:
     """The bent steps; None where one has no constant."""
     levels = {link.start.index: 0}
     found, asked = [], set()
@@ -143,7 +143,7 @@ def _bends(link: Link) -> tuple[list[_Bend] | None, dict[int, int]]:
     return found, levels
 
 
-def _bend(link: Link, step: Step, level: int) -> _Bend | None:
+def _bend(link: _Link, step: Step, level: int) -> _Bend | None:
     if not step.value.is_floating_point() or link.rounds(step):
         return None
     if len(step.inputs) == 2 and step.module is None:
@@ -317,5 +317,5 @@ class _Search:
 
 def _energies(vectors: Tensor, sizes: Sequence[int]) -> Any:
     """Sums of squares over the parts of each vector: (vectors, parts)."""
-    parts = vectors.split(list(sizes))
+    parts = torch.split(vectors, list(sizes))
     return torch.stack([part.square().sum(0) for part in parts], 1).cpu().numpy()
