@@ -101,8 +101,7 @@ def timed(
         torch.cuda.synchronize()
     start = time.perf_counter()
     if way == "at once":
-        together = {"together": True} if options.device == "cuda" else {}
-        done = train_many(members, images, targets, schedule, **together)
+        done = train_many(members, images, targets, schedule)
         found = {members[index].name: errors.mean().item() for index, errors in done}
     elif way == "replayed":
         found = {

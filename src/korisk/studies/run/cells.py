@@ -277,7 +277,7 @@ def _training_bytes(settings: Mapping[str, Any], targets: int, inputs: int, samp
     width, passes = settings["width"], settings.get("passes")
     values = 3 * 8 * width * targets if passes is None else 6 * width * passes * (targets + inputs)
     weights = 5 * inputs * targets if settings["kind"] == "dense-unet" else 0
-    return 4 * (samples * (inputs + targets) + settings["batch"] * values + weights)
+    return int(4 * (samples * (inputs + targets) + settings["batch"] * values + weights))
 
 
 def _samples(spec: Mapping[str, Any]) -> int:
