@@ -2,10 +2,12 @@
 
 import copy
 import io
+import json
 import math
 import pickle
 import runpy
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -541,3 +543,17 @@ def test_the_constants_of_the_page_are_those_of_the_code() -> None:
     for constant in (rules.GELU, rules.GELU_TANH, rules.SILU, rules.MISH):
         assert f"{constant:.5f}" in page
     assert f"{rules.SELU:.4f}" in page
+
+
+def test_what_the_page_says_of_graphs_was_measured() -> None:
+    kept = json.loads((ROOT / "benchmarks" / "results" / "describe.json").read_text())
+    page = (ROOT / "docs" / "reference" / "describe.md").read_text()
+    assert set(import_module("describe").table(kept)) <= set(page.splitlines())
+    assert (kept["unsound"], kept["hidden"]) == (0, 0)
+    assert all(case["lower"] <= case["upper"] * (1 + 1e-5) for case in kept["cases"])
+    assert sum(case["kind"] != "random graphs" for case in kept["cases"]) >= 60
+    assert sum(case["kind"] == "random graphs" for case in kept["cases"]) >= 200
+    primal = [case for case in kept["cases"] if case["name"] == "learned primal-dual"]
+    for over in ("upper", "paths"):
+        ends = " and ".join(f"{case[over] / case['lower']:,.0f}" for case in primal)
+        assert f"{ends} times" in page
