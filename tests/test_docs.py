@@ -183,6 +183,25 @@ def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     assert f"{count} networks" in (ROOT / "docs" / "explanation" / "check.md").read_text()
 
 
+def test_many_networks_at_once_took_what_the_page_says() -> None:
+    ways = kept("many_networks_h200.json")["ways"]
+    at_once, replayed, plain = (ways[way] for way in ("at once", "replayed", "plain"))
+    page = " ".join((ROOT / "docs" / "reference" / "study.md").read_text().split())
+    took = at_once["seconds_of_all"]
+    shares = (took / other["seconds_of_all"] for other in (plain, replayed))
+    assert f"take {took:.1f} s at once" in page
+    assert (
+        "{:.3f} of the time of a plain loop one after another and {:.3f} of".format(*shares) in page
+    )
+    # The same errors, within what another seed changes.
+    for n in (8, 64, 512):
+        own, other = (
+            [error for name, error in way["errors"].items() if name.startswith(f"N = {n},")]
+            for way in (at_once, replayed)
+        )
+        assert min(own) * 0.9 <= sum(other) / len(other) <= max(own) * 1.1
+
+
 def test_the_table_of_graphs_is_the_one_that_was_kept() -> None:
     results = json.loads((ROOT / "benchmarks" / "results" / "graphs.json").read_text())
     page = (ROOT / "docs" / "explanation" / "theory.md").read_text()
