@@ -3,6 +3,7 @@
     python benchmarks/worth.py --images DIR --out FILE.csv [--device cuda] [--minutes 8]
         [--problems ct,mri,blur] [--sizes 8,16,32] [--seeds 3] [--steps 2000]
     python benchmarks/worth.py --tables     # results/worth.txt and the figure of the docs
+    python benchmarks/worth.py --bounds     # what bounds say of both networks, before training
 
 Images have 32 x 32 pixels, inputs 2% of Gaussian noise. CT has 20 views of 46 bins, MRI four coils
 and every other line of k-space outside the middle eight, the blur a deviation of 1.5 pixels.
@@ -14,6 +15,7 @@ as it is finished. `--tables` makes Markdown of benchmarks/results/worth.csv.
 
 import argparse
 import csv
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +45,7 @@ from korisk.planning.explain import ratio_words
 
 RESULTS = Path(__file__).parent / "results" / "worth.csv"
 TABLES = RESULTS.with_suffix(".txt")
+BOUNDS = RESULTS.with_name("worth_bounds.json")
 FIGURE = Path(__file__).parents[1] / "docs" / "images" / "worth.png"
 COLUMNS = ("problem", "network", "images", "arm", "weights", "n", "seed", "error")
 SIDE, VIEWS, BINS, COILS, NOISE = 32, 20, 46, 4, 0.02
@@ -196,6 +199,24 @@ def measure(a: argparse.Namespace) -> None:
         print(f"{spent:5.1f} s  {kind} {network} {images} {arm}", *made.notes, flush=True)
 
 
+def bounds() -> None:
+    """Write the ratio of N / log N by the bounds of dense and known, if all have one kappa."""
+    found = {}
+    pairs = [("ct", network) for network in NETWORKS if network != "primal-dual"]
+    for kind, network in [("blur", "inverse-unet"), ("mri", "F^T + U-Net"), *pairs]:
+        operator, build, layer = problem(kind, network, "cpu")
+        torch.manual_seed(0)
+        example = operator(torch.rand(1, *operator.domain))
+        totals = []
+        for make in (build, replaced(build, layer, example=example)):
+            torch.manual_seed(0)
+            totals.append(kr.barron_bound(kr.describe(make(), example), 2).total)
+        label = f"{PROBLEMS[kind]}, {NETWORKS.get(network, network) if kind == 'ct' else layer}"
+        found[label] = totals[1] / totals[0]
+        print(label, found[label], flush=True)
+        BOUNDS.write_text(json.dumps(found, indent=1) + "\n")
+
+
 # --- Tables --------------------------------------------------------------------------------------
 
 
@@ -277,10 +298,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--bounds", action="store_true")
     a = parser.parse_args()
     if a.tables:
         TABLES.write_text("\n".join(tables()))
         figure()
+    elif a.bounds:
+        bounds()
     else:
         measure(a)
 

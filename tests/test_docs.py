@@ -282,3 +282,6 @@ def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
     case = ("ct", "primal-dual", "ellipses")
     known, dense = (bench.curves()[case][arm] for arm in ("known", "dense"))
     assert bench.row(case, known, dense) in rows
+    ratios = sorted(kept("worth_bounds.json").values())
+    least, most = (f"{float(f'{ratio:.2g}'):,.0f}" for ratio in (ratios[0], ratios[-1]))
+    assert f"between {least} (weights + FBP + U-Net) and {most} (MRI)" in " ".join(page.split())

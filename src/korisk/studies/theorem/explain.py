@@ -61,8 +61,8 @@ def remarks(checks: Sequence[NetworkCheck]) -> list[str]:
     if broken:
         said.append(
             "Possible causes: a constant below the true one, a layer's error that is missing or "
-            "measured at other inputs, or a network that is not the true map; the theorem itself is "
-            "proved."
+            "measured at other inputs, or a network that is not the true map; the theorem itself "
+            "is proved."
         )
     unknown: dict[tuple[str, str], list[NetworkCheck]] = {}  # by the missing forms and the reason
     for check in checks:
