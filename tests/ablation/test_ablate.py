@@ -1,6 +1,7 @@
 """A known layer replaced: found, shared, started where it is said; and what is told of it."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,10 @@ def build():
 
 def fails():
     raise RuntimeError("no weights found")
+
+
+def takes(width):
+    return build()
 """
 
 
@@ -267,7 +272,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study.write_text(STUDY)
     own.write_text(OWN)
     place = ["--device", "cpu"]
-    asked = ["--by", "dense", "--target", "0.02", "--no-bound", "--json", "--output", str(out)]
+    asked = ["--by", "dense", "--target", "0.02", "--no-bound", "--json", "--out", str(out)]
     assert run(["ablate", str(study), *asked, *place]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["by"] == "dense"
@@ -290,6 +295,8 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in [
         ([], "STUDY.yaml"),
         (["--module", f"{own}:fails"], "no weights found"),
+        (["--module", f"{own}:takes"], "--module must take no arguments"),
+        (["--module", f"{own}:other"], "has no function 'other'"),
         (["--module", f"{own}:build", "--replace", "Q"], "A^T"),
         ([str(study), "--network", "unet"], "inverse-cnn"),
         ([str(study), "--point", "b"], "no point"),
@@ -301,6 +308,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study.write_text(STUDY.replace("wrong: 0.3", "wrongs: 0.3"))
     assert run(["ablate", str(study), *place]) == 2
     assert "did you mean 'wrong'" in capsys.readouterr().err
+    study.write_text(re.sub(r"seeds: .*", "seeds: [1, 7]", STUDY))
+    assert run(["ablate", str(study), *place]) == 2
+    assert "must follow one another, got [1, 7]" in capsys.readouterr().err
 
 
 def test_an_interruption_keeps_what_is_finished(
@@ -316,8 +326,6 @@ def test_an_interruption_keeps_what_is_finished(
 
     monkeypatch.setattr(room, "rehearse", interrupted)
     (tmp_path / "study.yaml").write_text(STUDY)
-    code = run(
-        ["ablate", str(tmp_path / "study.yaml"), "--output", str(tmp_path), "--device", "cpu"]
-    )
+    code = run(["ablate", str(tmp_path / "study.yaml"), "--out", str(tmp_path), "--device", "cpu"])
     assert code == 130
     assert [each.model for each in kr.Curve.read_all(tmp_path / "curves.csv")] == ["known A^T"]

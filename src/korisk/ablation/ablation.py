@@ -369,7 +369,9 @@ class Ablation:
     @property
     def bound_sentence(self) -> str:
         """What the bound says of both networks."""
-        weights = "{:,} weights instead of {:,} are learned".format(*reversed(self.parameters))
+        weights = "{1:,} weights instead of {0:,} are learned".format(*self.parameters)
+        if self.by == "wrong":
+            weights = "as many weights are learned"
         if self.bound_ratio is None:
             return f"The bound says nothing here: {self.bound_words}; {weights}."
         return (

@@ -115,7 +115,7 @@ def ablate(
         int, typer.Option(metavar="S", help="First random seed, unless a study has seeds.")
     ] = 0,
     device: Device = "auto",
-    output: Annotated[
+    out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR", help=f"Write {CURVES}, {RESULT} and the figure there (PNG and SVG)."
@@ -127,7 +127,7 @@ def ablate(
 
     Both are trained over the same sizes and seeds on the same simulated pairs. The answer is the
     ratio of samples at a target, with its interval, and what the bound said. An interruption keeps
-    the curves that are finished in --output.
+    the curves that are finished in --out.
     """
     if path is None and module is None:
         raise KoriskError(
@@ -152,18 +152,18 @@ def ablate(
         options = {key: value for key, value in options.items() if key not in _OF_BY}
     options |= {key: value for key, value in asked.items() if value is not None}
     options = {"seed": seed} | options | training_options(training or [])
-    if output is not None:
+    if out is not None:
         import korisk.report.figures.ablation  # noqa: F401 (says so where matplotlib is missing)
 
-        make_folder(output)
+        make_folder(out)
     from korisk.ablation.ablation import ablate as measured
 
     kept: list[Curve] = []
 
     def finished(curve: Curve) -> None:
         kept.append(curve)
-        if output is not None:
-            write_text(output / CURVES, _as_csv(kept))
+        if out is not None:
+            write_text(out / CURVES, _as_csv(kept))
 
     begun = time.monotonic()
     with warnings_as_lines(), Console(stderr=True, quiet=as_json).status("reading") as status:
@@ -184,8 +184,12 @@ def ablate(
                 progress=progress,
                 finished=finished,
             )
-        except (KoriskError, MemoryError, OSError):
+        except (MemoryError, OSError):
             raise
+        except KoriskError as error:  # of build, which is --network in other commands
+            if not str(error).startswith("build "):
+                raise
+            raise KoriskError(f"--module {str(error).removeprefix('build ')}") from None
         except Exception as error:  # from the user's own code
             if module is None:
                 raise
@@ -199,15 +203,15 @@ def ablate(
         print_json(content)
     else:
         _show(made)
-    if output is not None:
+    if out is not None:
         from korisk.report.figures.ablation import ablation_figure
         from korisk.report.figures.style import save
 
-        write_text(output / RESULT, json_text(content) + "\n")
+        write_text(out / RESULT, json_text(content) + "\n")
         figure = ablation_figure(made)
         for kind in ("png", "svg"):
-            save(figure, output / f"{FIGURE}.{kind}")
-        typer.echo(f"korisk: wrote {output}", err=True)
+            save(figure, out / f"{FIGURE}.{kind}")
+        typer.echo(f"korisk: wrote {out}", err=True)
     if made.comparison.ratio is None and made.comparison.ratio_range is None:
         raise OutOfReachError(
             f"what {made.layer} saves at {number(made.target)} is not known; ask for another "
@@ -222,6 +226,14 @@ def _of_module(module: str) -> tuple[Callable[[], Any], dict[str, Any], dict[str
         raise KoriskError(
             f"--module {module}: the file must define operator, a LinearOperator or a Problem that "
             "simulates inputs; add operator = ..., or give a study"
+        )
+    from korisk.operators.linear import LinearOperator
+    from korisk.problems.problem import Problem
+
+    if not isinstance(names["operator"], LinearOperator | Problem):
+        raise KoriskError(
+            f"--module {module}: operator must be a LinearOperator or a Problem, got "
+            f"{shown(names['operator'])}; use korisk.operators"
         )
     known = ("operator", "images", "noise", "patients")
     return build, {key: names[key] for key in known if key in names}, {}
@@ -255,7 +267,9 @@ def _of_study(
     problem = problem_of(spec)
     options["sizes"] = spec["sizes"]
     seeds = [task.seed for task in study.tasks if task.point == name]
-    options |= {"seeds": len(seeds), "seed": min(seeds)}
+    if seeds != list(range(seeds[0], seeds[0] + len(seeds))):
+        raise KoriskError(f"{path}: seeds must follow one another, got {seeds}; write 1 to 3, say")
+    options |= {"seeds": len(seeds), "seed": seeds[0]}
     given = {"operator": problem}
     if module is not None:
         return read_build("--module", module)[0], given, options

@@ -159,7 +159,11 @@ def read_build(option: str, place: str) -> tuple[Callable[[], Any], Mapping[str,
         ) from error
     found = getattr(module, name, None)
     if not callable(found):
-        known = [each for each in vars(module) if callable(getattr(module, each))]
+        known = [
+            key
+            for key, each in vars(module).items()
+            if callable(each) and getattr(each, "__module__", "") == module.__name__
+        ]
         raise KoriskError(f"{file} has no function {name!r}{did_you_mean(name, known)}")
     build: Callable[[], Any] = found
     return build, vars(module)
