@@ -88,6 +88,17 @@ STEEP: dict[str, tuple[Callable[[Tensor], Tensor], Tensor, bool]] = {
         *(torch.tensor([[0.0, 0, 9, 0, 1, 0]]).double(), True),
     ),
     "stride of no numbers": (lambda x: F.max_pool1d(x[:, None], 2, stride=()), draw(1, 6), True),
+    "constant of its type": (lambda x: x - SMALL.to(x), draw(1, 6), True),
+    "constant type_as": (lambda x: x * MATRIX[:1].type_as(x), draw(1, 6), True),
+    "constant of its shape": (
+        lambda x: x + ONES.view_as(x) + SMALL[:, :1].expand_as(x),
+        *(draw(1, 6), True),
+    ),
+    "ends of its type": (lambda x: x.clamp(-ONES.to(x), TENS.to(x)), 1 + draw(1, 6).abs(), True),
+    "type and shape of another": (
+        lambda x: (3 * x[0]).to(x.tanh()).view_as(x.sin()) + x,
+        *(draw(1, 6), True),
+    ),
     "bits": (lambda x: x.view(torch.float32).double(), draw(1, 6), False),
     "drowned": (
         lambda x: F.conv1d(x[:, None], 1e-9 * MATRIX[:2, None, :3], 1e8 * ONES[:2]),

@@ -40,6 +40,8 @@ _SHAPED = {
 _ASKING = {"__bool__", "is_nonzero", "equal", "allclose", "__contains__"}
 _INPUT_IS_NOT_FIRST = {"where", "searchsorted", "polygamma"}
 _CASTS = {"to", "type", "float", "double", "half", "bfloat16", "type_as"}
+# Of whose arguments the first has values, and others a type, a device or a shape alone.
+_FIRST_ALONE = _CASTS | {"expand_as", "view_as", "reshape_as"}
 _OF_TWO = {
     *("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide"),
     *("maximum", "minimum", "max", "min", "fmax", "fmin", "matmul"),
@@ -238,6 +240,10 @@ class Recorder(TorchFunctionMode):
             args = (kwargs.pop("input"),)
         if len(args) == 1 and "other" in kwargs and name in _OF_TWO:
             args = (*args, kwargs.pop("other"))
+        if name in _FIRST_ALONE:
+            with self._pause():
+                given = mapped((args[1:], kwargs), _untracked)
+            args, kwargs = (*args[:1], *given[0]), given[1]
         parents = self._parents((args, kwargs))
         if (parents and name in _LEAVING) or (
             name in _SHAPED and self._parents((args[1:], kwargs))
@@ -436,6 +442,11 @@ def _written(tensor: Tensor, index: Any, value: Any) -> Tensor:
     tensor = tensor.clone()
     tensor[index] = value
     return tensor
+
+
+def _untracked(value: Any) -> Any:
+    """A tensor of the same type and shape that is not followed."""
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 def _plain_name(function: Any) -> str:
