@@ -259,8 +259,8 @@ def normalize(step: Step, x: Tensor) -> NormBracket | None:
 def lp_pool(step: Step, x: Tensor) -> NormBracket | None:
     """Norms of windows, for an even power: no norm of p >= 2 is above the Euclidean one."""
     power = float(option(step, 1, "norm_type", 2))
-    if power < 2 or power % 2:
-        return None  # the sum of odd powers is no norm
+    if power < 2 or power % 2 or option(step, 4, "ceil_mode", False):
+        return None  # the sum of odd powers is no norm; windows cut at the edge are scaled up
     kernel, stride = option(step, 2, "kernel_size", 1), option(step, 3, "stride", None)
     most = _most_windows(step, x, kernel, stride, 0, 1)
     return NormBracket(0.0, most**0.5 * (1 + ROUNDING), how="norms of windows")
