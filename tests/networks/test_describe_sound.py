@@ -458,6 +458,46 @@ def test_the_command_says_that_weights_stay_learned_elsewhere(tmp_path: Path) ->
         assert ("49 different parameters are learned" in said) is stays
 
 
+class Count(nn.Module):
+    """How many entries are large, as a number of Python."""
+
+    def forward(self, x: Tensor) -> Any:
+        return (x > 2).sum().item()
+
+
+class Large(nn.Module):
+    """The large entries."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x > 2]
+
+
+COUNTS: dict[str, Callable[[Tensor], Any]] = {
+    "nonzero": lambda x: len((x > 2).nonzero()),
+    "where": lambda x: len(torch.where(x > 2)[0]),
+    "unique": lambda x: x.clamp(min=2).unique().numel(),
+    "masked_select": lambda x: x.masked_select(x > 2).numel(),
+    "mask": lambda x: SMALL[:, x[0] > 2].shape[1],
+    "bincount": lambda x: len((x[0] > 2).long().bincount()),
+    "slice": lambda x: len(x[0, : (x > 2).sum()]),
+    "expand": lambda x: len(ONES[:1].expand((x > 2).sum())),
+    "number of a module": Count(),
+    "size of a module": lambda x: len(Large()(x)),
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_values_that_leave_as_a_size_or_a_number_open_the_end(name: str) -> None:
+    module = Of(lambda x: x * (1 + COUNTS[name](x)))
+    assert slope_at(module, torch.tensor([[3.0, 4, 5, 6, 7, 8]])) > 1.5
+    assert upper(module, SMALL) == math.inf
+
+
+def test_entries_that_a_constant_mask_selects_are_followed() -> None:
+    module = Of(lambda x: 3 * x[:, ONES > 0] + x[:, : len(ONES)])
+    assert slope_at(module, SMALL) <= upper(module, SMALL) * (1 + 1e-6) < 4.1
+
+
 def energy(x: Tensor, linear: nn.Module) -> Tensor:
     with torch.enable_grad():
         x = x if x.requires_grad else x.clone().requires_grad_()

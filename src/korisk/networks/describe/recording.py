@@ -31,6 +31,18 @@ _LEAVING = {
     *("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__complex__"),
     *("__dlpack__", "data_ptr", "storage", "untyped_storage", "__index__"),
 }
+# What gives a tensor whose size is decided by values, and so hands them to Python as a shape.
+_COUNTING = {
+    *("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount"),
+    *("one_hot", "to_sparse", "arange", "range", "linspace", "logspace", "eye", "zeros", "ones"),
+    *("full", "empty", "rand", "randn"),
+}
+# The same where a value is one of the arguments behind the first, which say sizes.
+_SIZES = {
+    *("expand", "broadcast_to", "repeat", "tile", "repeat_interleave", "view", "reshape", "pad"),
+    *("unflatten", "unfold", "narrow", "chunk", "split", "split_with_sizes", "tensor_split"),
+    *("interpolate", "upsample", "as_strided", "resize"),
+}
 # What takes the shape of a tensor, and nothing of its values.
 _SHAPED = {
     *("new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like"),
@@ -249,6 +261,8 @@ class Recorder(TorchFunctionMode):
             name in _SHAPED and self._parents((args[1:], kwargs))
         ):
             self._give_up(f"{name} takes values out of torch")
+        if parents and self._counts(name, args, kwargs):  # modules outside may ask for the shape
+            self._give_up(f"{name} gives a size that values decide", self.root)
         if parents and name in _ASKING:
             self.branches.append(self.frames[-1].path if self.frames else "")
         followed = bool(parents) and name not in _SHAPED
@@ -304,6 +318,11 @@ class Recorder(TorchFunctionMode):
                 result = mapped(original(module, *args, **kwargs), _usable)
                 if step.parents:
                     self._note(step, result, arguments)
+                    left: list[Any] = []
+                    mapped(result, left.append)
+                    outside = self.frames[-2] if len(self.frames) > 1 else self.root
+                    if not all(isinstance(leaf, Tensor | str | None) for leaf in left):
+                        self._give_up(f"{path} returns more than tensors", outside)
             return result
         finally:
             self.frames.pop()
@@ -329,6 +348,23 @@ class Recorder(TorchFunctionMode):
     def _parents(self, arguments: Any) -> tuple[int, ...]:
         tracked = (tensor for tensor in tensors_in(arguments) if id(tensor) in self._tracked)
         return tuple(step for step in map(self.step_of, tracked) if step is not None)
+
+    def _counts(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the size of the result is decided by values of tensors that are followed."""
+        if name == "__getitem__":
+            places = args[1] if isinstance(args[1], tuple) else (args[1],)
+            masks = (torch.bool, torch.uint8)
+            return any(
+                isinstance(place, slice) or any(each.dtype in masks for each in tensors_in(place))
+                for place in places
+                if self._parents(place)
+            )
+        alone = name == "where" and len(args) + len(kwargs) == 1
+        return (
+            alone
+            or name in _COUNTING
+            or (name in _SIZES and bool(self._parents((args[1:], kwargs))))
+        )
 
     def _stored(self, arguments: Any) -> Any:
         """The arguments with references to steps, and copies of constants as they are now."""
