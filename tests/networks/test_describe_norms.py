@@ -214,6 +214,10 @@ def test_activations_have_their_largest_slope(module: nn.Module, constant: float
     assert steepest <= layer.bracket.upper * (1 + 1e-7)
     assert layer.bracket.lower == pytest.approx(constant, rel=1e-9)
     assert layer.bracket.upper == pytest.approx(constant, rel=1e-9)
+    # The lowest slope counts too, where bounds of whole graphs take slopes as lying between two.
+    largest, lowest = float(slopes.max()), float(slopes.min())
+    turned = Of(lambda x: module(x) - largest * x)
+    assert largest - lowest <= upper(turned, x.detach()[:, ::16000]) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("entries", [2, 3, 7])

@@ -92,6 +92,10 @@ STEEP: dict[str, tuple[Callable[[Tensor], Tensor], Tensor, bool]] = {
         lambda x: F.lp_pool1d(x[:, None, :4], 2, 3, ceil_mode=True),
         *(torch.tensor([[0.0, 0, 0, 9, 0, 0]]).double(), False),
     ),
+    "chosen entries of two": (
+        lambda x: torch.where(MATRIX > 0, x, x.T.sin()),
+        *(SMALL, True),
+    ),
     "constant of its type": (lambda x: x - SMALL.to(x), draw(1, 6), True),
     "constant type_as": (lambda x: x * MATRIX[:1].type_as(x), draw(1, 6), True),
     "constant of its shape": (
@@ -123,6 +127,8 @@ ACTS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu, "leaky": lambda x: F.leaky_relu(x, -0.5), "gelu": F.gelu,
     "elu": lambda x: F.elu(x, 2.0), "selu": F.selu, "sin": torch.sin,
     "softmax": lambda x: 4 * x.softmax(1), "maximum": lambda x: torch.maximum(x, x.flip(1)),
+    "mish": F.mish, "hardswish": F.hardswish,
+    "where": lambda x: torch.where(MATRIX[:1] > 0, x.tanh(), x.flip(1).relu()),
     "pool": lambda x: F.max_pool1d(x[:, None], 3, stride=1, padding=1)[:, 0],
 }  # fmt: skip
 
@@ -472,7 +478,7 @@ class Large(nn.Module):
         return x[x > 2]
 
 
-COUNTS: dict[str, Callable[[Tensor], Any]] = {
+COUNTS: dict[str, Callable[[Any], Any]] = {
     "nonzero": lambda x: len((x > 2).nonzero()),
     "where": lambda x: len(torch.where(x > 2)[0]),
     "unique": lambda x: x.clamp(min=2).unique().numel(),

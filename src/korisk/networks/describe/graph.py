@@ -145,7 +145,7 @@ class Link:
             moved = {each.index: float(each is start) for each in self.starts}
             upper = self.uppers(moved)[self.steps[-1].index]
             uses = sum(parent == start.index for step in self.steps for parent in step.parents)
-            attained = uses == 1 and upper < math.inf and rules.joins_linearly(self.steps[-1])
+            attained = uses == 1 and upper < math.inf and rules.attains(self.steps[-1])
             how = f"one of {len(self.starts)} inputs"
             found[start.index] = NormBracket(upper if attained else 0.0, upper, how=how)
         return found

@@ -33,7 +33,7 @@ _NO_EPS = "normalisation without eps has no Lipschitz constant"
 GELU = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))
 GELU_TANH = 1.128993068659
 SILU = 1.099839320129
-MISH = 1.088498161252
+MISH, MISH_LOWEST = 1.088498161252, -0.112526122390
 SELU = 1.0507009873554805 * 1.6732632423543772
 _SLOPES = {
     1.0: "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip "
@@ -478,7 +478,7 @@ def join(step: Step, parents: Sequence[Tensor], constants: Sequence[float]) -> f
         first = abs(alpha) if "rsub" in step.name else 1.0
         second = 1.0 if "rsub" in step.name else abs(alpha)
         return first * spread[0] + second * sum(spread[1:])
-    if step.name in _MAXIMA:
+    if step.name in _MAXIMA or _chooses(step):
         return math.hypot(*spread)
     if step.name in _ROOTS:
         return math.hypot(*constants)
@@ -496,12 +496,17 @@ def _writes(step: Step) -> bool:
     return isinstance(step.args[0], Ref) and isinstance(step.args[2], Ref)
 
 
+def _chooses(step: Step) -> bool:
+    """Whether a step takes each entry from one of two values, by a mask that no value decides."""
+    return step.name == "where" and [isinstance(each, Ref) for each in step.args] == [0, 1, 1]
+
+
 _RISING = _words(  # from 0 to the largest slope; softmax as the gradient of a convex function
     "relu relu6 tanh hardtanh softsign tanhshrink softshrink logsigmoid clamp clip clamp_min "
     "clamp_max arctan atan asinh arcsinh sigmoid expit hardsigmoid erf selu celu softplus "
     "threshold hardshrink softmax"
 )
-_MIRRORED = _words("gelu silu")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
+_MIRRORED = _words("gelu silu hardswish")  # f(x) = x + f(-x), so slopes lie between 1 - c and c
 
 
 def slopes(step: Step, upper: float) -> tuple[float, float] | None:
@@ -510,6 +515,8 @@ def slopes(step: Step, upper: float) -> tuple[float, float] | None:
         return 0.0, upper
     if step.name in _MIRRORED:
         return 1 - upper, upper
+    if step.name == "mish":
+        return MISH_LOWEST, upper
     if step.name in ("leaky_relu", "prelu", "elu"):
         below = option(step, 1, *_BELOW[step.name])
         values = torch.as_tensor(below).detach().double()
@@ -532,7 +539,12 @@ def adds(step: Step) -> bool:
 
 def joins_linearly(step: Step) -> bool:
     """Whether a step with several inputs is linear in all of them together."""
-    return step.name in _ADDING or step.name in _ROOTS or _writes(step)
+    return attains(step) or _writes(step) or _chooses(step)
+
+
+def attains(step: Step) -> bool:
+    """Whether a step with several inputs passes every entry of each on, so none is lost."""
+    return step.name in _ADDING or step.name in _ROOTS
 
 
 _ABOVE = {"gt", "__gt__", "greater", "ge", "__ge__", "greater_equal"}
