@@ -464,6 +464,12 @@ def test_the_command_says_that_weights_stay_learned_elsewhere(tmp_path: Path) ->
         assert ("49 different parameters are learned" in said) is stays
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_a_cast_to_real_numbers_drops_the_imaginary_part_in_the_norm_of_the_whole_too() -> None:
+    module = Of(lambda x: (torch.complex(x, x).to(torch.float64) * torch.tensor(1 - 1j)).imag)
+    assert slope_at(module, SMALL) <= upper(kr.known(module), SMALL) * (1 + 1e-6)
+
+
 class Count(nn.Module):
     """How many entries are large, as a number of Python."""
 

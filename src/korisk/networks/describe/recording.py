@@ -107,7 +107,10 @@ class Step:
     def replay(self, values: dict[int, Tensor], *, double: bool = False) -> Tensor:
         """The result for other values of earlier steps, in double precision if asked."""
         if double and self.name in _CASTS:
-            return cast(Tensor, in_double(values[self.parents[0]]))
+            kind = self.value.dtype
+            finer = kind.is_floating_point or kind.is_complex
+            kind = torch.promote_types(kind, torch.float64) if finer else kind
+            return values[self.parents[0]].to(kind)
 
         def filled(leaf: Any) -> Any:
             value = values[leaf.step] if isinstance(leaf, Ref) else leaf
