@@ -117,6 +117,18 @@ def _read_study(path: Path) -> None:
     Study.read(path)
 
 
+def _ablations() -> list[bytes]:
+    content = {**_STUDY, "models": {"networks": [{"kind": "inverse-cnn"}]}}
+    content["ablation"] = {"replace": "A^T", "by": "wrong", "wrong": 0.05}
+    return [yaml.safe_dump(content).encode()]
+
+
+def _read_ablation(path: Path) -> None:
+    from korisk.cli.ablate import read_ablation
+
+    read_ablation(path)
+
+
 def _read_geometry(path: Path) -> None:
     """A study of which `korisk predict` takes the geometry alone."""
     from korisk.prediction.study import study_to_predict
@@ -280,6 +292,7 @@ READERS = {
         Reader("pilots", "pilot.db", tables.pilots, Curve.read_all, _STORE),
         Reader("network", "net.yaml", _networks, _read_network, _YAML),
         Reader("study", "study.yaml", _studies, _read_study, _YAML),
+        Reader("ablation", "ablation.yaml", _ablations, _read_ablation, _YAML),
         Reader("geometry", "geometry.yaml", _studies, _read_geometry, _YAML),
         Reader(
             *("jobs", "jobs.yaml", _examples("slurm_options.yaml"), _read_job_options, _YAML),

@@ -30,7 +30,7 @@ FUZZED = {  # module: the readers that come there
     "curves/formats.py": (
         *("csv", "json", "jsonl", "xlsx", "ods", "arrays", "archive", "parquet", "frame"),
     ),
-    "files.py": ("csv", "json", "network", "study", "jobs", "prediction"),
+    "files.py": ("csv", "json", "network", "study", "ablation", "jobs", "prediction"),
     "fitting/gradient/sharded.py": ("shards", "metadata"),
     "fitting/gradient/train.py": ("checkpoint",),
     "images/formats/page.py": ("npy", "npz"),
@@ -38,7 +38,7 @@ FUZZED = {  # module: the readers that come there
     "images/formats/hdf5.py": ("hdf5", "lodopab"),
     "images/patients.py": ("patients",),
     "images/formats/pictures.py": ("png", "tiff"),
-    "cli/ablate.py": ("study",),
+    "cli/ablate.py": ("ablation",),
     "cli/compute.py": ("jobs",),
     "store/cells.py": ("store", "pilots"),
     "prediction/study.py": ("geometry", "prediction"),
@@ -61,9 +61,9 @@ NO_FILE = {  # module: why
 # How many files of a reader are tried; those that need PyTorch for each take longer.
 FEWER = {
     **dict.fromkeys(("lodopab", "checkpoint", "shards", "metadata"), 20),
-    **{"store": 30, "study": 12, "geometry": 12},
+    **{"store": 30, "study": 12, "geometry": 12, "ablation": 12},
 }
-SECONDS, MEMORY = 15.0, 2**28  # tracing memory takes several times as long as reading
+SECONDS, MEMORY = 40.0, 2**28  # tracing memory, and busy cores, take several times as long
 
 
 def reads(path: Path) -> bool:

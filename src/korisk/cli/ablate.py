@@ -34,6 +34,7 @@ from korisk.files import make_folder, read_yaml, write_text
 
 if TYPE_CHECKING:
     from korisk.ablation.ablation import Ablation
+    from korisk.studies.spec.study import Study
 
 _KEYS = ("replace", "by", "start", "rank", "kernel", "wrong", "target")  # of `ablation:`
 _OF_BY = ("start", "rank", "kernel", "wrong")
@@ -239,6 +240,26 @@ def _of_module(module: str) -> tuple[Callable[[], Any], dict[str, Any], dict[str
     return build, {key: names[key] for key in known if key in names}, {}
 
 
+def read_ablation(path: Path) -> tuple[Study, dict[str, Any]]:
+    """The study of a file, and what its key `ablation` says."""
+    from korisk.studies.spec.study import Study
+
+    content = read_yaml(path)
+    if not isinstance(content, dict):
+        raise KoriskError(f"{path} must have keys such as problem and points; see examples/")
+    options = content.pop("ablation", None) or {}
+    if not isinstance(options, dict):
+        raise KoriskError(
+            f"{path}: ablation must have keys such as replace and by, got {shown(options)}"
+        )
+    for key in options:
+        if key not in _KEYS:
+            raise KoriskError(f"{path}: ablation has no key {shown(key)}{did_you_mean(key, _KEYS)}")
+    content.setdefault("name", path.stem)
+    study = Study(content, source=path, ran=True, folder=path.parent)
+    return study, options
+
+
 def _of_study(
     path: Path, module: str | None, network: str | None, point: str | None, device: str
 ) -> tuple[Callable[[], Any], dict[str, Any], dict[str, Any]]:
@@ -246,19 +267,9 @@ def _of_study(
     import torch
 
     from korisk.networks import zoo
-    from korisk.studies.spec.study import Study, problem_of
+    from korisk.studies.spec.study import problem_of
 
-    content = read_yaml(path)
-    if not isinstance(content, dict):
-        raise KoriskError(f"{path} must have keys such as problem and points; see examples/")
-    options = content.pop("ablation", None) or {}
-    if not isinstance(options, dict):
-        raise KoriskError(f"{path}: ablation must have keys such as replace and by, got {options}")
-    for key in options:
-        if key not in _KEYS:
-            raise KoriskError(f"{path}: ablation has no key {shown(key)}{did_you_mean(key, _KEYS)}")
-    content.setdefault("name", path.stem)
-    study = Study(content, source=path, ran=True, folder=path.parent)
+    study, options = read_ablation(path)
     specs = {task.point: task.spec for task in study.tasks}
     name = next(iter(specs)) if point is None else point
     if name not in specs:
