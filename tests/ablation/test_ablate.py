@@ -300,6 +300,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--module", f"{own}:build", "--replace", "Q"], "A^T"),
         ([str(study), "--network", "unet"], "inverse-cnn"),
         ([str(study), "--point", "b"], "no point"),
+        ([str(study), "--module", f"{own}:build", "--network", "inverse-cnn"], "leave one out"),
+        (["--module", f"{own}:build", "--point", "a"], "of a study"),
+        ([str(study), "--by", "dense", "--rank", "3"], "goes with by: low-rank, not with dense"),
     ]:
         assert run(["ablate", *arguments, *place]) == 2
         error = capsys.readouterr().err

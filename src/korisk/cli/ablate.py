@@ -143,6 +143,12 @@ def ablate(
         "kernel": kernel,
     }
     asked |= {"wrong": wrong, "target": target}
+    if network is not None and module is not None:
+        raise KoriskError("--network is one of the study's, and --module your own; leave one out")
+    if path is None and (network is not None or point is not None):
+        raise KoriskError(
+            "--network and --point are of a study; give STUDY.yaml, or leave them out"
+        )
     place = chosen_device(device)
     if path is not None:
         build, given, options = _of_study(path, module, network, point, place)
@@ -152,6 +158,10 @@ def ablate(
     if by is not None:  # what the file says of another one does not count
         options = {key: value for key, value in options.items() if key not in _OF_BY}
     options |= {key: value for key, value in asked.items() if value is not None}
+    for key, way in (("rank", "low-rank"), ("kernel", "convolution")):
+        if key in options and options.get("by", "dense") != way:
+            other = options.get("by", "dense")
+            raise KoriskError(f"{key} goes with by: {way}, not with {other}; leave it out")
     options = {"seed": seed} | options | training_options(training or [])
     if out is not None:
         import korisk.report.figures.ablation  # noqa: F401 (says so where matplotlib is missing)
