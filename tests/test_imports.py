@@ -14,7 +14,7 @@ from house import measure
 SOURCE = Path(__file__).parents[1] / "src" / "korisk"
 
 # What each package may use besides itself and the files at the root.
-ROOT = {"errors", "_checks", "_memory", "_version", "files", "published", "seeds"}
+ROOT = {"errors", "_checks", "_memory", "_show", "_version", "files", "published", "seeds"}
 PLANNING = {"store", "theory", "curves", "planning"}
 FITTING = PLANNING | {"operators", "networks", "fitting"}
 PROBLEMS = FITTING | {"images", "problems"}
