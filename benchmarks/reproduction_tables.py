@@ -56,11 +56,16 @@ def _number(value: float) -> str:
 
 
 def outcomes(kept: Content) -> Iterator[str]:
-    """Whether each outcome of the paper's Table 3 holds, and by what."""
-    yield from header("H", "the paper's outcome", "protocol", "holds", "because")
+    """Whether each outcome of the paper's Table 3 holds under each protocol, and by what."""
+    protocols = list(dict.fromkeys(each["protocol"] for each in kept["outcomes"]))
+    yield from header("H", "the paper's outcome", *protocols)
+    rows: dict[tuple[int, str], Content] = defaultdict(dict)
     for each in kept["outcomes"]:
         says = {True: "yes", False: "**no**", None: "open"}[each["holds"]]
-        yield line(each["side"], each["claim"], each["protocol"], says, each["evidence"])
+        told = f"{says}: {each['evidence']}"
+        rows[each["side"], each["claim"]][each["protocol"]] = told
+    for (side, claim), told_by in rows.items():
+        yield line(side, claim, *(told_by.get(protocol, "-") for protocol in protocols))
 
 
 def errors(kept: Content) -> Iterator[str]:
@@ -82,14 +87,16 @@ def errors(kept: Content) -> Iterator[str]:
 
 def crossovers(kept: Content) -> Iterator[str]:
     """Errors of both models and where they cross, a line for each point."""
-    yield from header("rays and images", "N", "KO", "FC", "who becomes the better one, at N (90%)")
-    for point, content in kept["points"].items():
-        known, dense = _means(content["KO"]), _means(content["FC"])
-        last = max(known)
-        shown = [n for n in (256, 1024, 2048, last) if n in known]
-        for n in dict.fromkeys(shown):
-            where = _crossing(content["crossing"]["found"]) if n == last else ""
-            yield line(point, n, f"{known[n]:.4f}", f"{dense[n]:.4f}", where)
+    found = {
+        point: (_means(content["KO"]), _means(content["FC"]), content["crossing"]["found"])
+        for point, content in kept["points"].items()
+    }
+    sizes = sorted({256, 1024, 2048} | {max(known) for known, _, _ in found.values()})
+    columns = [f"KO / FC at N = {sizes[0]}", *(str(n) for n in sizes[1:])]
+    yield from header("rays and images", *columns, "who becomes the better one, at N (90%)")
+    for point, (known, dense, crosses) in found.items():
+        pairs = (f"{known[n]:.4f} / {dense[n]:.4f}" if n in known else "" for n in sizes)
+        yield line(point, *pairs, _crossing(crosses))
 
 
 def _crossing(found: Content | None) -> str:
