@@ -1,17 +1,20 @@
 """Figures of a study: laws that they keep."""
 
 import math
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from artists import check_page, data, line, lines, points, written
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import FancyBboxPatch
@@ -29,7 +32,16 @@ from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
 from korisk.report.figures.factors import factors, factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.study import file_stems, save_figures, study_figures
-from korisk.report.figures.style import ELL, LOOKS, REST, digits, looks_of, save
+from korisk.report.figures.style import (
+    ELL,
+    LOOKS,
+    REST,
+    THEME_CSS,
+    digits,
+    looks_of,
+    save,
+    themed_svg,
+)
 from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
 SIZES = np.array([4, 8, 16, 32, 64])
@@ -414,6 +426,51 @@ def test_all_words_lie_within_the_page(name: str, figures: dict[str, Figure]) ->
         if axes.axison and axes.get_frame_on():
             assert axes.get_ylabel()
             assert axes.get_xlabel() or narrow
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_in_a_page_every_colour_follows_the_theme(name: str, figures: dict[str, Figure]) -> None:
+    text = themed_svg(figures[name], words="<curves>")
+    root = ElementTree.fromstring(text)
+    assert root.get("aria-label") == "<curves>"
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:url\(#|href="#)([^")]*)', text)) == set(ids)
+    other = themed_svg(drawn(FIGURES["layers"]()), words="")
+    assert name == "layers" or not set(re.findall(r'id="([^"]*)', other)) & set(ids)
+    used = set(re.findall(r"(?:fill|stroke): ?([^;\"]*)", text)) - {"none"}
+    fixed = {each for each in used if not re.fullmatch(r"var\(--k-[\w-]+, #[0-9a-f]{6}\)", each)}
+    assert len(fixed) <= (2 if name in ("reconstruction", "weights") else 0)  # ends of a colour bar
+    light, dark = (dict(re.findall(r"(--k-[\w-]+):(#\w+)", part)) for part in themes())
+    for variable, colour in re.findall(r"var\((--k-[\w-]+), (#\w+)\)", text):
+        assert light[variable] == colour
+        assert variable in dark
+
+
+def themes() -> tuple[str, str]:
+    """The light and the dark colours of figures in a page."""
+    light, dark, *_ = THEME_CSS.splitlines()
+    assert "prefers-color-scheme:dark" in dark
+    return light, dark
+
+
+def test_words_can_be_read_on_a_light_and_on_a_dark_page() -> None:
+    """Contrast of at least 4.5 (WCAG AA) against the paper, for the colours that words have."""
+    for part in themes():
+        found = dict(re.findall(r"--k-([\w-]+):(#\w+)", part))
+        for name in ("black", "ink", "grey", "name", "learned"):
+            assert contrast(found[name], found["paper"]) >= 4.5
+            assert name == "black" or contrast(found[name], found["fill"]) >= 4.5
+
+
+def contrast(one: str, other: str) -> float:
+    light = []
+    for colour in (one, other):
+        parts = [
+            p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in to_rgb(colour)
+        ]
+        light.append(0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2] + 0.05)
+    return max(light) / min(light)
 
 
 @pytest.mark.parametrize("name", NASTY)

@@ -249,7 +249,7 @@ def _draw_ends(
 def _box(axes: Axes, layer: Layer, x: float, y: float, wide: float, tall: float) -> None:
     box: Options = {"facecolor": "#ececec", "edgecolor": "#777777", "linewidth": 0.8}
     if isinstance(layer, Learned):
-        box = {"facecolor": style.pale(style.LEARNED, 0.72), "edgecolor": style.LEARNED}
+        box = {"facecolor": style.pale(style.LEARNED, style.PALE_BOX), "edgecolor": style.LEARNED}
     box |= {"boxstyle": "round,pad=0,rounding_size=0.05", "gid": layer.kind}
     axes.add_patch(FancyBboxPatch((x, y - tall / 2), wide, tall, **box))
 

@@ -249,6 +249,7 @@ def colours(
     """A colour bar with few ticks on the right of some axes, which give way to it."""
     bar = figure.colorbar(mappable, ax=axes, extend=extend, pad=0.02, aspect=22)
     bar.outline.set_linewidth(0.5)
+    bar.solids.set_rasterized(True)  # else a rectangle for each of its colours
     bar.set_label(label, fontsize=FINE)
     bar.ax.tick_params(labelsize=FINE, length=2, width=0.5)
     bar.ax.locator_params(nbins=5)

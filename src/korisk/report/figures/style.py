@@ -1,11 +1,14 @@
 """Colours, type, names and numbers as plain text, and files: what all figures share."""
 
+import hashlib
 import io
 import math
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from os import PathLike
 from typing import Any
 
@@ -60,6 +63,7 @@ _FINE_SETTINGS: Options = {  # of pages with many panels
 _NO_GLYPH = r"Glyph \d+ .* missing from font"
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _YELLOW = "#F0E442"
+PALE_BOX = 0.72  # of paper in the colour of a box
 
 
 @dataclass(frozen=True)
@@ -109,9 +113,10 @@ def looks_of(models: Iterable[str]) -> dict[str, Look]:
     return {name: taken.get(name) or next(free, REST) for name in names}
 
 
-def pale(colour: str, share: float = 0.65) -> str:
-    """A colour mixed with white, for what must not be transparent."""
-    red, green, blue = (share + (1 - share) * part for part in to_rgb(colour))
+def pale(colour: str, share: float = 0.65, paper: str = "white") -> str:
+    """A colour mixed with that of the paper, for what must not be transparent."""
+    pairs = zip(to_rgb(colour), to_rgb(paper), strict=True)
+    red, green, blue = ((1 - share) * own + share * behind for own, behind in pairs)
     return to_hex((red, green, blue))
 
 
@@ -136,6 +141,102 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
     with settings():
         figure.savefig(content, format=kind, dpi=DPI, metadata=_METADATA[kind])
     write_bytes(path, content.getvalue())
+
+
+# --- Figures in pages, which follow the theme ----------------------------------------------------
+
+_PAPER = "#17191c"  # dark
+_DARK_THEME = {  # colours of figures: the name of a CSS variable, and the colour on a dark page
+    "#ffffff": ("paper", _PAPER),
+    "#000000": ("black", "#f0f0f0"),
+    DARK: ("ink", "#e4e4e4"),
+    GREY: ("grey", "#a9adb3"),
+    "#555555": ("name", "#b9bdc2"),
+    "#777777": ("edge", "#8d9299"),
+    REST.colour: ("rest", "#80858c"),
+    "#e3e3e3": ("grid", "#34383d"),
+    "#e8e8e8": ("shade", "#2b2f34"),
+    "#ececec": ("fill", "#2f3338"),
+    "#b00000": ("violated", "#ff6b6b"),
+    LEARNED_TEXT.lower(): ("learned", "#55d8b0"),
+    "#0072b2": ("blue", "#4ba6e8"),
+    "#d55e00": ("vermillion", "#ff8b45"),
+    "#009e73": ("green", "#2ec296"),
+    "#cc79a7": ("purple", "#e49cc6"),
+    "#e69f00": ("orange", "#f2b33d"),
+    "#56b4e9": ("sky", "#a5dcff"),
+    _YELLOW.lower(): ("yellow", _YELLOW.lower()),
+}
+for _colour, (_name, _dark) in list(_DARK_THEME.items()):
+    for _share in (0.65, PALE_BOX):
+        _mixed = f"{_name}-{_share:.0%}".rstrip("%"), pale(_dark, _share, _PAPER)
+        _DARK_THEME.setdefault(pale(_colour, _share), _mixed)
+
+
+def _theme_css() -> str:
+    light = "".join(f"--k-{name}:{colour};" for colour, (name, _) in _DARK_THEME.items())
+    dark = "".join(f"--k-{name}:{colour};" for name, colour in _DARK_THEME.values())
+    own = ".k-figure"
+    lit = '[data-theme="light"]', '[data-jp-theme-light="true"]', ".vscode-light"
+    dim = '[data-theme="dark"]', '[data-jp-theme-light="false"]', ".vscode-dark"
+    return (
+        f"{own}{{display:block;width:100%;height:auto;{light}}}\n"
+        f"@media (prefers-color-scheme:dark){{{own}{{{dark}}}}}\n"
+        f"{','.join(f'{each} {own}' for each in lit)}{{{light}}}\n"
+        f"{','.join(f'{each} {own}' for each in dim)}{{{dark}}}\n"
+        f"@media print{{html {own},[data-theme] {own}{{{light}}}}}\n"
+    )
+
+
+THEME_CSS = _theme_css()  # once in a page that has figures of `themed_svg`
+
+
+def themed_svg(figure: Figure, *, words: str) -> str:
+    """A figure as an SVG element for a page: its colours follow the page's light or dark theme.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        What any function of this package draws.
+    words : str
+        What it shows, for those who do not see it.
+
+    Returns
+    -------
+    str
+        The element, of class `k-figure`. It is as wide as its place, at most 125 CSS pixels for an
+        inch of the figure. Every colour is a variable that `THEME_CSS` sets, and the light one
+        where that is missing. Ids begin with a hash of the content.
+    """
+    content = io.BytesIO()
+    with settings(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(content, format="svg", transparent=True, metadata=_METADATA["svg"])
+    text = content.getvalue().decode()
+    inner = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
+    inner = re.sub(r"\s*<(metadata|defs)>\s*<(rdf|style).*?</\1>", "", inner, flags=re.DOTALL)
+    inner = re.sub(r"\s*<!--.*?-->|\s*transform=\"rotate\(-0 [^\"]*\"", "", inner, flags=re.DOTALL)
+    inner = re.sub(r"(?<=>)\s+(?=<)", "", re.sub(r"\s+", " ", inner))
+    places = r'(?<= )(?:d|x|y|transform)="[^"]*"'  # in hundredths of a point
+    inner = re.sub(places, lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), inner)
+    inner = inner.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
+    own = "k" + hashlib.sha256(inner.encode()).hexdigest()[:8]
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', inner))
+    inner = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", inner)
+    inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{own}-", inner)
+
+    def variable(found: re.Match[str]) -> str:
+        name = _DARK_THEME.get(found[2], ("", ""))[0]
+        return f"{found[1]}var(--k-{name}, {found[2]})" if name else found[0]
+
+    inner = re.sub(r"((?:fill|stroke): )(#[0-9a-f]{6})", variable, inner)
+    across, up = (72 * float(inches) for inches in figure.get_size_inches())
+    root = "fill:var(--k-black, #000000);stroke-linejoin:round;stroke-linecap:butt"
+    return (
+        f'<svg class="k-figure" role="img" aria-label="{escape(words)}" '
+        f'viewBox="0 0 {across:g} {up:g}" style="{root};max-width:{across / 72 * 125:.0f}px" '
+        'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
+        f"{inner}</svg>"
+    )
 
 
 # --- Names and numbers as plain text -------------------------------------------------------------
