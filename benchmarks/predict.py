@@ -2,7 +2,7 @@
 
     python benchmarks/predict.py measure FILE.json [--device cuda]   # the studies in predict/
     python benchmarks/predict.py judge FILE.json --json RESULT.json  # predictions beside them
-    python benchmarks/predict.py tables RESULT.json                  # tables of the predict page
+    python benchmarks/predict.py tables RESULT.json  # what results/predict.txt keeps for the docs
 
 The beliefs in korisk.prediction.misfit were chosen on the fan beams at 8, 16 and 32 pixels ("chosen
 on"); the surrogate, MRI, advection-diffusion and limited angles had no part in it ("judged on").
@@ -320,13 +320,16 @@ def heavy_tails() -> Iterator[dict[str, Any]]:
 
 def tables(found: dict[str, Any]) -> Iterator[str]:
     """Dense curves, known-operator curves, sample sizes, and images of uneven brightness."""
-    yield from ratio_table(found)
-    yield ""
-    yield from line_table(found)
-    yield ""
-    yield from size_table(found)
-    yield ""
-    yield from tail_table(found)
+    parts = {
+        "Dense layer": ratio_table,
+        "Known operators": line_table,
+        "Sample sizes": size_table,
+        "Uneven brightness": tail_table,
+    }
+    for name, made in parts.items():
+        yield f"### {name}"
+        yield ""
+        yield from made(found)
 
 
 SHOWN = (4, 16, 64, 256, 1024, 4096)
