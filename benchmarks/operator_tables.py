@@ -27,7 +27,7 @@ def table(kept: dict[str, Any]) -> Iterator[str]:
     peers = sorted({cell["who"] for cell in kept["cells"]} - {"korisk"})
     yield f"*{where}*, against {', '.join(peers)}:"
     yield ""
-    heads = ["H, batch", *ENTRIES.values(), *(["A x at copying speed"] if card else [])]
+    heads = ["H, batch", *ENTRIES.values(), *(["A x, of copying speed"] if card else [])]
     yield f"| {' | '.join(heads)} |"
     yield f"| {' | '.join('---' for _ in heads)} |"
     by_key = {(c["size"], c["batch"], c["entry"], c["who"]): c for c in kept["cells"]}
@@ -37,7 +37,7 @@ def table(kept: dict[str, Any]) -> Iterator[str]:
         row += [_cell(by_key, peers, size, batch, entry) for entry in ENTRIES]
         if card:
             time = by_key[size, batch, "forward", "korisk"]["ms"] / 1e3
-            row.append(f"{_bytes(size) / card / time:.1%} of it")
+            row.append(f"{_bytes(size) / card / time:.1%}")
         yield f"| {' | '.join(row)} |"
 
 
@@ -56,7 +56,7 @@ def _cell(
     if not timed:
         return f"{ours['ms']:.3g}"
     best = min(timed, key=lambda cell: float(cell["ms"]))
-    return f"{ours['ms']:.3g} ({best['who']} {best['ms'] / ours['ms']:.1f} x)"
+    return f"{ours['ms']:.3g} ({best['who']} {best['ms'] / ours['ms']:.1f}x)"
 
 
 def _bytes(size: int) -> int:
