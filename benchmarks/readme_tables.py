@@ -1,4 +1,4 @@
-"""The tables of README.md, from what the commands named in them kept in benchmarks/results/.
+"""The tables of README.md and docs/reference/install.md, from what was kept in benchmarks/results/.
 
 python benchmarks/readme_tables.py
 """
@@ -15,7 +15,6 @@ from korisk.theory.footprint import format_bytes
 
 sys.path.insert(0, str(Path(__file__).parent))
 import planner_tables
-from reproduction_tables import calibration
 from study_tables import header, line
 
 ROOT = Path(__file__).parents[1]
@@ -38,11 +37,9 @@ def kept(name: str) -> Any:
 
 def tables() -> Iterator[str]:
     """All of them, a line at a time."""
-    yield from installs()
-    yield ""
-    yield from calibration(kept("reproduction.json"))
-    yield ""
     yield from against()
+    yield ""
+    yield from installs()
 
 
 def installs() -> Iterator[str]:

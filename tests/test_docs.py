@@ -287,7 +287,7 @@ def test_the_tables_of_predictions_are_those_that_were_kept() -> None:
 
 
 def test_the_tables_of_known_operators_are_those_that_were_kept() -> None:
-    page = (ROOT / "docs" / "explanation" / "worth.md").read_text()
+    page = shown("worth.md")
     bench = benchmark("worth")
     rows = [row for row in bench.TABLES.read_text().splitlines() if row.startswith("| ")]
     assert len(rows) > 40
