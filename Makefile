@@ -2,25 +2,26 @@
 # Choose another interpreter with `make test PYTHON=python3.12`.
 PYTHON ?= python3
 VENV   ?= .venv
+PINS   ?= constraints.txt
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) # one more than cores: many tests wait
 RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit docs gallery coverage mutation fuzz release-check core bench bench-operators bench-study bench-clusters clean
+.PHONY: help run test lint types unit docs gallery coverage mutation fuzz release-check core lowest bench bench-operators bench-study bench-clusters clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
 	|| grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST)
 
 # The stamp is written last, so an interrupted set-up is simply done again.
-$(READY): Makefile pyproject.toml constraints.txt
+$(READY): Makefile pyproject.toml $(PINS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
 	@echo "setting up $(VENV) (once, some minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,torch,dask,io,docs,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -e '.[report,torch,dask,io,docs,dev]'
 	@touch $(READY)
 
 run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two minutes)
@@ -60,6 +61,11 @@ coverage: $(READY) ## what the tests reach, child processes included (a quarter 
 core: $(READY) ## every command and public name with the core alone: lowest versions, newest Python
 	@$(BIN)/python benchmarks/core_alone.py
 
+lowest: $(READY) ## the tests with the lowest versions that pyproject.toml allows (in an environment of its own)
+	@mkdir -p build && $(BIN)/python benchmarks/lowest.py > build/lowest.new
+	@cmp -s build/lowest.new build/lowest.txt || mv build/lowest.new build/lowest.txt
+	@$(MAKE) --no-print-directory unit VENV=.venv-lowest PINS=build/lowest.txt
+
 release-check: $(READY) ## build the release, install it with each extra into clean environments, try it
 	@$(BIN)/python benchmarks/release.py
 
@@ -89,4 +95,4 @@ bench-clusters: $(READY) ## what engines and shards cost (five minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/sharded.py --side 128 --ranks 1,2 --steps 4 --device cpu
 
 clean: ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/gallery
+	rm -rf $(VENV) .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/gallery

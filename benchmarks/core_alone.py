@@ -27,6 +27,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from korisk import __version__
+from lowest import lowest
 from release import clean
 from study_tables import header, line
 
@@ -60,12 +61,6 @@ that it finds. `study` is a small study with its results.
 
 """
 API = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def lowest() -> list[str]:
-    """The core's dependencies at their lowest."""
-    needs = [Requirement(each) for each in PROJECT["dependencies"]]
-    return [f"{each.name}=={next(iter(each.specifier)).version}" for each in needs]
 
 
 def constraints(scratch: Path) -> Path:
