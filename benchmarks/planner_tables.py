@@ -1,7 +1,6 @@
 """The tables of docs/explanation/planner.md, from what the planner's benchmarks printed.
 
-    python benchmarks/planner_tables.py          # print them
-    python benchmarks/planner_tables.py --fill   # write them into the page, between its marks
+    python benchmarks/planner_tables.py > benchmarks/results/planner_tables.txt
 
 The kept outputs, all in benchmarks/results/:
 
@@ -12,13 +11,11 @@ The kept outputs, all in benchmarks/results/:
 """
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "explanation" / "planner.md"
 COLUMNS = (
     *("error", "refuse", "2x", "2x at 2", "2x at 4", "2x at 8", "safe"),
     *("false", "broken", "cover E", "cover N", "endless"),
@@ -153,23 +150,13 @@ TABLES = {
 }
 
 
-def filled(page: str) -> str:
-    """The page with every table between its marks."""
+def tables() -> Iterator[str]:
+    """Every table below its name, by which the page includes it."""
     for name, make in TABLES.items():
-        start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, rest = page.split(start)
-        page = before + start + "\n".join(make()) + "\n" + end + rest.split(end)[1]
-    return page
-
-
-def main() -> None:
-    """Print the tables, or fill them in."""
-    if "--fill" in sys.argv[1:]:
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-        return
-    for make in TABLES.values():
-        print("\n".join(make()), end="\n\n")
+        yield f"### {name}"
+        yield ""
+        yield from make()
 
 
 if __name__ == "__main__":
-    main()
+    print("\n".join(tables()))
