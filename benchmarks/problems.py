@@ -1,7 +1,7 @@
 """The example studies beyond the paper's: what came out, and whether the theorem held.
 
     python benchmarks/problems.py --json benchmarks/results/problems.json [--device cuda]
-    python benchmarks/problems.py --tables benchmarks/results/problems.json
+    python benchmarks/problems.py --tables benchmarks/results/problems_h200.json
 
 The first runs every study (or goes on with them, under build/problems), the second prints the
 tables of docs/explanation/problems.md from what the first kept.
@@ -114,9 +114,12 @@ def theorem(point: dict[str, Any]) -> dict[str, Any]:
 
 def tables(kept: dict[str, Any]) -> Iterator[str]:
     """Mean errors of every study, then the theorem."""
-    for study in kept["studies"].values():
-        yield from errors(study)
+    for name, study in kept["studies"].items():
+        yield f"### {name}"
         yield ""
+        yield from errors(study)
+    yield "### theorem"
+    yield ""
     yield from bounds(kept["studies"])
 
 

@@ -185,8 +185,8 @@ def test_training_in_the_kept_rigorous_sweeps_is_nowhere_worse_than_none() -> No
 
 def test_the_tables_of_the_problems_are_those_that_were_kept() -> None:
     results = kept("problems_h200.json")
-    page = (ROOT / "docs" / "explanation" / "problems.md").read_text()
-    lines = list(benchmark("problems").tables(results))
+    page = shown("problems.md")
+    lines = [row for row in benchmark("problems").tables(results) if row.startswith("|")]
     assert len(lines) > 30
     for row in lines:
         assert row in page
