@@ -31,14 +31,17 @@ from korisk.report.figures import networks as ct
 from korisk.report.figures.efficiency import efficiency_figure, panel, panels_of
 from korisk.report.figures.factors import factors, factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
+from korisk.report.figures.panels import shared
 from korisk.report.figures.study import file_stems, save_figures, study_figures
 from korisk.report.figures.style import (
+    COLUMN,
     ELL,
     LOOKS,
     REST,
     THEME_CSS,
     digits,
     looks_of,
+    plain,
     save,
     themed_svg,
 )
@@ -126,19 +129,48 @@ def shown(figure: Figure) -> dict[str, AxesImage]:
     return {str(each.get_gid()): each for axes in figure.axes for each in axes.images}
 
 
-FIGURES: dict[str, Callable[[], Figure | None]] = {
-    "efficiency": lambda: efficiency_figure(panels_of(study(point("a"), point("b", curves=SHORT)))),
-    "factors": lambda: factors_figure(factors_of(study(point("a")))),
-    "reconstruction": lambda: reconstruction_figure(pictures(), title="a"),
-    "weights": lambda: weights_figure(pictures(), title="a"),
-    "layers": lambda: ct.layers_figure(NETWORKS),
-    "architecture": lambda: ct.architecture_figure(NETWORKS),
+STUDY = study(point("a"), point("b", curves=SHORT))
+FIGURES: dict[str, Callable[..., Figure | None]] = {
+    "efficiency": lambda **wide: efficiency_figure(panels_of(STUDY), **wide),
+    "factors": lambda **wide: factors_figure(factors_of(study(point("a"))), **wide),
+    "reconstruction": lambda **wide: reconstruction_figure(pictures(), title="a", **wide),
+    "weights": lambda **wide: weights_figure(pictures(), title="a", **wide),
+    "layers": lambda **wide: ct.layers_figure(NETWORKS, **wide),
+    "architecture": lambda **wide: ct.architecture_figure(NETWORKS, **wide),
 }
 
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:
     return {name: drawn(make()) for name, make in FIGURES.items()}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_narrow_figures_are_a_column_wide_with_one_panel_a_row(name: str) -> None:
+    figure = drawn(FIGURES[name](narrow=True))
+    check_page(figure)
+    assert figure.get_size_inches()[0] == pytest.approx(COLUMN)
+    if name != "reconstruction":
+        wide = [each for each in figure.axes if each.get_xlabel()]  # no colour bars
+        assert len({round(each.get_position().y0, 6) for each in wide}) == len(wide)
+
+
+def test_panels_that_are_compared_share_their_axes(figures: dict[str, Figure]) -> None:
+    one, other = figures["efficiency"].axes
+    assert (one.get_xlim(), one.get_ylim()) == (other.get_xlim(), other.get_ylim())
+    known, parts, dense, dense_parts = figures["layers"].axes
+    assert known.get_ylim() == dense.get_ylim()
+    assert parts.get_ylim() == dense_parts.get_ylim()
+    limits = [(1.0, 10.0), (1.0, 1e9)]  # the first would be a line on the second's axis
+    assert shared(limits) == limits
+    assert shared([(1.0, 10.0), (2.0, 100.0)]) == [(1.0, 100.0)] * 2
+
+
+def test_transposes_and_inverses_are_raised_and_other_names_stay() -> None:
+    assert plain("dense A^T") == "dense A\N{MODIFIER LETTER CAPITAL T}"
+    assert plain("A^+") == "A\N{SUPERSCRIPT PLUS SIGN}"
+    for name in ("$A_1$", "x^2", "A^Tx", "m_A^T", "BA^+"):
+        assert plain(name) == name
 
 
 def test_a_panel_shows_means_bars_forecast_and_the_papers_line(figures: dict[str, Figure]) -> None:
@@ -329,7 +361,14 @@ def test_an_architecture_has_a_box_for_each_layer(figures: dict[str, Figure]) ->
     axes = figures["architecture"].axes[0]
     gids = [patch.get_gid() for patch in axes.patches if isinstance(patch, FancyBboxPatch)]
     assert gids == ["learned", "known", "known", "known", "learned"]
-    for words in ("p = 35", "p = 1,260", "5 x 7", "6 x 6", "A^T", f"{ELL} = 1"):
+    for words in (
+        "p = 35",
+        "p = 1,260",
+        "5 x 7",
+        "6 x 6",
+        "A\N{MODIFIER LETTER CAPITAL T}",
+        f"{ELL} = 1",
+    ):
         assert words in written(figures["architecture"])
 
 
@@ -493,9 +532,9 @@ def test_names_from_files_are_drawn_as_text(name: str) -> None:
 
 
 def test_numbers_are_short_and_need_no_mathtext() -> None:
-    plain = {0.0: "0", 0.00123: "0.00123", 0.9996: "1", 150.0: "150", math.inf: "∞"}
+    few = {0.0: "0", 0.00123: "0.00123", 0.9996: "1", 150.0: "150", math.inf: "∞"}
     powers = {1234567.0: "1.23×10⁶", -3.3e-6: "−3.3×10⁻⁶", 1e-300: "10⁻³⁰⁰"}  # noqa: RUF001
-    for value, words in (plain | powers).items():
+    for value, words in (few | powers).items():
         assert digits(value, 3) == words
 
 

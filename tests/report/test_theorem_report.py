@@ -170,7 +170,7 @@ def test_many_panels_are_counted_and_many_layers_are_grey(tmp_path: Path) -> Non
 
 
 def test_the_report_has_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("korisk.report.figures.study.efficiency_figure", lambda _: None)
+    monkeypatch.setattr("korisk.report.figures.study.efficiency_figure", lambda _, **__: None)
     told = {"<b>p</b>": [cell(seed, models=["KO"], sizes=(4, 16)) for seed in (1, 2)]}
     contents = read_contents(written(tmp_path / "told", told))
     assert [stem for stem, _ in study_figures(contents)] == ["theorem"]

@@ -62,6 +62,12 @@ class Panel:
         return all(trace.curve.unit.logarithmic for trace in self.traces)
 
     @property
+    def across(self) -> tuple[float, float]:
+        """The limits of N."""
+        sizes = np.concatenate([trace.curve.sizes for trace in self.traces])
+        return float(sizes.min()) / 1.25, FAR * float(sizes.max()) * 1.1
+
+    @property
     def height(self) -> tuple[float, float]:
         """The lower and upper limit: all means and lines, and a part of bands and seeds."""
         needed, wished = [], []
@@ -117,8 +123,8 @@ def panel(
 # --- The figure ----------------------------------------------------------------------------------
 
 
-def efficiency_figure(found: Sequence[Panel]) -> Figure | None:
-    """All panels, three a row, with one legend; None where no panel has a curve."""
+def efficiency_figure(found: Sequence[Panel], *, narrow: bool = False) -> Figure | None:
+    """All panels, three a row or one if `narrow`, with one legend; None where there is no curve."""
     full = [each for each in found if each.traces]
     drawn = full[:MOST_PANELS]
     if not drawn:
@@ -161,18 +167,21 @@ def efficiency_figure(found: Sequence[Panel]) -> Figure | None:
         notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
     margins = (0.56, 0.47, 0.40, 0.34)
     with style.settings(fine=True):
-        figure, frames = panels.sheet(len(drawn), entries, notes, margins=margins)
-        for axes, each in zip(frames, drawn, strict=True):
+        figure, frames = panels.sheet(len(drawn), entries, notes, margins=margins, narrow=narrow)
+        across, heights = [each.across for each in drawn], [each.height for each in drawn]
+        across = panels.shared(across)
+        if len({(each.metric, each.log) for each in drawn}) == 1:
+            heights = panels.shared(heights, log=drawn[0].log)
+        for axes, each, *limits in zip(frames, drawn, across, heights, strict=True):
+            panels.head(axes, each.name, each.note, room=0.42)
+            labels = panels.SAMPLES, each.metric or "error"
+            sizes = np.concatenate([trace.curve.sizes for trace in each.traces])
+            panels.frame(axes, *limits, labels=labels, log=each.log, sizes=sizes)
             _draw(axes, each, looks)
         return figure
 
 
 def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
-    panels.head(axes, each.name, each.note, room=0.42)
-    sizes = np.concatenate([trace.curve.sizes for trace in each.traces])
-    across = float(sizes.min()) / 1.25, FAR * float(sizes.max()) * 1.1
-    labels = panels.SAMPLES, each.metric or "error"
-    panels.frame(axes, across, each.height, labels=labels, log=each.log, sizes=sizes)
     order = {model: index + 1 for index, model in enumerate(looks)}
     floors = []
     for trace in reversed(each.traces):  # the first model lies on top

@@ -20,7 +20,7 @@ from korisk.planning.forecast import forecast
 from korisk.planning.plan import plan_from
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
-from korisk.report.figures.panels import MOST_PANELS, Entry
+from korisk.report.figures.panels import MOST_PANELS, Array, Entry
 from korisk.report.figures.style import DARK, GREY, LOOKS, MINUS, SIGMA, Options
 from korisk.theory import TwoFactors, two_factors
 
@@ -74,6 +74,20 @@ class Factors:
         return float(self.known.means.min()), float(self.dense.means.min())
 
     @property
+    def lines(self) -> dict[str, Array]:
+        """Each factor, their product and the ratio, over the targets."""
+        return {
+            kind: np.array([min(getattr(found, kind), _TALLEST) for found in self.factors])
+            for kind in _LINES
+        }
+
+    @property
+    def height(self) -> tuple[float, float]:
+        """The lower and upper limit of factors and ratios."""
+        ratios = np.array([ratio for _, ratio, *_ in self.planned])
+        return panels.limits([np.ones(1), ratios, *self.lines.values()], pad=0.08)
+
+    @property
     def top(self) -> float:
         """The largest mean error of both."""
         return float(max(self.known.means.max(), self.dense.means.max()))
@@ -117,8 +131,8 @@ def factors(known: Curve, dense: Curve, *, name: str = "") -> Factors:
 # --- The figure ----------------------------------------------------------------------------------
 
 
-def factors_figure(found: Sequence[Factors]) -> Figure | None:
-    """The factors of every panel over the target, three a row; None where there is no panel."""
+def factors_figure(found: Sequence[Factors], *, narrow: bool = False) -> Figure | None:
+    """The factors of every panel over the target, three a row or one; None without any panel."""
     drawn = found[:MOST_PANELS]
     if not drawn:
         return None
@@ -131,30 +145,25 @@ def factors_figure(found: Sequence[Factors]) -> Figure | None:
             entries.append((panels.line(**look), words.format(known=known, dense=dense)))
     answers = [answer for each in drawn for answer in each.planned]
     for least in sorted({answer[3] for answer in answers}):
-        hollow = any(answer[2] < _LIKELY for answer in answers if answer[3] == least)
+        likely = [answer[2] >= _LIKELY for answer in answers if answer[3] == least]
         words = f"N {dense} / N {known} by the planner{', at least' * least}"
-        words += " (hollow: a chance below 50%)" * hollow
-        entries.append((panels.line(**_planned(likely=True, least=least)), words))
+        words += " (hollow: a chance below 50%)" * (not all(likely))
+        entries.append((panels.line(**_planned(likely=any(likely), least=least)), words))
     entries.append((Patch(facecolor=_SHADE), "not defined: t at or below the higher floor"))
     notes = []
     if len(found) > len(drawn):
         notes.append(f"{len(drawn)} of {len(found)} points are drawn; the rest are left out.")
     with style.settings(fine=True):
-        figure, frames = panels.sheet(len(drawn), entries, notes)
-        for axes, each in zip(frames, drawn, strict=True):
-            _draw(axes, each)
+        figure, frames = panels.sheet(len(drawn), entries, notes, narrow=narrow)
+        heights = panels.shared([each.height for each in drawn])
+        for axes, each, height in zip(frames, drawn, heights, strict=True):
+            _draw(axes, each, height)
         return figure
 
 
-def _draw(axes: Axes, each: Factors) -> None:
+def _draw(axes: Axes, each: Factors, height: tuple[float, float]) -> None:
     edge, right = max(each.floors), each.top * 1.1
     left = edge * (edge / right) ** 0.35  # the shaded range takes about a quarter of the width
-    curves = {
-        kind: np.array([min(getattr(found, kind), _TALLEST) for found in each.factors])
-        for kind in _LINES
-    }
-    ratios = np.array([ratio for _, ratio, *_ in each.planned])
-    height = panels.limits([np.ones(1), ratios, *curves.values()], pad=0.08)
     labels = f"target t ({style.fitted(each.known.metric or 'error', 0.8)})", "factor"
     panels.frame(axes, (left, right), height, labels=labels)
     axes.axhline(1.0, color=GREY, linewidth=0.6, gid="one", zorder=1.9)
@@ -166,7 +175,7 @@ def _draw(axes: Axes, each: Factors) -> None:
     if each.reason:
         panels.say(axes, each.reason)
     targets = [found.target for found in each.factors]
-    for kind, values in curves.items():
+    for kind, values in each.lines.items():
         axes.plot(targets, values, gid=kind, zorder=2.5, **_LINES[kind][1])
     for likely, least in product((True, False), repeat=2):
         odds = likely, least

@@ -34,8 +34,12 @@ def _spread(sizes: Sequence[int], most: int) -> list[int]:
     return [sizes[int(place)] for place in np.unique(places.round())]
 
 
-def reconstruction_figure(pictures: Pictures, *, title: str = "") -> Figure | None:
+def reconstruction_figure(
+    pictures: Pictures, *, title: str = "", narrow: bool = False
+) -> Figure | None:
     """Each test image, then each model at every N over its signed error, image - phantom.
+
+    If `narrow`, it has fewer N.
 
     The number under an image is its own relative RMSE, the root of the squared error over that of
     the phantom. None where there is no image to draw.
@@ -46,7 +50,7 @@ def reconstruction_figure(pictures: Pictures, *, title: str = "") -> Figure | No
     models = list(images)[:MOST_MODELS]
     truths = pictures.truth[: max(1, _MOST_PAIRS // len(models))]
     known = sorted({n for model in models for n in images[model]})
-    sizes = _spread(known, MOST_SIZES)
+    sizes = _spread(known, 3 if narrow else MOST_SIZES)
     shown = {(m, n): images[m][n][: len(truths)] for m in models for n in sizes if n in images[m]}
     with np.errstate(all="ignore"):
         errors = {key: images - truths for key, images in shown.items()}
@@ -72,7 +76,11 @@ def reconstruction_figure(pictures: Pictures, *, title: str = "") -> Figure | No
 
     columns, pairs = len(sizes) + 1, len(truths) * len(models)
     shape = min(4.0, max(0.25, truths.shape[1] / truths.shape[2]))
-    side = min(_LARGEST, (style.PAGE - 1.1) / columns, (_TALLEST / pairs - 0.3) / 2 / shape)
+    side = min(
+        _LARGEST,
+        ((style.COLUMN if narrow else style.PAGE) - 1.1) / columns,
+        (_TALLEST / pairs - 0.3) / 2 / shape,
+    )
     width = max(style.COLUMN, columns * side + 1.1)
     lines = [line for note in notes for line in style.wrapped(note, width - 0.16)]
     heads = ["phantom", *(f"N = {n:,}" if n else "untrained" for n in sizes)]
@@ -123,9 +131,10 @@ def reconstruction_figure(pictures: Pictures, *, title: str = "") -> Figure | No
         return figure
 
 
-def weights_figure(pictures: Pictures, *, title: str = "") -> Figure | None:
+def weights_figure(pictures: Pictures, *, title: str = "", narrow: bool = False) -> Figure | None:
     """Analytic and learned weights over views and bins, their difference, and means over views.
 
+    Two panels stand in a row, or one if `narrow`.
     They are those of the first model that has any, at its largest N, with the means for several N.
     Without the analytic weights there are the learned ones and the means. None where no model has
     weights.
@@ -158,7 +167,7 @@ def weights_figure(pictures: Pictures, *, title: str = "") -> Figure | None:
     margins = (0.50, 0.10, 0.40, 0.42)
     with style.settings(fine=True):
         figure, frames = panels.sheet(
-            len(drawn) + 1, entries, [note], margins=margins, height=2.1, across=2
+            len(drawn) + 1, entries, [note], margins=margins, height=2.1, across=2, narrow=narrow
         )
         for axes, (gid, (values, words)) in zip(frames, drawn.items(), strict=False):
             views, bins = values.shape
@@ -176,8 +185,13 @@ def weights_figure(pictures: Pictures, *, title: str = "") -> Figure | None:
             extend = "both" if changed and most > reach else "neither"
             label = "change of weight" if changed else "weight"
             panels.colours(figure, [axes], image, label, extend=extend)
-        text = style.fitted(title, style.PAGE - 0.16, style.LARGE, bold=True)
-        panels.head(frames[0], text, size=style.LARGE, room=style.PAGE / 2, lift=12)
+        panels.head(
+            frames[0],
+            title,
+            size=style.SMALL if narrow else style.LARGE,
+            room=0.8 if narrow else style.PAGE / 2,
+            lift=12,
+        )
         axes, profiles = frames[-1], []
         for n in sizes:  # the mean over the views whose weight is a number
             profiles.append(np.ma.masked_invalid(same[n]).mean(axis=0).filled(np.nan))

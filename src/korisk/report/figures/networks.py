@@ -50,7 +50,7 @@ _FIRST = 0.84  # inches, where the first box begins
 _ROW, _HEAD = 1.16, 0.66  # inches, of a chain, and from its top to the middle of its boxes
 
 # Of graphs, in inches: boxes, from one to the next, left of the first, tracks of wires, the title.
-_WIDE, _HIGH, _BETWEEN, _MARGIN, _TRACK, _ABOVE = 0.98, 0.54, 0.22, 0.84, 0.075, 0.22
+_WIDE, _HIGH, _BETWEEN, _MARGIN, _TRACK, _ABOVE = 0.92, 0.54, 0.18, 0.78, 0.075, 0.22
 _ACROSS = 5  # boxes in a row
 
 _NAMED = 8  # layers beyond which those that add nothing have no place in the figure
@@ -188,33 +188,49 @@ def lipschitz(bracket: NormBracket) -> str:
     return f"{style.ELL} in [{style.digits(lower, 4)}, {style.digits(upper, 4)}]"
 
 
-def architecture_figure(networks: Sequence[DrawnNetwork]) -> Figure:
+def architecture_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = False) -> Figure:
     """The boxes of each network under its title.
 
-    A chain that fits stands in one line; other networks are wrapped into rows.
+    A chain that fits stands in one line; other networks are wrapped into rows, of two boxes if
+    `narrow`.
     """
+    width = style.COLUMN if narrow else style.PAGE
     chains = [made.network.is_chain and len(made.network) <= _ACROSS for made in networks]
-    plans = [None if c else _Wiring(m.network) for c, m in zip(chains, networks, strict=True)]
-    heights = [_ROW if plan is None else _ABOVE + plan.height for plan in plans]
-    tall = sum(heights) + 0.24
+    plans = [
+        None if chain and not narrow else _Wiring(made.network, 2 if narrow else _ACROSS)
+        for chain, made in zip(chains, networks, strict=True)
+    ]
+    heads = [style.wrapped(made.title, width - 0.16, style.SMALL, bold=True) for made in networks]
+    heads = [[*head[:1], " ".join(head[1:])][: len(head)] for head in heads]
+    above = 1.3 * style.SMALL / 72  # for a second line
+    heights = [
+        (_ROW if plan is None else _ABOVE + plan.height) + above * (len(head) - 1)
+        for plan, head in zip(plans, heads, strict=True)
+    ]
+    words = "grey: known operators; green: learned layers; p: trainable parameters; "
+    words += f"{style.ELL}: Lipschitz constant of the true layer"
+    notes = style.wrapped(words, width - 0.16)
+    tall = sum(heights) + 0.1 + 0.14 * len(notes)
     with style.settings(fine=True):
-        figure = Figure(figsize=(style.PAGE, tall), dpi=style.DPI)
+        figure = Figure(figsize=(width, tall), dpi=style.DPI)
         axes = figure.add_axes((0, 0, 1, 1))  # in inches
-        axes.set(xlim=(0, style.PAGE), ylim=(0, tall))
+        axes.set(xlim=(0, width), ylim=(0, tall))
         axes.set_axis_off()
         top = tall - 0.04
-        for made, plan, height in zip(networks, plans, heights, strict=True):
-            text = style.fitted(made.title, style.PAGE - 0.16, style.SMALL, bold=True)
+        for made, plan, height, head in zip(networks, plans, heights, heads, strict=True):
             bold: Options = {"fontsize": style.SMALL, "fontweight": "bold", "color": style.DARK}
-            axes.text(0.08, top - 0.02, text, va="top", **bold)
+            for line, text in enumerate(head):
+                text = style.fitted(text, width - 0.16, style.SMALL, bold=True)
+                axes.text(0.08, top - 0.02 - above * line, text, va="top", **bold)
+            top -= above * (len(head) - 1)
+            height -= above * (len(head) - 1)
             if plan is None:
                 _draw_chain(axes, top - _HEAD, made)
             else:
                 _draw_graph(axes, top - _ABOVE, made, plan)
             top -= height
-        words = "grey: known operators; green: learned layers; p: trainable parameters; "
-        words += f"{style.ELL}: Lipschitz constant of the true layer"
-        axes.text(0.08, 0.06, words, color=style.GREY, fontsize=style.FINE)
+        for line, text in enumerate(reversed(notes)):
+            axes.text(0.08, 0.06 + 0.14 * line, text, color=style.GREY, fontsize=style.FINE)
         return figure
 
 
@@ -243,7 +259,9 @@ def _draw_ends(
     places = ((first[0] - 0.26, first[1], "x", "right"), (last[0] + 0.27, last[1], "y", "left"))
     for (x, y, symbol, side), shape in zip(places, shapes, strict=True):
         axes.text(x, y, symbol, ha=side, va="center", fontsize=style.SMALL, fontstyle="italic")
-        axes.text(x, y - 0.17, style.fitted(shape, 0.5), ha=side, va="center")
+        room = min(0.5, axes.get_xlim()[1] - x - 0.04)
+        lines = style.wrapped(shape, room) if side == "left" else [style.fitted(shape, 0.5)]
+        axes.text(x, y - 0.12, "\n".join(lines[:3]), ha=side, va="top")
 
 
 def _box(axes: Axes, layer: Layer, x: float, y: float, wide: float, tall: float) -> None:
@@ -277,12 +295,13 @@ class _Wiring:
     source are one wire with branches. Lengths are inches, y downwards from the top.
     """
 
-    def __init__(self, net: Network) -> None:
+    def __init__(self, net: Network, across: int) -> None:
+        self.across = across
         numbers = {INPUT: -1} | {name: at for at, name in enumerate(net.names)}
-        self.rows = -(-len(net) // _ACROSS)
+        self.rows = -(-len(net) // across)
         pairs = [(numbers[u], v) for v, name in enumerate(net.names) for u in net.inputs_of(name)]
-        self.beside = [v for u, v in pairs if u == v - 1 and v % _ACROSS]
-        self.wired = [(u, v) for u, v in pairs if not (u == v - 1 and (v % _ACROSS or v == 0))]
+        self.beside = [v for u, v in pairs if u == v - 1 and v % across]
+        self.wired = [(u, v) for u, v in pairs if not (u == v - 1 and (v % across or v == 0))]
         # Wires meet the top of a box in its left half, from left to right as they come.
         tops: dict[int, list[tuple[float, int]]] = {}
         for u, v in self.wired:
@@ -316,11 +335,11 @@ class _Wiring:
 
     def row(self, layer: int) -> int:
         """The row of a layer's box; the input stands before the first one."""
-        return max(layer, 0) // _ACROSS
+        return max(layer, 0) // self.across
 
     def left(self, layer: int) -> float:
         """The left end of a layer's box."""
-        return _MARGIN + (layer % _ACROSS) * (_WIDE + _BETWEEN)
+        return _MARGIN + (layer % self.across) * (_WIDE + _BETWEEN)
 
     def middle(self, row: int) -> float:
         """How far the middle of a row's boxes lies below the top."""
@@ -411,11 +430,12 @@ def _draw_graph(axes: Axes, top: float, made: DrawnNetwork, plan: _Wiring) -> No
 # --- Layers and their parts of the bound ---------------------------------------------------------
 
 
-def layers_figure(networks: Sequence[DrawnNetwork]) -> Figure | None:
+def layers_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = False) -> Figure | None:
     """A row for each network: A_l of every layer on the left, contributions at N on the right.
 
-    N is the smallest of the networks' largest. Networks with a constant that is not known are left
-    out; None where no other is there, or none of them was trained.
+    If `narrow`, the one stands above the other. N is the smallest of the networks' largest.
+    Networks with a constant that is not known are left out; None where no other is there, or none
+    of them was trained.
     """
     known = [made for made in networks if not np.isinf(made.network.amplification()).any()]
     n = min((made.last for made in known if made.last is not None), default=None)
@@ -426,10 +446,10 @@ def layers_figure(networks: Sequence[DrawnNetwork]) -> Figure | None:
         unit = "MSE: C and kappa are such that the composed bound is the calibrated line"
     note = f"Bounds and their parts are in {unit}. Names: learned layers in green, known in grey."
     entries: list[Entry] = [(panels.line(**_mark(form)), FORMS[form][0]) for form in BOUNDS]
-    margins = (0.62, 0.14, 0.42, 0.40)
+    margins = (0.62, 0.14, 0.42, 0.46 if narrow else 0.40)
     with style.settings(fine=True):
         figure, frames = panels.sheet(
-            2 * len(known), entries, [note], margins=margins, height=1.75, across=2
+            2 * len(known), entries, [note], margins=margins, height=1.75, across=2, narrow=narrow
         )
         for row, made in enumerate(known):
             left, right = frames[2 * row : 2 * row + 2]
@@ -438,7 +458,11 @@ def layers_figure(networks: Sequence[DrawnNetwork]) -> Figure | None:
             sums = [
                 f"{FORMS[form][0]} {style.digits(float(v.sum()), 2)}" for form, v in parts.items()
             ]
-            panels.head(left, made.title, room=style.PAGE / 2 - 0.1, lift=10)
+            if narrow:
+                name, _, scan = made.title.partition(": ")
+                panels.head(left, name, scan)
+            else:
+                panels.head(left, made.title, room=style.PAGE / 2 - 0.1, lift=10)
             adding = np.flatnonzero(parts["composed"])
             shown = adding if len(net) > _NAMED and adding.size else np.arange(len(net))
             grown = {form: net.amplification(form) for form in BOUNDS}
@@ -449,6 +473,8 @@ def layers_figure(networks: Sequence[DrawnNetwork]) -> Figure | None:
                     axes.set_xlabel("layer that adds to the bound, input side first")
             words = f"N = {n:,}. Bound: {', '.join(sums)}"
             panels.above(right, words, 1, (0, 4), xycoords="axes fraction", ha="right")
+        for column in (frames[::2], frames[1::2]):
+            panels.share_heights(column, least=0)
         return figure
 
 

@@ -57,16 +57,23 @@ def sheet(
     width: float = PAGE,
     across: int = 3,
     size: float = FINE,
+    narrow: bool = False,
 ) -> tuple[Figure, list[Axes]]:
-    """Panels of one height in rows, over a legend and notes; one panel alone is a column wide."""
-    across = min(panels, across)
-    width = COLUMN if panels == 1 and width == PAGE else width
+    """Panels of one height in rows, over a legend and notes.
+
+    One panel alone is a column wide; if `narrow`, all are, one below the other.
+    """
+    across = 1 if narrow else min(panels, across)
+    width = COLUMN if narrow or (panels == 1 and width == PAGE) else width
     lines = [line for note in notes for line in style.wrapped(note, width - 0.16, size)]
     longest = max((style.inches_of(label, size) for _, label in entries), default=0.1)
     columns = max(1, min(int((width - 0.1) / (0.07 * size + longest)), len(entries)))
+    labels = [style.wrapped(label, width - 0.1 * size, size) for _, label in entries]
     row, line_height = 1.43 * size / 72, 1.54 * size / 72
     below = 4 / 72 + line_height * len(lines)
-    foot = below + row * math.ceil(len(entries) / columns) + 4 / 72
+    # Only a column alone has labels of several lines, which are closer than two labels.
+    more = 1.2 * size / 72 * sum(len(label) - 1 for label in labels)
+    foot = below + row * math.ceil(len(entries) / columns) + more + 4 / 72
     tall = height * math.ceil(panels / across) + foot
     figure = Figure(figsize=(width, tall), dpi=DPI)
     left, right, bottom, top = margins
@@ -80,10 +87,10 @@ def sheet(
         y = (4 / 72 + line_height * place) / tall
         figure.text(0.08 / width, y, line, color=GREY, fontsize=size)
     if entries:
-        labels = [style.fitted(label, width - 0.1 * size, size) for _, label in entries]
+        words = ["\n".join(label) for label in labels]
         figure.legend(
             [handle for handle, _ in entries],
-            [f" {label}" if label.startswith("_") else label for label in labels],  # _ hides
+            [f" {label}" if label.startswith("_") else label for label in words],  # _ hides
             loc="lower left",
             bbox_to_anchor=(0.08 / width, below / tall),
             ncols=columns,
@@ -119,18 +126,23 @@ def head(
     size: float = SMALL,
     room: float = 0.14,
     lift: int = 0,
+    most: int = 1,
     **options: Any,
 ) -> None:
     """A title in bold over a note, in grey unless `options` say else, above a panel.
 
-    Both are `lift` points higher, and may be `room` inches wider than the panel.
+    Both are `lift` points higher, and may be `room` inches wider than the panel. The note has
+    `most` lines, one or two.
     """
     width, fine = inches(axes)[0] + room, FINE if size == SMALL else SMALL
-    pad = 4 + lift + (1.4 * fine if note else 0)
+    bold = "fontweight" in options
+    lines = style.wrapped(note, width, fine, bold=bold)
+    rest = note if most == 1 else " ".join(lines[1:])
+    lines = [*lines[: most - 1], style.fitted(rest, width, fine, bold=bold)][: len(lines)]
+    pad = 4 + lift + 1.4 * fine * len(lines)
     text = style.fitted(title, width, size, bold=True)
     axes.set_title(text, loc="left", pad=pad, fontsize=size, fontweight="bold")
-    words = style.fitted(note, width, fine, bold="fontweight" in options)
-    above(axes, words, 0, (0, 4 + lift), xycoords="axes fraction", **options)
+    above(axes, "\n".join(lines), 0, (0, 4 + lift), xycoords="axes fraction", **options)
 
 
 def above(
@@ -174,6 +186,26 @@ def limits(
     room = max(pad * (high - low), 0.4 * least if high > low else least)
     low, high = low - room, high + room
     return (10.0**low, 10.0**high) if log else (low, high)
+
+
+def shared(own: Sequence[Limits], *, log: bool = True, least: float = 0.25) -> list[Limits]:
+    """The same limits for panels that are to be compared, where each fills so much of them.
+
+    Else each has its own.
+    """
+    ends = np.log(own) if log else np.array(own)
+    low, high = ends[:, 0].min(), ends[:, 1].max()
+    if np.ptp(ends, axis=1).min() < least * (high - low):
+        return list(own)
+    return [(min(low for low, _ in own), max(high for _, high in own))] * len(own)
+
+
+def share_heights(frames: Sequence[Axes], *, least: float = 0.25) -> None:
+    """Give logarithmic panels that are drawn the same heights, as `shared` does."""
+    heights = shared([each.get_ylim() for each in frames], least=least)
+    for axes, height in zip(frames, heights, strict=True):
+        axes.set_ylim(*height)
+        ticks(axes.yaxis)
 
 
 def frame(
@@ -239,8 +271,17 @@ def ticks(axis: Axis, sizes: NDArray[Any] | None = None) -> None:
     widest = max((style.inches_of(label, size) for label in labels), default=0.1)
     room = max(2, int(length / (widest + 0.9 * size / 72 if across else 1.75 * size / 72)))
     step = math.ceil(len(found) / min(room, _MOST_TICKS))
-    axis.set_major_locator(FixedLocator(found[::step].tolist()))
-    axis.set_major_formatter(FixedFormatter(labels[::step]))
+    kept: list[int] = []
+    for at in range(0, len(found), step):  # those that touch the one before give way
+        if not kept or not across:
+            kept.append(at)
+            continue
+        apart = length * math.log(found[at] / found[kept[-1]]) / math.log(high / low)
+        wide = style.inches_of(labels[at], size) + style.inches_of(labels[kept[-1]], size)
+        if apart > 0.5 * wide + 0.4 * size / 72:
+            kept.append(at)
+    axis.set_major_locator(FixedLocator(found[kept].tolist()))
+    axis.set_major_formatter(FixedFormatter([labels[at] for at in kept]))
 
 
 def colours(

@@ -36,18 +36,20 @@ _NEAR = 1.05  # factor in N and in the error within which a curve passes through
 _ANSWER = Look("#D55E00", "D", "-", "")
 
 
-def plan_figure(plan: Plan) -> Figure:
+def plan_figure(plan: Plan, *, narrow: bool = False) -> Figure:
     """Draw one pilot, its forecast, and the number of samples that a target asks for.
 
     Parameters
     ----------
     plan : Plan
         What `kr.plan` returns.
+    narrow : bool, default False
+        For a column of print or a telephone.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, 6.3 inches wide; `savefig` writes it.
+        The figure, 6.3 inches wide, or 3.4 if `narrow`; `savefig` writes it.
 
     Examples
     --------
@@ -79,9 +81,9 @@ def plan_figure(plan: Plan) -> Figure:
     if plan.samples is not None:
         said = f"{'◆' if _on_curve(plan) else '◇'} {said}"  # as the mark at the target
     with style.settings():
-        figure, axes = _canvas((plan,), entries, [how, *(doubts or [NOTE])])
+        figure, axes = _canvas((plan,), entries, [how, *(doubts or [NOTE])], narrow=narrow)
         strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
-        panels.head(axes, title, said, size=LARGE, lift=11, **strong)
+        panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
         if plan.samples is not None:
             _mark_answer(axes, plan, _ANSWER)
         if safe is not None and safe != plan.samples:
@@ -89,7 +91,9 @@ def plan_figure(plan: Plan) -> Figure:
         return figure
 
 
-def comparison_figure(comparison: Comparison, notes: Sequence[str] = ()) -> Figure:
+def comparison_figure(
+    comparison: Comparison, notes: Sequence[str] = (), *, narrow: bool = False
+) -> Figure:
     """Draw two pilots, their forecasts, both answers at the target, and where the curves cross.
 
     Parameters
@@ -98,15 +102,17 @@ def comparison_figure(comparison: Comparison, notes: Sequence[str] = ()) -> Figu
         What `kr.compare` returns.
     notes : sequence of str, optional
         Sentences below the legend.
+    narrow : bool, default False
+        For a column of print or a telephone.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, 6.3 inches wide.
+        The figure, 6.3 inches wide, or 3.4 if `narrow`.
     """
     plans = comparison.first, comparison.second
     title = " against ".join(comparison.names)
-    return _several(plans, comparison.names, title, comparison.crossover, notes)
+    return _several(plans, comparison.names, title, comparison.crossover, notes, narrow=narrow)
 
 
 def plans_figure(plans: Sequence[Plan]) -> Figure:
@@ -136,6 +142,8 @@ def _several(
     title: str,
     crossover: Crossover | None = None,
     more: Sequence[str] = (),
+    *,
+    narrow: bool = False,
 ) -> Figure:
     """Pilots in one axes, with an entry of the legend for each, and notes on what is odd."""
     entries: list[Entry] = [
@@ -152,8 +160,8 @@ def _several(
     counted = _counted(*(plan.curve for plan in plans))
     how = f"{plans[0].fit} forecasts from {counted}; diamonds: N for the target"
     with style.settings():
-        figure, axes = _canvas(plans, entries, notes, crossover)
-        panels.head(axes, title, how, size=LARGE, lift=11)
+        figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow)
+        panels.head(axes, title, how, size=LARGE, lift=11, most=1 + narrow)
         for index, plan in enumerate(plans):
             if plan.samples is not None:  # side by side, about the target's line
                 shift = 5.0 * (index - 0.5 * (len(plans) - 1)) if len(plans) <= _BANDS else None
@@ -201,10 +209,19 @@ def _canvas(
     entries: Sequence[Entry],
     notes: Sequence[str],
     crossover: Crossover | None = None,
+    *,
+    narrow: bool = False,
 ) -> tuple[Figure, Axes]:
     """Axes around all points, the target, the answers and most of the bands, with the curves."""
     figure, (axes,) = panels.sheet(
-        1, entries, notes, margins=(0.75, 0.75, 0.45, 0.62), height=HEIGHT, width=WIDTH, size=SMALL
+        1,
+        entries,
+        notes,
+        margins=(0.66, 0.58, 0.45, 0.78) if narrow else (0.75, 0.75, 0.45, 0.62),
+        height=0.85 * HEIGHT if narrow else HEIGHT,
+        width=WIDTH,
+        size=SMALL,
+        narrow=narrow,
     )
     first, curve, target = plans[0], plans[0].curve, plans[0].target
     log = curve.unit.logarithmic

@@ -21,8 +21,13 @@ _MARGIN = 1.12  # factor beyond the first and the last N
 _MOST_DECADES = 8  # of errors; what lies lower is cut off
 
 
-def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Figure:
-    """Predicted curves of a point, with measured ones in mean squared errors where there are."""
+def prediction_figure(
+    point: PointRecord, measured: Sequence[Curve] = (), *, narrow: bool = False
+) -> Figure:
+    """Predicted curves of a point, with measured ones in mean squared errors where there are.
+
+    It is 6.3 inches wide, or 3.4 if `narrow`.
+    """
     looks = style.looks_of([*(made.model for made in point.models), *(c.model for c in measured)])
     found = None
     if point.crossover is not None:
@@ -53,7 +58,13 @@ def prediction_figure(point: PointRecord, measured: Sequence[Curve] = ()) -> Fig
         notes.append(crossover(found))
     with style.settings():
         figure, (axes,) = panels.sheet(
-            1, entries, notes, margins=(0.75, 0.9, 0.45, 0.5), height=HEIGHT, width=WIDTH
+            1,
+            entries,
+            notes,
+            margins=(0.62, 0.72, 0.45, 0.5) if narrow else (0.75, 0.9, 0.45, 0.5),
+            height=0.75 * HEIGHT if narrow else HEIGHT,
+            width=WIDTH,
+            narrow=narrow,
         )
         panels.frame(
             axes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
@@ -22,45 +23,70 @@ from korisk.report.figures.theorem import theorem_figure
 STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
 THEOREM = "theorem"
 
+_Draw = Callable[..., Figure | None]  # with `narrow`
 _LONGEST = 60  # letters of a file's name that come from a point's
 
 
-def study_figures(contents: Contents, *, page: bool = False) -> Iterator[tuple[str, Figure]]:
+def study_figures(contents: Contents) -> Iterator[tuple[str, Figure]]:
     """The figures of a study one after the other, drawn when they are asked for.
 
     Parameters
     ----------
     contents : Contents
         What `read_contents` returns.
-    page : bool, default False
-        Only the figures that a page shows: it has the reconstructions itself, and of the weights
-        the last ones.
 
     Yields
     ------
     tuple of str and matplotlib.figure.Figure
         The stem of the figure's file, and the figure. What has nothing to show is left out.
     """
-    for stem, figure in _figures(contents, page):
+    for stem, draw in _figures(contents):
+        figure = draw(narrow=False)
         if figure is not None:
             yield stem, figure
 
 
-def _figures(contents: Contents, page: bool) -> Iterator[tuple[str, Figure | None]]:
-    yield STILL, efficiency_figure(panels_of(contents))
-    yield "two_factors", factors_figure(factors_of(contents))
+def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
+    """The figures that a page shows, each for wide and for narrow screens.
+
+    The page has the reconstructions itself, and of the weights the last ones.
+
+    Parameters
+    ----------
+    contents : Contents
+        What `read_contents` returns.
+
+    Yields
+    ------
+    tuple of str and two matplotlib.figure.Figure
+        The figure's stem, the figure with panels side by side, 7 inches wide, and one that is 3.4
+        inches wide, with one panel a row.
+    """
+    figures = list(_figures(contents))
+    last = [stem for stem, _ in figures if stem.startswith("weights_")][-1:]
+    for stem, draw in figures:
+        if not stem.startswith(("reconstructions_", "weights_")) or stem in last:
+            wide, narrow = draw(narrow=False), draw(narrow=True)
+            if wide is not None and narrow is not None:
+                yield stem, wide, narrow
+
+
+def _figures(contents: Contents) -> Iterator[tuple[str, _Draw]]:
+    yield STILL, partial(efficiency_figure, panels_of(contents))
+    yield "two_factors", partial(factors_figure, factors_of(contents))
     networks = networks_of(contents)
-    yield "architecture", architecture_figure(networks) if networks else None
-    yield "layers", layers_figure(networks)
-    yield THEOREM, theorem_figure(contents.theorems)
+    if networks:
+        yield "architecture", partial(architecture_figure, networks)
+        yield "layers", partial(layers_figure, networks)
+    yield THEOREM, partial(theorem_figure, contents.theorems)
     stems = file_stems([point.name for point in contents.points])
-    shown = [(p.name, stem, p.pictures) for p, stem in zip(contents.points, stems, strict=True)]
-    for name, stem, pictures in [each for each in shown if each[2]][-1 if page else 0 :]:
-        if pictures is not None:
-            if not page:
-                title = f"{name}: reconstructions"
-                yield f"reconstructions_{stem}", reconstruction_figure(pictures, title=title)
-            yield f"weights_{stem}", weights_figure(pictures, title=f"{name}: learned weights")
+    for point, stem in zip(contents.points, stems, strict=True):
+        if point.pictures is not None:
+            title = f"{point.name}: reconstructions"
+            shown = partial(reconstruction_figure, point.pictures, title=title)
+            yield f"reconstructions_{stem}", shown
+            title = f"{point.name}: learned weights"
+            yield f"weights_{stem}", partial(weights_figure, point.pictures, title=title)
 
 
 def file_stems(names: Sequence[str]) -> list[str]:

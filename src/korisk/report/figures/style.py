@@ -60,8 +60,9 @@ _FINE_SETTINGS: Options = {  # of pages with many panels
     "xtick.major.pad": 2.0,
     "ytick.major.pad": 2.0,
 }
+_OPERATOR = re.compile(r"(?<!\w)([A-Z])\^(T|H|\+|-1)(?!\w)")  # A^T, A^+: raised in figures
 _NO_GLYPH = r"Glyph \d+ .* missing from font"
-_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_POWERS = str.maketrans("-+0123456789TH", "⁻⁺⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᴴ")
 _YELLOW = "#F0E442"
 PALE_BOX = 0.72  # of paper in the colour of a box
 
@@ -243,8 +244,12 @@ def themed_svg(figure: Figure, *, words: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name from a file in one line, without characters that cannot be drawn."""
-    return " ".join("".join(c if c.isprintable() else " " for c in name).split())
+    """A name from a file in one line, without characters that cannot be drawn.
+
+    Transposes and inverses of operators, such as A^T and A^+, are raised; all else stays as it is.
+    """
+    text = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+    return _OPERATOR.sub(lambda found: found[1] + found[2].translate(_POWERS), text)
 
 
 def inches_of(text: str, size: float = FINE, *, bold: bool = False) -> float:
@@ -265,15 +270,15 @@ def fitted(name: str, inches: float, size: float = FINE, *, bold: bool = False) 
     return text[: max(fits, default=0)] + "…"
 
 
-def wrapped(text: str, inches: float, size: float = FINE) -> list[str]:
+def wrapped(text: str, inches: float, size: float = FINE, *, bold: bool = False) -> list[str]:
     """Words in lines of at most that length; a word that is longer loses its end."""
     lines: list[str] = []
     for word in plain(text).split():
         longer = f"{lines[-1]} {word}" if lines else word
-        if lines and inches_of(longer, size) <= inches:
+        if lines and inches_of(longer, size, bold=bold) <= inches:
             lines[-1] = longer
         else:
-            lines.append(fitted(word, inches, size))
+            lines.append(fitted(word, inches, size, bold=bold))
     return lines
 
 

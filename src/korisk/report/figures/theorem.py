@@ -48,10 +48,10 @@ class Panel:
         return [(n, error) for n, error in above if np.isfinite(error)]
 
 
-def theorem_figure(points: Iterable[PointTheorem]) -> Figure | None:
+def theorem_figure(points: Iterable[PointTheorem], *, narrow: bool = False) -> Figure | None:
     """For each point and model its bounds, then its layers where several have errors.
 
-    Three panels stand in a row; None where there is no panel.
+    Three panels stand in a row, or one if `narrow`; None where there is no panel.
     """
     found: list[Panel] = []
     for point in points:
@@ -86,9 +86,10 @@ def theorem_figure(points: Iterable[PointTheorem]) -> Figure | None:
     if len(found) > MOST_PANELS:
         notes.append(f"{MOST_PANELS} of {len(found)} panels are drawn; the rest are left out.")
     with style.settings(fine=True):
-        figure, frames = panels.sheet(len(drawn), entries, notes)
+        figure, frames = panels.sheet(len(drawn), entries, notes, narrow=narrow)
         for axes, each in zip(frames, drawn, strict=True):
             _draw(axes, each, looks)
+        panels.share_heights(frames)
         return figure
 
 
