@@ -1,6 +1,6 @@
 """The tables of docs/reference/clusters.md, from results in benchmarks/results/.
 
-python benchmarks/cluster_tables.py
+python benchmarks/cluster_tables.py > benchmarks/results/clusters.txt
 """
 
 import json
@@ -47,8 +47,7 @@ def sharded() -> Iterator[str]:
 def tables() -> Iterator[str]:
     """All of them, a line at a time."""
     for part in (engines, sharded):
-        yield from part()
-        yield ""
+        yield from (f"### {part.__name__}", "", *part(), "")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/damage.py                                    # 2,000 bits and 200 cuts
     python benchmarks/damage.py --seed 3 --flips 100 --cuts 10 --json damage.json
-    python benchmarks/damage.py --write        # put the kept table into docs/reference/store.md
+    python benchmarks/damage.py --write        # results/damage.txt, from the kept outcomes
 
 Each damaged file is read, and one that can be computed again is run again. What then happened is
 
@@ -51,7 +51,7 @@ from study_tables import header, line
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks" / "results" / "damage.json"
-PAGE = ROOT / "docs" / "reference" / "store.md"
+TABLE = KEPT.with_suffix(".txt")  # which docs/reference/store.md shows
 OUTCOMES = ("refused", "repaired", "unchanged", "SILENT CHANGE", "FAULT")
 
 Files = Mapping[str, bytes]  # by their paths in a folder
@@ -323,25 +323,18 @@ def _line(name: str, way: str, counts: Mapping[str, int]) -> str:
     return line(name, said, f"{sum(counts.values()):,}", *numbers)
 
 
-def filled(page: str) -> str:
-    """The page with the kept table between its marks."""
-    start, end = "<!-- damage -->\n", "<!-- end of damage -->"
-    before, _, rest = page.partition(start)
-    made = "\n".join(table(json.loads(KEPT.read_text(encoding="utf-8"))))
-    return f"{before}{start}{made}\n{end}{rest.partition(end)[2]}"
-
-
 def main() -> int:
-    """Try the files, or put the kept table into its page."""
+    """Try the files, or write the table of the kept outcomes."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--flips", type=int, default=2000, help="files with one bit changed")
     parser.add_argument("--cuts", type=int, default=200, help="files that are cut short")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, help="where to keep the outcomes")
-    parser.add_argument("--write", action="store_true", help="put the kept table into its page")
+    parser.add_argument("--write", action="store_true", help="write the kept table for the docs")
     asked = parser.parse_args()
     if asked.write:
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        lines = table(json.loads(KEPT.read_text(encoding="utf-8")))
+        TABLE.write_text("\n".join([*lines, ""]), encoding="utf-8")
         return 0
     begun, found, bad = time.perf_counter(), dict[tuple[str, str], Counter[str]](), list[str]()
     for kind in KINDS.values():

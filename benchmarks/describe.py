@@ -419,6 +419,7 @@ def main() -> None:
     print(*table(found), f"unsound: {unsound}", f"with an operator hidden: {hidden}", sep="\n")
     if given.json:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
+        given.json.with_suffix(".txt").write_text("\n".join([*table(found), ""]))
 
 
 if __name__ == "__main__":

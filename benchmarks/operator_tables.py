@@ -1,6 +1,6 @@
 """The tables of docs/reference/operators.md, from what benchmarks/operators.py wrote with --json.
 
-python benchmarks/operator_tables.py        # all of benchmarks/results/operators_*.json
+python benchmarks/operator_tables.py > benchmarks/results/operators.txt
 """
 
 import json

@@ -5,7 +5,8 @@ korisk reproduce --device cuda --points 512 --out reproduction --json > reproduc
 korisk run examples/crossover_h128.yaml --device cuda --json > crossover_h128.json
 python benchmarks/reproduction_tables.py reproduction.json crossover_h128.json ...
 
-With --cross, the crossings in the files are first computed again from the errors in them.
+With --cross, the crossings in the files are first computed again from the errors in them. Without
+files, it prints what benchmarks/results/study.txt keeps for the page, from the kept results.
 """
 
 import json
@@ -20,9 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from korisk.cli.run import crossing_json
 from korisk.curves.curve import Curve
 from korisk.studies.results import crossing
-from study_tables import header, line
+from study_tables import header, line, memory, speed, sweeps
 
 Content = dict[str, Any]
+RESULTS = Path(__file__).parent / "results"
 
 
 def tables(kept: Content) -> Iterator[str]:
@@ -36,6 +38,20 @@ def tables(kept: Content) -> Iterator[str]:
     else:
         yield from crossovers(kept)
     yield ""
+
+
+def page() -> Iterator[str]:
+    """The tables of the kept results, each below a heading of its own."""
+    found, crossed, here, card = (
+        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("reproduction", "crossover_h128", "study_arm", "study_h200")
+    )
+    for part in (calibration, outcomes, errors):
+        yield from (f"### {part.__name__}", "", *part(found), "")
+    yield from ("### crossovers", "", *crossovers(crossed), "")
+    yield from ("### speed", "", *speed(here["speed"]), "")
+    yield from ("### sweeps", "", *sweeps(card["sweeps"] + here["sweeps"]), "")
+    yield from ("### memory", "", *memory(here["memory"]))
 
 
 def calibration(kept: Content) -> Iterator[str]:
@@ -132,5 +148,7 @@ if __name__ == "__main__":
     for name in names if "--cross" in sys.argv else ():
         again = crossed_again(json.loads(Path(name).read_text(encoding="utf-8")))
         Path(name).write_text(json.dumps(again, indent=2) + "\n", encoding="utf-8")
+    if not names:
+        print("\n".join(page()))
     for name in names:
         print("\n".join(tables(json.loads(Path(name).read_text(encoding="utf-8")))))

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 
 
-def shown(name: str) -> str:
-    """A page of explanations with the parts of kept results that it includes."""
-    path = ROOT / "docs" / "explanation" / name
+def shown(name: str, folder: str = "docs/explanation") -> str:
+    """A page with the parts of kept results that it includes."""
+    path = ROOT / folder / name
 
     def part(found: re.Match[str]) -> str:
         text = (path.parent / found[1]).read_text()
@@ -79,7 +79,7 @@ def test_the_files_of_the_docs_are_read(tmp_path: Path) -> None:
 def test_the_tables_of_a_page_are_those_of_the_benchmarks(page: str, made: str, part: str) -> None:
     lines = [line for line in getattr(benchmark(made), part)() if line.startswith("|")]
     assert len(lines) > 7
-    assert set(lines) <= set((ROOT / page).read_text().splitlines())
+    assert set(lines) <= set(shown(page, ".").splitlines())
 
 
 def test_the_answers_in_the_readme_are_those_of_the_planner() -> None:
@@ -148,7 +148,7 @@ def kept(name: str) -> dict[str, Any]:
 def test_the_figures_of_the_study_are_those_that_were_kept() -> None:
     made, timed = benchmark("reproduction_tables"), benchmark("study_tables")
     here, card = kept("study_arm.json"), kept("study_h200.json")
-    page = " ".join((ROOT / "docs" / "reference" / "study.md").read_text().split())
+    page = " ".join(shown("study.md", "docs/reference").split())
     found, crossed = kept("reproduction.json"), kept("crossover_h128.json")
     for rows in (
         made.calibration(found),

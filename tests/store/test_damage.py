@@ -20,9 +20,11 @@ def test_no_number_changes_silently(name: str) -> None:
 
 
 def test_the_page_has_the_outcomes_that_were_kept() -> None:
-    page, found = damage.PAGE.read_text(encoding="utf-8"), dict[str, Counter[str]]()
-    assert damage.filled(page) == page
-    for row in json.loads(damage.KEPT.read_text(encoding="utf-8"))["kinds"]:
+    kept, found = json.loads(damage.KEPT.read_text(encoding="utf-8")), dict[str, Counter[str]]()
+    assert damage.TABLE.read_text(encoding="utf-8").splitlines() == list(damage.table(kept))
+    page = damage.ROOT / "docs" / "reference" / "store.md"
+    assert f"results/{damage.TABLE.name}\n" in page.read_text(encoding="utf-8")
+    for row in kept["kinds"]:
         found.setdefault(row["way"], Counter()).update(row["outcomes"])
     assert found["bit"].total() >= 2000
     assert found["cut"].total() >= 200
