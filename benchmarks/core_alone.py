@@ -6,8 +6,8 @@ Two environments are made with the wheel and the core's dependencies, and nothin
 lowest versions that pyproject.toml allows on its lowest Python, and with those of constraints.txt
 on the newest Python of this machine. In each, core_commands.py runs every command and the example
 of every name on the API pages; each must work, or say in one line what to install. Both must agree
-with docs/reference/core.md, which `--keep` writes. Tests of the core run in the first. `make core`
-calls it; CI does, too.
+with results/core.txt, which `--keep` writes. Tests of the core run in the first. `make core` calls
+it; CI does, too.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from release import clean
 from study_tables import header, line
 
 ROOT = Path(__file__).parents[1]
-KEPT = ROOT / "docs" / "reference" / "core.md"
+KEPT = ROOT / "benchmarks" / "results" / "core.txt"  # which docs/reference/core.md shows
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TESTS = (
     *("tests/theory/test_network.py", "tests/theory/test_bound.py", "tests/curves/test_unit.py"),
@@ -49,17 +49,6 @@ seeds: [1, 2]
 theorem: true
 """
 TABLES = ("models.xlsx", "libreoffice.ods", "runs.parquet")
-INTRODUCTION = """\
-# With the core alone
-
-What every command and every public name does where `pip install korisk` was all: it works, or says
-in one line what to install. `make core` writes the first line of what each prints, with the lowest
-versions of the core's dependencies on the lowest Python, and compares it with the newest Python
-that it finds. `study` is a small study with its results.
-
-## Commands
-
-"""
 API = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -139,12 +128,12 @@ def rows(python: Path, home: Path) -> list[tuple[str, int, str]]:
 
 def tables(found: list[tuple[str, int, str]]) -> Iterator[str]:
     """The rows as Markdown: commands, then names, those of a package that say the same together."""
-    yield from INTRODUCTION.splitlines()
+    yield from ("### commands", "")
     yield from header("command", "exit code", "line")
     commands = [row for row in found if row[0].startswith("korisk ")]
     for what, code, said in commands:
         yield line(f"`{what}`", code, f"`{said.replace(__version__, 'VERSION')}`" if said else "")
-    yield from ("", "## Public names", "")
+    yield from ("", "### names", "")
     yield from header("names", "line")
     names = sorted((row[0].rpartition(".")[0], row[2], row[0]) for row in found[len(commands) :])
     for (module, said), several in groupby(names, key=lambda row: row[:2]):
@@ -155,7 +144,7 @@ def tables(found: list[tuple[str, int, str]]) -> Iterator[str]:
 def main() -> None:
     """Make both environments, try, compare with what is kept."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--keep", action="store_true", help="write docs/reference/core.md instead")
+    parser.add_argument("--keep", action="store_true", help="write results/core.txt instead")
     given = parser.parse_args()
     found = pythons()
     ends = min(found), max(found)
