@@ -386,7 +386,7 @@ def test_constants_of_the_planner_are_those_of_its_page() -> None:
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     for words in (
         f"within {HORIZON:,.0f} times the pilot",
-        f"read at {100 * planning.MIDDLE:g}% of the futures that meet the target before long",
+        f"read at {100 * planning.MIDDLE:g}% of futures that meet the target before long",
         f"(by {planning.NEAR} times the pilot, or {planning.LATER} times `lower`",
         f"Below a `reach` of {100 * planning.LEAST_REACH:g}% there is no `samples`",
         f"takes τ above {ROUGHEST:g}",
