@@ -53,6 +53,7 @@ def results(folder: Path) -> list[Any]:
         ]
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_results_of_this_process(study: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for out, where in ((here, ("--workers", 0)), (there, ("--workers", 1, "--cluster", "local"))):
@@ -234,6 +235,7 @@ def test_processes_are_as_many_on_dask_and_threads_depend_on_the_cell_alone(
         assert [threads for _, _, threads in found] == [3, 3]
 
 
+@pytest.mark.slow
 def test_any_number_of_workers_gives_the_same_bits(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,12 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
 from commands import content, korisk, outputs, refused, text
@@ -44,7 +49,11 @@ def test_a_study_is_run_continued_and_exported(study: Path, tmp_path: Path) -> N
     first = errors(out / "study.db")
 
     study.write_text(STUDY.replace("[1, 2, 3]", "[1, 2, 3, 4]"))
-    assert "rigorous-8: mean mse over seeds" in outputs(*command)[0]
+    short, full = (outputs(*command, *more)[0] for more in ((), ["--full"]))
+    assert "rigorous-8: mse of KO" in short
+    assert "rigorous-8: mean mse over seeds" not in short
+    assert "rigorous-8: mean mse over seeds" in full
+    assert len(full.splitlines()) > len(short.splitlines()) <= 10
     assert first.items() <= errors(out / "study.db").items()
 
     pilot = tmp_path / "pilot.csv"
@@ -112,6 +121,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_results(study: Path, tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     command = ["run", str(study), "--device", "cpu", "--out"]
@@ -157,12 +167,19 @@ def reproduced(tmp_path: Path, *more: object) -> list[object]:
 
 
 def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
-    said = text(*reproduced(tmp_path, "--workers", "0", "--protocol", "released"))
+    short = outputs(*reproduced(tmp_path, "--workers", "0", "--protocol", "released"))[0]
+    assert "meets the authors' released figures" in short.splitlines()[0]
+    assert "holds at H = 8 (released)" in short
+    said = text(*reproduced(tmp_path, "--protocol", "released", "--full"))
     for figure in ("2.480e-3 / 8.510e-3", "4.500e-3 / 7.533e-2"):  # the paper's, the released
         assert figure in said
     assert said.count("2.340e-3 / 9.986e-3") == 2  # released, and ours under its protocol
     assert "KO dominates FC at every N" in said
-    said = text(*reproduced(tmp_path, "--workers", "0", "--seeds", "1,2"))
+    short = outputs(*reproduced(tmp_path, "--workers", "0", "--seeds", "1,2"))[0]
+    assert len(short.splitlines()) <= 10
+    assert "meets" not in short  # two seeds are not the released five
+    said = text(*reproduced(tmp_path, "--seeds", "1,2", "--full"))
+    assert " ".join(short.splitlines()[0].split()) in said
     assert "2.340e-3 / 9.986e-3" in said  # the released figures; ours are of two seeds now
     assert "at N = 64" in said
     assert "; 2 seeds" in said
@@ -176,6 +193,21 @@ def test_reproduce_prints_four_origins_and_the_outcome(tmp_path: Path) -> None:
     assert finding["worst_training"] <= 1.01
     first, last = finding["crossing"]["means"]  # between which the measured means cross
     assert first <= finding["crossing"]["found"]["n"] <= last
+    assert f"crossing at about N = {finding['crossing']['found']['n']}" in short
+    means = {
+        model: {n: fmean(each["error"] for each in group) for n, group in by_size(records)}
+        for model, records in found["curves"][0].items()
+        if model in ("KO", "FC")
+    }
+    goal = means["KO"][4]
+    least = min(n for n, mean in means["FC"].items() if mean <= goal)
+    most_short = max(n for n in means["FC"] if n < least)
+    assert f"KO with 4 samples equals FC with {most_short + 1} to {least};" in short
+
+
+def by_size(records: list[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    ordered = sorted(records, key=itemgetter("n"))
+    return ((n, list(group)) for n, group in groupby(ordered, key=itemgetter("n")))
 
 
 WRONG = [
@@ -186,6 +218,7 @@ WRONG = [
     (["--device", "tpu"], "--device must be"), (["--device", "cuda:99"], "was not found"),
     (["--device", "cpu:99"], "--device must be"), (["--workers", "-1"], "workers must be"),
     (["--workers", "100000"], "workers must be"), (["--wait", "nan"], "--wait must be"),
+    (["--port", "8000"], "add --live"), (["--live", "--port", "70000"], "--port must be"),
 ]  # fmt: skip
 
 
@@ -201,7 +234,7 @@ def test_names_and_paths_are_shown_as_they_are(study: Path, tmp_path: Path) -> N
     study.write_text(STUDY.replace("{side: 8,", "{side: 8, name: '[red]x[/bold]',"))
     out = tmp_path / "out[v2]"
     said = outputs("run", study, "--out", out, "--device", "cpu", "--workers", "0")[0]
-    assert all(fact in said for fact in ("[red]x[/bold]: mean mse over seeds", "out[v2]"))
+    assert all(fact in said for fact in ("[red]x[/bold]: mse of KO", "out[v2]"))
 
 
 @pytest.mark.parametrize("name", ["r/study.db", "r"])

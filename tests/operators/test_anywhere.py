@@ -38,7 +38,16 @@ SCAN = ParallelBeam(8, views=6, bins=12)
 
 
 # A graph without breaks compiles with them too, so that "compile" is left to the benchmark.
-@pytest.mark.parametrize("column", sorted({*anywhere.COLUMNS} - {"CUDA graph", "compile"}))
+SLOW = {"DDP", "export", "forked", "fullgraph"}
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(column, marks=pytest.mark.slow if column in SLOW else ())
+        for column in sorted({*anywhere.COLUMNS} - {"CUDA graph", "compile"})
+    ],
+)
 def test_every_row_works(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS))
     cells = anywhere.COLUMNS[column](list(anywhere.ROWS), "cpu", "aot_eager")

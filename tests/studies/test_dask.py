@@ -94,6 +94,7 @@ def test_200_cells_are_those_of_a_pool(store: Store, cluster: Cluster, tmp_path:
     assert counts(run_study(asked, cell, store, cluster=cluster)) == (0, 0, 200)
 
 
+@pytest.mark.slow
 def test_a_real_study_is_bitwise_the_same(store: Store, cluster: Cluster, tmp_path: Path) -> None:
     (study,) = studies(points=[8], protocols=["released"], seeds=[1, 2], full=False)
     assert counts(run_study(study.tasks, run_cell, store, cluster=cluster)) == (2, 0, 0)

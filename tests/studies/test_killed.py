@@ -123,6 +123,7 @@ def killing(process: subprocess.Popen[bytes], begun: Path, out: Path, cells: int
         thread.join()
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_mid_run_changes_nothing(study: Path, tmp_path: Path) -> None:
     broken, calm = tmp_path / "broken", tmp_path / "calm"
     with dask(tmp_path / "dask", 1, waiting_after=0) as cluster:
@@ -137,6 +138,7 @@ def test_a_worker_killed_in_mid_run_changes_nothing(study: Path, tmp_path: Path)
     assert stored(broken) == stored(calm)
 
 
+@pytest.mark.slow
 def test_a_scheduler_killed_in_mid_run_costs_a_second_run(study: Path, tmp_path: Path) -> None:
     broken, calm = tmp_path / "broken", tmp_path / "calm"
     run = ("run", study, "--device", "cpu", "--out", broken, "--cluster")
@@ -154,6 +156,7 @@ def test_a_scheduler_killed_in_mid_run_costs_a_second_run(study: Path, tmp_path:
     assert stored(broken) == stored(calm)
 
 
+@pytest.mark.slow
 def test_a_rank_killed_in_mid_run_is_resumed_to_the_bit(study: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs korisk[torch]")
     begun, script = tmp_path / "begun", tmp_path / "rank.py"
