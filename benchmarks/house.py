@@ -105,14 +105,20 @@ def circles(imports: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+def parsed(package: Path) -> tuple[dict[str, ast.Module], dict[str, set[str]]]:
+    """The modules of a package, and which of them each imports."""
+    known = modules(package)
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in known.items()}
+    return trees, {
+        name: set(imported(name, path, trees[name], known)) - {name} for name, path in known.items()
+    }
+
+
 def measure(package: Path) -> dict[str, object]:
     """All figures of one package."""
     known = modules(package)
     texts = {name: path.read_text(encoding="utf-8") for name, path in known.items()}
-    trees = {name: ast.parse(text) for name, text in texts.items()}
-    imports = {
-        name: set(imported(name, path, trees[name], known)) - {name} for name, path in known.items()
-    }
+    trees, imports = parsed(package)
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for name, used in imports.items():
         for other in used:
