@@ -9,7 +9,7 @@ TESTERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1) # one more than cor
 RUN    ?= # options of `make run`, such as RUN="--points 8 --seeds 1,2"
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types unit docs gallery coverage mutation fuzz release-check core lowest bench bench-operators bench-study bench-clusters clean
+.PHONY: help run test lint types unit slow docs gallery coverage mutation fuzz release-check core lowest bench bench-operators bench-study bench-clusters clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|' 2>/dev/null \
@@ -19,14 +19,14 @@ help: ## show the targets
 $(READY): Makefile pyproject.toml $(PINS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "korisk needs Python 3.11 or newer, found $$($(PYTHON) --version 2>&1); name one with: make PYTHON=python3.12" >&2; exit 1; }
-	@echo "setting up $(VENV) (once, some minutes)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -e '.[report,torch,dask,io,docs,dev]'
+	@printf 'setting up $(VENV) (once, some minutes)'; \
+	  if [ -t 1 ]; then (while sleep 2 && kill -0 $$$$; do printf .; done) 2>/dev/null & fi; \
+	  $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install -qq --disable-pip-version-check \
+	  -c $(PINS) -e '.[report,torch,dask,io,docs,dev]'; code=$$?; echo; exit $$code
 	@touch $(READY)
 
 run: $(READY) ## reproduce the paper's study beside its tables, and draw it (two minutes)
-	@$(BIN)/korisk reproduce --out build/reproduction $(RUN)
-	@$(BIN)/korisk report build/reproduction --only page
+	@$(BIN)/korisk reproduce --out build/reproduction --page $(RUN)
 
 # Types, documents and the core alone are checked beside the tests, which leave some time of two
 # cores unused.
@@ -45,6 +45,9 @@ types: $(READY)
 # to: tests start some two hundred processes, and each would compile the package again.
 unit: $(READY)
 	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal
+
+slow: $(READY) ## the tests that `make test` leaves out: whole clusters, ranks and compilers (some minutes)
+	@OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(TESTERS) --dist worksteal -m slow
 
 docs: $(READY) ## build the documentation into build/docs and run the gallery; warnings are errors
 	@OMP_NUM_THREADS=1 $(BIN)/sphinx-build -q -W --keep-going -b html -d build/doctrees docs build/docs

@@ -20,10 +20,11 @@ from dummy_work import PAUSE, STUDY, cell, tasks
 from waiting import counts, group_lives, until
 
 from korisk.errors import KoriskError
+from korisk.store.cells import Task
 from korisk.store.store import Cell, Store
 from korisk.studies.run.engine import Event, run_study
 from korisk.studies.run.events import Queue
-from korisk.studies.run.progress import progress
+from korisk.studies.run.progress import Pace, progress
 
 PROGRAM = Path(dummy_work.__file__)
 
@@ -359,27 +360,71 @@ def test_events_tell_counts_and_fractions(store: Store) -> None:
 def test_display_names_what_runs_and_what_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress(unit="cells") as watch:  # no terminal
-        assert watch is None
+    [task, other] = tasks(1, 2)
+    count: Any = {"done": 1, "total": 3, "skipped": 0}
+    failed = Event(kind="failed", task=other, failed=1, words="ValueError: [no]\n  x", **count)
+    with progress() as watch:  # no terminal
+        watch(failed)
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    [task, other] = tasks(1, 2)
     parts = ["", ""]
 
     def said() -> str:
         parts[:] = (old + new for old, new in zip(parts, capsys.readouterr(), strict=True))
         return parts[1]
 
-    with progress(quiet=True, unit="cells") as watch:
-        assert watch is None
-    with progress(unit="cells") as watch:
-        assert watch is not None
-        count: Any = {"done": 1, "total": 3, "skipped": 0}
-        watch(Event(kind="failed", task=other, failed=1, words="ValueError: [no]\n  x", **count))
+    with progress(quiet=True) as watch:
+        watch(failed)
+    assert said() == ""
+    with progress() as watch:
+        watch(failed)
         watch(Event(kind="progress", task=task, failed=1, fraction=0.5, **count))
         until(lambda: "point-1, seed 0" in said())  # it is drawn again from time to time
     assert "point-1, seed 1: failed: ValueError: [no]" in said()
     assert "2 of 3 cells, 1 failed" in said()
     assert "point-1, seed 0" in said()
     assert parts[0] == ""
+
+
+def note(pace: Pace, kind: Any, task: Task, done: int, total: int, fraction: float = 0.0) -> None:
+    counts = {"done": done, "failed": 0, "total": total, "skipped": 0}
+    pace.note(Event(kind=kind, task=task, fraction=fraction, **counts))
+
+
+def test_the_time_left_is_that_of_cells_of_the_same_point() -> None:
+    clock = [0.0]
+    todo = tasks(2, 4)  # two points, which take 3 s and 10 s a cell, one after the other
+    pace = Pace(todo, clock=lambda: clock[0])
+    assert (pace.standing().left, pace.standing().untimed) == (None, 8)
+    for done, task in enumerate(todo):
+        note(pace, "started", task, done, 8)
+        clock[0] += 3.0 if task.point == todo[0].point else 10.0
+        note(pace, "done", task, done + 1, 8)
+        now = pace.standing()
+        assert (now.done, now.total) == (done + 1, 8)
+        if done < 4:  # nothing is known of the second point yet, and it is said so
+            assert (now.left, now.untimed) == (3.0 * (3 - done) or None, 4)
+            assert ("at least" in str(pace)) == (done < 3)
+        else:
+            assert (now.left, now.untimed) == (10.0 * (7 - done), 0)
+
+
+def test_cells_side_by_side_and_their_own_reports_shorten_the_time_left() -> None:
+    clock = [0.0]
+    todo = tasks(1, 4)
+    pace = Pace(todo, clock=lambda: clock[0])
+    for task in todo[:2]:
+        note(pace, "started", task, 0, 4)
+    clock[0] = 2.0
+    note(pace, "progress", todo[0], 0, 4, fraction=0.2)
+    now = pace.standing()  # one at 2 of 10 s, so each takes 10 s; two at a time
+    assert now.next == pytest.approx(8.0)
+    assert (now.left, now.untimed) == (pytest.approx((2 * 8 + 2 * 10) / 2), 0)
+    again = tasks(1, 6)[4:]  # a later run adds to it, though nobody announced it
+    for done, task in enumerate(todo, 1):
+        note(pace, "done", task, done, 4)
+    note(pace, "started", again[0], 0, 2)
+    assert (pace.standing().done, pace.standing().total) == (4, 6)
+    earlier = Pace(tasks(1, 3), seconds={todo[0].point: 5.0}, skipped=7, clock=lambda: clock[0])
+    assert (earlier.standing().left, earlier.standing().skipped) == (15.0, 7)

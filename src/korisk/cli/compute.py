@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from korisk import _checks
 from korisk.cli.output import plain, warnings_as_lines
 from korisk.errors import KoriskError, MissingExtraError
-from korisk.files import make_folder, read_yaml
+from korisk.files import make_folder, read_yaml, write_text
 from korisk.store.cells import Task
 from korisk.store.store import Failure, FlatRow, Store, store_to_write
 from korisk.store.usage import cores
 from korisk.studies.run import clusters
 from korisk.studies.run.engine import Event, Summary, run_study
-from korisk.studies.run.progress import event_line, progress
+from korisk.studies.run.progress import Pace, event_line, progress
 from korisk.studies.run.worker import threads_asked
 
 FAILED_CELLS = 1  # exit code where some cells failed and the rest is stored
@@ -61,6 +64,22 @@ Retry = Annotated[bool, typer.Option("--retry-failed", help="Run failed cells ag
 Wait = Annotated[
     float,
     typer.Option(metavar="SECONDS", help="How long to wait while another run uses the store."),
+]
+Full = Annotated[bool, typer.Option("--full", help="Print the tables as well.")]
+WithPage = Annotated[
+    bool,
+    typer.Option("--page", help="Write report.html into the folder too (needs korisk[report])."),
+]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live",
+        help="Serve the page while it runs, at http://127.0.0.1 (this machine alone), and write it "
+        "at the end as --page does.",
+    ),
+]
+Port = Annotated[
+    int | None, typer.Option(metavar="PORT", help="Port of --live. [default: a free one]")
 ]
 
 
@@ -107,6 +126,7 @@ class Outcome:
     counts: dict[str, Any]  # cells done, failed, skipped; seconds
     rows: list[FlatRow]
     failures: list[Failure]
+    page: Path | None  # if one was written
 
 
 def chosen_compute(
@@ -226,6 +246,30 @@ def groups(tasks: Sequence[Task], compute: Compute) -> list[tuple[list[Task], in
     return [group for group in each if group[0]]
 
 
+def expected_seconds(store: Store, tasks: Sequence[Task], device: str) -> dict[str, float]:
+    """Seconds of a cell by point, on this kind of device, from what the store has measured.
+
+    They are the mean of the point's own cells, or else of those of another point with the same kind
+    and size of problem and the same fits.
+    """
+    measured: dict[str, list[float]] = {}
+    for cell in store.results():
+        if (cell.detail.get("device", "cpu") != "cpu") == (device == "cuda"):
+            for name in (cell.task.point, _scale(cell.task.spec)):
+                measured.setdefault(name, []).append(cell.usage.seconds)
+    found = {
+        task.point: measured.get(task.point) or measured.get(_scale(task.spec)) for task in tasks
+    }
+    return {point: fmean(seconds) for point, seconds in found.items() if seconds}
+
+
+def _scale(spec: Mapping[str, Any]) -> str:
+    """What the time of a cell depends on, and other points may share."""
+    problem = spec["problem"]
+    size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]
+    return repr((size, spec["sizes"], spec["models"], spec["pools"]))
+
+
 def run_tasks(
     tasks: Sequence[Task],
     study: dict[str, Any],
@@ -235,14 +279,24 @@ def run_tasks(
     retry: bool,
     wait: float,
     quiet: bool,
+    page: bool,
+    live: bool,
+    port: int | None,
 ) -> Outcome:
     """Run what the store in `out` lacks; a refused run leaves no empty folder or store behind."""
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")
+    if port is not None and not live:
+        raise KoriskError(f"--port {port} is of the page that --live serves; add --live")
     device = chosen_device("cpu" if compute.elsewhere else compute.device)  # PyTorch is installed
     from korisk.studies.run.cells import run_cell
 
+    if page or live:  # which says so where something is missing
+        from korisk.report.contents import read_contents
+        from korisk.report.live import live_page
+        from korisk.report.page.study import study_page
     asked = compute if compute.elsewhere else replace(compute, device=device)
     path = store_to_write(out)
+    drawn = path.with_name("report.html")
     had_folder, had_store = path.parent.exists(), path.exists()
     make_folder(path.parent)
     keys = {task.key for task in tasks}
@@ -257,24 +311,32 @@ def run_tasks(
             made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
         with made as store:
             try:
-                for group, processes, threads in groups(tasks, asked):
-                    idle = all(store.failed(task) and not retry for task in store.missing(group))
-                    place = Compute(device="cpu") if idle else asked  # nothing is started for it
-                    workers = processes if compute.workers is None else compute.workers
-                    with (
-                        opened(place, processes=max(1, processes), threads=threads) as found,
-                        progress(quiet=quiet, lines=print_line, unit="cells") as watch,
-                    ):
-                        cluster, device = found
-                        done = run_study(
-                            *(group, partial(run_cell, device=device), store),
-                            workers=workers,
-                            threads=threads,
-                            cluster=cluster,
-                            retry_failed=retry,
-                            watch=watch,
-                        )
-                    parts.append(done)
+                missing = store.missing(tasks)
+                pace = Pace(
+                    [task for task in missing if retry or not store.failed(task)],
+                    seconds=expected_seconds(store, tasks, asked.device_kind()),
+                    skipped=len(tasks) - len(missing),
+                )
+                with (
+                    live_page(path, pace, page=drawn, port=port) if live else nullcontext() as told,
+                    progress(pace, quiet=quiet, watches=[told], lines=print_line) as watch,
+                ):
+                    for group, processes, threads in groups(tasks, asked):
+                        todo = store.missing(group)
+                        idle = all(store.failed(task) and not retry for task in todo)
+                        place = Compute(device="cpu") if idle else asked  # starts nothing for it
+                        workers = processes if compute.workers is None else compute.workers
+                        many = max(1, processes)
+                        with opened(place, processes=many, threads=threads) as (cluster, device):
+                            done = run_study(
+                                *(group, partial(run_cell, device=device), store),
+                                workers=workers,
+                                threads=threads,
+                                cluster=cluster,
+                                retry_failed=retry,
+                                watch=watch,
+                            )
+                        parts.append(done)
             except KoriskError:
                 if not had_store and not store.failures() and not list(store.results()):
                     path.unlink(missing_ok=True)  # empty, and its lock is still ours
@@ -286,13 +348,17 @@ def run_tasks(
             with suppress(OSError):  # not empty: another process uses it
                 path.parent.rmdir()
         raise
+    if page and not live and rows:
+        with Console(stderr=True, quiet=quiet).status("drawing the page") as status:
+            html = study_page(read_contents(path), watch=lambda what: status.update(Text(what)))
+            write_text(drawn, html)
     counts = {
         "done": sum(part.done for part in parts),
         "failed": len(failures),
         "skipped": sum(part.skipped for part in parts),
         "seconds": sum(part.seconds for part in parts),
     }
-    return Outcome(counts, rows, failures)
+    return Outcome(counts, rows, failures, drawn if (page or live) and drawn.exists() else None)
 
 
 def report_failures(outcome: Outcome) -> None:

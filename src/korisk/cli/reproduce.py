@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +13,23 @@ import typer
 from korisk import _checks, published
 from korisk.cli.compute import (
     Device,
+    Full,
+    Live,
+    Port,
     Retry,
     Wait,
+    WithPage,
     Workers,
     chosen_compute,
     chosen_device,
     report_failures,
     run_tasks,
 )
-from korisk.cli.output import cells, console, fields, number, print_json, refuse_extra, table, whole
-from korisk.cli.run import crossing_json, in_words, where_results_are
+from korisk.cli.output import cells, console, fields, number, print_json, refuse_extra, table
+from korisk.cli.output import whole as whole_number
+from korisk.cli.run import crossing_json, in_words, print_end
 from korisk.errors import KoriskError
+from korisk.planning.explain import agrees
 from korisk.store.store import store_path
 from korisk.studies.reproduction import (
     NAME,
@@ -34,10 +42,12 @@ from korisk.studies.reproduction import (
     sweeps,
     verdicts,
 )
+from korisk.studies.results import crossing
 from korisk.studies.spec.study import PROTOCOLS
 from korisk.theory import two_factors
 
 _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
+_SAME = 5e-4  # relative: less is rounding of four digits
 
 
 def reproduce(
@@ -58,9 +68,9 @@ def reproduce(
         typer.Option(metavar="S,S,...", help="Seeds. [default: the paper's, 5 small, 3 large]"),
     ] = None,
     device: Device = "auto",
-    full: Annotated[
+    whole: Annotated[
         bool,
-        typer.Option("--full", help="All five points and the whole grid of N on a CPU too: hours."),
+        typer.Option("--whole", help="All five points and every N on a CPU too: hours."),
     ] = False,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for results; a later run continues there.")
@@ -75,6 +85,10 @@ def reproduce(
             help="Run nothing: print the sample sizes that the paper's calibration table implies.",
         ),
     ] = False,
+    page: WithPage = False,
+    live: Live = False,
+    port: Port = None,
+    full: Full = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Run the paper's study and compare it with its tables.
@@ -94,7 +108,7 @@ def reproduce(
         points=_numbers("--points", points),
         protocols=[each for each in PROTOCOLS if protocol in (each, "both")],
         seeds=_numbers("--seeds", seeds),
-        full=full,
+        full=whole,
         on_gpu=where != "cpu",
     )
     tasks = [task for study in planned for task in study.tasks]
@@ -106,6 +120,9 @@ def reproduce(
         retry=retry_failed,
         wait=wait,
         quiet=as_json,
+        page=page,
+        live=live,
+        port=port,
     )
     found = sweeps(done.rows)
     lines = calibration(found)
@@ -138,7 +155,12 @@ def reproduce(
             }
         )
     elif found:
-        _print(found, lines, out)
+        if full:
+            _print_tables(found, lines)
+        screen = console()
+        for line in _verdict(found, lines):
+            screen.print(line, highlight=False)
+        print_end(done, out, tables=full)
     report_failures(done)
 
 
@@ -155,7 +177,58 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
 # --- Results -------------------------------------------------------------------------------------
 
 
-def _print(found: list[Sweep], lines: list[CalibrationLine], out: Path) -> None:
+def _verdict(found: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
+    """What was reproduced, what holds and what does not, and KO against FC in samples."""
+    for ours, theirs, who in (
+        ("ours, released", "released", "Our run of the released code"),
+        ("paper", "released", "The paper's printed Table 2"),
+    ):
+        apart = [
+            (abs(own / its - 1), f"{name} of {line.model} at H = {line.side}")
+            for line in lines
+            for name in ("floor", "slope")
+            if (pair := line.by_origin.get(ours)) and (other := line.by_origin.get(theirs))
+            for own, its in [(getattr(pair, name), getattr(other, name))]
+        ]
+        if apart:
+            most, where = max(apart)
+            known = "the authors' released figures"
+            if most < _SAME:
+                yield f"{who} meets {known} to their four digits."
+            else:
+                yield f"{who} is within {most:.1%} of {known} (farthest: {where})."
+    said = []
+    for protocol in reversed(PROTOCOLS):
+        own = [each for each in verdicts(found) if each.protocol == protocol]
+        parts = []
+        for holds, words in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
+            sides = ", ".join(str(each.side) for each in own if each.holds is holds)
+            parts += [f"{words} at H = {sides}"] if sides else []
+        said += [f"{', '.join(parts)} ({protocol})"] if parts else []
+    if said:
+        yield f"Its Table 3 {'; '.join(said)}."
+    for side, sweep in sorted({each.side: each for each in found[::-1]}.items()):  # rigorous, whole
+        known, dense = sweep.known, sweep.dense
+        n, last = int(known.sizes[0]), int(dense.sizes[-1])
+        enough = dense.sizes[dense.means <= known.means[0]].tolist()
+        needs = f"more than {last:,}"
+        if enough:
+            short = dense.sizes[dense.sizes < enough[0]].tolist()
+            needs = f"{short[-1] + 1:,} to {enough[0]:,}" if short else f"at most {enough[0]:,}"
+        crossed = crossing(known, dense)
+        cross = None if crossed is None else crossed.found
+        where = "no clear crossing"
+        if crossed and cross and agrees(cross, crossed.means, crossed.better):
+            ends = f"at least {cross.lower:,.0f}"
+            if isfinite(cross.upper):
+                ends = f"{cross.lower:,.0f} to {cross.upper:,.0f}"
+            beyond = "" if cross.measured else "extrapolated, "
+            where = f"crossing at about N = {cross.n:,} ({beyond}90%: {ends})"
+        equals = f"KO with {n:,} samples equals FC with {needs}"
+        yield f"H = {side}, {sweep.protocol}: {equals}; {where}."
+
+
+def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
     screen = console()
     title = "Calibration as in the paper's Table 2: floor / sigma"
     shown = table(title, "point", "model", *ORIGINS, text=2)
@@ -168,7 +241,7 @@ def _print(found: list[Sweep], lines: list[CalibrationLine], out: Path) -> None:
             texts[-1] += " *"
         shown.add_row(*cells(f"H = {line.side}", line.model, *texts))
     screen.print(shown)
-    note = " * from a reduced grid of N; --full has them all."
+    note = " * from a reduced grid of N; --whole has them all."
     screen.print(
         "Errors are MSE up to H = 32, and the square of the mean RMSE / max beyond. Rigorous "
         "figures are of other images, rays and fits, over the paper's N."
@@ -205,7 +278,7 @@ def _print(found: list[Sweep], lines: list[CalibrationLine], out: Path) -> None:
         if finding.crossing is not None:
             said.append(in_words(finding.crossing))
         screen.print(" ".join(said), highlight=False)
-    screen.print(f"\n{where_results_are(out)}", highlight=False)
+    screen.print()
 
 
 # --- The paper's own figures ---------------------------------------------------------------------
@@ -243,7 +316,7 @@ def _print_published(*, as_json: bool) -> None:
             *cells(
                 f"H = {row.H}, {row.device}, {row.metric}",
                 number(answer.target),
-                *(whole(answer.samples_known), whole(answer.samples_dense)),
+                *(whole_number(answer.samples_known), whole_number(answer.samples_dense)),
                 *(number(answer.ratio, 3), number(answer.structural, 3)),
                 number(answer.approximation_budget, 3),
             )

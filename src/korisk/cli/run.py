@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -17,15 +17,22 @@ from korisk.cli.compute import (
     ClusterOptions,
     Compute,
     Device,
+    Full,
+    Live,
+    Outcome,
+    Port,
     Retry,
     Wait,
+    WithPage,
     Workers,
     chosen_compute,
+    expected_seconds,
     groups,
     report_failures,
     run_tasks,
 )
 from korisk.cli.output import cells, console, duration, number, print_json, table, warnings_as_lines
+from korisk.curves.curve import Curve
 from korisk.planning.explain import agrees
 from korisk.planning.explain import crossing as explain_crossing
 from korisk.store.store import Store, store_path, store_to_write
@@ -33,6 +40,9 @@ from korisk.studies.results import LEAST_SIZES, Crossing, crossing, curves
 from korisk.studies.run.clusters import job_script
 from korisk.studies.spec.study import Study
 from korisk.theory.footprint import format_bytes
+
+_POINTS = 6  # that are told without --full
+_COUNTED = (("skipped", "already done"), ("failed", "failed"))
 
 
 def run(
@@ -55,6 +65,10 @@ def run(
             "--dry-run", help="List the cells with state, estimated time and memory; run nothing."
         ),
     ] = False,
+    page: WithPage = False,
+    live: Live = False,
+    port: Port = None,
+    full: Full = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Run a study, or what is missing of it: every finished cell is stored at once.
@@ -74,6 +88,9 @@ def run(
         retry=retry_failed,
         wait=wait,
         quiet=as_json,
+        page=page,
+        live=live,
+        port=port,
     )
     found = curves(done.rows)
     between = {point: crossing(*models) for point, models in found.items() if len(models) == 2}
@@ -86,9 +103,8 @@ def run(
         print_json({"store": str(store_path(folder)), **done.counts, "points": points})
     else:
         screen = console()
-        for point, models in found.items():
+        for point, models in found.items() if full else ():
             if not models:
-                screen.print(f"{point}: no model has an error above 0, so there is no curve.\n")
                 continue
             head = f"{point}: mean {models[0].metric} over seeds"
             screen.print(head, style="bold", highlight=False)
@@ -99,9 +115,9 @@ def run(
                 errors = (number(float(each[n])) if n in each else "-" for each in means)
                 shown.add_row(*cells(str(n), *errors))
             screen.print(shown)
-            if point in between:
-                screen.print(f"{in_words(between[point])}\n", highlight=False)
-        screen.print(where_results_are(folder), highlight=False)
+        for line in _short(found, between, all_points=full):
+            screen.print(line, highlight=False)
+        print_end(done, folder, tables=full)
     report_failures(done)
 
 
@@ -111,12 +127,43 @@ def folder_of(study: Path) -> Path:
     return Path(name if name.strip(".") else "study")  # a name of dots would lead elsewhere
 
 
-def where_results_are(folder: Path) -> str:
-    """A sentence on the store, and on what to do with it."""
-    return (
-        f"Results are in {store_path(folder)}; korisk report {folder} draws them on a page, korisk "
-        f"export {folder} writes them as a table."
-    )
+def _short(
+    found: Mapping[str, Sequence[Curve]],
+    between: Mapping[str, Crossing | None],
+    *,
+    all_points: bool,
+) -> Iterator[str]:
+    """A line for each point: mean errors at the largest N, and where the better model changes."""
+    shown = list(found.items())
+    for point, models in shown if all_points else shown[:_POINTS]:
+        if not models:
+            yield f"{point}: no model has an error above 0, so there is no curve."
+            continue
+        lasts = {int(curve.sizes[-1]) for curve in models}
+        ends = [
+            f"{curve.model} {number(float(curve.means[-1]))}"
+            + (f" at N = {int(curve.sizes[-1]):,}" if len(lasts) > 1 else "")
+            for curve in models
+        ]
+        at = f" at N = {lasts.pop():,}" if len(lasts) == 1 else ""
+        said = in_words(between[point]) if point in between else ""
+        yield f"{point}: {models[0].metric} of {', '.join(ends)}{at}. {said}".rstrip()
+    if len(shown) > _POINTS and not all_points:
+        yield f"{len(shown) - _POINTS:,} more points; --full prints them all."
+
+
+def print_end(done: Outcome, folder: Path, *, tables: bool) -> None:
+    """Say what was run, where the page and the results are, and what to do with them."""
+    counts, screen = done.counts, console()
+    said = [f"{counts['done']:,} cells run in {duration(counts['seconds'])}"]
+    said += [f"{counts[name]:,} {words}" for name, words in _COUNTED if counts[name]]
+    more = "" if tables else " --full prints the tables."
+    ended = f"{', '.join(said)}; results in {store_path(folder)} (korisk export {folder}).{more}"
+    page = f"Page: korisk report {folder} draws it."
+    if done.page is not None:
+        page = f"Page: {done.page}; open file://{quote(str(done.page.resolve()))} in a browser."
+    for line in (ended, page):
+        screen.print(line, highlight=False, soft_wrap=True)  # paths stay in one piece
 
 
 def in_words(found: Crossing | None) -> str:
@@ -192,13 +239,9 @@ def _show_cells(
 
 
 def _listed(study: Study, folder: Path, device: str) -> list[dict[str, Any]]:
-    """Each cell with its state, and its expected seconds and bytes; NaN and None if not known.
-
-    Seconds are those of measured cells of the same point, or else of another point with the same
-    kind and size of problem and the same fits, on the same kind of device.
-    """
+    """Each cell with its state, and its expected seconds and bytes; NaN and None if not known."""
     states: dict[str, str] = {}
-    measured: dict[str, list[float]] = {}
+    seconds: dict[str, float] = {}
     path = store_to_write(folder)
     if path.exists():
         with Store.read(path) as store:
@@ -206,11 +249,7 @@ def _listed(study: Study, folder: Path, device: str) -> list[dict[str, Any]]:
             store.check(study.tasks)
             states = {task.key: "failed" for task in study.tasks if store.failed(task)}
             states |= {task.key: "done" for task in study.tasks if store.finished(task)}
-            for cell in store.results():
-                on_gpu = cell.detail.get("device", "cpu") != "cpu"
-                if on_gpu == (device == "cuda"):
-                    for name in (cell.task.point, _scale(cell.task.spec)):
-                        measured.setdefault(name, []).append(cell.usage.seconds)
+            seconds = expected_seconds(store, study.tasks, device)
     memory: dict[str, int] = {}
     with suppress(ImportError):  # the fits' own formulas, where PyTorch is installed
         from korisk.studies.run.cells import memory_needed
@@ -221,18 +260,9 @@ def _listed(study: Study, folder: Path, device: str) -> list[dict[str, Any]]:
             "point": task.point,
             "seed": task.seed,
             "state": states.get(task.key, "to do"),
-            "seconds": fmean(
-                measured.get(task.point) or measured.get(_scale(task.spec)) or [math.nan]
-            ),
+            "seconds": seconds.get(task.point, math.nan),
             "memory": memory.get(task.point),
             "spec": task.spec,
         }
         for task in study.tasks
     ]
-
-
-def _scale(spec: Mapping[str, Any]) -> str:
-    """What the time of a cell depends on, and other points may share."""
-    problem = spec["problem"]
-    size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]
-    return repr((size, spec["sizes"], spec["models"], spec["pools"]))

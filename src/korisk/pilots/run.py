@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from korisk._checks import LARGEST_N
+from korisk._show import from_report
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
@@ -31,7 +32,7 @@ from korisk.store.store import STORE_NAME, Store, store_to_write
 from korisk.studies.results import LEAST_SIZES
 from korisk.studies.run.engine import run_study
 from korisk.studies.run.events import Event, Watch
-from korisk.studies.run.progress import progress
+from korisk.studies.run.progress import Pace, progress
 
 if TYPE_CHECKING:
     from korisk.studies.run.clusters import Cluster
@@ -131,7 +132,7 @@ def plain_settings(settings: Any) -> dict[str, Any]:
 
 
 def check_options(
-    *, store: object, metric: object, cost: object, workers: object, watch: object
+    *, store: object, metric: object, cost: object, workers: object, watch: object, live: object
 ) -> None:
     """Refuse options of the wrong type before anything starts."""
     if store is not None and (not isinstance(store, str | PathLike) or not str(store)):
@@ -143,6 +144,10 @@ def check_options(
             raise KoriskError(f"{name} must be a function, got {shown(value)}; or leave it out")
     if workers is not None:
         _checks.count("workers", workers, at_least=0, remedy="0 runs fits in this process")
+    if not isinstance(live, bool):
+        _checks.count("live", live, at_least=1, at_most=65535, remedy="True takes a free port")
+    if live:
+        from_report("live", "live_page")  # raises where something is missing
 
 
 def checked_sizes(sizes: Iterable[int]) -> list[int]:
@@ -234,6 +239,7 @@ def run_pilot(
     retry_failed: bool = False,
     mlflow: bool | str | None = False,
     watch: Watch | None = None,
+    live: bool | int = False,
     quiet: bool = False,
 ) -> Pilot:
     """Measure a learning curve: call `fit(n, seed)` for every size and seed.
@@ -290,6 +296,9 @@ def run_pilot(
         Whether to log each fit as a run of MLflow, or the name of the experiment.
     watch : callable, optional
         Called with every `Event`.
+    live : bool or int, default False
+        Whether to serve a page that grows with the pilot, at http://127.0.0.1 (this machine alone)
+        until it ends, or the port. With a `store` the last page is written beside it, as .html.
     quiet : bool, default False
         Whether to show no progress.
 
@@ -313,7 +322,7 @@ def run_pilot(
     Curve('fit', error, N = 16 ... 64 (3 sizes), 2 seeds)
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
-    check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch)
+    check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch, live=live)
     if cluster is not None:
         from korisk.studies.run.clusters import Cluster
 
@@ -334,26 +343,32 @@ def run_pilot(
     client = _mlflow(mlflow)
     alone = cluster is None and workers > 0
     work = FitWork(fit, identity.model, Reading(metric, unit), alone=alone)
-    with (
-        _opened(
-            store, identity, [identity.task(n, seed) for n in asked for seed in often]
-        ) as opened,
-        progress(quiet=quiet, watch=watch, unit="fits") as shown_progress,
-    ):
-        run_options = {
-            "workers": workers,
-            "threads": threads,
-            "cluster": cluster,
-            "timeout": timeout,
-            "attempts": _ATTEMPTS,
-            "retry_failed": retry_failed,
-            "watch": shown_progress,
-        }
-        if client is not None:
-            run_options["watch"] = _MlflowRuns(client, mlflow, identity, opened, shown_progress)
-        rounds = _Rounds(opened, work, identity, often, limits, cost, run_options)
-        stopped = rounds.run(asked)
-        return rounds.pilot(stopped, path=None if store is None else opened.path)
+    tasks = [identity.task(n, seed) for n in asked for seed in often]
+    with _opened(store, identity, tasks) as opened:
+        missing = opened.missing(tasks)
+        pace = Pace(
+            [task for task in missing if retry_failed or not opened.failed(task)],
+            skipped=len(tasks) - len(missing),
+            unit="fits",
+        )
+        with (
+            _served(live, opened.path, pace, target, keep=store is not None) as told,
+            progress(pace, quiet=quiet, watches=(told, watch)) as shown_progress,
+        ):
+            run_options = {
+                "workers": workers,
+                "threads": threads,
+                "cluster": cluster,
+                "timeout": timeout,
+                "attempts": _ATTEMPTS,
+                "retry_failed": retry_failed,
+                "watch": shown_progress,
+            }
+            if client is not None:
+                run_options["watch"] = _MlflowRuns(client, mlflow, identity, opened, shown_progress)
+            rounds = _Rounds(opened, work, identity, often, limits, cost, run_options)
+            stopped = rounds.run(asked)
+            return rounds.pilot(stopped, path=None if store is None else opened.path)
 
 
 @contextmanager
@@ -386,6 +401,20 @@ def _opened(
     finally:
         if not worth_keeping:
             shutil.rmtree(path.parent, ignore_errors=True)
+
+
+@contextmanager
+def _served(
+    live: bool | int, path: Path, pace: Pace, target: float | None, *, keep: bool
+) -> Iterator[Watch | None]:
+    """Whom to tell of events so that the page is drawn anew; None without one."""
+    if live is False:
+        yield None
+        return
+    page = path.with_name("report.html") if path.name == STORE_NAME else path.with_suffix(".html")
+    options = {"page": page if keep else None, "port": None if live is True else live}
+    with from_report("live", "live_page")(path, pace, target=target, **options) as told:
+        yield told
 
 
 @dataclass

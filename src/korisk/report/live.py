@@ -1,0 +1,280 @@
+"""The page of a study while it runs, at an address of this machine alone.
+
+`live_page` is a `with` block around a run. Another process draws the page, with a low priority
+and from the store alone, so that drawing neither slows nor breaks the run. What the browser shows
+is `live.html`: a line on where the run stands, and the page in a frame, replaced when a newer one
+is drawn; point, target and place on the page are kept.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from korisk._checks import count
+from korisk.errors import KoriskError
+from korisk.files import write_text
+from korisk.report.contents import read_contents, refuse_an_empty_one
+from korisk.report.page.study import study_page
+from korisk.studies.run.events import Event, Watch
+from korisk.studies.run.progress import Pace
+
+_ADDRESS = "127.0.0.1"
+_NAMES = (_ADDRESS, "localhost")  # in a request; others would be sites that claim to be this one
+_NICE = 10  # of the process that draws while the run goes on
+_PAUSE = 2.0  # seconds between two drawings, at least; and as long as one takes
+_WATCHED = 5.0  # seconds since the last request, up to which somebody watches
+_FAREWELL = 5.0  # seconds for a browser to fetch the last page
+_DRAW = "import sys; from korisk.report.live import draw; draw(*sys.argv[1:])"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "SAMEORIGIN",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+@contextmanager
+def live_page(
+    store: Path,
+    pace: Pace,
+    *,
+    page: Path | None = None,
+    target: float | None = None,
+    port: int | None = None,
+) -> Iterator[Watch]:
+    """Serve the page of a store during a run, and write the last one.
+
+    Parameters
+    ----------
+    store : Path
+        The file that the run writes.
+    pace : Pace
+        Where the run stands.
+    page : Path, optional
+        Where the last page is written, when the run has ended. Default: nowhere.
+    target : float, optional
+        The first target of the page.
+    port : int, optional
+        Port of the address, 1 to 65535. Default: a free one.
+
+    Yields
+    ------
+    callable
+        To be called with every event of the run.
+
+    Raises
+    ------
+    KoriskError
+        If the port cannot be used, or what draws the page is not installed.
+    """
+    if port is not None:
+        port = count("port", port, at_least=1, at_most=65535, remedy="or leave it out")
+    with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
+        live = _Live(store, pace, Path(folder) / "page.html", page, target)
+        try:
+            server = ThreadingHTTPServer((_ADDRESS, port or 0), _handler(live))
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise KoriskError(
+                f"port = {port} of {_ADDRESS} cannot be used: {why}; choose another, or leave it "
+                "out for a free one"
+            ) from None
+        server.daemon_threads = True
+        threads = [threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)]
+        threads.append(threading.Thread(target=live.draw_again, daemon=True))
+        for thread in threads:
+            thread.start()
+        where = f"http://{_ADDRESS}:{server.server_port}/"
+        print(f"korisk: live at {where} until the run ends", file=sys.stderr, flush=True)
+        try:
+            yield live.watch
+            live.stop(threads[1])
+            live.finish()
+        finally:
+            live.stop(threads[1])
+            server.shutdown()
+            server.server_close()
+
+
+class _Live:
+    """The newest page, and what the browser is told about it."""
+
+    def __init__(
+        self, store: Path, pace: Pace, drawn: Path, page: Path | None, target: float | None
+    ) -> None:
+        self._store, self._pace, self._drawn, self._page = store, pace, drawn, page
+        self._target = target
+        self._changed, self._ended, self._fetched = (threading.Event() for _ in range(3))
+        self._child: subprocess.Popen[str] | None = None
+        self._over = False
+        self._asked = -_WATCHED  # when the last request came
+        self.html = b""
+        self._version = 0
+        self._error = ""
+        if pace.standing().skipped:
+            self._changed.set()
+
+    def watch(self, event: Event) -> None:
+        """A cell that has ended changes the page."""
+        if event.kind in {"done", "failed"}:
+            self._changed.set()
+
+    def draw_again(self) -> None:
+        """Draw whenever something has changed, with pauses, until the run ends."""
+        while not self._ended.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            begun = time.monotonic()
+            if not self._ended.is_set():
+                self._draw()
+            self._ended.wait(max(_PAUSE, time.monotonic() - begun))
+
+    def stop(self, thread: threading.Thread) -> None:
+        """End the drawing, and what it has begun."""
+        self._ended.set()
+        self._changed.set()
+        while thread.is_alive():  # a child may be started at this moment
+            if self._child is not None:
+                self._child.kill()
+            thread.join(0.1)
+
+    def finish(self) -> None:
+        """Draw and write the last page; who watches has some seconds to fetch it."""
+        self._draw(at_leisure=False)
+        if self._page is not None and not self._error:
+            try:
+                write_text(self._page, self.html.decode())
+            except KoriskError as error:  # the results are stored all the same
+                self._error = str(error)
+        if self._error:
+            print(f"korisk: no page: {self._error}", file=sys.stderr, flush=True)
+        self._over = True
+        if time.monotonic() - self._asked < _WATCHED:
+            self._fetched.wait(_FAREWELL)
+
+    def _draw(self, *, at_leisure: bool = True) -> None:
+        """Draw the store as it is; what goes wrong is said on the page."""
+        command = [sys.executable, "-P", "-c", _DRAW, str(self._store), str(self._drawn)]
+        command += [json.dumps(self._target), json.dumps(at_leisure)]
+        path = os.pathsep.join(filter(None, sys.path))
+        try:
+            with subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+            ) as child:
+                self._child = child
+                _, said = child.communicate()
+            if child.returncode == 0:
+                self.html = self._drawn.read_bytes()
+                self._version += 1
+            lines = said.strip().splitlines() or [f"it ended with code {child.returncode}"]
+            self._error = "" if child.returncode == 0 else lines[-1]
+        except OSError as error:
+            self._error = f"{error.strerror or error}"
+        finally:
+            self._child = None
+
+    def state(self) -> dict[str, Any]:
+        """What the browser asks every second."""
+        self._asked = time.monotonic()
+        if self._over and not self.html:
+            self._fetched.set()
+        now = self._pace.standing()
+        return {
+            "words": str(self._pace),
+            "share": now.share,
+            "done": now.done,
+            "failed": now.failed,
+            "skipped": now.skipped,
+            "total": now.total,
+            "running": now.running,
+            "seconds_left": now.left,
+            "untimed": now.untimed,
+            "next_seconds": now.next,
+            "version": self._version,
+            "error": self._error,
+            "over": self._over,
+            "page": None if self._page is None else str(self._page),
+        }
+
+    def answer(self, path: str) -> tuple[str, bytes] | None:
+        """Type and content of one of the three addresses; None for others."""
+        if path == "/":
+            return "text/html", (files("korisk.report") / "live.html").read_bytes()
+        if path == "/state":
+            return "application/json", json.dumps(self.state()).encode()
+        if path == "/page" and self.html:
+            if self._over:
+                self._fetched.set()
+            return "text/html", self.html
+        return None
+
+
+def _handler(live: _Live) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """GET of three addresses; nothing of the disk is served."""
+
+        timeout = 10.0
+
+        def do_GET(self) -> None:
+            found = None
+            code = 403
+            if self.headers.get("Host", "").partition(":")[0] in _NAMES:
+                found = live.answer(self.path.partition("?")[0])
+                code = 200 if found else 404
+            kind, content = found or ("text/plain", b"")
+            self.send_response(code)
+            for name, value in _HEADERS.items():
+                self.send_header(name, value)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def handle(self) -> None:
+            """A browser that has gone is no error."""
+            try:
+                super().handle()
+            except OSError:
+                self.close_connection = True
+
+    return Handler
+
+
+def draw(store: str, page: str, target: str, at_leisure: str) -> None:
+    """Write the page of a store, in a process of its own; the last two are JSON.
+
+    At leisure it leaves nine tenths of a busy processor to the run. A target that the study cannot
+    have, or not yet, is not asked.
+    """
+    if json.loads(at_leisure) and hasattr(os, "nice"):
+        os.nice(_NICE)
+    try:
+        contents = read_contents(store)
+        refuse_an_empty_one(contents)
+        try:
+            html = study_page(contents, target=json.loads(target))
+        except KoriskError:
+            html = study_page(contents)
+    except KoriskError as error:
+        sys.exit(str(error))
+    write_text(page, html)

@@ -1,0 +1,162 @@
+"""A page that is served while its study runs: what it tells, and to whom; the run is spared."""
+
+import json
+import re
+import shutil
+import socket
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import chromium
+from waiting import until
+
+import korisk as kr
+from korisk.cli import app
+from korisk.report.live import live_page
+from korisk.store.cells import Task
+from korisk.store.store import Store
+from korisk.studies.run.events import Event
+from korisk.studies.run.progress import Pace
+
+SIZES = [8, 16, 32, 64]
+
+
+def free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        port: int = made.getsockname()[1]
+        return port
+
+
+def get(port: int, path: str, host: str = "127.0.0.1", method: str = "GET") -> tuple[int, bytes]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, headers={"Host": f"{host}:{port}"})
+    found = connection.getresponse()
+    return found.status, found.read()
+
+
+def state(port: int) -> Any:
+    return json.loads(get(port, "/state")[1])
+
+
+def power(n: int, seed: int) -> float:
+    return float(2 / n + 0.01 * seed / n)
+
+
+def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(tmp_path: Path) -> None:
+    port = free_port()
+    seen: list[Any] = []
+
+    def fit(n: int, seed: int) -> float:
+        if n == SIZES[0]:
+            assert get(port, "/page")[0] == 404  # nothing yet, and that is said
+            assert b"Nothing to show yet" in get(port, "/")[1]
+            assert get(port, "/state", host="localhost")[0] == 200
+            assert get(port, "/state", host="example.org") == (403, b"")
+            for path in ("/pilot.db", "/../pilot.db", "/etc/passwd"):
+                assert get(port, path)[0] == 404
+            for method in ("POST", "PUT", "HEAD"):
+                assert get(port, "/state", method=method)[0] == 501
+        elif n == SIZES[-1]:  # drawn of three sizes, while the fourth is still being measured
+            until(lambda: state(port)["version"] > 0)
+            assert get(port, "/page")[0] == 200
+        seen.append(state(port))
+        return power(n, seed)
+
+    store = tmp_path / "pilot.db"
+    options: Any = {"seeds": 1, "target": 0.01, "model": "power"}
+    pilot = kr.run_pilot(fit, SIZES, store=store, live=port, **options)
+    assert not pilot.failures
+    assert [(each["done"], each["total"]) for each in seen] == [(n, 4) for n in range(4)]
+    assert [each["error"] for each in seen] == [""] * 4
+    assert pilot.curve.error.tolist() == kr.run_pilot(power, SIZES, **options).curve.error.tolist()
+    assert "power" in (tmp_path / "pilot.html").read_text()
+    with pytest.raises(ConnectionRefusedError):
+        get(port, "/state")
+
+
+def test_a_page_that_cannot_be_drawn_leaves_the_run_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    port = free_port()
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+
+    def fit(n: int, seed: int) -> float:
+        if n > SIZES[0]:
+            until(lambda: state(port)["error"])
+        return power(n, seed)
+
+    pilot = kr.run_pilot(fit, SIZES[:2], 1, store=tmp_path / "pilot.db", live=port)
+    assert pilot.sizes == SIZES[:2]
+    assert "korisk: no page: " in capsys.readouterr().err
+    assert not (tmp_path / "pilot.html").exists()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        used = taken.getsockname()[1]
+        with pytest.raises(kr.KoriskError, match=rf"port = {used} .* cannot be used"):
+            kr.run_pilot(power, SIZES, live=used)
+    with pytest.raises(kr.KoriskError, match="live must be"):
+        kr.run_pilot(power, SIZES, live=0)
+
+
+# Draws a page into $5, quickly.
+DRAWS = """#!/bin/sh
+echo '<!DOCTYPE html><title>page</title><p style="height: 3000px">tall</p>' > "$5"
+"""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pages are drawn by a program that does not look at the store."""
+    program = tmp_path / "draws"
+    program.write_text(DRAWS)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_study_gives_the_same_numbers_with_a_live_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    study = tmp_path / "tiny.yaml"
+    study.write_text(
+        "name: tiny\nproblem: {beam: surrogate}\npoints: [{side: 8, sizes: [4, 8, 16]}]\n"
+        "seeds: [1, 2]\npools: {validation: 8, test: 8}\n"
+    )
+    found = {}
+    for name, more in (("plain", []), ("live", ["--live"])):
+        command = ["run", str(study), "--out", str(tmp_path / name), "--workers", "0", *more]
+        assert app.run([*command, "--device", "cpu"]) == 0
+        with Store.read(tmp_path / name / "study.db") as store:
+            found[name] = [(each.task.key, each.row.n, each.row.metrics) for each in store.rows()]
+    assert found["live"] == found["plain"]
+    out, err = capsys.readouterr()
+    assert re.search(r"live at http://127\.0\.0\.1:\d+/", err)
+    assert str(tmp_path / "live" / "report.html") in out
+    assert (tmp_path / "live" / "report.html").exists()
+    assert not (tmp_path / "plain" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_newer_page_keeps_what_its_reader_chose(tmp_path: Path) -> None:
+    port = free_port()
+    task = Task(point="a", seed=1, spec={})
+    counts: Any = {"failed": 0, "total": 2, "skipped": 0}
+    with chromium() as browser, live_page(tmp_path / "study.db", Pace(), port=port) as watch:
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{port}/#from=a-link")
+        until(lambda: "starting" in page.inner_text("#nothing"))
+        shown = "document.querySelector('iframe:not(.next)')"
+        for version, chosen in ((1, "#from=a-link"), (2, "#chosen=there")):
+            watch(Event(kind="done", task=task, done=version, **counts))
+            source = f"page?{version}{chosen}"
+            until(lambda: source in (page.evaluate(f"{shown}?.src") or ""))  # noqa: B023
+            assert page.evaluate(f"{shown}.contentWindow.scrollY") == 300 * (version - 1)
+            page.evaluate(
+                f"""() => {{ const inner = {shown}.contentWindow;
+                inner.location.hash = 'chosen=there'; inner.scrollTo(0, 300); }}"""
+            )
+        until(lambda: page.url.endswith("#chosen=there"))
