@@ -2,7 +2,7 @@
 
     python benchmarks/worth.py --images DIR --out FILE.csv [--device cuda] [--minutes 8]
         [--problems ct,mri,blur] [--sizes 8,16,32] [--seeds 3] [--steps 2000]
-    python benchmarks/worth.py --tables     # results/worth.txt and the figure of the docs
+    python benchmarks/worth.py --tables     # results/worth.txt
     python benchmarks/worth.py --bounds     # what bounds say of both networks, before training
 
 Images have 32 x 32 pixels, inputs 2% of Gaussian noise. CT has 20 views of 46 bins, MRI four coils
@@ -46,7 +46,6 @@ from korisk.planning.explain import ratio_words
 RESULTS = Path(__file__).parent / "results" / "worth.csv"
 TABLES = RESULTS.with_suffix(".txt")
 BOUNDS = RESULTS.with_name("worth_bounds.json")
-FIGURE = Path(__file__).parents[1] / "docs" / "images" / "worth.png"
 COLUMNS = ("problem", "network", "images", "arm", "weights", "n", "seed", "error")
 SIDE, VIEWS, BINS, COILS, NOISE = 32, 20, 46, 4, 0.02
 SIZES = "8,16,32,64,128,256,512,1024,2048"
@@ -269,25 +268,8 @@ def tables() -> Iterator[str]:
         yield ""
 
 
-def figure() -> None:
-    """Draw known, wrong and dense A^T of FBP + U-Net on ellipses."""
-    from korisk.report.figures.pilot import plans_figure
-    from korisk.report.figures.style import save
-
-    found = curves()["ct", "inverse-unet", "ellipses"]
-    names = {"known": "known A^T", "5% wrong": "A^T 5% wrong", "dense": "dense A^T"}
-    drawn = [
-        kr.Curve(each.n, each.error, each.seed, names[arm], "mean squared error")
-        for arm, each in found.items()
-        if arm in names
-    ]
-    drawn.sort(key=lambda curve: list(names.values()).index(curve.model))
-    target = default_target(*drawn[::2])[0]
-    save(plans_figure([kr.plan(curve, target) for curve in drawn]), FIGURE)
-
-
 def main() -> None:
-    """Measure, or make tables and figure."""
+    """Measure, or make tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=Path, help="folder with NAME.npz")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -302,7 +284,6 @@ def main() -> None:
     a = parser.parse_args()
     if a.tables:
         TABLES.write_text("\n".join(tables()))
-        figure()
     elif a.bounds:
         bounds()
     else:

@@ -1,6 +1,7 @@
 """The site: Sphinx over the pages of this folder, the docstrings, and the gallery's scripts.
 
 Built pages ask nobody for anything: fonts are the reader's, formulas are MathML, scripts are local.
+Pictures and a report page are drawn by docs/pictures, and kept beside the doctrees.
 KORISK_GALLERY=0 builds without running the gallery.
 """
 
@@ -33,13 +34,16 @@ extensions = [
     "docstrings",
     "fields",
     "labels",
+    "live_page",
     "mathml",
+    "notebooks",
     "outside",
     "packages",
+    "pictures",
     "resources",
     "titles",
 ]
-exclude_patterns = ["_ext", "Thumbs.db"]
+exclude_patterns = ["_ext", "gallery/*.ipynb", "pictures", "Thumbs.db"]
 nitpicky = True
 smartquotes = False  # quotes in prose are often code
 # Types of others, and our own that are no public names, are shown and lead nowhere.
@@ -103,6 +107,8 @@ extensions.append("sphinx_gallery.gen_gallery")
 sphinx_gallery_conf = {
     "examples_dirs": str(_copied()),
     "gallery_dirs": "gallery",
+    "backreferences_dir": "gallery/backreferences",
+    "doc_module": ("korisk",),
     "plot_gallery": os.environ.get("KORISK_GALLERY") != "0",
     "filename_pattern": r"/\d\d_\w+\.py$",
     "abort_on_example_error": True,

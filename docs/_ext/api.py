@@ -1,13 +1,17 @@
 """Names of the package on a page: blocks ```` ```{api} MODULE ```` with one name a line.
 
 Each block becomes what autodoc takes, by what the name is: a class with its members, a function,
-or a value, which has no docstring and is told in the block: `NAME: what it is`.
+or a value, which has no docstring and is told in the block: `NAME: what it is`. A page ends with
+the scripts of the gallery that use one of its names.
 """
 
+import ast
 import importlib
 import inspect
+import os
 import re
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -64,8 +68,30 @@ def _is_ours(base: type) -> bool:
     return base.__module__.startswith("korisk.") and not base.__name__.startswith("_")
 
 
+def names_in(script: str) -> set[str]:
+    """The full names of korisk that a script uses, as its imports give them."""
+    packages, found = {}, set()
+    for node in ast.walk(ast.parse(script)):
+        if isinstance(node, ast.Import):
+            packages |= {each.asname or each.name: each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+    for node in ast.walk(ast.parse(script)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found.add(f"{packages.get(node.value.id, '')}.{node.attr}")
+    return {name for name in found if name.startswith("korisk.")}
+
+
 def _read(app: Sphinx, docname: str, source: list[str]) -> None:
+    names = set(names_on(source[0]))
     source[0] = expanded(source[0])
+    folder = Path(app.config.sphinx_gallery_conf["examples_dirs"])
+    scripts = sorted(folder.glob("[0-9]*.py")) if names else []
+    shown = [path for path in scripts if names & names_in(path.read_text(encoding="utf-8"))]
+    if shown:
+        paths = " ".join(os.path.relpath(path, app.srcdir) for path in shown)
+        block = f"```{{eval-rst}}\n.. minigallery:: {paths}\n```\n"
+        source[0] += f"\n## In the gallery\n\n{block}"
 
 
 def _signature(

@@ -6,6 +6,7 @@ through before it is used, and a formula that did not become one is a warning of
 
 import re
 import unicodedata
+from collections.abc import Callable
 from html import escape
 from typing import Any
 from xml.etree import ElementTree
@@ -34,21 +35,72 @@ _PARTS = {
 }
 _LIMITS = {"msub": "munder", "msubsup": "munderover"}
 _LEAVES = ("mi", "mo", "mn", "mtext")
+_RELATIONS, _SIGNS = "=<>≤≥≪≫≈≡→⟹⟺⇒⇔\N{TILDE OPERATOR}", "+-\N{MINUS SIGN}±"
+_OPEN, _CLOSE, _BARS = "([{⌈⌊⟨", ")]}⌉⌋⟩", "|‖"
 
 
 class FormulaError(ValueError):
     """LaTeX that does not become a formula; the message says why."""
 
 
-def mathml(latex: str, *, block: bool = False) -> str:
-    """The `math` element of a formula, which also carries its LaTeX."""
+def mathml(latex: str) -> str:
+    """The `math` element of a formula in running text, which also carries its LaTeX."""
+    root = _element(latex, "inline")
+    root.set("alttext", latex.strip())
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def displayed(latex: str) -> str:
+    """A formula on lines of its own, as pieces between which a browser may begin a new line.
+
+    Lines end after gaps; before relations, where what stands between two gaps is too long for one;
+    and before signs, where that is not enough. Browsers break no `math` element, so that every
+    piece is one.
+    """
+    root = _element(latex, "block")
+    parts = list(root[0]) if len(root) == 1 and root[0].tag == "mrow" else list(root)
+    lines = _lines(parts, ("", _RELATIONS, _SIGNS))
+    return f'<div class="formula" data-latex="{escape(latex.strip())}">{lines}</div>'
+
+
+def _lines(parts: list[ElementTree.Element], levels: tuple[str, ...]) -> str:
+    """Spans within spans, of which a browser breaks the outermost first."""
+    if levels:
+        runs = _runs(parts, levels[0])
+        return "".join(f"<span>{_lines(run, levels[1:])}</span>" for run in runs)
+    if parts[0].tag == "mo" and (parts[0].text or "") in _RELATIONS + _SIGNS:
+        parts[0].set("form", "infix")
+    whole = ElementTree.Element("math", {"displaystyle": "true"})
+    whole.extend(parts)
+    return ElementTree.tostring(whole, encoding="unicode")
+
+
+def _runs(parts: list[ElementTree.Element], marks: str) -> list[list[ElementTree.Element]]:
+    """Parts cut before each of the marks, or after gaps where none is named; never in brackets."""
+    runs: list[list[ElementTree.Element]] = [[]]
+    depth, bar = 0, False
+    for part in parts:
+        before = runs[-1][-1] if runs[-1] else None
+        is_mark = part.tag == "mo" and (part.text or "-") in marks
+        is_gap = before is not None and before.get("width") in ("1em", "2em") and not marks
+        if before is not None and (is_mark or is_gap) and not (depth or bar):
+            runs.append([])
+        runs[-1].append(part)
+        inner = part[0] if part.tag in ("msub", "msup", "msubsup") else part
+        text = (inner.text or "-") if inner.tag == "mo" else "-"
+        depth += (text in _OPEN) - (text in _CLOSE)
+        bar ^= text in _BARS
+    return [parts] if depth or bar else runs
+
+
+def _element(latex: str, display: str) -> ElementTree.Element:
     source = latex.strip()
     _check_braces(source)
     asked = _BIG.sub(lambda found: found[1] + _MARKS[found[2]], source)
     for pattern, known in _SAME:
         asked = pattern.sub(known, asked)
     try:
-        made = convert(asked, display="block" if block else "inline")
+        made = convert(asked, display=display)
     except Exception as error:  # latex2mathml's errors have no base of their own
         raise FormulaError(str(error) or type(error).__name__.removesuffix("Error")) from None
     try:
@@ -63,8 +115,7 @@ def mathml(latex: str, *, block: bool = False) -> str:
     _gather(root)
     _tighten(root)
     _space(root)
-    root.set("alttext", source)
-    return ElementTree.tostring(root, encoding="unicode")
+    return root
 
 
 def _check_braces(latex: str) -> None:
@@ -145,10 +196,10 @@ def _tighten(part: ElementTree.Element, *, script: bool = False) -> None:
         _tighten(child, script=script or (scripts and place > 0))
 
 
-def _html(self: HTML5Translator, node: nodes.math | nodes.math_block, *, block: bool) -> str:
+def _html(node: nodes.math | nodes.math_block, made: Callable[[str], str]) -> str:
     latex = node.astext()
     try:
-        return mathml(latex, block=block)
+        return made(latex)
     except FormulaError as error:
         named = f"equation {node['label']}" if node.get("label") else "formula"
         _LOG.warning("%s: %s: %s", named, latex.strip(), error, location=node, type="mathml")
@@ -157,13 +208,13 @@ def _html(self: HTML5Translator, node: nodes.math | nodes.math_block, *, block: 
 
 def _inline(self: HTML5Translator, node: nodes.math) -> None:
     self.body.append(self.starttag(node, "span", "", CLASS="math notranslate"))
-    self.body.append(_html(self, node, block=False) + "</span>")
+    self.body.append(_html(node, mathml) + "</span>")
     raise nodes.SkipNode
 
 
 def _block(self: HTML5Translator, node: nodes.math_block) -> None:
     self.body.append(self.starttag(node, "div", CLASS="math equation notranslate"))
-    self.body.append(f'<div class="formula">{_html(self, node, block=True)}</div>')
+    self.body.append(_html(node, displayed))
     if node["number"]:
         self.body.append(f'<span class="eqno">({node["number"]})')
         self.add_permalink_ref(node, "Link to this equation")

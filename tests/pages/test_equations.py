@@ -1,12 +1,15 @@
 """Labels of equations and theorems: each is defined once, and the code has what the pages say."""
 
 import ast
+import importlib
 import re
+import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
 import pytest
+from browser import chromium, fresh_page
 
 ROOT = Path(__file__).parents[2]
 MADE = {"gallery", "generated"}  # by Sphinx
@@ -130,3 +133,31 @@ def test_every_formula_becomes_mathml() -> None:
 def test_formulas_of_the_theory_are_numbered() -> None:
     page = ROOT / "docs" / "explanation" / "theory.md"
     assert all(label.startswith("eq:") for _, label in FORMULA.findall(prose(page)))
+
+
+WIDE = """() => [...document.querySelectorAll(".formula"), document.documentElement]
+  .filter((box) => box.scrollWidth > box.clientWidth)
+  .map((box) => box.dataset.latex ?? "the page")"""
+
+
+def test_no_formula_needs_a_scrollbar_on_any_screen() -> None:
+    """The formulas of all pages, beside the longest label, as wide as the site shows them."""
+    sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+    displayed = importlib.import_module("mathml").displayed
+    style = (ROOT / "docs" / "_static" / "korisk.css").read_text()
+    shown = [latex for page in pages() for latex, _ in FORMULA.findall(prose(page))]
+    label = max((label for label, _ in rows()), key=len)
+    number = f'<span class="eqno">(99) <span class="label">{label}</span></span>'
+    blocks = "".join(
+        f'<div class="math equation">{displayed(each)}{number}</div>' for each in shown
+    )
+    head = (
+        f'<!doctype html><meta name="viewport" content="width=device-width"><style>{style}</style>'
+    )
+    with chromium(scrollbars=True) as browser:
+        for screen, column in ((1440, 736), (800, 736), (390, 358)):  # as wide as furo's text
+            with fresh_page(browser, viewport={"width": screen, "height": 800}) as page:
+                body = f'<body style="margin: 0; width: {column}px; font: 16px sans-serif">'
+                page.set_content(head + body + blocks)
+                assert page.locator(".formula").count() == len(shown) > 40
+                assert page.evaluate(WIDE) == [], screen

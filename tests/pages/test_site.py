@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
+from xml.etree import ElementTree
 
 import pytest
 import typer
@@ -175,6 +176,86 @@ def test_formulas_become_mathml(latex: str, inside: str) -> None:
 def test_what_is_no_formula_is_refused(latex: str) -> None:
     with pytest.raises(part("mathml").FormulaError):
         part("mathml").mathml(latex)
+
+
+@pytest.mark.parametrize(
+    ("latex", "lines"),
+    [
+        (r"a = b + c \le d", [["a"], ["=b", "+c"], ["≤d"]]),
+        (r"a = (b + c) = \| d - e \|", [["a"], ["=(b+c)"], ["=‖d\N{MINUS SIGN}e‖"]]),
+        (r"a = \left( b = c \right)", [["a"], ["=(b=c)"]]),
+    ],
+)
+def test_long_formulas_break_before_relations_and_signs_but_not_in_brackets(
+    latex: str, lines: list[list[str]]
+) -> None:
+    """A browser breaks the spans outside first: those of the relations, then of the signs."""
+    found = ElementTree.fromstring(part("mathml").displayed(latex))
+    (gap,) = found
+    assert [["".join(piece.itertext()) for piece in line] for line in gap] == lines
+    assert found.get("data-latex") == latex
+
+
+# --- Pictures ------------------------------------------------------------------------------------
+
+
+SHOWN = re.compile(r"^```\{picture\} \w+$|^!\[|^\|.*\d.*\|$|_repr_html_|\.plot\(", re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", ["tutorials", "how-to", "explanation"])
+def test_every_page_shows_something(folder: str) -> None:
+    """A picture, a notebook that draws one, or a table with figures."""
+    pages = {path for kind in ("md", "ipynb") for path in (DOCS / folder).glob(f"*.{kind}")}
+    pages.remove(DOCS / folder / "index.md")
+    assert len(pages) > 3
+    assert not [page.name for page in pages if not SHOWN.search(page.read_text())]
+
+
+def test_every_picture_is_on_a_page() -> None:
+    drawn = {path.stem for path in (DOCS / "pictures").glob("[!_]*.py")}
+    text = "\n".join(path.read_text() for path in DOCS.rglob("*.md"))
+    assert drawn == set(re.findall(r"^```\{picture\} (\w+)$", text, re.MULTILINE))
+
+
+SCRIPT = """from pathlib import Path
+from matplotlib.figure import Figure
+figure = Figure(figsize=(2, 1))
+figure.text(0, 0, Path("data.txt").read_text(), color="#0072b2")
+"""
+
+
+def test_a_picture_follows_the_theme_and_is_drawn_again_when_its_data_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part("pictures"), "ROOT", tmp_path)
+    script = tmp_path / "one.py"
+    script.write_text(f'"""A word in blue."""\n{SCRIPT}')
+    (tmp_path / "data.txt").write_text("before")
+    made, key = part("pictures").drawn(script), part("pictures").key(script)
+    assert 'aria-label="A word in blue."' in made
+    assert "var(--k-blue, #0072b2)" in made
+    assert part("pictures").key(script) == key
+    (tmp_path / "data.txt").write_text("after")
+    assert part("pictures").key(script) != key
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"), [(SCRIPT, "docstring"), ('"""A."""\n1 / 0', "ZeroDivision")]
+)
+def test_a_picture_without_words_or_with_an_error_fails_the_build(
+    script: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part("pictures"), "ROOT", tmp_path)
+    (tmp_path / "data.txt").write_text("")
+    (tmp_path / "one.py").write_text(script)
+    with pytest.raises(part("sphinx.errors").ExtensionError, match=rf"one\.py.*{reason}"):
+        part("pictures").drawn(tmp_path / "one.py")
+
+
+def test_scripts_of_the_gallery_are_found_by_the_names_they_use() -> None:
+    script = "import numpy as np\nimport korisk as kr\nfrom korisk.operators import fbp\n"
+    found = part("api").names_in(f"{script}kr.plan(np.ones(1)); net.replace('W')")
+    assert found == {"korisk.plan", "korisk.operators.fbp"}
 
 
 # --- Files ---------------------------------------------------------------------------------------
