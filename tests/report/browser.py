@@ -24,7 +24,7 @@ FLAGS = (
 
 
 @contextmanager
-def chromium() -> "Iterator[Browser]":
+def chromium(*, scrollbars: bool = False) -> "Iterator[Browser]":
     """A running browser, closed at the end; the test is skipped where there is none."""
     try:
         from playwright.sync_api import sync_playwright
@@ -34,7 +34,10 @@ def chromium() -> "Iterator[Browser]":
     if not program.is_file():
         _missing(f"no browser at {program}; set KORISK_CHROMIUM to a Chromium program")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        left_out = ["--hide-scrollbars"] if scrollbars else []
+        browser = playwright.chromium.launch(
+            executable_path=program, args=list(FLAGS), ignore_default_args=left_out
+        )
         try:
             yield browser
         finally:
@@ -68,8 +71,12 @@ def slide(page: "Page", position: int, name: str = "slider") -> None:
 
 
 def shown_facts(page: "Page", of: str = "facts") -> dict[str, str]:
-    rows = page.locator(f"#{of} > div").all()
-    return {row.locator("dt").inner_text(): row.locator("dd").inner_text() for row in rows}
+    """The names and values of a list, also of one that is folded away."""
+    script = (
+        "(rows) => Object.fromEntries(rows.map((r) => [...r.children].map((c) => c.textContent)))"
+    )
+    found: dict[str, str] = page.eval_on_selector_all(f"#{of} > div", script)
+    return found
 
 
 def _missing(reason: str) -> NoReturn:
