@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from korisk._show import Drawn
 from korisk.ablation.replacing import By, Start, replaced
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, KoriskWarning, shown
@@ -150,7 +151,7 @@ def ablate(
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
     >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  replace="A^T", sizes=[4, 8, 16, 32], seeds=2, steps=50)
+    ...                  replace="A^T", sizes=[4, 8, 16], seeds=2, steps=10)
     >>> [curve.model for curve in made.curves]
     ['known A^T', 'dense A^T']
     >>> made.parameters[1] - made.parameters[0] == 6 * 12 * 8 * 8
@@ -295,7 +296,7 @@ def _bounds(pair: tuple[nn.Module, nn.Module], example: Tensor) -> tuple[float |
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ablation:
+class Ablation(Drawn):
     """Two curves, with a known layer and with it replaced, and what the layer saves. By `ablate`.
 
     Parameters
@@ -326,7 +327,7 @@ class Ablation:
     >>> scan = ParallelBeam(8, views=6, bins=12)
     >>> A = Projector(scan)
     >>> made = kr.ablate(lambda: torch.nn.Sequential(fbp(scan, trainable=True)), A, noise=0.05,
-    ...                  by="wrong", wrong=0.2, sizes=[4, 8, 16, 32], seeds=2, steps=50)
+    ...                  by="wrong", wrong=0.2, sizes=[4, 8, 16], seeds=2, steps=10)
     >>> print(made.explain())
     To reach ...
     """

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import LARGEST_N, natural
+from korisk._show import Drawn
 from korisk.curves.formats import Source
 from korisk.curves.read import (
     ERROR_NAMES,
@@ -36,7 +37,7 @@ Place = Callable[[int, str], str]  # the place of a row's `n` or `error`, as mes
 
 @final
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Curve:
+class Curve(Drawn):
     """Measured errors over training samples, for one model and one metric.
 
     The constructor takes *errors*: positive, smaller is better. `read`, `from_records`,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.stored import Chosen, error_of, renamed
 from korisk.errors import KoriskError
@@ -72,7 +73,7 @@ class PilotFit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pilot:
+class Pilot(Drawn):
     """The result of `run_pilot`. Errors and targets are in the metric's unit.
 
     `print(pilot)` shows all of it in sentences.

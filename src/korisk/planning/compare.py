@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import one_of
+from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.planning.explain import explain_comparison
@@ -67,7 +68,7 @@ class Crossover:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Drawn):
     """The known-operator network's pilot against the dense one's, or any two, at one target.
 
     Made by `compare`.

@@ -19,7 +19,7 @@ from korisk.planning.posterior import ROUGHEST, Posterior
 
 _LEVEL = 0.9  # of the safe number that an explanation names
 _FAR = 64  # times the pilot, beyond which a number is a rough one
-_SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out
+SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out
 _DISAGREES = 0.01  # trust below which related curves count for nothing
 _ERRORS_OF_A_RISE = 2.0  # standard errors by which a rise must exceed noise
 _RISE_WITHOUT_SEEDS = 0.02
@@ -246,7 +246,7 @@ def headline(plan: Any) -> str:
         )
     else:
         condition = ""
-        if plan.reach < _SURE:
+        if plan.reach < SURE:
             condition = f", if the target is reachable (chance at most {chance(plan.reach)})"
         said = f"To reach {target}, {model} needs about {samples:,} samples {odds}, {far}"
         said += f"{condition}."
@@ -423,7 +423,7 @@ def comparison_crossing(comparison: Any) -> str:
 
 def _about(plan: Any, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
-    most = "" if plan.reach >= _SURE else f", at most {chance(plan.reach)} {_anywhere(plan)}"
+    most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {_anywhere(plan)}"
     number = f"{'at most' if plan.at_once else 'about'} {plan.samples:,}{noun}"
     return f"{number} (chance {chance(plan.chance)}{most})"
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk._checks import LARGEST_N, real
+from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
 from korisk.errors import OutOfReachError
@@ -111,7 +112,7 @@ def table_sizes(made: Forecast) -> Array:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Drawn):
     """The answer for one pilot and target. Made by `plan`.
 
     Errors and targets are in the user's unit.

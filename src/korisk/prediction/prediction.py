@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import real
+from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, shown
@@ -137,7 +138,7 @@ class TheoryCheck:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class Prediction(Drawn):
     """The learning curve of one model, in mean squared errors of an entry.
 
     Made by `predict_dense`, `predict_structured` and `predict_study`. Methods take N from 1 on, a

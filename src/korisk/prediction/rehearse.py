@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 
 from korisk import _checks
 from korisk._memory import check_memory
+from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
 from korisk.errors import KoriskError, shown
@@ -311,6 +313,7 @@ def built(build: Callable[[], nn.Module]) -> nn.Module:
 class _Simulated:
     """The simulated curve in the place of a theory."""
 
+    simulated: ClassVar[bool] = True  # as no theory is
     curve: Curve
     parameters: int | None
 
@@ -342,7 +345,7 @@ class RehearsedForecast(Forecast):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rehearsal:
+class Rehearsal(Drawn):
     """The curve of a network on simulated pairs, and what it says of real ones. By `rehearse`.
 
     Parameters

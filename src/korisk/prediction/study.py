@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from korisk import _checks
+from korisk._show import Drawn
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
@@ -318,7 +319,7 @@ def _notes(spec: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class PointPrediction:
+class PointPrediction(Drawn):
     """The predictions of the models at one operating point.
 
     Parameters

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk._checks import natural
+from korisk._show import InNotebooks
 from korisk.errors import KoriskError, KoriskWarning, shown
 from korisk.store.cells import (
     Packed,
@@ -165,7 +166,7 @@ class FlatRow:
     row: Row
 
 
-class Store:
+class Store(InNotebooks):
     """The cells of one study in one file: `create_or_open` to write, `read` to read.
 
     A `with` block closes it. docs/reference/store.md describes the file.

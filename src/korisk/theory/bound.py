@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from korisk import _checks
+from korisk._show import Drawn
 from korisk.errors import KoriskError, shown
 from korisk.theory.amplification import FloatArray, paper_amplification
 from korisk.theory.layer import Known, Learned
@@ -15,7 +16,7 @@ Risks = Sequence[float] | FloatArray | Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
+class Bound(Drawn):
     """An upper bound of the expected squared error, layer by layer. Made by `deep_risk`.
 
     In the paper's form a layer's contribution is A_l r_l. In the Minkowski forms the bound is
@@ -61,7 +62,7 @@ class Bound:
 
 
 @dataclass(frozen=True, eq=False)
-class BarronBound:
+class BarronBound(Drawn):
     """The bound at N training samples: a part that data removes, and a floor.
 
     Made by `barron_bound`.

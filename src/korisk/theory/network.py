@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from korisk import _checks
+from korisk._show import Drawn
 from korisk.errors import KoriskError, did_you_mean, shown
 from korisk.theory.amplification import (
     FloatArray,
@@ -29,7 +30,7 @@ BOUNDS: tuple[BoundForm, ...] = get_args(BoundForm)
 
 
 @dataclass(frozen=True, repr=False)
-class Network:
+class Network(Drawn):
     """Known and learned layers, input side first: f_L = u_L o ... o u_1 (eq:target), or a graph.
 
     `net["K"]` is a layer, `len(net)` is L, and a network is a value: `replace` gives another one.

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk import _checks
+from korisk._show import InNotebooks
 from korisk.errors import KoriskError, KoriskWarning, shown
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _NUMBER_RULES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, repr=False)
-class Geometry(ABC):
+class Geometry(InNotebooks, ABC):
     """What the beams share: image, views and detector.
 
     Abstract: a geometry is a `ParallelBeam` or a `FanBeam`. A frozen value; equal geometries are

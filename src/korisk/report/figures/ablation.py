@@ -1,5 +1,6 @@
 """What a known operator saves, on paper: both curves, the target, and the two sample sizes."""
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from korisk.ablation.ablation import Ablation
@@ -7,13 +8,15 @@ from korisk.planning.explain import ratio_words
 from korisk.report.figures.pilot import comparison_figure
 
 
-def ablation_figure(made: Ablation) -> Figure:
+def ablation_figure(made: Ablation, *, ax: Axes | None = None) -> Figure:
     """Draw the curves of a network with a known layer and with it replaced, and what it saves.
 
     Parameters
     ----------
     made : Ablation
         What `kr.ablate` returns.
+    ax : matplotlib.axes.Axes, optional
+        Draw into these, without the notes.
 
     Returns
     -------
@@ -36,4 +39,4 @@ def ablation_figure(made: Ablation) -> Figure:
     comparison = made.comparison
     first, second = comparison.names
     saved = f"samples of {second} over those of {first}: {ratio_words(comparison)}"
-    return comparison_figure(comparison, notes=[saved, made.bound_sentence])
+    return comparison_figure(comparison, notes=[saved, made.bound_sentence], ax=ax)

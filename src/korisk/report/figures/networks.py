@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
 from korisk.errors import KoriskError
 from korisk.planning.fit import calibrate
@@ -29,6 +29,7 @@ from korisk.report.figures.style import Options
 from korisk.report.figures.theorem import BOUND, FORMS
 from korisk.theory import (
     BOUNDS,
+    Bound,
     BoundForm,
     Composition,
     Known,
@@ -53,6 +54,7 @@ _ROW, _HEAD = 1.16, 0.66  # inches, of a chain, and from its top to the middle o
 _WIDE, _HIGH, _BETWEEN, _MARGIN, _TRACK, _ABOVE = 0.92, 0.54, 0.18, 0.78, 0.075, 0.22
 _ACROSS = 5  # boxes in a row
 
+_MOST_BARS = 20  # layers whose parts of a bound are drawn
 _NAMED = 8  # layers beyond which those that add nothing have no place in the figure
 _SHIFT = {"paper": -0.26, "minkowski": 0.0, "composed": 0.26}  # beside a layer's place
 
@@ -188,7 +190,9 @@ def lipschitz(bracket: NormBracket) -> str:
     return f"{style.ELL} in [{style.digits(lower, 4)}, {style.digits(upper, 4)}]"
 
 
-def architecture_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = False) -> Figure:
+def architecture_figure(
+    networks: Sequence[DrawnNetwork], *, narrow: bool = False, ax: Axes | None = None
+) -> Figure:
     """The boxes of each network under its title.
 
     A chain that fits stands in one line; other networks are wrapped into rows, of two boxes if
@@ -212,8 +216,9 @@ def architecture_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = Fals
     notes = style.wrapped(words, width - 0.16)
     tall = sum(heights) + 0.1 + 0.14 * len(notes)
     with style.settings(fine=True):
-        figure = Figure(figsize=(width, tall), dpi=style.DPI)
-        axes = figure.add_axes((0, 0, 1, 1))  # in inches
+        axes = ax or Figure(figsize=(width, tall), dpi=style.DPI).add_axes(
+            (0, 0, 1, 1)
+        )  # in inches
         axes.set(xlim=(0, width), ylim=(0, tall))
         axes.set_axis_off()
         top = tall - 0.04
@@ -231,7 +236,7 @@ def architecture_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = Fals
             top -= height
         for line, text in enumerate(reversed(notes)):
             axes.text(0.08, 0.06 + 0.14 * line, text, color=style.GREY, fontsize=style.FINE)
-        return figure
+        return axes.get_figure(root=True)  # type: ignore[return-value]
 
 
 def _draw_chain(axes: Axes, y: float, made: DrawnNetwork) -> None:
@@ -475,6 +480,44 @@ def layers_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = False) -> 
             panels.above(right, words, 1, (0, 4), xycoords="axes fraction", ha="right")
         for column in (frames[::2], frames[1::2]):
             panels.share_heights(column, least=0)
+        return figure
+
+
+def bound_figure(bound: Bound, floors: Bound | None = None, *, ax: Axes | None = None) -> Figure:
+    """What each layer adds to a bound, as bars from zero, and what of it no data removes."""
+    parts, names = bound.contributions, bound.layers
+    shown = np.flatnonzero(parts)[:_MOST_BARS] if len(names) > _NAMED else np.arange(len(names))
+    entries: list[Entry] = []
+    if floors is not None:
+        entries = [(Patch(facecolor=style.LEARNED), "added by the layer, at N")]
+        entries.append((Patch(facecolor=style.DARK), "of it a floor that data cannot lower"))
+    with style.settings():
+        figure, (axes,) = panels.sheet(
+            1,
+            entries,
+            margins=(1.2, 0.7, 0.45, 0.1),
+            height=0.55 + 0.26 * max(len(shown), 2),
+            width=5.2,
+            size=style.SMALL,
+            ax=ax,
+        )
+        places = np.arange(len(shown))
+        finite = np.where(np.isfinite(parts[shown]), parts[shown], 0.0)
+        axes.barh(places, finite, height=0.6, color=style.LEARNED, gid="parts")
+        if floors is not None:
+            part = np.where(np.isfinite(parts[shown]), floors.contributions[shown], 0.0)
+            axes.barh(places, part, height=0.25, color=style.DARK, gid="floors")
+        axes.set_yticks(places, [style.fitted(names[at], 1.0, style.SMALL) for at in shown])
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.02 * float(finite.max(initial=0.0)) or 1.0)
+        axes.set_xlabel("part of the bound of the squared error")
+        for place, at in enumerate(shown):
+            words = f" {bound.shares[at]:.0%}" if np.isfinite(parts[at]) else " not known"
+            beside: Options = {"textcoords": "offset points", "annotation_clip": False}
+            axes.annotate(words, (finite[place], place), (1, 0), va="center", **beside)
+        axes.locator_params(axis="x", nbins=5)
+        panels.gridded(axes)
+        axes.grid(visible=False, axis="y")
         return figure
 
 

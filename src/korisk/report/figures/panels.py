@@ -58,11 +58,21 @@ def sheet(
     across: int = 3,
     size: float = FINE,
     narrow: bool = False,
+    ax: Axes | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """Panels of one height in rows, over a legend and notes.
 
-    One panel alone is a column wide; if `narrow`, all are, one below the other.
+    One panel alone is a column wide; if `narrow`, all are, one below the other. Axes of others take
+    the only panel as it is, with the legend inside it and no notes.
     """
+    if ax is not None:
+        handles, told = (
+            [handle for handle, _ in entries],
+            [style.plain(word) for _, word in entries],
+        )
+        together = {tuple: HandlerTuple(ndivide=1)}
+        ax.legend(handles, told, fontsize=FINE, frameon=False, handler_map=together)
+        return ax.get_figure(root=True), [ax]  # type: ignore[list-item]
     across = 1 if narrow else min(panels, across)
     width = COLUMN if narrow or (panels == 1 and width == PAGE) else width
     lines = [line for note in notes for line in style.wrapped(note, width - 0.16, size)]
@@ -114,8 +124,8 @@ def line(**options: Any) -> Line2D:
 
 def inches(axes: Axes) -> tuple[float, float]:
     """The width and height of axes."""
-    box = axes.get_window_extent()
-    return box.width / DPI, box.height / DPI
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    return box.width / dpi, box.height / dpi
 
 
 def head(

@@ -17,7 +17,7 @@ from matplotlib.transforms import ScaledTranslation
 from korisk.curves.curve import Curve
 from korisk.curves.unit import words
 from korisk.planning.compare import Comparison, Crossover
-from korisk.planning.explain import chance, count
+from korisk.planning.explain import SURE, chance, count
 from korisk.planning.explain import crossover as crossover_words
 from korisk.planning.plan import Plan
 from korisk.report.figures import panels, style
@@ -29,14 +29,37 @@ NOTE = "band: 90%; beyond the pilot it is an extrapolation"
 CROWDED = "beyond the pilot it is an extrapolation; bands are drawn for up to three models"
 UNREACHABLE = "not reachable according to this pilot"
 NO_ANSWER = "no answer, see below"
-_SURE = 0.95  # chance to reach a target from which on the number of samples needs no "if"
 _BANDS = 3  # models up to which each has its band and its bracket
 _STEPS = 100  # N at which a curve is drawn
 _NEAR = 1.05  # factor in N and in the error within which a curve passes through a mark
 _ANSWER = Look("#D55E00", "D", "-", "")
 
 
-def plan_figure(plan: Plan, *, narrow: bool = False) -> Figure:
+def curve_figure(curve: Curve, *, ax: Axes | None = None) -> Figure:
+    """Draw what was measured: the errors of all seeds, and their means."""
+    look, log = LOOKS[0], curve.unit.logarithmic
+    entries: list[Entry] = [(panels.line(**look.mark()), _measured(curve))]
+    dots = look.mark(size=2.6) | {"markerfacecolor": look.colour, "markeredgewidth": 0}
+    if curve.counts.max() > 1:
+        entries.append((panels.line(**dots, alpha=0.4), "single seeds"))
+    with style.settings():
+        margins = (0.75, 0.2, 0.45, 0.4)
+        figure, (axes,) = panels.sheet(
+            1, entries, margins=margins, height=0.8 * HEIGHT, width=WIDTH, size=SMALL, ax=ax
+        )
+        error, sizes = values(curve, curve.error), curve.sizes
+        across = float(sizes[0]) / 1.15, float(sizes[-1]) * 1.15
+        labels = panels.SAMPLES, _quantity(curve)
+        panels.frame(
+            axes, across, panels.limits([error], log=log), labels=labels, log=log, sizes=sizes
+        )
+        panels.head(axes, curve.model or curve.metric or "learning curve", size=LARGE)
+        axes.plot(curve.n, error, gid="points", alpha=0.4, **dots)
+        panels.draw_means(axes, curve, look)
+        return figure
+
+
+def plan_figure(plan: Plan, *, narrow: bool = False, ax: Axes | None = None) -> Figure:
     """Draw one pilot, its forecast, and the number of samples that a target asks for.
 
     Parameters
@@ -45,6 +68,8 @@ def plan_figure(plan: Plan, *, narrow: bool = False) -> Figure:
         What `kr.plan` returns.
     narrow : bool, default False
         For a column of print or a telephone.
+    ax : matplotlib.axes.Axes, optional
+        Draw into these, without the notes.
 
     Returns
     -------
@@ -63,11 +88,8 @@ def plan_figure(plan: Plan, *, narrow: bool = False) -> Figure:
     if plan.trust is not None:
         how += f" and {len(plan.related)} related (trust {chance(plan.trust)})"
     look, curve = LOOKS[0], plan.curve
-    measured = "measured"
-    if curve.counts.max() > 1:
-        measured = f"mean of {panels.span(curve.counts.tolist())} seeds ± standard error"
     entries: list[Entry] = [
-        (panels.line(**look.mark()), measured),
+        (panels.line(**look.mark()), _measured(curve)),
         (_handles(look, extrapolated=False), "between the measured means"),
     ]
     if not plan.forecast.doubt:
@@ -81,7 +103,7 @@ def plan_figure(plan: Plan, *, narrow: bool = False) -> Figure:
     if plan.samples is not None:
         said = f"{'◆' if _on_curve(plan) else '◇'} {said}"  # as the mark at the target
     with style.settings():
-        figure, axes = _canvas((plan,), entries, [how, *(doubts or [NOTE])], narrow=narrow)
+        figure, axes = _canvas((plan,), entries, [how, *(doubts or [NOTE])], narrow=narrow, ax=ax)
         strong: Options = {"color": _ANSWER.colour, "fontweight": "bold"}
         panels.head(axes, title, said, size=LARGE, lift=11, most=1 + narrow, **strong)
         if plan.samples is not None:
@@ -92,7 +114,11 @@ def plan_figure(plan: Plan, *, narrow: bool = False) -> Figure:
 
 
 def comparison_figure(
-    comparison: Comparison, notes: Sequence[str] = (), *, narrow: bool = False
+    comparison: Comparison,
+    notes: Sequence[str] = (),
+    *,
+    narrow: bool = False,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw two pilots, their forecasts, both answers at the target, and where the curves cross.
 
@@ -104,6 +130,8 @@ def comparison_figure(
         Sentences below the legend.
     narrow : bool, default False
         For a column of print or a telephone.
+    ax : matplotlib.axes.Axes, optional
+        Draw into these, without the notes.
 
     Returns
     -------
@@ -112,7 +140,9 @@ def comparison_figure(
     """
     plans = comparison.first, comparison.second
     title = " against ".join(comparison.names)
-    return _several(plans, comparison.names, title, comparison.crossover, notes, narrow=narrow)
+    return _several(
+        plans, comparison.names, title, comparison.crossover, notes, narrow=narrow, ax=ax
+    )
 
 
 def plans_figure(plans: Sequence[Plan]) -> Figure:
@@ -144,6 +174,7 @@ def _several(
     more: Sequence[str] = (),
     *,
     narrow: bool = False,
+    ax: Axes | None = None,
 ) -> Figure:
     """Pilots in one axes, with an entry of the legend for each, and notes on what is odd."""
     entries: list[Entry] = [
@@ -160,7 +191,7 @@ def _several(
     counted = _counted(*(plan.curve for plan in plans))
     how = f"{plans[0].fit} forecasts from {counted}; diamonds: N for the target"
     with style.settings():
-        figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow)
+        figure, axes = _canvas(plans, entries, notes, crossover, narrow=narrow, ax=ax)
         panels.head(axes, title, how, size=LARGE, lift=11, most=1 + narrow)
         for index, plan in enumerate(plans):
             if plan.samples is not None:  # side by side, about the target's line
@@ -180,7 +211,7 @@ def answer(plan: Plan) -> str:
         return NO_ANSWER
     if plan.samples is None or plan.chance is None:
         return f"{UNREACHABLE}, chance {chance(plan.reach)}"
-    condition = "" if _on_curve(plan) or plan.reach >= _SURE else "if reached: "
+    condition = "" if _on_curve(plan) or plan.reach >= SURE else "if reached: "
     if plan.at_once:
         return f"N ≤ {plan.samples:,}, chance {chance(plan.chance)}"
     ends = ""
@@ -211,6 +242,7 @@ def _canvas(
     crossover: Crossover | None = None,
     *,
     narrow: bool = False,
+    ax: Axes | None = None,
 ) -> tuple[Figure, Axes]:
     """Axes around all points, the target, the answers and most of the bands, with the curves."""
     figure, (axes,) = panels.sheet(
@@ -222,6 +254,7 @@ def _canvas(
         width=WIDTH,
         size=SMALL,
         narrow=narrow,
+        ax=ax,
     )
     first, curve, target = plans[0], plans[0].curve, plans[0].target
     log = curve.unit.logarithmic
@@ -278,6 +311,9 @@ def _canvas(
         axes.axhline(floor, color=DARK, linewidth=1.1, linestyle=":", gid="floor")
         margin_words.append((floor, f"levels\noff at\n{style.digits(floor, 3)}", DARK))
     panels.beside(axes, margin_words, SMALL)
+    doubts = dict.fromkeys(said for plan in plans for said in (plan.forecast.doubt, plan.doubt))
+    if ax is not None and any(doubts):  # which is a note in a figure of our own
+        panels.say(axes, " ".join(filter(None, doubts)))
     return figure, axes
 
 
@@ -344,6 +380,12 @@ def _quantity(curve: Curve) -> str:
     word = symbol or (unit.name if unit.name != unit.law else "")
     told = word.casefold() in words(curve.metric) or word in curve.metric
     return curve.metric if told else f"{curve.metric} ({word})"
+
+
+def _measured(curve: Curve) -> str:
+    if curve.counts.max() == 1:
+        return "measured"
+    return f"mean of {panels.span(curve.counts.tolist())} seeds ± standard error"
 
 
 def _counted(*curves: Curve) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -17,16 +18,22 @@ from korisk.report.figures.style import DARK, LARGE, Look, Options
 
 WIDTH, HEIGHT = 6.3, 3.85  # inches, the height without the legend
 NOTE = "band: 90%; dashed: computed from operator, images and noise alone; no network was trained"
+SIMULATED = "band: 90%, for real images; dashed: trained and tested on simulated pairs"
 _MARGIN = 1.12  # factor beyond the first and the last N
 _MOST_DECADES = 8  # of errors; what lies lower is cut off
 
 
 def prediction_figure(
-    point: PointRecord, measured: Sequence[Curve] = (), *, narrow: bool = False
+    point: PointRecord,
+    measured: Sequence[Curve] = (),
+    *,
+    narrow: bool = False,
+    ax: Axes | None = None,
+    simulated: bool = False,
 ) -> Figure:
     """Predicted curves of a point, with measured ones in mean squared errors where there are.
 
-    It is 6.3 inches wide, or 3.4 if `narrow`.
+    It is 6.3 inches wide, or 3.4 if `narrow`. Of a rehearsal, the curve was `simulated`.
     """
     looks = style.looks_of([*(made.model for made in point.models), *(c.model for c in measured)])
     found = None
@@ -52,7 +59,7 @@ def prediction_figure(
     for curve in measured:
         mark = panels.line(**looks[curve.model].mark())
         entries.append((mark, f"{style.plain(curve.model)} measured"))
-    notes = [NOTE]
+    notes = [SIMULATED if simulated else NOTE]
     if found is not None:
         entries.append(panels.crossover_entry())
         notes.append(crossover(found))
@@ -65,6 +72,7 @@ def prediction_figure(
             height=0.75 * HEIGHT if narrow else HEIGHT,
             width=WIDTH,
             narrow=narrow,
+            ax=ax,
         )
         panels.frame(
             axes,
@@ -104,7 +112,7 @@ def prediction_figure(
                 floors.append((made.floor, text, looks[made.model].text_colour))
         panels.beside(axes, floors)
         axes.axvline(point.examples, color=DARK, linewidth=0.6, zorder=1.9, gid="examples")
-        words = f"{point.examples:,} example images"
+        words = f"{point.examples:,} {'simulated pairs' if simulated else 'example images'}"
         panels.above(axes, words, point.examples, ha="center", fontstyle="italic")
         if found is not None:
             logs = [

@@ -156,6 +156,7 @@ _DARK_THEME = {  # colours of figures: the name of a CSS variable, and the colou
     "#777777": ("edge", "#8d9299"),
     REST.colour: ("rest", "#80858c"),
     "#e3e3e3": ("grid", "#34383d"),
+    "#d0d0d0": ("circle", "#4d535a"),
     "#e8e8e8": ("shade", "#2b2f34"),
     "#ececec": ("fill", "#2f3338"),
     "#b00000": ("violated", "#ff6b6b"),

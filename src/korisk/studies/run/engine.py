@@ -15,6 +15,7 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
 from korisk._checks import count, real
+from korisk._show import InNotebooks
 from korisk.errors import KoriskError, shown
 from korisk.store.cells import Task
 from korisk.store.store import Store
@@ -41,7 +42,7 @@ _WAKE = 1.0  # seconds; where signals do not end a wait, this does
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
+class Summary(InNotebooks):
     """What a run did; returned by `run_study`.
 
     Parameters

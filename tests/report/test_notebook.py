@@ -1,0 +1,155 @@
+"""Values in notebooks: numbers and figure, from what `explain` says, and nothing that can fail."""
+
+import re
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import made_studies
+import numpy as np
+import pytest
+import torch
+from artists import check_page
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import korisk as kr
+from korisk.operators import FanBeam, ParallelBeam, Projector, fbp
+from korisk.prediction.dense.spectral import Spectrum
+from korisk.studies import Store, Summary
+
+N = np.array([16, 32, 64, 128])
+NAME = "<img src=x> net $x_1$"
+CURVE = kr.Curve(np.tile(N, 2), np.concatenate([3 / N, 3.2 / N]), [1] * 4 + [2] * 4, NAME, "mse")
+LEVEL = kr.Curve(N, 0.05 + 0.01 / N, model="flat", metric="mse")
+STEPPED = kr.Curve(4 * 2 ** np.arange(8), [1, 1, 1, 1, 0.01, 0.009, 0.008, 0.007], model="stepped")
+SCAN = ParallelBeam(8, views=6, bins=12)
+FAN = FanBeam(8, views=6, bins=24, source_to_center=30.0, source_to_detector=60.0)
+NET = kr.Network(
+    [
+        kr.Learned("W", parameters=100, C=1, width=50),
+        *(kr.Known("K", lipschitz=3), kr.Known("A^T", lipschitz=2, mismatch=0.01)),
+    ]
+)
+THEORY = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+
+
+def fit(n: int, seed: int) -> float:
+    return (3 + 0.1 * seed) / n
+
+
+@pytest.fixture(scope="module")
+def values() -> dict[str, Any]:
+    heat = {"name": "heat", "problem": {"kind": "heat", "points": 8}, "points": [{}]}
+    (point,) = kr.predict_study(kr.studies.Study(heat), examples=64)
+
+    def build() -> torch.nn.Module:
+        return torch.nn.Sequential(fbp(SCAN, trainable=True))
+
+    few: dict[str, Any] = {"sizes": [4, 8, 16], "seeds": 2, "steps": 10}
+    return {
+        "curve": CURVE,
+        "plan": kr.plan(CURVE, target=0.02),
+        "not reachable": kr.plan(LEVEL, target=0.001),
+        "refused": kr.plan(STEPPED, target=0.001),
+        "comparison": kr.compare(CURVE, LEVEL, target=0.06),
+        "prediction": kr.Prediction(THEORY, model="FC", examples=64),
+        "point": point,
+        "network": NET,
+        "bound": kr.deep_risk(NET, {"W": 0.01}),
+        "barron": kr.barron_bound(NET, 1000),
+        "pilot": kr.run_pilot(fit, sizes=[16, 32, 64], seeds=2, quiet=True, target=0.02),
+        "pilot alone": kr.run_pilot(fit, sizes=[16, 32], seeds=1, quiet=True),
+        "rehearsal": kr.rehearse(build, Projector(SCAN), noise=0.05, **few),
+        "ablation": kr.ablate(build, Projector(SCAN), noise=0.05, by="wrong", wrong=0.2, **few),
+    }
+
+
+def words(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+def test_each_shows_numbers_and_a_small_figure_of_its_own(values: dict[str, Any]) -> None:
+    parallel = {"parallel": SCAN, "fan": FAN}
+    for name, value in (values | parallel).items():
+        html = value._repr_html_()
+        assert len(html) < 60_000, name
+        assert html.count("<svg") == 1, name
+        assert 2 <= html.count("<dd>") <= 3, name
+        assert "<img src=x>" not in html, name
+        explained = getattr(value, "explain", str)()
+        if not name.startswith(("curve", "network", "b", "pa", "fan", "point")):
+            assert " ".join(explained.split()) in words(html), name
+    shown = values["plan"]._repr_html_()
+    assert f"<dd>{values['plan'].samples:,}</dd>" in shown
+    assert NAME in words(shown)
+    assert "<dd>no answer</dd>" in values["refused"]._repr_html_()
+    assert "<dd>not reachable</dd>" in values["not reachable"]._repr_html_()
+    assert "no network was trained" not in words(values["rehearsal"]._repr_html_())
+    for theme in ("prefers-color-scheme:dark", '[data-jp-theme-light="false"] .k-figure'):
+        assert theme in shown
+
+
+def test_a_store_shows_what_was_measured(tmp_path: Path) -> None:
+    with Store.read(made_studies.made_study(tmp_path / "study") / "study.db") as store:
+        html = store._repr_html_()
+    assert html.count("<svg") == 1
+    assert "forecast" not in words(html)
+    done = Summary(done=2, failed=1, skipped=3, failed_before=0, seconds=1.5)
+    assert re.findall("<dd>(.*?)</dd>", done._repr_html_()) == ["5", "1", "1.5"]
+
+
+def test_plots_return_axes_in_a_figure_of_their_own_or_draw_into_those_given(
+    values: dict[str, Any],
+) -> None:
+    for name, value in values.items():
+        own = value.plot()
+        assert isinstance(own, Axes), name
+        assert own.figure.axes[0] is own
+        check_page(own.figure)
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        given, other = figure.subplots(1, 2)
+        assert value.plot(ax=given) is given, name
+        assert given.lines or given.patches, name
+        assert not other.lines
+        figure.draw_without_rendering()
+    said = values["refused"].plot(ax=Figure().add_subplot())
+    drawn = " ".join(text.get_text() for text in said.texts)
+    assert set(values["refused"].doubt.split()) & set(drawn.split())
+
+
+def test_bars_of_a_bound_start_at_zero_and_are_its_parts(values: dict[str, Any]) -> None:
+    bound = values["barron"]
+    axes = bound.plot()
+    assert axes.get_xscale() == "linear"
+    assert axes.get_xlim()[0] == 0
+    bars = [patch for patch in axes.patches if patch.get_gid() == "parts"]
+    assert [bar.get_width() for bar in bars] == pytest.approx(bound.contributions.tolist())
+    floors = [patch for patch in axes.patches if patch.get_gid() == "floors"]
+    assert [bar.get_width() for bar in floors] == pytest.approx(bound.approximations.tolist())
+
+
+def test_without_matplotlib_there_are_numbers_and_no_error() -> None:
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; sys.modules['torch'] = None\n"
+        "import korisk as kr\n"
+        "curve = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model='net')\n"
+        "html = kr.plan(curve, target=0.02)._repr_html_()\n"
+        "print('svg' in html, html.count('<dd>'))\n"
+        "try: curve.plot()\n"
+        "except kr.MissingExtraError as error: print('korisk[report]' in str(error))\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "3", "True"]
+
+
+def test_a_value_that_cannot_be_shown_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = kr.Network([kr.Learned("<b>", parameters=3)])
+
+    def fails(*_: object) -> float:
+        raise ValueError("no")
+
+    monkeypatch.setattr(kr.Network, "lipschitz", fails)
+    assert net._repr_html_().startswith("<pre>Network([Learned(&#x27;&lt;b&gt;")
