@@ -3,7 +3,9 @@
 import ast
 import codeop
 import io
+import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -167,3 +169,23 @@ def test_the_python_of_tutorials_can_be_pasted_line_by_line(page: Path) -> None:
                 pytest.fail(f"{name(page)}, line {number}: {error}", pytrace=False)
             waiting = [] if finished else waiting
         assert waiting == [], f"{name(page)}, line {step.block.line}: ends unfinished"
+
+
+NOTEBOOKS = sorted((ROOT / "docs").glob("[!g]*/*.ipynb"))  # those of the gallery are made
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS, ids=name)
+def test_a_notebook_runs_and_shows_its_first_answer_within_ten_lines(page: Path) -> None:
+    """It lies here without outputs; the site shows those of the build."""
+    pytest.importorskip("nbclient")
+    site = runpy.run_path(str(ROOT / "docs" / "_ext" / "notebooks.py"))
+    text = page.read_text(encoding="utf-8")
+    code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in code)
+    assert len(code[0]["source"]) <= 10
+    done = site["executed"](text)  # raises where a cell does
+    first = next(cell for cell in done.cells if cell.cell_type == "code")
+    assert "<svg" in first.outputs[-1].data["text/html"]
+    assert "<svg" in site["markdown"](done)
+    said = [each for cell in done.cells for each in cell.get("outputs", ())]
+    assert not [each.text for each in said if each.get("name") == "stderr"]
