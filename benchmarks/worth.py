@@ -7,6 +7,9 @@
 
 Images have 32 x 32 pixels, inputs 2% of Gaussian noise. CT has 20 views of 46 bins, MRI four coils
 and every other line of k-space outside the middle eight, the blur a deviation of 1.5 pixels.
+Layers that both networks have start with the same weights, a learned one at random, with outputs as
+large as the operator's; in MRI one matrix stands for F^T of all coils, in deblurring for H^+, the
+regularised inverse. N is 8, 16, ..., 2,048.
 DIR has NAME.npz of benchmarks/real_images.py; of volumes (chest_ct, brain_mri_a), networks are
 judged by parts of the volume that they were not trained with. Curves that are in FILE.csv
 (problem,network,images,arm,weights,n,seed,error) are not trained again; each is appended as soon
