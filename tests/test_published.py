@@ -7,28 +7,12 @@ import pytest
 
 import korisk as kr
 from korisk import published
-from korisk.theory.footprint import adam_bytes, format_bytes, weight_bytes
-
-
-def printed(count: int, *, plain_below: int) -> str:
-    """A count as Table 1 prints it: plain where short, else three digits and a power of ten."""
-    if count < plain_below:
-        return str(count)
-    mantissa, exponent = f"{count:.2e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
 
 
 @pytest.mark.parametrize("row", published.FOOTPRINT, ids=lambda row: f"H{row.size.H}")
 def test_table_1_to_its_printed_digits(row: published.FootprintRow) -> None:
-    known, dense = row.size.known_parameters, row.size.dense_parameters
-    assert printed(known, plain_below=100) == row.known_parameters
-    assert printed(dense, plain_below=100) == row.dense_parameters
-    assert printed(row.size.ratio, plain_below=10_000) == row.ratio
-    assert dense == row.size.ratio * known
-    assert format_bytes(weight_bytes(known)) == row.known_weights
-    assert format_bytes(adam_bytes(known)) == row.known_adam
-    assert format_bytes(weight_bytes(dense)) == row.dense_weights
-    assert format_bytes(adam_bytes(dense)) == row.dense_adam
+    assert published.computed_footprint(row.size) == row
+    assert row.size.dense_parameters == row.size.ratio * row.size.known_parameters
 
 
 def test_table_1_covers_the_papers_scales() -> None:

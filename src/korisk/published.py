@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from korisk.theory import Footprint, RiskLine
+from korisk.theory.footprint import adam_bytes, format_bytes, weight_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,26 @@ class FootprintRow:
     known_adam: str
     dense_weights: str
     dense_adam: str
+
+
+def computed_footprint(size: Footprint) -> FootprintRow:
+    """A column of Table 1 as we count it, in the table's own notation."""
+
+    def count(number: int, *, plain_below: int = 100) -> str:
+        mantissa, exponent = f"{number:.2e}".split("e")
+        return str(number) if number < plain_below else f"{mantissa}e{int(exponent)}"
+
+    known, dense = size.known_parameters, size.dense_parameters
+    return FootprintRow(
+        size=size,
+        known_parameters=count(known),
+        dense_parameters=count(dense),
+        ratio=count(size.ratio, plain_below=10_000),
+        known_weights=format_bytes(weight_bytes(known)),
+        known_adam=format_bytes(adam_bytes(known)),
+        dense_weights=format_bytes(weight_bytes(dense)),
+        dense_adam=format_bytes(adam_bytes(dense)),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

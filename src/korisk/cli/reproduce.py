@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from korisk import _checks, published
+from korisk import _checks
 from korisk.cli.compute import (
     Device,
     Full,
@@ -26,7 +26,7 @@ from korisk.cli.compute import (
     run_tasks,
 )
 from korisk.cli.output import cells, console, fields, number, print_json, refuse_extra, table
-from korisk.cli.output import whole as whole_number
+from korisk.cli.published import print_claims, print_published
 from korisk.cli.run import crossing_json, in_words, print_end
 from korisk.errors import KoriskError
 from korisk.planning.explain import agrees
@@ -44,9 +44,7 @@ from korisk.studies.reproduction import (
 )
 from korisk.studies.results import crossing
 from korisk.studies.spec.study import PROTOCOLS
-from korisk.theory import two_factors
 
-_TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
 _SAME = 5e-4  # relative: less is rounding of four digits
 
 
@@ -82,7 +80,14 @@ def reproduce(
         bool,
         typer.Option(
             "--published",
-            help="Run nothing: print the sample sizes that the paper's calibration table implies.",
+            help="Run nothing: print the paper's Table 1, and sample sizes from its Table 2.",
+        ),
+    ] = False,
+    only_claims: Annotated[
+        bool,
+        typer.Option(
+            "--claims",
+            help="Run nothing: judge every claim of the paper, with --out from results there.",
         ),
     ] = False,
     page: WithPage = False,
@@ -100,7 +105,13 @@ def reproduce(
     if only_published:
         why = "--published runs nothing, and shows all points"
         refuse_extra(context, "only_published", "as_json", why=why)
-        _print_published(as_json=as_json)
+        print_published(as_json=as_json)
+        return
+    if only_claims:
+        why = "--claims runs nothing, and judges all points"
+        refuse_extra(context, "only_claims", "out", "as_json", why=why)
+        given = getattr(context.get_parameter_source("out"), "name", "") == "COMMANDLINE"
+        print_claims(out if given else None, as_json=as_json)
         return
     where = chosen_device(device)
     _checks.one_of("--protocol", protocol, (*PROTOCOLS, "both"))
@@ -279,54 +290,3 @@ def _print_tables(found: list[Sweep], lines: list[CalibrationLine]) -> None:
             said.append(in_words(finding.crossing))
         screen.print(" ".join(said), highlight=False)
     screen.print()
-
-
-# --- The paper's own figures ---------------------------------------------------------------------
-
-
-def _print_published(*, as_json: bool) -> None:
-    """How many samples reach 1.5 and 2 times the higher floor, by the paper's calibration."""
-    answers = [
-        (row, two_factors(row.known, row.dense, factor * max(row.known.floor, row.dense.floor)))
-        for row in published.CALIBRATION
-        for factor in _TARGETS
-    ]
-    if as_json:
-        content = [
-            {
-                **fields(row, "H", "device", "metric"),
-                "target": answer.target,
-                "samples_ko": answer.samples_known,
-                "samples_fc": answer.samples_dense,
-                "ratio": answer.ratio,
-                "structural_factor": answer.structural,
-                "approximation_budget_factor": answer.approximation_budget,
-            }
-            for row, answer in answers
-        ]
-        print_json({"calibration": content})
-        return
-    shown = table(
-        "Sample sizes from the paper's calibration (its Table 2)",
-        *("operating point", "target", "N of KO", "N of FC"),
-        *("N ratio", "sigma\nfactor", "floor\nfactor"),
-    )
-    for row, answer in answers:
-        shown.add_row(
-            *cells(
-                f"H = {row.H}, {row.device}, {row.metric}",
-                number(answer.target),
-                *(whole_number(answer.samples_known), whole_number(answer.samples_dense)),
-                *(number(answer.ratio, 3), number(answer.structural, 3)),
-                number(answer.approximation_budget, 3),
-            )
-        )
-    screen = console()
-    screen.print(shown)
-    screen.print(
-        "To reach the target, FC needs 'N ratio' times the samples of KO; the ratio of N / log N "
-        "is sigma factor x floor factor (Proposition 2). N = 2 means that the line is below the "
-        "target at every N. All of it relies on the paper's calibration, whose floor is the lowest "
-        "error seen: it says nothing about targets below that.",
-        highlight=False,
-    )
