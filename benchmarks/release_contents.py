@@ -13,7 +13,6 @@ from pathlib import Path
 
 NEEDED = (  # what the package reads at run time, and what type checkers look for
     "korisk/py.typed",
-    "korisk/report/page/assets/curves.html",
     "korisk/report/page/assets/method.html",
     "korisk/report/page/assets/page.css",
     "korisk/report/page/assets/page.html",

@@ -52,7 +52,6 @@ NO_FILE = {  # module: why
     "operators/testing.py": "what it saved a line before",
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
     "report/page/page.py": "a part of the package",
-    "report/page/pictures.py": "a picture that it drew",
     "store/usage.py": "the kernel's account of this machine",
     "pilots/fit.py": "the kernel's account of its own children",
     "pilots/run.py": "a copy of what it was given",

@@ -95,6 +95,7 @@ def test_measurements_the_crossing_and_the_examples_are_marked(figure: Figure) -
     for words in ("N = 2,000", "at least 900", "256 example images", NOTE):
         assert words in told
     check_page(figure)
+    check_page(prediction_figure(point_record(content()), narrow=True))
 
 
 def test_nothing_is_marked_that_is_not_there(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_predictions_stand_beside_what_was_measured(folder: Path) -> None:
     predicted(folder, content(problem(folder)))
     section, notes = prediction_section(read_contents(folder))
     assert (notes, section.title) == ([], "Predicted before training")
-    assert section.html.count("<img") == 1
+    assert section.html.count("<figure") == 1
     assert "rigorous-8, FC: predicted over measured is" in section.html
     assert "<th" in section.html
 

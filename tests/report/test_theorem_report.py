@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from artists import check_page
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from theorem_stores import SIZES, cell, row, written
@@ -37,8 +38,11 @@ def drawn(axes: Axes, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def figure_of(made: list[PointTheorem]) -> Figure:
-    figure = theorem_figure(made)
+    figure, narrow = theorem_figure(made), theorem_figure(made, narrow=True)
     assert figure is not None
+    assert narrow is not None
+    check_page(figure)
+    check_page(narrow)
     return figure
 
 
@@ -179,7 +183,7 @@ def test_the_report_has_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     start, end = text.index('<section id="theorem"'), text.index('<section id="tables"')
     section = text[start:end]
     assert "In all 4 networks the error stays within all three bounds" in section
-    assert (section.count("<table>"), section.count("<img ")) == (2, 1)
+    assert (section.count("<table>"), section.count("<figure ")) == (2, 1)
     assert "<b>p</b>" not in text
     assert '<section id="figures"' not in text
     assert "Does the theorem hold?" not in text[end:]

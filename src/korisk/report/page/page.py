@@ -1,13 +1,11 @@
 """One page that answers "how much data do I need?": a single HTML file that needs nothing else.
 
-Everything is inside: style, scripts, the drawing library, pictures. A content security policy
-forbids the page to ask anyone for anything. Whatever comes from a user's file is escaped.
+Everything is inside: style, scripts, pictures. A content security policy forbids the page to ask
+anyone for anything. Whatever comes from a user's file is escaped.
 """
 
 from __future__ import annotations
 
-import base64
-import gzip
 import importlib.resources
 import json
 import math
@@ -19,13 +17,14 @@ from html import escape
 from itertools import combinations
 from string import Template
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 import numpy as np
 
 from korisk._version import __version__
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
-from korisk.errors import KoriskError, MissingExtraError
+from korisk.errors import KoriskError
 from korisk.planning import explain as words
 from korisk.planning.compare import Comparison
 from korisk.planning.fit import check_target, fitted_line
@@ -33,8 +32,8 @@ from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import Plan, plan_from, table_sizes
 from korisk.report.figures.panels import Array, track
 from korisk.report.figures.pilot import comparison_figure, plan_figure
-from korisk.report.page.pictures import figure_uri
-from korisk.report.page.planner import SENTENCES, planner_data, sentence
+from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
+from korisk.report.page.planner import SENTENCES, asked_often, planner_data, sentence
 from korisk.report.tables.tables import ReportTable
 from korisk.report.tables.text import html as table_html
 from korisk.studies.results import LEAST_SIZES, Crossing, crossing
@@ -52,8 +51,10 @@ _INSIDE = 60  # N inside the pilot at which a forecast is kept, at most
 _EVERY = 3  # and so many times fewer than the planner's beyond it
 _ALL_PAIRS = 4  # models up to which every two are compared; beyond, the first with
 _MOST_PAIRS = 12  # so many others, since each takes half a second
-_NEARLY = 1.05  # of the lowest error of the first model: the first target where there are others
-_STRETCH = 0.8  # of the lowest error: the first target of a model that stands alone
+# Times the lowest error of the first model: where the first target may lie, the best place first,
+_NEARLY = (1.05, 1.02, 1.1, 1.2, 1.5, 2.0)  # with other models beside it
+_STRETCH = (0.8, 0.9, 0.95, 1.05, 1.2)  # and alone
+_COLUMNS = 4  # models that the table of all points has
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ class Group:
     @cached_property
     def forecasts(self) -> tuple[Forecast, ...]:
         """The forecasts of the curves that have enough sizes."""
-        return tuple(forecast(each) for each in self.curves if len(each.sizes) >= LEAST_SIZES)
+        return tuple(
+            asked_often(forecast(each)) for each in self.curves if len(each.sizes) >= LEAST_SIZES
+        )
 
     @property
     def short(self) -> tuple[Curve, ...]:
@@ -77,20 +80,31 @@ class Group:
         return tuple(curve for curve in self.curves if len(curve.sizes) < LEAST_SIZES)
 
     @cached_property
-    def target(self) -> float:
-        """What is asked at first, in the user's unit.
+    def _first(self) -> tuple[float, str]:
+        """The first target, in the user's unit, and why it is asked.
 
-        The user's own target; else nearly the best of the first model, which shows what the others
-        lack, or some way beyond that where it stands alone. It has three digits of an error.
+        The user's own; else one near the lowest error of the first model at which the first two
+        models have most to say. It has three digits of an error.
         """
         if self.asked is not None:
-            return self.asked
+            return self.asked, "as asked"
         first = self.forecasts[0].curve
         lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
-        error = (_NEARLY if len(self.forecasts) > 1 else _STRETCH) * lowest
-        step = 10.0 ** (math.floor(math.log10(error)) - 2)
-        rounded = math.ceil(round(error / step, 6)) * step
-        return float(f"{float(first.unit.from_error(rounded)):.8g}")
+        best, found = -1, (math.nan, "")
+        for factor in _NEARLY if len(self.forecasts) > 1 else _STRETCH:
+            step = 10.0 ** (math.floor(math.log10(factor * lowest)) - 2)
+            error = math.ceil(round(factor * lowest / step, 6)) * step
+            target = float(f"{float(first.unit.from_error(error)):.8g}")
+            score = sum(telling(plan_from(each, target)) for each in self.forecasts[:2])
+            if score > best:
+                more = f"{abs(100 * (factor - 1)):.0f}% {'more' if factor > 1 else 'less'}"
+                best, found = score, (target, f"{more} error than the lowest of {first.name}")
+        return found
+
+    @property
+    def target(self) -> float:
+        """What is asked at first, in the user's unit."""
+        return self._first[0]
 
     @cached_property
     def plans(self) -> tuple[Plan, ...]:
@@ -111,11 +125,18 @@ class Group:
             return f"{most} {sizes}; {LEAST_SIZES} are needed to plan."
         both, curve = self.comparison, self.forecasts[0].curve
         said = sentence(self.plans[0]) if both is None else words.comparison_headline(both)
-        metric, why = curve.metric or curve.unit.noun, "as asked"
-        if self.asked is None:
-            more = "5% more" if both else "a fifth less"
-            why = f"with {more} error than the lowest of {curve.name}"
-        return f"{said} ({metric} {words.value(self.target)}, {why})"
+        metric = curve.metric or curve.unit.noun
+        return f"{said} ({metric} {words.value(self.target)}, {self.why})"
+
+    @property
+    def why(self) -> str:
+        """Why the first target is that one."""
+        return self._first[1] if self.forecasts else ""
+
+    @property
+    def told(self) -> list[int]:
+        """How much each of the first two models has to say of the first target."""
+        return [telling(plan) for plan in self.plans[:2]]
 
     def pairs(self) -> list[dict[str, Any]]:
         """Some pairs of models at the first target, with a sentence on where their curves cross."""
@@ -138,12 +159,24 @@ class Group:
         return made
 
 
+def telling(plan: Plan) -> int:
+    """How much an answer says: most with a number that has an interval, least with none."""
+    if plan.samples is None:
+        return 0
+    if plan.at_once or plan.lower == plan.upper:
+        return 1
+    return 2 + math.isfinite(plan.upper) + (not plan.forecast.doubt)
+
+
 def main_group(groups: Sequence[Group]) -> Group | None:
-    """The one whose answer leads the page: the last that compares and is whole, if there is one."""
+    """The one with which the page opens: the last of those that say most of their first target.
+
+    Groups that compare, and of which nothing is missing, go before others.
+    """
     chosen = [group for group in groups if group.forecasts]
     chosen = [group for group in chosen if len(group.forecasts) > 1] or chosen
     chosen = [group for group in chosen if group.whole] or chosen
-    return chosen[-1] if chosen else None
+    return max(reversed(chosen), key=lambda group: sum(group.told), default=None)
 
 
 # --- For the scripts -----------------------------------------------------------------------------
@@ -154,7 +187,7 @@ def groups_data(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Every group's data, and notes; where all would be too large, the last curves give way.
 
-    The group whose answer leads the page comes first.
+    The group with which the page opens has the space first.
     """
     main = main_group(groups)
     made: dict[str, dict[str, Any]] = {}
@@ -165,6 +198,8 @@ def groups_data(
         data: dict[str, Any] = {
             "name": group.name,
             "target": group.target if group.forecasts else None,
+            "why": group.why,
+            "model": group.told.index(max(group.told)) if group.forecasts else 0,
             "models": models,
             "pairs": group.pairs(),
             "short": [{"name": curve.name, **_measured(curve)} for curve in group.short],
@@ -228,8 +263,8 @@ def script_json(content: Mapping[str, Any] | Sequence[Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-LARGEST = 6_000_000  # bytes of a page
-_DPI = 130  # of figures
+LARGEST = 5_000_000  # bytes of a page
+_LEAST = 9  # CSS pixels of type in a figure
 _STILLS = 4  # pictures of single forecasts in the page of a pilot
 
 
@@ -250,43 +285,39 @@ class Page:
     kind: str  # a word or two above the title
     groups: Sequence[Group]
     data: dict[str, Any]  # for the scripts: groups and pictures
-    answers: Sequence[tuple[str, str]]  # one for each group: its name, and a sentence
     notes: Sequence[str] = ()  # what is missing, at the top
-    still: str = ""  # the curves as a picture, for paper and where no script runs
+    still: str = ""  # the answer as a figure, where no script runs
     sections: Sequence[Section] = ()
 
     def html(self) -> str:
         """The whole file."""
         main = main_group(self.groups)
-        start = list(self.groups).index(main) if main else 0
-        answer = (
-            "No curve has three sizes yet, so nothing can be extrapolated: measure each model at "
-            "three training set sizes or more."
-        )
+        missing = ""
+        if self.notes:
+            box = '<div class="missing" role="group" aria-label="Notes" tabindex="0">'
+            missing = f"{box}{bullets(self.notes, 'notes')}</div>"
         title = "What this does and does not promise"
         last = Section(name="promises", title=title, html=asset("promises.html"))
         shown = [*self.sections, last]
-        if main is not None:
-            said = dict(self.answers)[main.name]
-            answer = said if len(self.groups) == 1 else f"{main.name}: {said}"
-            planner = asset("planner.html")
-            if len(self.answers) > 1:
-                name, heads = "Every point at a glance", ["point", "answer"]
-                table = ReportTable(
-                    name="answers", title=name, caption=name, columns=heads, rows=self.answers
-                )
-                planner += table_html(table)
-            still = f'<figure class="still">{self.still}</figure>' if self.still else ""
-            shown = [
-                Section(name="planner", title="How much data do I need?", html=planner),
-                Section(name="curves", title="Curves", html=asset("curves.html") + still),
-                *shown,
-            ]
+        if main is None:
+            answer = (
+                "No curve has three sizes yet, so nothing can be extrapolated: measure each model "
+                "at three training set sizes or more."
+            )
+        else:
+            name = f"{main.name}: " if len(self.groups) > 1 else ""
+            answer = name + main.sentence
+            still = f"<noscript>{self.still}</noscript>" if self.still else ""
+            planner = asset("planner.html") + still
+            shown.insert(0, Section(name="planner", title="How much data do I need?", html=planner))
+            if len(self.groups) > 1:
+                every = Section(name="points", title="Every point", html=overview(self.groups))
+                shown.insert(1, every)
         return Template(asset("page.html")).substitute(
             title=escape(self.title),
             kind=escape(self.kind),
             answer=escape(answer),
-            notes=bullets(self.notes, "notes") if self.notes else "",
+            notes=missing,
             links=" ".join(f'<a href="#{each.name}">{escape(each.title)}</a>' for each in shown),
             sections="\n".join(
                 f'<section id="{each.name}" aria-labelledby="{each.name}-title">'
@@ -294,20 +325,90 @@ class Page:
                 for each in shown
             ),
             version=__version__,
-            style=asset("page.css"),
-            data=script_json(self.data | {"start": start, "sentences": SENTENCES}),
-            library=drawing_library(),
+            style=asset("page.css") + THEME_CSS,
+            data=script_json(
+                self.data
+                | {"start": list(self.groups).index(main) if main else 0, "sentences": SENTENCES}
+            ),
             table=asset("table.js"),
             view=asset("view.js"),
         )
 
 
-def figure_html(figure: Figure, words: str, caption: str = "") -> str:
-    """A figure as an image, with words for those who do not see it, and a caption if given."""
-    image = f'<img src="{figure_uri(figure, dpi=_DPI)}" alt="{escape(words)}">'
-    if not caption:
-        return image
-    return f'<figure class="figure">{image}<figcaption>{escape(caption)}</figcaption></figure>'
+def overview(groups: Sequence[Group]) -> str:
+    """The answers of all groups to their first targets, one row each, and the same in sentences."""
+    names = list(dict.fromkeys(each.curve.name for group in groups for each in group.forecasts))
+    left_out, names = len(names[_COLUMNS:]), names[:_COLUMNS]
+    heads = ["point", "target"]
+    for name in names:
+        heads += [f"N of {name}", f"chance of {name}"]
+    heads += ["ratio of N"] * (len(names) > 1)
+    rows = []
+    for group in groups:
+        cells: list[tuple[str, float]] = [("\N{EN DASH}", math.inf)] * (len(heads) - 1)
+        link = ""
+        if group.forecasts:
+            link = f"#{urlencode({'point': group.name, 'target': group.target}, quote_via=quote)}"
+            cells[0] = words.value(group.target), group.target
+            for plan in group.plans:
+                if plan.curve.name in names:
+                    at = 1 + 2 * names.index(plan.curve.name)
+                    cells[at] = _number(plan), plan.samples or math.inf
+                    odds = plan.reach if plan.samples is None else plan.chance
+                    cells[at + 1] = words.chance(odds), math.inf if odds is None else odds
+        both = group.comparison
+        if both is not None:
+            low, high = both.ratio_range or (0.0, math.inf)
+            ends = (low, high) if both.ratio is None else (both.ratio, both.ratio)
+            said = words.ratio_words(both)
+            cells[-1] = said, next((end for end in ends if 0 < end < math.inf), math.inf)
+        name = escape(group.name)
+        first = f'<a href="{escape(link)}">{name}</a>' if link else name
+        body = "".join(
+            f'<td class="number" data-value="{key:.6g}">{escape(text)}</td>' for text, key in cells
+        )
+        rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
+    top = "".join(
+        f'<th scope="col" aria-sort="none"><button type="button">{escape(head)}</button></th>'
+        for head in heads
+    )
+    caption = "A row opens its point; a heading sorts."
+    if left_out:
+        caption += f" {left_out} more model{'s' if left_out > 1 else ''} stand in the planner."
+    said = bullets(f"{group.name}: {group.sentence}" for group in groups)
+    return (
+        '<div class="table" role="region" aria-label="Every point" tabindex="0"><table id="every">'
+        f"<caption><span>{caption}</span></caption><thead><tr>{top}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"<details><summary>The same in sentences</summary>{said}</details>"
+    )
+
+
+def _number(plan: Plan) -> str:
+    if plan.samples is None:
+        return "no answer" if plan.doubt else "not reachable"
+    return f"{'≤ ' if plan.at_once else ''}{words.count(plan.samples)}"
+
+
+def figure_html(
+    figure: Figure, words: str, caption: str = "", *, narrow: Figure | None = None
+) -> str:
+    """A figure that follows the theme, with words for those who do not see it, and a caption.
+
+    It is never so small that its type could not be read: narrow pages show the narrow one, or
+    scroll.
+    """
+    shown = ""
+    for made, kind in [(figure, "wide-only" if narrow else ""), (narrow, "narrow")]:
+        if made is not None:
+            least = _LEAST / FINE * 72 * made.get_size_inches()[0]
+            shown += (
+                f'<div class="scroll {kind}" role="group" aria-label="{escape(words)}" '
+                f'tabindex="0"><div style="min-width:{least:.0f}px">'
+                f"{themed_svg(made, words=words)}</div></div>"
+            )
+    told = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    return f'<figure class="figure">{shown}{told}</figure>'
 
 
 def bullets(sentences: Iterable[str], kind: str = "plain") -> str:
@@ -320,16 +421,6 @@ def bullets(sentences: Iterable[str], kind: str = "plain") -> str:
 def asset(name: str) -> str:
     """A piece of the page that is the same for all."""
     return (importlib.resources.files("korisk.report.page") / "assets" / name).read_text("utf-8")
-
-
-@lru_cache
-def drawing_library() -> str:
-    """The drawing library, packed: a third of its size, unpacked by the browser."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("a page needs plotly; pip install 'korisk[report]'") from error
-    return base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
 # --- The page of a pilot -------------------------------------------------------------------------
@@ -349,7 +440,7 @@ def pilot_page(
     if target is not None:
         check_target([each.curve for each in group.forecasts], target)
     data, notes = groups_data([group])
-    # The answers on paper: of one model, of two, or of the first of many.
+    # The answers where no script runs: of one model, of two, or of the first of many.
     words = f"Forecast of {', '.join(each.curve.name for each in group.forecasts[:8])}"
     if group.comparison is not None and len(group.forecasts) == 2:
         still = figure_html(comparison_figure(group.comparison), words)
@@ -374,7 +465,6 @@ def pilot_page(
         kind=kind,
         groups=[group],
         data={"groups": data, "pictures": []},
-        answers=[(title, group.sentence)],
         notes=notes,
         still=still,
         sections=[

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
 from korisk.report.contents import Pictures, error_scale, grey_scale, relative_error
-from korisk.report.figures.style import settings
 
 Array = NDArray[np.float64]
 
@@ -104,11 +102,3 @@ def _png(picture: Image.Image) -> str:
     content = io.BytesIO()
     picture.save(content, format="png", optimize=True)
     return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()
-
-
-def figure_uri(figure: Figure, *, dpi: int) -> str:
-    """A figure as an address that holds it, in 256 colours: a third of the size."""
-    content = io.BytesIO()
-    with settings():
-        figure.savefig(content, format="png", dpi=dpi)
-    return _png(Image.open(content).convert("RGB").quantize(256))

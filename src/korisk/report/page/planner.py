@@ -103,7 +103,7 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
     curve = made.curve
     stops, others = _targets(made)
     asked = [first] if first is not None else []
-    often = _AskedOften(made.curve, made.fit, made.related)
+    often = asked_often(made)
     plans: list[Plan] = []
     for target in {*stops, *others, *asked}:
         with suppress(KoriskError):  # a target that is far too easy, unless it was asked
@@ -189,6 +189,13 @@ def _targets(made: Forecast) -> tuple[list[float], list[float]]:
     smallest = made.measured.lasting(curve.sizes[:1].astype(float))
     beside += [math.exp(smallest.quantile(p)[0]) for p in _AT_FIRST]
     return stops, unit.from_error(beside).tolist()
+
+
+def asked_often(made: Forecast) -> Forecast:
+    """The same forecast, quick to ask about many targets."""
+    if isinstance(made, _AskedOften):
+        return made
+    return _AskedOften(made.curve, made.fit, made.related)
 
 
 class _AskedOften(Forecast):

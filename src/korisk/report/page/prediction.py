@@ -75,7 +75,8 @@ def prediction_section(
         watch(f"prediction of {each.point}")
         curves = measured_curves(point)
         caption = f"{each.point}: {_WORDS.lower()}; from {each.images}."
-        shown += figure_html(prediction_figure(each, curves), _WORDS, caption)
+        narrow = prediction_figure(each, curves, narrow=True)
+        shown += figure_html(prediction_figure(each, curves), _WORDS, caption, narrow=narrow)
         found += outcomes(each, curves)
     if found:
         shown += bullets(sentences(found)) + table_html(outcomes_table(found))

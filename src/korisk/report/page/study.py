@@ -10,7 +10,7 @@ from typing import Any
 from korisk.errors import KoriskError
 from korisk.planning.fit import check_target
 from korisk.report.contents import Contents, refuse_an_empty_one
-from korisk.report.figures.study import STILL, THEOREM, study_figures
+from korisk.report.figures.study import THEOREM, page_figures
 from korisk.report.page.page import (
     LARGEST,
     Group,
@@ -70,12 +70,12 @@ def study_page(
     refuse_an_empty_one(contents)
     groups, refused = _groups(contents, target)
     curves, crowded = groups_data(groups, watch=watch)
-    figures = dict.fromkeys((STILL, THEOREM, "others"), "")
-    for name, figure in study_figures(contents, page=True):
+    figures = dict.fromkeys((THEOREM, "others"), "")
+    for name, wide, narrow in page_figures(contents):
         watch(name)
         shows = _WORDS.get(name.partition("_")[0], name)
-        caption = "" if name == STILL else f"{shows}."
-        figures[name if name in figures else "others"] += figure_html(figure, shows, caption)
+        drawn = figure_html(wide, shows, f"{shows}.", narrow=narrow)
+        figures[name if name in figures else "others"] += drawn
     watch("tables")
     tables = {True: "", False: ""}  # the theorem's, and the others
     for table in study_tables(contents):
@@ -108,9 +108,7 @@ def study_page(
         kind="korisk report of a study",
         groups=groups,
         data={"groups": curves, "pictures": []},
-        answers=[(group.name, group.sentence) for group in groups],
         notes=[*([above] if violated else []), *_missing(contents), *refused, *crowded, *unseen],
-        still=figures[STILL],
         sections=[section for section in sections if section.html],
     )
     named = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]

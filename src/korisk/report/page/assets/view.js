@@ -1,32 +1,37 @@
-/* What the page shows: controls, answers, curves, pictures. The answers are table.js's. */
+/* What the page shows: controls, answers, chart, pictures. The answers are table.js's. */
 (function () {
   "use strict";
 
   const data = JSON.parse(document.getElementById("data").textContent);
   const { Table, place, value, chance, most, times, count } = window.koriskTable;
-  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "x", "star"];
-  const SIGNS = "●■◆▲✚✖★"; // the same, in a legend
+  const SIGNS = "●■◆▲▼"; // of models, and the same to be drawn
+  const SHAPES = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", "M-4-4h8v8h-8", "M0-6L6 0 0 6-6 0", "M0-5L5 4H-5", "M0 5L5-4H-5"];
+  const CROSS = "M-4-4L4 4M-4 4L4-4"; // of curves that are too short to plan
   const CROWD = 8; // models beyond which only those that are asked about have bands
-  const QUIET = 600; // milliseconds until an answer is spoken
-  const DRAWN = 64; // times the pilot, up to which curves are drawn,
-  const FARTHEST = 16; // and up to which bands are drawn whole
+  const QUIET = 600; // milliseconds until an answer is spoken,
+  const SETTLED = 150; // and until it is in the address
+  const REACHES = [16, 64, 256, 1024, Infinity]; // times the pilot: where the chart ends, the first that fits
   const NEAR = 1.05; // factor in N and in the error within which a curve passes through a mark
   const SURE = 0.95; // chance to reach a target from which on a number of samples needs no "if"
+  const MANTISSAS = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]]; // of ticks, densest first
 
   const get = (id) => document.getElementById(id);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const on = (id, event, act) => get(id).addEventListener(event, act);
 
-  const state = { group: data.start, model: 0, other: -1, target: NaN, answer: null, versus: null };
+  // `count` is the N that was typed, `hover` the one under the pointer.
+  const state = { group: data.start, model: 0, other: -1, target: NaN, count: null, hover: null };
   const opened = new Map(); // tables, opened when first asked for
 
   // --- Small helpers ---------------------------------------------------------------------------
 
-  function element(name, text, attributes) {
-    const made = document.createElement(name);
+  function element(name, text, attributes, made = document.createElement(name)) {
     if (text !== undefined && text !== null) made.textContent = text;
     for (const [key, content] of Object.entries(attributes || {})) made.setAttribute(key, content);
     return made;
   }
+
+  const drawn = (name, attributes, text) =>
+    element(name, text, attributes, document.createElementNS("http://www.w3.org/2000/svg", name));
 
   function fill(select, names, chosen) {
     const option = ([key, text]) => element("option", text, { value: String(key) });
@@ -43,12 +48,17 @@
     list.replaceChildren(...rows);
   }
 
+  function tell(id, text) {
+    get(id).hidden = !text;
+    get(id).textContent = text;
+  }
+
   /* Calls to the result run once a frame, however many there are. */
   function calm(act) {
     let frame = 0;
-    return () => {
+    return (event) => {
       cancelAnimationFrame(frame);
-      frame = requestAnimationFrame(() => act());
+      frame = requestAnimationFrame(() => act(event));
     };
   }
 
@@ -61,71 +71,182 @@
     return decimal.test(dotted) ? Number(dotted) : NaN;
   }
 
-  // --- What was asked --------------------------------------------------------------------------
+  // --- What is asked ---------------------------------------------------------------------------
 
   const group = () => data.groups[state.group];
-  const model = (index) => group().models[index];
+  const model = (at) => group().models[at];
+  const names = () => group().models.map((each, at) => [at, each.name]);
+  const quantity = () => model(0).planner.metric || model(0).planner.unit.noun;
+  const logarithmic = () => model(0).planner.unit.logarithmic;
 
-  function table(index) {
-    const key = `${state.group}/${index}`;
-    if (!opened.has(key)) opened.set(key, new Table(model(index).planner));
+  function table(at) {
+    const key = `${state.group}/${at}`;
+    if (!opened.has(key)) opened.set(key, new Table(model(at).planner));
     return opened.get(key);
   }
-
-  const logarithmic = () => model(0).planner.unit.logarithmic;
 
   /* The slider stops at targets of the table, whose answers are exact. */
   const stops = () => table(state.model).stops.map((at) => table(state.model).targets[at]);
 
   function positionOf(target) {
-    const { unit } = table(state.model);
-    const depth = (each) => Math.log(unit.toError(each));
+    const depth = (each) => Math.log(table(state.model).unit.toError(each));
     const away = stops().map((each) => Math.abs(depth(each) - depth(target)));
     return Math.max(away.indexOf(Math.min(...away)), 0);
   }
 
-  const quantity = () => model(0).planner.metric || model(0).planner.unit.noun;
+  function choose(at, asked = group().model, other = -1) {
+    state.group = at;
+    const all = names();
+    state.model = Math.min(asked, all.length - 1);
+    const rest = all.filter(([each]) => each !== state.model);
+    [state.other] = rest.find(([each]) => each === other) || rest[0] || [-1];
+    get("point").value = String(at);
+    fill(get("model"), all, state.model);
+    fill(get("other"), rest, state.other);
+    get("other-field").hidden = all.length < 2;
+    get("all-field").hidden = all.length <= 2;
+    get("target-label").textContent = `Target (${quantity()})`;
+    get("error-head").textContent = quantity();
+    get("slider").max = String(stops().length - 1);
+    get("easy").textContent = `easier: ${value(stops()[0])}`;
+    get("hard").textContent = `harder: ${value(stops().at(-1))}`;
+    const scene = data.pictures.findIndex((each) => each.point === group().name);
+    if (scene >= 0) showScene(scene);
+  }
+
+  /* A target that has no answer leaves the last answer where it is, and says so. */
+  function ask(target, { text = null, said = "" } = {}) {
+    const refusal = Number.isNaN(target)
+      ? `${text ? `“${text}” is no number` : "The target is empty"}; type one, such as ${value(group().target)}.`
+      : table(state.model).refusal(target);
+    get("target").setAttribute("aria-invalid", String(Boolean(refusal)));
+    if (!refusal) {
+      state.target = target;
+      if (text === null) get("target").value = String(target);
+    }
+    get("slider").value = String(positionOf(state.target));
+    get("slider").setAttribute("aria-valuetext", `${quantity()} ${value(state.target)}`);
+    const kept = `The answer is still that to ${value(state.target)}.`;
+    tell("refusal", said || (refusal && `${refusal} ${kept}`));
+    answer();
+  }
+
+  /* Another model: the same target if it has an answer there, else the nearest stop. */
+  function askAgain() {
+    const refusal = table(state.model).refusal(state.target);
+    const nearest = stops()[positionOf(state.target)];
+    const said = refusal && `${model(state.model).name}: ${refusal} Here is ${value(nearest)}.`;
+    ask(refusal ? nearest : state.target, { said });
+  }
+
+  // --- The address -----------------------------------------------------------------------------
+
+  let writing = 0;
+
+  function writeAddress() {
+    const { theme } = document.documentElement.dataset;
+    const told = {
+      point: group().name,
+      model: model(state.model).name,
+      with: state.other < 0 ? "" : model(state.other).name,
+      target: String(state.target),
+      n: state.count === null ? "" : String(state.count),
+      cost: get("cost").value,
+      unit: get("currency").value,
+      theme: theme || "",
+    };
+    const kept = Object.entries(told).filter(([, text]) => text !== "");
+    clearTimeout(writing);
+    writing = setTimeout(() => {
+      try {
+        history.replaceState(null, "", `#${new URLSearchParams(kept)}`);
+      } catch (error) {
+        // a page inside another one may have no address of its own
+      }
+    }, SETTLED);
+  }
+
+  /* Whether the address tells a state. What it asks for and is not here is said. */
+  function readAddress() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    if (!location.hash.includes("=")) return false;
+    const unknown = [];
+    const find = (name, among) => {
+      if (!asked.has(name)) return undefined;
+      const [found] = among.find(([, each]) => each === asked.get(name)) || [];
+      if (found === undefined) unknown.push(`${name} “${asked.get(name)}”`);
+      return found;
+    };
+    const before = { ...state };
+    state.group = find("point", planned()) ?? state.group;
+    const kept = state.group === before.group && !Number.isNaN(state.target) ? before : {};
+    choose(state.group, find("model", names()) ?? kept.model, find("with", names()) ?? kept.other);
+    const refused = (target) => Boolean(table(state.model).refusal(target));
+    state.target = refused(kept.target ?? NaN) ? group().target : kept.target;
+    if (asked.has("target")) {
+      const target = parsed(asked.get("target"));
+      if (refused(target)) unknown.push(`target “${asked.get("target")}”`);
+      else state.target = target;
+    }
+    for (const [name, id] of [["n", "count"], ["cost", "cost"], ["unit", "currency"]]) {
+      if (asked.has(name)) get(id).value = asked.get(name);
+    }
+    readCount();
+    const theme = asked.get("theme");
+    if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
+    const said = unknown.length ? `The address asks for ${unknown.join(" and ")}, which this page does not have.` : "";
+    ask(state.target, { said });
+    return true;
+  }
 
   // --- Answers ---------------------------------------------------------------------------------
 
   let speaking = 0;
+  const plans = { own: null, other: null };
+
+  const atOnce = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).sizes[0];
+  const inside = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).last;
+  const tableOf = (plan) => table(plan === plans.other ? state.other : state.model);
+  const interval = (plan) =>
+    `${count(plan.lower)} ${inside(plan) ? "and" : "to"} ${count(plan.upper)}`;
 
   function answer() {
-    const asked = table(state.model);
-    const refusal = Number.isNaN(state.target)
-      ? `Type a plain number, such as ${value(group().target)}.`
-      : asked.refusal(state.target);
-    get("refusal").hidden = !refusal;
-    get("refusal").textContent = refusal;
-    get("target").setAttribute("aria-invalid", String(Boolean(refusal)));
-    get("found").hidden = Boolean(refusal);
-    state.answer = refusal ? null : asked.plan(state.target);
-    state.versus = null;
-    if (state.answer) showAnswer(state.answer);
-    showVersus();
-    showExpected();
-    markTarget();
-    get("moved").hidden = state.group === data.start && state.target === group().target;
+    plans.own = table(state.model).plan(state.target);
+    plans.other = null;
+    let refusal = "";
+    if (state.other >= 0) {
+      const { unit, targets } = table(state.other);
+      const easier = unit.toError(state.target) > unit.toError(targets[0]);
+      refusal = easier ? "" : table(state.other).refusal(state.target);
+      if (!refusal) plans.other = table(state.other).plan(state.target);
+    }
+    showAnswer(plans.own);
+    showVersus(refusal);
+    draw();
     clearTimeout(speaking); // a screen reader speaks when the slider rests
     speaking = setTimeout(() => {
-      const said = state.answer ? asked.sentence(state.answer, data.sentences) : refusal;
+      const said = get("words").textContent;
       if (get("spoken").textContent !== said) get("spoken").textContent = said;
     }, QUIET);
   }
 
   function showAnswer(plan) {
-    const box = get("samples");
     const { samples, doubt, safe: { "0.9": safe } } = plan;
-    get("samples-label").textContent = atOnce(plan) ? "Samples, at most" : "Samples";
-    get("samples-label").hidden = Boolean(doubt);
-    box.textContent = doubt ? "No answer" : samples === null ? "not reachable" : count(samples);
+    const box = get("samples");
+    const least = atOnce(plan) ? "at most " : "";
+    box.textContent =
+      doubt ? "No answer"
+      : samples === null ? "not reachable"
+      : `${least}${count(samples)} sample${samples === 1 ? "" : "s"}`;
     box.dataset.value = samples === null ? "" : String(samples);
     get("samples-chance").textContent =
       doubt ? "" : `chance ${chance(samples === null ? plan.reach : plan.chance)}`;
     get("words").textContent = table(state.model).sentence(plan, data.sentences);
     const between = (plan.between || []).map(value).join(" and ");
-    get("between").hidden = !between;
-    get("between").textContent = `Interpolated between the answers to ${between}`;
+    get("about").textContent =
+      between ? `Interpolated between the answers to ${between}.`
+      : state.target === group().target && group().why ? `The first target: ${group().why}.`
+      : "";
     const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
     const enough = Object.entries(plan.safe).map(([p, n]) => [
       `Enough with ${Math.round(100 * p)}% probability`,
@@ -165,33 +286,23 @@
     ];
   }
 
-  function showVersus() {
-    const block = get("versus");
-    block.hidden = state.other < 0 || !state.answer;
-    if (block.hidden) return;
-    const [first, second] = [model(state.model), model(state.other)];
-    const against = table(state.other);
-    const easier = against.unit.toError(state.target) > against.unit.toError(against.targets[0]);
-    const refusal = easier ? "" : against.refusal(state.target);
-    const plan = refusal ? null : against.plan(state.target);
-    state.versus = plan;
-    block.dataset.value = plan && plan.samples !== null ? String(plan.samples) : "";
+  function showVersus(refusal) {
+    get("versus").hidden = state.other < 0;
+    get("ratio").textContent = "";
+    if (state.other < 0) return;
+    const [first, second, plan] = [model(state.model), model(state.other), plans.other];
+    const said = plan ? ratio(plans.own, plan) : refusal;
+    get("versus").dataset.value = plan && plan.samples !== null ? String(plan.samples) : "";
+    get("ratio").textContent = `Ratio of N, ${second.name} over ${first.name}: ${said}`;
     get("versus-title").textContent = `${first.name} against ${second.name}`;
     facts(get("versus-facts"), [
-      [`Samples of ${first.name}`, reached(state.answer)],
+      [`Samples of ${first.name}`, reached(plans.own)],
       [`Samples of ${second.name}`, plan ? reached(plan) : refusal],
-      [`Ratio, ${second.name} over ${first.name}`, plan && ratio(state.answer, plan)],
       ["Two factors, fitted lines", plan && factors("line", first, second)],
       ["Two factors, the paper's lines", plan && factors("paper", first, second)],
-      ["Crossover", plan && (pair().crossover || "not computed here: ask korisk compare")],
+      ["Crossover", pair().crossover || "not computed here: ask korisk compare"],
     ]);
   }
-
-  const tableOf = (plan) => table(plan === state.versus ? state.other : state.model);
-  const atOnce = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).sizes[0];
-  const inside = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).last;
-  const interval = (plan) =>
-    `${count(plan.lower)} ${inside(plan) ? "and" : "to"} ${count(plan.upper)}`;
 
   function reached(plan) {
     if (plan.doubt) return `no answer. ${plan.doubt}`;
@@ -209,7 +320,7 @@
     ) || {};
 
   function ratio(plan, other) {
-    if (atOnce(plan) && atOnce(other)) return "unknown: both meet it at their smallest N";
+    if (atOnce(plan) && atOnce(other)) return "unknown, since both meet it at their smallest N";
     const { first, ratio_range: known } = pair();
     let range = "";
     if (known && state.target === group().target) {
@@ -219,14 +330,13 @@
       else range = `${low ? `at least ${times(low)}` : `at most ${times(high)}`} with 95% probability`;
     }
     if (plan.samples === null || other.samples === null) {
-      return range || "unknown: one of the two has no number of samples";
+      return range || "unknown, since one of the two has no number of samples";
     }
     const more = atOnce(plan) ? " or more" : atOnce(other) ? " or less" : "";
     const odds =
       `chance ${chance(other.chance)} for ${model(state.other).name}, ` +
       `${chance(plan.chance)} for ${model(state.model).name}`;
-    const said = [odds, range].filter(Boolean).join("; ");
-    return `${times(other.samples / plan.samples)}${more} (${said})`;
+    return `${times(other.samples / plan.samples)}${more} (${[odds, range].filter(Boolean).join("; ")})`;
   }
 
   /* Proposition 2, for lines floor + slope log N / N. */
@@ -245,216 +355,31 @@
     );
   }
 
-  function showExpected() {
-    const text = get("count").value;
-    const box = get("expected");
-    box.textContent = "";
-    get("count").setAttribute("aria-invalid", "false");
-    if (text.trim() === "") return;
-    const [n, asked] = [parsed(text), table(state.model)];
-    const [first, last] = [asked.sizes[0], asked.horizon];
-    if (!(Number.isInteger(n) && n >= first && n <= last)) {
-      get("count").setAttribute("aria-invalid", "true");
-      box.textContent =
-        `Give a whole number from ${count(first)} to ${count(last)}.` +
-        (n > last && asked.doubt ? ` ${asked.doubt}` : "");
-      return;
-    }
-    const at = (name) => expected(state.model, n, name);
-    const [middle, ...ends] = ["middle", "better", "worse"].map(at);
-    const odds = state.answer && !state.answer.doubt
-      ? ` The chance to have met the target is ${chance(asked.probability(n, state.target))}.`
-      : "";
-    box.textContent =
-      `${model(state.model).name}: ${quantity()} of about ${value(middle)} ` +
-      `(90%: ${value(Math.min(...ends))} to ${value(Math.max(...ends))}).${odds}`;
+  // --- The chart -------------------------------------------------------------------------------
+
+  const colour = (at) => `var(--series-${at % 8})`; // as many as the style has
+  const span = (at) => [table(at).sizes[0], table(at).horizon];
+
+  /* A model's name behind its sign. */
+  function named(box, at) {
+    const sign = element("span", SIGNS[at % SIGNS.length], { "aria-hidden": "true" });
+    sign.style.color = colour(at);
+    box.append(sign, ` ${model(at).name}`);
+    return box;
   }
 
-  /* A model's forecast at N, or an end of its band: in straight lines of the plot. */
-  function expected(index, n, name) {
-    const { track } = model(index);
-    const [at, share] = place(track.n.map(Math.log), Math.log(n));
-    const [a, b] = track[name].slice(at, at + 2);
-    return logarithmic() ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
-  }
-
-  // --- Controls --------------------------------------------------------------------------------
-
-  const modelNames = () => group().models.map((each, at) => [at, each.name]);
-
-  function chooseGroup(index) {
-    state.group = index;
-    state.model = 0;
-    const names = modelNames();
-    fill(get("model"), names, 0);
-    fillOthers(1);
-    get("other-field").hidden = names.length < 2;
-    get("all-field").hidden = names.length <= 2;
-    get("target-label").textContent = `Target (${quantity()})`;
-    showEnds();
-    ask(group().target);
-  }
-
-  function showEnds() {
-    get("slider").max = String(stops().length - 1);
-    get("easy").textContent = `easier: ${value(stops()[0])}`;
-    get("hard").textContent = `harder: ${value(stops().at(-1))}`;
-  }
-
-  function fillOthers(chosen) {
-    const rest = modelNames().filter(([at]) => at !== state.model);
-    const [first] = rest.find(([at]) => at === chosen) || rest[0] || [-1];
-    state.other = first;
-    fill(get("other"), rest, state.other);
-  }
-
-  function ask(target, { keepText = false, keepSlider = false } = {}) {
-    state.target = target;
-    if (!keepText) get("target").value = String(target);
-    if (!Number.isNaN(target)) {
-      if (!keepSlider) get("slider").value = String(positionOf(target));
-      get("slider").setAttribute("aria-valuetext", `${quantity()} ${value(target)}`);
-    }
-    answer();
-  }
-
-  function listen() {
-    const on = (id, event, act) => get(id).addEventListener(event, act);
-    on("slider", "input", calm(() => ask(stops()[get("slider").value], { keepSlider: true })));
-    on("target", "input", calm(() => ask(parsed(get("target").value), { keepText: true })));
-    for (const id of ["cost", "currency"]) on(id, "input", calm(answer));
-    on("count", "input", calm(showExpected));
-    on("point", "change", () => {
-      chooseGroup(Number(get("point").value));
-      draw();
-    });
-    on("model", "change", () => {
-      const before = state.model;
-      state.model = Number(get("model").value);
-      fillOthers(state.other === state.model ? before : state.other);
-      showEnds();
-      ask(state.target, { keepText: true });
-      draw();
-    });
-    on("other", "change", () => {
-      state.other = Number(get("other").value);
-      answer();
-      draw();
-    });
-    for (const id of ["bands", "lines", "all"]) on(id, "change", draw);
-    on("reset", "click", () => {
-      resets += 1;
-      draw();
-    });
-  }
-
-  // --- Curves ----------------------------------------------------------------------------------
-
-  let library = null; // once it is unpacked
-  let resets = 0; // a zoom stays until the next
-
-  async function unpack() {
-    const packed = Uint8Array.from(atob(get("library").textContent), (c) => c.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    document.head.append(element("script", await new Response(stream).text()));
-    return window.Plotly;
-  }
-
-  const colour = (index) => css(`--series-${index % 8}`); // as many as the style has
-
-  function shownModels() {
+  function shown() {
     const all = [...group().models.keys()];
     if (all.length <= 2 || get("all").checked) return all;
     return all.filter((at) => at === state.model || at === state.other);
   }
 
-  function traces() {
-    const made = [];
-    for (const at of shownModels()) {
-      const asked = at === state.model || at === state.other;
-      if (get("bands").checked && (asked || shownModels().length <= CROWD)) made.push(...band(at));
-      if (get("lines").checked && model(at).lines.paper) made.push(paperLine(at));
-      made.push(...curve(at));
-    }
-    for (const each of group().short) made.push(dots(each.name, each, css("--muted"), "x"));
-    return made;
-  }
-
-  function band(at) {
-    const [x, better, worse] = drawnPart(model(at), "n", "better", "worse");
-    const common = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
-    const fill = { fill: "tonexty", fillcolor: `${colour(at)}2e` }; // 18% of it
-    return [{ ...common, y: better }, { ...common, y: worse, ...fill }];
-  }
-
-  /* The parts of a track that are drawn. */
-  function drawnPart({ track, planner }, ...names) {
-    const far = track.n.filter((n) => n <= DRAWN * planner.last * (1 + 1e-9)).length;
-    return names.map((name) => track[name].slice(0, far));
-  }
-
-  function curve(at) {
-    const { name, planner, measured } = model(at);
-    const [x, middle] = drawnPart(model(at), "n", "middle");
-    const part = (keep, dash) => ({
-      x,
-      y: x.map((n, i) => (keep(n) ? middle[i] : null)),
-      mode: "lines",
-      meta: escaped(name),
-      line: { color: colour(at), width: 2, dash },
-      hovertemplate: "%{meta}<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>",
-    });
-    const single = { color: colour(at), size: 4, opacity: 0.35 };
-    return [
-      part((n) => n <= planner.last, "solid"),
-      part((n) => n >= planner.last, "dash"),
-      { x: measured.all_n, y: measured.all, mode: "markers", marker: single, hoverinfo: "skip" },
-      dots(name, measured, colour(at), SYMBOLS[at % SYMBOLS.length]),
-    ];
-  }
-
-  function dots(name, measured, color, symbol) {
-    const hovertemplate = "%{meta}, measured<br>N = %{x:,.0f}<br>%{y:.4g}<extra></extra>";
-    const marker = { color, size: 9, symbol };
-    const meta = escaped(name);
-    return { x: measured.n, y: measured.mean, mode: "markers", meta, marker, hovertemplate };
-  }
-
-  function paperLine(at) {
-    const { floor, slope } = model(at).lines.paper;
-    const [x] = drawnPart(model(at), "n");
-    const y = x.map((n) => table(at).unit.fromError(floor + (slope * Math.log(n)) / n));
-    const line = { color: colour(at), width: 1.5, dash: "longdashdot" };
-    return { x, y, mode: "lines", line, hoverinfo: "skip" };
-  }
-
-  /* Plotly reads some tags in texts; names are never tags. */
-  const escaped = (text) =>
-    text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-
-  /* The target across, and a line at each number of samples with its chance beside it. */
-  function marks() {
-    const line = { type: "line", line: { color: css("--text"), width: 1, dash: "dot" } };
-    const [shapes, annotations] = [[], []];
-    if (!state.answer) return { shapes, annotations };
-    const [across] = limits();
-    shapes.push({ ...line, xref: "paper", x0: 0, x1: 1, y0: state.target, y1: state.target });
-    for (const [plan, at] of [[state.answer, state.model], [state.versus, state.other]]) {
-      if (!plan || plan.samples === null) continue;
-      const [n, agrees] = [plan.samples, onCurve(plan, at)];
-      const condition = agrees || plan.reach >= SURE ? "" : "if reached: ";
-      const style = { color: colour(at), width: 2, dash: agrees ? "dot" : "longdash" };
-      shapes.push({ ...line, line: style, yref: "paper", y0: 0, y1: 1, x0: n, x1: n });
-      const xanchor = Math.log10(n) > (across[0] + across[1]) / 2 ? "right" : "left";
-      const yshift = at === state.model ? 0 : 16;
-      annotations.push({
-        ...{ x: Math.log10(n), y: 1, yref: "paper", xanchor, yanchor: "bottom", yshift },
-        showarrow: false,
-        text: `${condition}N = ${count(n)}, chance ${chance(plan.chance)}`,
-        font: { color: colour(at), size: 12 },
-      });
-    }
-    return { shapes, annotations };
+  /* A model's forecast at N, or an end of its band: in straight lines of the chart. */
+  function expected(at, n, name) {
+    const { track } = model(at);
+    const [index, share] = place(track.n.map(Math.log), Math.log(n));
+    const [a, b] = track[name].slice(index, index + 2);
+    return logarithmic() ? a ** (1 - share) * b ** share : (1 - share) * a + share * b;
   }
 
   /* Whether the curve that is drawn passes the target at the plan's N, within a few per cent. */
@@ -465,143 +390,357 @@
     return inside(plan) || (error(n / NEAR) * NEAR >= goal && error(n * NEAR) / NEAR <= goal);
   }
 
-  /* Limits that stay while the target moves: all that was measured, all lines, most of the bands. */
-  function limits() {
-    const [sizes, heights] = [[], []];
-    for (const at of shownModels()) {
-      const { planner, measured } = model(at);
-      const [n, middle, better, worse] = drawnPart(model(at), "n", "middle", "better", "worse");
-      sizes.push(...n, ...measured.n);
-      heights.push(...middle, ...measured.mean);
-      n.forEach((each, i) => {
-        if (each <= FARTHEST * planner.last) heights.push(better[i], worse[i]);
-      });
-    }
-    const short = group().short;
-    sizes.push(...short.flatMap((each) => each.n));
-    heights.push(...short.flatMap((each) => each.mean), state.answer ? state.target : group().target);
-    return [span(sizes, true), span(heights, logarithmic())];
-  }
-
-  function span(values, log) {
-    const known = values.filter((each) => each !== null && (!log || each > 0));
-    const flat = known.map((each) => (log ? Math.log10(each) : each));
-    const [low, high] = [Math.min(...flat), Math.max(...flat)];
+  /* An axis from the smallest to the largest of some values, between two pixels. */
+  function axis(values, log, start, end) {
+    const flat = values.filter((v) => v !== null && (!log || v > 0)).map(log ? Math.log10 : Number);
+    let [low, high] = [Math.min(...flat), Math.max(...flat)];
     const pad = 0.04 * (high - low) || 0.1;
-    return [low - pad, high + pad];
+    [low, high] = [low - pad, high + pad];
+    const to = (v) => start + ((end - start) * ((log ? Math.log10(v) : v) - low)) / (high - low);
+    const back = (pixel) => low + ((high - low) * (pixel - start)) / (end - start);
+    return { to, back, low, high, ticks: (room) => ticks(low, high, log, room) };
   }
 
-  /* Ticks at 1, 2, 5 unless that were too many or too few. */
-  const logTicks = ([low, high]) =>
-    high - low > 3.2 ? Math.ceil((high - low) / 9) : high - low > 0.7 ? "D2" : "D1";
-
-  /* After a zoom, ticks for what is shown then. */
-  function tickAgain() {
-    const { _fullLayout: shown } = get("plot");
-    const change = {};
-    for (const name of ["xaxis", "yaxis"]) {
-      const { type, dtick, range } = shown[name];
-      if (type === "log" && dtick !== logTicks(range)) change[`${name}.dtick`] = logTicks(range);
+  /* At most so many round numbers. */
+  function ticks(low, high, log, room) {
+    for (const mantissas of log ? MANTISSAS : []) {
+      const made = [];
+      for (let power = Math.floor(low); power <= high; power += 1) {
+        for (const mantissa of mantissas) made.push(Number(`${mantissa}e${power}`));
+      }
+      const inner = made.filter((v) => v >= 10 ** low && v <= 10 ** high);
+      if (inner.length > 1 && inner.length <= room) return inner;
     }
-    if (Object.keys(change).length) library.relayout(get("plot"), change);
+    if (log && high - low > 1) {
+      const step = Math.ceil((high - low) / room);
+      const powers = [];
+      for (let power = Math.ceil(low); power <= high; power += step) powers.push(10 ** power);
+      return powers;
+    }
+    const [from, to] = log ? [10 ** low, 10 ** high] : [low, high];
+    const rough = (to - from) / room;
+    const unit = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((k) => k * unit).find((each) => each >= rough);
+    const made = [];
+    for (let k = Math.ceil(from / step); k * step <= to; k += 1) made.push(k * step);
+    return made;
   }
 
-  function layout() {
-    const [across, up] = limits();
-    const axis = { gridcolor: css("--line"), linecolor: css("--muted"), zeroline: false };
-    const log = (range, tickformat) => ({ type: "log", tickformat, dtick: logTicks(range) });
-    const vertical = logarithmic() ? log(up, "~g") : { type: "linear" };
-    const [below, beside] = ["training samples N", escaped(quantity())];
-    return {
-      xaxis: { ...axis, ...log(across, ",~r"), range: across, title: { text: below } },
-      yaxis: { ...axis, ...vertical, range: up, automargin: true, title: { text: beside } },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { color: css("--text"), family: css("--font"), size: 13 },
-      margin: { l: 56, r: 12, t: 40, b: 48 },
-      showlegend: false, // a list below the plot takes any number of names
-      dragmode: matchMedia("(pointer: fine)").matches ? "zoom" : false,
-      ...marks(),
-      hovermode: "closest",
-      uirevision: `${state.group} ${resets}`,
-    };
-  }
+  let scale = null; // the axes that are drawn
 
   function draw() {
-    if (!library) return;
-    const names = shownModels().map((at) => model(at).name).join(", ");
-    const told = `${quantity()} over training samples N at ${group().name}, for ${names}`;
-    get("plot").setAttribute("aria-label", `${told}; the figures stand in the tables`);
-    showLegend();
-    library.react(get("plot"), traces(), layout(), { displayModeBar: false, responsive: true });
-  }
+    const plot = get("plot");
+    const [wide, high] = [plot.clientWidth, plot.clientHeight];
+    if (!wide) return;
+    plot.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+    const marked = [[plans.own, state.model], [plans.other, state.other]].filter(
+      ([plan]) => plan && plan.samples !== null,
+    );
+    // The chart ends where the pilot has grown so many times that the answers lie in it.
+    const last = Math.max(...shown().map((at) => table(at).last));
+    const far = Math.max(...marked.flatMap(([plan]) => [plan.samples, plan.upper || 0]), 0);
+    const reach = last * REACHES.find((each) => far <= 0.8 * each * last);
+    const parts = shown().map((at) => {
+      const { track } = model(at);
+      const size = track.n.filter((n) => n <= reach).length;
+      const cut = (name) => track[name].slice(0, size);
+      return [at, { n: cut("n"), middle: cut("middle"), better: cut("better"), worse: cut("worse") }];
+    });
+    const measured = [...shown().map((at) => model(at).measured), ...group().short];
+    const sizes = [...parts.flatMap(([, part]) => part.n), ...measured.flatMap((each) => each.n)];
+    const heights = [
+      ...parts.flatMap(([at, part]) => [
+        ...part.middle,
+        ...part.better.concat(part.worse).filter((_, i) => part.n[i % part.n.length] <= 4 * table(at).last),
+      ]),
+      ...measured.flatMap((each) => each.mean),
+      state.target,
+    ];
+    const [left, right, top, bottom] = [58, wide - 10, 40, high - 44];
+    const x = axis(sizes, true, left, right);
+    const y = axis(heights, logarithmic(), bottom, top);
+    scale = { x, y, left, right, top, bottom };
 
-  function showLegend() {
-    const entry = (sign, shade, text) => {
-      const item = element("li");
-      const mark = element("span", sign, { "aria-hidden": "true" });
-      mark.style.color = shade;
-      item.append(mark, element("span", text));
-      return item;
+    const made = [];
+    const add = (...what) => made.push(drawn(...what));
+    const path = (points, attributes) => {
+      const d = points.map(([n, v]) => `${x.to(n).toFixed(1)} ${y.to(v).toFixed(1)}`).join("L");
+      if (points.length > 1) add("path", { d: `M${d}`, fill: "none", ...attributes });
     };
-    const ofModel = (at) => entry(SIGNS[at % SIGNS.length], colour(at), model(at).name);
-    const ofShort = ({ name }) => entry("✖", css("--muted"), `${name} (too few sizes to plan)`);
-    const entries = [...shownModels().map(ofModel), ...group().short.map(ofShort)];
-    if (get("lines").checked) entries.push(entry("– ·", css("--text"), "floor + σ log N / N"));
-    get("legend").replaceChildren(...entries);
-    const doubts = shownModels().map(model).filter((each) => each.planner.doubt);
-    const said = doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`));
-    get("doubts").replaceChildren(...said);
-    get("doubts").hidden = !doubts.length;
-  }
+    const line = (x1, y1, x2, y2, attributes) => add("line", { x1, y1, x2, y2, ...attributes });
+    const words = (text, at, up, attributes) => add("text", { x: at, y: up, ...attributes }, text);
 
-  function markTarget() {
-    if (!library) return;
-    const [low, high] = get("plot")._fullLayout.yaxis.range;
-    const height = logarithmic() ? Math.log10(state.target) : state.target;
-    if (height < low || height > high) draw(); // with other limits
-    else library.relayout(get("plot"), marks());
-  }
+    // Axes, and where the pilot ends.
+    const edge = x.to(table(state.model).last);
+    if (edge < right) {
+      const box = { x: edge, y: top, width: right - edge, height: bottom - top };
+      add("rect", { ...box, class: "beyond" });
+    }
+    for (const n of x.ticks(wide / 70)) {
+      line(x.to(n), top, x.to(n), bottom, { class: "grid" });
+      words(count(n), x.to(n), bottom + 17, { "text-anchor": "middle" });
+    }
+    for (const v of y.ticks(high / 45)) {
+      line(left, y.to(v), right, y.to(v), { class: "grid" });
+      words(value(v), left - 6, y.to(v) + 4, { "text-anchor": "end" });
+    }
+    words("training samples N", (left + right) / 2, high - 6, { "text-anchor": "middle" });
+    const { toError } = table(state.model).unit; // curves leave the corner above free, or that below
+    const corner = toError(2) > toError(1) ? top + 16 : bottom - 7;
+    words("measured", edge - 6, corner, { "text-anchor": "end", class: "quiet" });
+    if (right - edge > 90) words("extrapolated", edge + 6, corner, { class: "quiet" });
 
-  /* The library takes a moment to start: not before curves come near, so that answers come first. */
-  function drawWhenNear() {
-    const page = document.documentElement.dataset;
-    if (!window.DecompressionStream || !window.IntersectionObserver) return; // an old browser
-    page.draws = "yes";
-    get("drawing").hidden = false;
-    const start = async (entries) => {
-      if (!entries.some((each) => each.isIntersecting)) return;
-      observer.disconnect();
-      try {
-        library = await unpack();
-      } catch (error) {
-        delete page.draws; // the still picture comes back
-        get("drawing").hidden = true;
-        return;
+    // Bands, curves, measured means.
+    add("clipPath", { id: "inside" });
+    made.at(-1).append(drawn("rect", { x: left, y: top, width: right - left, height: bottom - top }));
+    for (const [at, { n, middle, better, worse }] of parts) {
+      const asked = at === state.model || at === state.other;
+      const style = { stroke: colour(at), "clip-path": "url(#inside)", "data-model": at };
+      const zip = (values) => n.map((each, i) => [each, values[i]]).filter(([, v]) => v !== null);
+      if (asked || parts.length <= CROWD) {
+        const around = [...zip(better), ...zip(worse).reverse()];
+        path(around, { ...style, class: "band", fill: colour(at), stroke: "none" });
       }
-      draw();
-      get("plot").on("plotly_relayout", tickAgain);
-      page.drawn = "yes";
+      const { last: end } = table(at);
+      path(zip(middle).filter(([each]) => each <= end), { ...style, class: "curve" });
+      path(zip(middle).filter(([each]) => each >= end), { ...style, class: "curve extrapolated" });
+      const { paper } = model(at).lines;
+      if (get("lines").checked && paper) {
+        const { fromError } = table(at).unit;
+        const bound = n.map((each) => fromError(paper.floor + (paper.slope * Math.log(each)) / each));
+        path(zip(bound), { ...style, class: "paper" });
+      }
+    }
+    const dots = (each, shade, d) => {
+      const put = (n, v) => ({ transform: `translate(${x.to(n)} ${y.to(v)})`, fill: shade });
+      each.all_n.forEach((n, i) => add("circle", { ...put(n, each.all[i]), r: 2, class: "single" }));
+      each.n.forEach((n, i) => {
+        add("path", { d, ...put(n, each.mean[i]), stroke: shade, class: "mean", "data-mean": each.mean[i] });
+      });
     };
-    const observer = new IntersectionObserver(start, { rootMargin: "400px" });
-    observer.observe(get("plot"));
+    for (const at of shown()) dots(model(at).measured, colour(at), SHAPES[at % SHAPES.length]);
+    for (const each of group().short) dots(each, "var(--muted)", CROSS);
+
+    // The target, and on it the interval of each N, N itself and a line down to it.
+    const across = y.to(state.target);
+    line(left, across, right, across, { class: "target", id: "target-line" });
+    words(`target ${value(state.target)}`, left + 5, across - 6, { class: "quiet", id: "target-text" });
+    marked.forEach(([plan, at], row) => {
+      const from = Math.min(Math.max(x.to(plan.samples), left), right);
+      const shift = marked.length > 1 ? (row ? 5 : -5) : 0;
+      const ends = [plan.lower, plan.upper === null ? Infinity : plan.upper].map((n) =>
+        Math.min(Math.max(n === Infinity ? right : x.to(n), left), right),
+      );
+      const style = { stroke: colour(at), "data-model": at };
+      line(ends[0], across + shift, ends[1], across + shift, { ...style, class: "interval" });
+      line(from, top, from, bottom, { ...style, class: "samples", "data-n": plan.samples });
+      const hollow = !onCurve(plan, at);
+      const face = hollow ? "var(--paper)" : colour(at);
+      add("circle", { ...style, cx: from, cy: across + shift, r: 5, fill: face, class: "mark" });
+      const anchor = from > (left + right) / 2 ? "end" : "start";
+      const condition = hollow && plan.reach < SURE ? "if reached, " : "";
+      const off = plan.samples > 10 ** x.high ? " →" : "";
+      const least = atOnce(plan) ? "≤" : "=";
+      const said = `${model(at).name}: ${condition}N ${least} ${count(plan.samples)} (${chance(plan.chance)})${off}`;
+      words(said, from, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
+    });
+    plot.replaceChildren(...made);
+    const told = shown().map((at) => model(at).name).join(", ");
+    plot.setAttribute("aria-label", `${quantity()} over training samples N at ${group().name}, for ${told}`);
+    showBars();
+    showReadout();
+    const doubts = shown().map(model).filter((each) => each.planner.doubt);
+    get("doubts").hidden = !doubts.length;
+    get("doubts").replaceChildren(
+      ...doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`)),
+    );
+  }
+
+  /* Each model's interval of N as a bar on the chart's axis; the pilot is the darker part. */
+  function showBars() {
+    const share = (n) => {
+      const { to } = scale.x;
+      return (100 * (Math.min(Math.max(to(n), scale.left), scale.right) - scale.left)) / (scale.right - scale.left);
+    };
+    const bar = ([plan, at]) => {
+      const row = element("div", null, { class: "bar-row" });
+      const name = named(element("span"), at);
+      const track = element("span", null, { class: "track", "aria-hidden": "true" });
+      track.style.setProperty("--pilot", `${share(table(at).last)}%`);
+      if (plan.samples !== null) {
+        const end = plan.upper === null ? 100 : share(plan.upper);
+        const [body, dot] = [element("i"), element("b")];
+        body.style.cssText = `left:${share(plan.lower)}%;width:${end - share(plan.lower)}%;background:${colour(at)}`;
+        dot.style.cssText = `left:${share(plan.samples)}%;background:${colour(at)}`;
+        track.append(body, dot);
+      }
+      const ends =
+        plan.doubt ? "no answer"
+        : plan.samples === null ? `not reachable (${chance(plan.reach)})`
+        : atOnce(plan) ? `≤ ${count(plan.samples)} (${chance(plan.chance)})`
+        : `${count(plan.lower)} – ${count(plan.samples)} – ${count(plan.upper)} (${chance(plan.chance)})`;
+      row.append(name, track, element("span", ends));
+      return row;
+    };
+    const asked = [[plans.own, state.model], [plans.other, state.other]].filter(([plan]) => plan);
+    get("bars").replaceChildren(...asked.map(bar));
+  }
+
+  // --- The chart at one N ----------------------------------------------------------------------
+
+  const reading = () =>
+    state.hover || state.count || plans.own.samples || table(state.model).last;
+
+  function showReadout() {
+    const n = reading();
+    if (document.activeElement !== get("count")) get("count").value = count(n);
+    const row = (at) => {
+      const [first, last] = span(at);
+      const known = n >= first && n <= last;
+      const name = named(element("th", null, { scope: "row" }), at);
+      const [middle, ...ends] = ["middle", "better", "worse"].map((each) => known && expected(at, n, each));
+      const odds = known && !table(at).refusal(state.target) ? table(at).probability(n, state.target) : null;
+      const cells = known
+        ? [value(middle), ends.sort((a, b) => a - b).map(value).join(" – "), odds === null ? "–" : chance(odds)]
+        : ["–", `known from ${count(first)} to ${count(last)}`, "–"];
+      const made = element("tr");
+      made.append(name, ...cells.map((text) => element("td", text)));
+      return made;
+    };
+    const short = group().short.map(({ name }) => {
+      const made = element("tr");
+      made.append(element("th", `✖ ${name}`, { scope: "row" }), element("td", "too few sizes to plan", { colspan: 3 }));
+      return made;
+    });
+    get("readout").tBodies[0].replaceChildren(...shown().map(row), ...short);
+    for (const old of get("plot").querySelectorAll(".cursor")) old.remove();
+    const at = scale.x.to(n);
+    if (at > scale.right || at < scale.left) return;
+    const node = (name, attributes) => get("plot").append(drawn(name, { class: "cursor", ...attributes }));
+    node("line", { x1: at, x2: at, y1: scale.top, y2: scale.bottom });
+    for (const each of shown()) {
+      const [first, last] = span(each);
+      if (n >= first && n <= last) {
+        node("circle", { cx: at, cy: scale.y.to(expected(each, n, "middle")), r: 4, stroke: colour(each) });
+      }
+    }
+  }
+
+  /* The N that was typed, if it is one. */
+  function readCount() {
+    const text = get("count").value.trim();
+    const n = parsed(text);
+    const [first, last] = span(state.model);
+    const right = Number.isInteger(n) && n >= first && n <= last;
+    get("count").setAttribute("aria-invalid", String(text !== "" && !right));
+    const why = n > last ? table(state.model).doubt : "";
+    tell("count-note", text === "" || right ? "" : `Give a whole number from ${count(first)} to ${count(last)}. ${why}`);
+    if (text === "") state.count = null;
+    else if (right) state.count = n;
+  }
+
+  function point(event) {
+    const at = event.clientX - get("plot").getBoundingClientRect().left;
+    const inner = at >= scale.left && at <= scale.right;
+    state.hover = inner ? Math.max(1, Math.round(10 ** scale.x.back(at))) : null;
+    showReadout();
+  }
+
+  function step(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const all = model(state.model).track.n.filter((n) => scale.x.to(n) <= scale.right);
+    const [index] = place(all, reading());
+    const next = by > 0 ? all.find((n) => n > reading()) : all[index] < reading() ? all[index] : all[index - 1];
+    state.hover = null;
+    state.count = Math.round(next || reading());
+    showReadout();
+    writeAddress();
+  }
+
+  // --- Controls --------------------------------------------------------------------------------
+
+  const planned = () => data.groups.flatMap((g, at) => (g.models.length ? [[at, g.name]] : []));
+
+  function listen() {
+    const moved = (act) => (event) => {
+      act(event);
+      writeAddress();
+    };
+    on("slider", "input", calm(moved(() => ask(stops()[get("slider").value]))));
+    on("target", "input", calm(moved(() => {
+      const text = get("target").value.trim();
+      ask(parsed(text), { text });
+    })));
+    for (const id of ["cost", "currency"]) on(id, "input", calm(moved(answer)));
+    on("count", "input", calm(moved(() => {
+      readCount();
+      showReadout();
+    })));
+    on("count", "change", () => showReadout());
+    on("point", "change", moved(() => {
+      state.group = Number(get("point").value);
+      state.count = null;
+      choose(state.group);
+      ask(group().target);
+    }));
+    on("model", "change", moved(() => {
+      const before = state.model;
+      const now = Number(get("model").value);
+      choose(state.group, now, state.other === now ? before : state.other);
+      askAgain();
+    }));
+    on("other", "change", moved(() => {
+      state.other = Number(get("other").value);
+      answer();
+    }));
+    for (const id of ["lines", "all"]) on(id, "change", draw);
+    on("plot", "pointermove", calm(point));
+    on("plot", "pointerleave", calm(() => {
+      state.hover = null;
+      showReadout();
+    }));
+    on("plot", "keydown", step);
+    new ResizeObserver(calm(draw)).observe(get("plot"));
+    addEventListener("hashchange", () => {
+      if (readAddress()) get("planner").scrollIntoView();
+    });
+  }
+
+  /* Rows in the order of a column: numbers first, by size; a second press turns it round. */
+  function sortable(list) {
+    const heads = [...list.tHead.rows[0].cells];
+    heads.forEach((head, at) => head.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      const key = (row) => Number(row.cells[at].dataset.value ?? NaN);
+      const order = (a, b) =>
+        Number.isNaN(key(a))
+          ? a.cells[at].textContent.localeCompare(b.cells[at].textContent, "en", { numeric: true })
+          : key(a) === key(b) ? 0 : key(a) - key(b);
+      const rows = [...list.tBodies[0].rows].sort(order);
+      list.tBodies[0].append(...(down ? rows.reverse() : rows));
+      for (const each of heads) each.setAttribute("aria-sort", "none");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    }));
   }
 
   // --- Pictures --------------------------------------------------------------------------------
 
   let scene = null;
 
-  function chooseScene(index) {
+  function showScene(index) {
     scene = data.pictures[index];
+    get("scene").value = String(index);
     get("size").max = String(scene.sizes.length - 1);
     get("size").value = "1";
     const rows = scene.truth.map((truth, image) => {
       const row = element("div", null, { class: "row" });
       const name = `Test image ${image + 1}`;
       row.append(picture(name, { src: truth, alt: name }, {}));
-      for (const model of Object.keys(scene.frames)) {
+      for (const by of Object.keys(scene.frames)) {
         for (const kind of ["image", "error"]) {
-          row.append(picture("", { src: "data:,", alt: "" }, { model, image, kind }));
+          row.append(picture("", { src: "data:,", alt: "" }, { model: by, image, kind }));
         }
       }
       return row;
@@ -631,9 +770,9 @@
     get("size").setAttribute("aria-valuetext", words);
     for (const box of get("frames").querySelectorAll("figure[data-model]")) {
       const { model: name, image, kind } = box.dataset;
-      const [shown, caption] = box.children;
+      const [shot, caption] = box.children;
       const found = (scene.frames[name][n] || [])[Number(image)];
-      shown.hidden = !found;
+      shot.hidden = !found;
       box.classList.toggle("absent", !found);
       if (!found) {
         caption.textContent = `${name}: nothing at N = ${count(n)}`;
@@ -641,8 +780,8 @@
       }
       const off = found.relative === null ? "unknown" : `${(100 * found.relative).toPrecision(3)}%`;
       const what = kind === "image" ? "reconstruction" : "error";
-      shown.src = found[kind];
-      shown.alt = `${what} of test image ${Number(image) + 1} by ${name} with N = ${n}: ${off} off`;
+      shot.src = found[kind];
+      shot.alt = `${what} of test image ${Number(image) + 1} by ${name} with N = ${n}: ${off} off`;
       caption.textContent = kind === "image" ? `${name}: ${off} off` : `${name}: its error`;
     }
   }
@@ -652,41 +791,41 @@
   const isDark = () =>
     (document.documentElement.dataset.theme ||
       (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-
-  function showTheme() {
+  const showTheme = () => {
     get("theme").textContent = isDark() ? "Light colours" : "Dark colours";
-    if (library) draw();
-  }
+  };
 
   function start() {
-    addEventListener("beforeprint", () => {
-      for (const each of document.querySelectorAll("#how details")) each.open = true;
-    });
-    get("theme").hidden = false;
-    get("theme").addEventListener("click", () => {
-      document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-      showTheme();
-    });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
-    showTheme();
-    const planned = data.groups.flatMap((g, at) => (g.models.length ? [[at, g.name]] : []));
-    if (planned.length) {
-      fill(get("point"), planned, state.group);
-      get("point-field").hidden = planned.length < 2;
-      get("panel").hidden = false;
-      listen();
-      chooseGroup(state.group);
-      drawWhenNear();
-    }
     const last = data.pictures.length - 1;
     if (last >= 0) {
       fill(get("scene"), data.pictures.map((each, at) => [at, each.point]), last);
       get("scene-field").hidden = last === 0;
-      get("scene").addEventListener("change", () => chooseScene(Number(get("scene").value)));
-      get("size").addEventListener("input", showSize);
+      on("scene", "change", () => showScene(Number(get("scene").value)));
+      on("size", "input", showSize);
       get("gallery").hidden = false;
-      chooseScene(last);
+      showScene(last);
     }
+    const points = planned();
+    if (points.length) {
+      document.documentElement.dataset.live = "yes"; // the answer in a sentence gives way
+      fill(get("point"), points, state.group);
+      get("point-field").hidden = points.length < 2;
+      get("panel").hidden = false;
+      listen();
+      if (!readAddress()) {
+        choose(state.group);
+        ask(group().target);
+      }
+    }
+    if (get("every")) sortable(get("every"));
+    get("theme").hidden = false;
+    on("theme", "click", () => {
+      document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+      showTheme();
+      if (points.length) writeAddress();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showTheme);
+    showTheme();
   }
 
   start();
