@@ -120,14 +120,15 @@ def test_conditions_and_reasons_are_told() -> None:
     assert (untested.verdict, untested.because) == (VERDICTS[-1], "no such machine")
 
 
-def test_a_reproduction_of_ones_own_replaces_stored_figures() -> None:
+def test_a_reproduction_of_ones_own_replaces_figures_of_the_same_name() -> None:
     (sweep,) = (
         each for each in benchmark.kept_sweeps() if (each.side, each.protocol) == (8, "released")
     )
     judged = {each.claim.key: each for each in judge([sweep])}
-    assert judged["dominates-cpu"].measured_here
     assert not judged["dominates-256"].measured_here
-    (figure,) = judged["dominates-cpu"].figures
+    assert judged["dominates-cpu"].measured_here == {"H = 8, released"}
+    assert len(judged["dominates-cpu"].figures) == 6
+    (figure,) = (each for each in judged["dominates-cpu"].figures if each.name == "H = 8, released")
     ratio = sweep.dense.up_to(64).means / sweep.known.up_to(64).means
     assert figure.value == pytest.approx(ratio.min())
     assert figure.low is not None

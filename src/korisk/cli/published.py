@@ -42,7 +42,8 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
         shown.expand = True
         for each in own:
             figure = f"{each.claim.figure}: {each.text}" if each.figures else ""
-            here = "from this reproduction" if each.measured_here else ""
+            number_of = f"{len(each.measured_here)} of {len(each.figures)}"
+            here = f"{number_of} from this reproduction" if each.measured_here else ""
             said = "; ".join(filter(None, [figure, here, each.because, each.claim.note]))
             shown.add_row(*cells(each.claim.place, each.claim.says, said, each.claim.command))
         screen.print(shown)

@@ -78,7 +78,7 @@ class Judged:
 
     claim: Claim
     figures: tuple[Figure, ...]
-    measured_here: bool = False  # in the reproduction that was given, rather than as stored
+    measured_here: frozenset[str] = frozenset()  # names of figures that are not the stored ones
 
     def _names(self, answer: bool | None) -> list[str]:
         return [each.name for each in self.figures if self.claim.allows(each) is answer]
@@ -136,8 +136,11 @@ class Judged:
             "labels": list(self.claim.labels),
             "because": self.because,
             "allowed": [self.claim.least, self.claim.most],
-            "figures": [vars(each) | {"agrees": self.claim.allows(each)} for each in self.figures],
-            "measured_here": self.measured_here,
+            "figures": [
+                vars(each)
+                | {"agrees": self.claim.allows(each), "stored": each.name not in self.measured_here}
+                for each in self.figures
+            ],
         }
 
 
@@ -189,13 +192,15 @@ def _packed(name: str) -> str:
 def judge(found: Sequence[Sweep] = ()) -> list[Judged]:
     """Every claim with its verdict: those that do not hold first, then in the paper's order.
 
-    Figures are the stored ones, except where the sweeps of a reproduction tell them.
+    Figures are the stored ones; those that the sweeps of a reproduction tell stand in their place,
+    each for the one of its name, so that part of a reproduction does not decide for the whole.
     """
     stored, own = stored_figures(), figures_of(found)
     made = []
     for claim in claims():
-        here = claim.key in own
-        made.append(Judged(claim, tuple((own if here else stored).get(claim.key, ())), here))
+        figures = {each.name: each for each in stored.get(claim.key, ())}
+        here = {each.name: each for each in own.get(claim.key, ())}
+        made.append(Judged(claim, tuple((figures | here).values()), frozenset(here)))
     return sorted(made, key=lambda each: VERDICTS.index(each.verdict))
 
 
@@ -359,7 +364,8 @@ def _safe(pair: Pair) -> float | None:
     targets = np.geomspace(falling[0], 1.01 * falling[-1], _TARGETS + 1)[1:]
     for target in targets:
         needed = np.exp(np.interp(-math.log(target), -np.log(falling), np.log(sizes)))
-        enough += line.samples(float(target)) >= needed * 0.999
+        # The line's N is that or more where the line is still above the target just before.
+        enough += line.predict(math.ceil(needed * 0.999) - 1) > target
     return enough / _TARGETS
 
 
