@@ -21,6 +21,8 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.typing import stringify_annotation
 
+from korisk._show import Drawn
+
 _LOG = logging.getLogger(__name__)
 _BLOCK = re.compile(r"^```\{api\} ([\w.]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ARRAY = re.compile(r"ndarray\[tuple\[Any, \.\.\.\], dtype\[(\w+)\]\]")
@@ -56,6 +58,8 @@ def _directive(module: str, name: str, words: str) -> str:
         options = ["members", "undoc-members"]
         if any(_is_ours(base) for base in value.__bases__):
             options.append("show-inheritance")
+        if issubclass(value, Drawn):
+            options.append("inherited-members")
         return "\n".join([f".. autoclass:: {module}.{name}", *(f"   :{each}:" for each in options)])
     if inspect.isroutine(value):
         return f".. autofunction:: {module}.{name}"
@@ -65,7 +69,8 @@ def _directive(module: str, name: str, words: str) -> str:
 
 
 def _is_ours(base: type) -> bool:
-    return base.__module__.startswith("korisk.") and not base.__name__.startswith("_")
+    ours = base.__module__.startswith("korisk.") and not base.__module__.startswith("korisk._")
+    return ours and not base.__name__.startswith("_")
 
 
 def names_in(script: str) -> set[str]:
