@@ -90,7 +90,7 @@ judged = {excess: judge(excess) for excess in EXCESS}
 # training bends the gains to make up for the wrong flow. The bound lies above both.
 
 plt.style.use(Path(__file__).parent / "gallery.mplstyle")
-figure, (left, right) = plt.subplots(1, 2, width_ratios=(1.15, 1))
+figure, (left, right) = plt.subplots(1, 2, width_ratios=(1.15, 1), sharey=True)
 shades = plt.colormaps["cividis"](np.linspace(0.0, 0.85, len(EXCESS)))
 for (excess, made), shade in zip(judged.items(), shades, strict=True):
     left.plot(SIZES, made.errors, marker="o", markersize=4, color=shade)
@@ -106,7 +106,7 @@ right.plot(percent, [made.bound for made in wrong], "^-", color="C6", label="bou
 right.plot(percent, [made.mismatch for made in wrong], "D--", color="C2", label="mismatch m")
 right.plot(percent, [made.errors[-1] for made in wrong], "o-", color="C0", label="measured")
 right.set(xscale="log", yscale="log", xlabel="viscosity too large by (%)")
-right.set(ylabel="squared error", title=f"At N = {SIZES[-1]}")
+right.set(title=f"At N = {SIZES[-1]}")
 right.set_xticks(percent, [f"{value:g}" for value in percent])
 right.minorticks_off()
 right.legend(loc="lower right")

@@ -97,7 +97,8 @@ for place, (title, picture) in enumerate(panels):
 axes = figure.add_subplot(pictures[:, 3:])
 for curve, marker in ((ko, "o"), (fc, "s")):
     axes.plot(curve.sizes, curve.means, marker=marker, label=curve.model)
-axes.axvspan(crossover.lower, crossover.upper, color="0.85", linewidth=0, zorder=0.5)
+crossed = axes.axvspan(crossover.lower, crossover.upper, color="0.85", linewidth=0, zorder=0.5)
+crossed.set_label("90% interval of the crossing")
 axes.set(xscale="log", yscale="log", xlabel="training images N", ylabel="mean squared error")
 axes.set_xticks(SIZES, [str(size) for size in SIZES])
 axes.set_yticks([0.002, 0.005, 0.01, 0.02], ["0.002", "0.005", "0.01", "0.02"])

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 import korisk as kr
 from korisk.operators import FanBeam, ParallelBeam, Projector, fbp
 from korisk.prediction.dense.spectral import Spectrum
+from korisk.report.figures.style import plain
 from korisk.studies import Store, Summary
 
 N = np.array([16, 32, 64, 128])
@@ -33,7 +34,8 @@ NET = kr.Network(
         *(kr.Known("K", lipschitz=3), kr.Known("A^T", lipschitz=2, mismatch=0.01)),
     ]
 )
-THEORY = Spectrum(values=[1.0] * 8, signal=[1.0] * 8, rest=0.8, scales=[1.0], entries=8)
+ONES = np.ones(8)
+THEORY = Spectrum(values=ONES, signal=ONES, rest=0.8, scales=np.ones(1), entries=8)
 
 
 def fit(n: int, seed: int) -> float:
@@ -81,7 +83,7 @@ def test_each_shows_numbers_and_a_small_figure_of_its_own(values: dict[str, Any]
         assert "<img src=x>" not in html, name
         explained = getattr(value, "explain", str)()
         if not name.startswith(("curve", "network", "b", "pa", "fan", "point")):
-            assert " ".join(explained.split()) in words(html), name
+            assert plain(explained) in words(html), name
     shown = values["plan"]._repr_html_()
     assert f"<dd>{values['plan'].samples:,}</dd>" in shown
     assert NAME in words(shown)
@@ -108,6 +110,7 @@ def test_plots_return_axes_in_a_figure_of_their_own_or_draw_into_those_given(
         own = value.plot()
         assert isinstance(own, Axes), name
         assert own.figure.axes[0] is own
+        assert isinstance(own.figure, Figure)
         check_page(own.figure)
         figure = Figure(figsize=(7, 4), layout="constrained")
         given, other = figure.subplots(1, 2)

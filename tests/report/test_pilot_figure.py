@@ -190,7 +190,9 @@ def test_all_words_lie_within_the_page(model: str, target: float) -> None:
     n, errors = np.array([4, 16, 64, 256]) * 10**6, np.array([0.186, 0.138, 0.095, 0.07])
     seeds = ["1"] * 4 + ["2"] * 4
     curve = Curve([*n, *n], [*errors, *1.01 * errors], seeds, model[:80], "long words " * 7)
-    check_page(plan_figure(plan(curve, target, fit="power")), least=8)
+    made = plan(curve, target, fit="power")
+    for narrow in (False, True):
+        check_page(plan_figure(made, narrow=narrow), least=8)
 
 
 @pytest.mark.parametrize("name", ["$x_1", r"\frac{", "_hidden", "模型"])
@@ -213,6 +215,10 @@ def test_a_comparison_draws_both_pilots_and_both_answers(compared: Comparison) -
     first, second = line(figure, "means-1"), line(figure, "means-2")
     assert first.get_color() != second.get_color()
     assert first.get_marker() != second.get_marker()
+    narrow = comparison_figure(compared, narrow=True)
+    check_page(narrow, least=8)
+    for made in (compared.first, compared.second):
+        assert answer(made) in " ".join(written(narrow).split())  # wrapped, and nothing is cut
     figure = comparison_figure(Comparison(unreachable(compared.first), compared.second))
     assert f"known: {UNREACHABLE}" in written(figure)
     assert not lines(figure, "answer-1")

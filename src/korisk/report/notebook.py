@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Numbers = list[tuple[str, str]]  # what it is, and the number
 
 _CSS = (
-    ".k-shown{max-width:44em}"
+    ".k-shown{max-width:60em}.k-shown p,.k-shown dl{max-width:44em}"
     ".k-shown dl{display:flex;flex-wrap:wrap;gap:.3em 2em;margin:.2em 0 .6em}"
     ".k-shown dl div{margin:0}.k-shown dt{font-weight:normal;font-size:.85em;margin:0;padding:0}"
     ".k-shown dd{font-size:1.35em;font-weight:600;margin:0}"
@@ -37,10 +37,12 @@ def html(shown: Any) -> str:
         return f"<pre>{escape(repr(shown))}</pre>"
     drawn, theme = "", ""
     try:
+        from korisk.report.figures.style import THEME_CSS, raised, themed_svg
+
+        title, words = raised(title), raised(words)
+        numbers = [(raised(name), number) for name, number in numbers]
         figure = kind[1](shown, None)
         if figure is not None:
-            from korisk.report.figures.style import THEME_CSS, themed_svg
-
             drawn, theme = themed_svg(figure, words=title), THEME_CSS
     except Exception:  # no Matplotlib, or nothing that can be drawn
         drawn = ""

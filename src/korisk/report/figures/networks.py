@@ -196,8 +196,10 @@ def architecture_figure(
     """The boxes of each network under its title.
 
     A chain that fits stands in one line; other networks are wrapped into rows, of two boxes if
-    `narrow`.
+    `narrow`. In axes of others they are as large as in print, or as large as fits.
     """
+    across, up = (0.0, 0.0) if ax is None else panels.inches(ax)
+    narrow = narrow or 0 < across < 0.8 * style.PAGE
     width = style.COLUMN if narrow else style.PAGE
     chains = [made.network.is_chain and len(made.network) <= _ACROSS for made in networks]
     plans = [
@@ -219,7 +221,7 @@ def architecture_figure(
         axes = ax or Figure(figsize=(width, tall), dpi=style.DPI).add_axes(
             (0, 0, 1, 1)
         )  # in inches
-        axes.set(xlim=(0, width), ylim=(0, tall))
+        axes.set(xlim=(0, max(width, across)), ylim=(min(0, tall - up), tall))
         axes.set_axis_off()
         top = tall - 0.04
         for made, plan, height, head in zip(networks, plans, heights, heads, strict=True):
@@ -236,7 +238,7 @@ def architecture_figure(
             top -= height
         for line, text in enumerate(reversed(notes)):
             axes.text(0.08, 0.06 + 0.14 * line, text, color=style.GREY, fontsize=style.FINE)
-        return axes.get_figure(root=True)  # type: ignore[return-value]
+        return panels.figure_of(axes)
 
 
 def _draw_chain(axes: Axes, y: float, made: DrawnNetwork) -> None:

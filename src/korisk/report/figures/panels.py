@@ -72,7 +72,7 @@ def sheet(
         )
         together = {tuple: HandlerTuple(ndivide=1)}
         ax.legend(handles, told, fontsize=FINE, frameon=False, handler_map=together)
-        return ax.get_figure(root=True), [ax]  # type: ignore[list-item]
+        return figure_of(ax), [ax]
     across = 1 if narrow else min(panels, across)
     width = COLUMN if narrow or (panels == 1 and width == PAGE) else width
     lines = [line for note in notes for line in style.wrapped(note, width - 0.16, size)]
@@ -115,6 +115,13 @@ def sheet(
             frameon=False,
         )
     return figure, made
+
+
+def figure_of(axes: Axes) -> Figure:
+    """The whole figure that axes are in."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def line(**options: Any) -> Line2D:
@@ -300,7 +307,8 @@ def colours(
     """A colour bar with few ticks on the right of some axes, which give way to it."""
     bar = figure.colorbar(mappable, ax=axes, extend=extend, pad=0.02, aspect=22)
     bar.outline.set_linewidth(0.5)
-    bar.solids.set_rasterized(True)  # else a rectangle for each of its colours
+    if bar.solids is not None:
+        bar.solids.set_rasterized(True)  # else a rectangle for each of its colours
     bar.set_label(label, fontsize=FINE)
     bar.ax.tick_params(labelsize=FINE, length=2, width=0.5)
     bar.ax.locator_params(nbins=5)

@@ -247,9 +247,13 @@ def themed_svg(figure: Figure, *, words: str) -> str:
 def plain(name: str) -> str:
     """A name from a file in one line, without characters that cannot be drawn.
 
-    Transposes and inverses of operators, such as A^T and A^+, are raised; all else stays as it is.
+    Operators are `raised`; all else stays as it is.
     """
-    text = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+    return raised(" ".join("".join(c if c.isprintable() else " " for c in name).split()))
+
+
+def raised(text: str) -> str:
+    """Words with the signs of transposes and inverses, such as A^T and A^+, raised."""
     return _OPERATOR.sub(lambda found: found[1] + found[2].translate(_POWERS), text)
 
 
