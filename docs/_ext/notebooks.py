@@ -3,12 +3,14 @@
 They lie in the repository without outputs. A cell that raises fails the build.
 """
 
+from logging import getLogger
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
+from traitlets.config import Config
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,8 +18,9 @@ ROOT = Path(__file__).parents[2]
 def executed(text: str) -> NotebookNode:
     """The notebook with its outputs; nbclient's error where a cell raises."""
     notebook = nbformat.reads(text, as_version=4)
+    settings = Config({"KernelManager": {"transport": "ipc"}})  # sockets in files: no network
     place = {"metadata": {"path": str(ROOT)}}
-    NotebookClient(notebook, timeout=300, resources=place).execute()
+    NotebookClient(notebook, timeout=300, resources=place, config=settings).execute()
     return notebook
 
 
@@ -46,6 +49,7 @@ def _read(app: Sphinx, docname: str, content: list[str]) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Read .ipynb files as pages."""
+    getLogger("traitlets").setLevel("WARNING")  # nbclient tells when it starts
     app.add_source_suffix(".ipynb", "markdown")
     app.connect("source-read", _read)
     return {"parallel_read_safe": True}

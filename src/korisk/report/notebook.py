@@ -21,6 +21,7 @@ Numbers = list[tuple[str, str]]  # what it is, and the number
 
 _CSS = (
     ".k-shown{max-width:60em}.k-shown p,.k-shown dl{max-width:44em}"
+    ".k-drawn{overflow-x:auto}.k-drawn .k-figure{min-width:34em}"  # words of 9 pixels at least
     ".k-shown dl{display:flex;flex-wrap:wrap;gap:.3em 2em;margin:.2em 0 .6em}"
     ".k-shown dl div{margin:0}.k-shown dt{font-weight:normal;font-size:.85em;margin:0;padding:0}"
     ".k-shown dd{font-size:1.35em;font-weight:600;margin:0}"
@@ -43,7 +44,11 @@ def html(shown: Any) -> str:
         numbers = [(raised(name), number) for name, number in numbers]
         figure = kind[1](shown, None)
         if figure is not None:
-            drawn, theme = themed_svg(figure, words=title), THEME_CSS
+            scrolls = (
+                f'<div class="k-drawn" role="group" aria-label="{escape(title)}" tabindex="0">'
+            )
+            drawn = f"{scrolls}{themed_svg(figure, words=title)}</div>"
+            theme = THEME_CSS
     except Exception:  # no Matplotlib, or nothing that can be drawn
         drawn = ""
     listed = "".join(
