@@ -123,6 +123,12 @@ sphinx_gallery_conf = {
 }
 
 
+def _focusable(app: Sphinx, page: str, template: str, context: dict, doctree: object) -> None:
+    """Let the keyboard reach code, which scrolls where it is wide."""
+    context["body"] = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
+
+
 def setup(app: Sphinx) -> None:
-    """Tables in code blocks, which Pygments has no name for."""
+    """Tables in code blocks, which Pygments has no name for, and what scrolls."""
     app.add_lexer("csv", TextLexer)
+    app.connect("html-page-context", _focusable)

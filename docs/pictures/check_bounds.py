@@ -1,5 +1,6 @@
-"""For seven kinds of networks, the measured error and the three bounds on it: every bound lies to
-the right of its error, the composed one nearest, the paper's up to ten orders away."""
+"""For seven kinds of networks, the measured error and the three bounds on it, medians with ranges
+on a logarithmic scale: no bound lies below its error, the composed one is nearest, the paper's is
+highest, for the learned primal-dual by fifteen powers of ten."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Error over N: the pilot's means up to N = 256, the expected curve beyond with its 50% and 90%
-bands, the target line, and below it the chance that N samples are enough."""
+"""Error over N: the pilot's means up to N = 64, the expected curve beyond with its 50% and 90%
+bands, the target line; and below it the chance that N samples are enough."""
 
 import numpy as np
 from _chart import GREY, RED, TYPE, chart, sizes

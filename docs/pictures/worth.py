@@ -1,6 +1,6 @@
 """Error over N of FBP and a U-Net on ellipses: lowest with the known backprojection, nearly the
-same with one that is 1% wrong, higher with one 20% wrong, highest where a dense layer learns
-it."""
+same with one that is 1% wrong, far higher with one that is 20% wrong; a dense layer that learns
+it begins highest and ends where the 20% wrong one does."""
 
 import csv
 from collections import defaultdict
