@@ -99,6 +99,7 @@ def test_every_command_exists(command: str) -> None:
         ([Figure("a", 9, 4, 60)], "cannot be tested here"),
         ([Figure("a", 5), Figure("b", 50)], "holds with a condition"),
         ([Figure("a", 50), Figure("b", 9, 4, 60)], "does not hold"),
+        ([Figure("a", 5), Figure("b", 50), Figure("c", 60)], "does not hold"),
         ([Figure("a", 5), Figure("b", 9, 4, 60)], "holds with a condition"),
         ([], "cannot be tested here"),
     ],

@@ -85,11 +85,11 @@ class Judged:
 
     @property
     def verdict(self) -> Outcome:
-        """One of four."""
+        """One of four; a claim that fails more often than it holds does not hold."""
         held, failed = self._names(True), self._names(False)
         if self.claim.why or not (held or failed):
             return "cannot be tested here"
-        if not held:
+        if len(held) < len(failed):
             return "does not hold"
         whole = len(held) == len(self.figures) and not self.claim.condition
         return "holds" if whole else "holds with a condition"
@@ -115,8 +115,8 @@ class Judged:
         """The figures in short: all of up to two, or the ends of several."""
         shown = self.figures
         if len(shown) > 2:
-            first, *_, last = sorted(shown, key=lambda each: each.value)
-            return " to ".join(f"{_number(each.value)} ({each.name})" for each in (first, last))
+            first, *_, last = sorted(each.value for each in shown)
+            return f"{_number(first)} to {_number(last)}"
         shared = len({each.name.split(", ")[0] for each in shown}) < len(shown)
         names = [each.name.split(", ")[-1] if shared else each.name for each in shown]
         mixed = len({self.claim.allows(each) for each in shown}) > 1 and not self.claim.why
