@@ -225,9 +225,9 @@ def test_the_study_page_says_what_was_run_and_a_row_opens_its_point(
         page.keyboard.press("ArrowRight")
         page.wait_for_function("(old) => target.value !== old", arg=before)
         page.focus("#plot")
-        n = page.input_value("#count")
+        right = page.input_value("#count").replace(",", "")
         page.keyboard.press("ArrowLeft")
-        assert int(page.input_value("#count").replace(",", "")) < int(n.replace(",", ""))
+        assert int(page.input_value("#count").replace(",", "")) < int(right)
 
 
 def test_the_slider_gives_korisk_plan(browser: "Browser", pilot: Path, capsys: Captured) -> None:
@@ -494,14 +494,14 @@ def test_the_chart_shows_bands_lines_and_what_is_extrapolated(
         # Pixels to errors: by two means whose places are known.
         curve = Curve.read(pilot, model="KO")
         line_at = dict(line)
-        solid = points_of(page.locator("#plot .curve[data-model='0']").first)
-        ends = (solid[0], solid[-1])
+        along = points_of(page.locator("#plot .curve[data-model='0']").first)
+        ends = (along[0], along[-1])
         logs = np.log([float(curve.means[0]), float(curve.means[-1])])
         slope = (logs[1] - logs[0]) / (ends[1][1] - ends[0][1])
         fitted = calibrate(curve, "paper")
-        for place, n in ((0, 4), (-1, 128)):
+        for place, size in ((0, 4), (-1, 128)):
             drawn = logs[0] + slope * (line_at[ends[place][0]] - ends[0][1])
-            assert drawn == pytest.approx(np.log(fitted.predict(np.array([n]))[0]), abs=0.02)
+            assert drawn == pytest.approx(np.log(fitted.predict(np.array([size]))[0]), abs=0.02)
 
 
 def test_every_choice_changes_what_is_shown(browser: "Browser", tmp_path: Path) -> None:
@@ -541,8 +541,8 @@ def test_firefox_draws_the_answer_that_a_link_asks_for(pilot: Path, tmp_path: Pa
         profile = tmp_path / f"profile-{name}"
         profile.mkdir()
         address = f"{pilot.with_suffix('.html').as_uri()}#model=KO&target={target}"
-        asked = ("--headless", "--no-remote", "--profile", profile, "--window-size=1440,900")
-        command = [program, *asked, "--screenshot", file, address]
+        asked = ("--headless", "--no-remote", "--profile", str(profile), "--window-size=1440,900")
+        command = [program, *asked, "--screenshot", str(file), address]
         subprocess.run(command, check=True, timeout=120, capture_output=True)
         return np.asarray(Image.open(file).convert("L")).astype(int)
 

@@ -94,7 +94,8 @@ class Group:
         for factor in _NEARLY if len(self.forecasts) > 1 else _STRETCH:
             step = 10.0 ** (math.floor(math.log10(factor * lowest)) - 2)
             error = math.ceil(round(factor * lowest / step, 6)) * step
-            target = float(f"{float(first.unit.from_error(error)):.8g}")
+            digits = 4 if first.unit.law == "psnr" else 8
+            target = float(f"{float(first.unit.from_error(error)):.{digits}g}")
             score = sum(telling(plan_from(each, target)) for each in self.forecasts[:2])
             if score > best:
                 more = f"{abs(100 * (factor - 1)):.0f}% {'more' if factor > 1 else 'less'}"

@@ -199,7 +199,7 @@ def _how(contents: Contents) -> str:
         pairs = [("metric", point.metric), ("seeds", seeds), *_flat(point.spec)]
         summary = f"<summary>{escape(point.name)}: what was run</summary>"
         html += f"<details>{summary}{_definitions(pairs)}</details>"
-    return html + asset("method.html")
+    return f"{html}<h3>How it is extrapolated</h3>{asset('method.html')}"
 
 
 def _definitions(pairs: Sequence[tuple[str, str]]) -> str:

@@ -541,7 +541,7 @@
       const condition = hollow && plan.reach < SURE ? "if reached, " : "";
       const off = plan.samples > 10 ** x.high ? " →" : "";
       const least = atOnce(plan) ? "≤" : "=";
-      const said = `${model(at).name}: ${condition}N ${least} ${count(plan.samples)} (${chance(plan.chance)})${off}`;
+      const said = `${SIGNS[at % SIGNS.length]} ${condition}N ${least} ${count(plan.samples)} (${chance(plan.chance)})${off}`;
       words(said, from, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
     });
     plot.replaceChildren(...made);
@@ -579,7 +579,7 @@
         : plan.samples === null ? `not reachable (${chance(plan.reach)})`
         : atOnce(plan) ? `≤ ${count(plan.samples)} (${chance(plan.chance)})`
         : `${count(plan.lower)} – ${count(plan.samples)} – ${count(plan.upper)} (${chance(plan.chance)})`;
-      row.append(name, track, element("span", ends));
+      row.append(name, element("span", ends), track);
       return row;
     };
     const asked = [[plans.own, state.model], [plans.other, state.other]].filter(([plan]) => plan);
