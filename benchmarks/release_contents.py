@@ -13,6 +13,7 @@ from pathlib import Path
 
 NEEDED = (  # what the package reads at run time, and what type checkers look for
     "korisk/py.typed",
+    "korisk/report/live.html",
     "korisk/report/page/assets/method.html",
     "korisk/report/page/assets/page.css",
     "korisk/report/page/assets/page.html",
@@ -21,6 +22,8 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/assets/promises.html",
     "korisk/report/page/assets/table.js",
     "korisk/report/page/assets/view.js",
+    "korisk/studies/claims.json",
+    "korisk/studies/claims.yaml",
 )
 SOURCES = (  # what it takes to test, document and cite it
     "CHANGELOG.md",
