@@ -22,7 +22,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 ADDS = {
     "core": "bounds, plans, comparisons: NumPy, SciPy, typer, rich, pydantic, PyYAML, filelock, "
     "tabulate",
-    "report": "figures and pages: matplotlib, plotly",
+    "report": "figures and pages: matplotlib",
     "torch": "operators, studies, predictions: PyTorch, here its CPU build",
     "dask": "clusters and batch systems: Dask",
     "io": "Parquet; with `torch`, images as DICOM, TIFF, PNG, HDF5",
