@@ -359,7 +359,7 @@ def smallest_type(page: "Page") -> float:
 
 
 @pytest.mark.parametrize("page_of", ["study", "pilot"])
-def test_no_serious_barrier_is_found_and_nothing_overflows(
+def test_no_barrier_is_found_and_nothing_overflows(
     browser: "Browser", study: Path, pilot: Path, page_of: str
 ) -> None:
     from axe_playwright_python.sync_playwright import Axe
@@ -373,11 +373,15 @@ def test_no_serious_barrier_is_found_and_nothing_overflows(
             assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
             assert not overflowing(page, size["width"])
             assert smallest_type(page) >= LEAST_TYPE
-            opening = "for (const each of document.querySelectorAll('details')) each.open = true"
-            page.evaluate(opening)
+            # Inside of images there is nothing to check, and it takes half a minute.
+            page.evaluate(
+                """() => {
+                  for (const each of document.querySelectorAll("details")) each.open = true;
+                  for (const each of document.querySelectorAll(".k-figure")) each.replaceChildren();
+                }"""
+            )
             found = Axe().run(page).response["violations"]
-            serious = [each for each in found if each["impact"] in ("serious", "critical")]
-            assert not [(each["id"], each["nodes"][0]["html"][:200]) for each in serious]
+            assert not [(each["id"], each["nodes"][0]["html"][:200]) for each in found]
 
 
 def test_on_paper_it_is_six_pages_and_no_figure_is_cut(browser: "Browser", study: Path) -> None:

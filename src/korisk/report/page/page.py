@@ -378,7 +378,8 @@ def overview(groups: Sequence[Group]) -> str:
         caption += f" {left_out} more model{'s' if left_out > 1 else ''} stand in the planner."
     said = bullets(f"{group.name}: {group.sentence}" for group in groups)
     return (
-        '<div class="table" role="region" aria-label="Every point" tabindex="0"><table id="every">'
+        '<div class="table" role="region" aria-label="Answers at every point" tabindex="0">'
+        '<table id="every">'
         f"<caption><span>{caption}</span></caption><thead><tr>{top}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         f"<details><summary>The same in sentences</summary>{said}</details>"
@@ -454,7 +455,7 @@ def pilot_page(
             rows.append((curve.name, n, seeds, mean))
     table = ReportTable(
         name="measured",
-        title="What was measured",
+        title="Measured values",
         caption="Means over seeds",
         columns=["model", "N", "seeds", curves[0].metric or curves[0].unit.noun],
         rows=rows,
@@ -469,7 +470,9 @@ def pilot_page(
         notes=notes,
         still=still,
         sections=[
-            Section(name="measured", title=table.title, html=table_html(table) + notes_html),
+            Section(
+                name="measured", title="What was measured", html=table_html(table) + notes_html
+            ),
             Section(name="how", title="How it is extrapolated", html=asset("method.html")),
         ],
     )
