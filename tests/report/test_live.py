@@ -46,7 +46,25 @@ def power(n: int, seed: int) -> float:
     return float(2 / n + 0.01 * seed / n)
 
 
-def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(tmp_path: Path) -> None:
+# Draws a page into $5, quickly.
+DRAWS = """#!/bin/sh
+echo '<!DOCTYPE html><title>page</title><p style="height: 3000px">tall</p>' > "$5"
+"""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Pages are drawn by a program that does not look at the store; returns the other one."""
+    program, usual = tmp_path / "draws", sys.executable
+    program.write_text(DRAWS)
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    return usual
+
+
+def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(
+    quick: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     port = free_port()
     seen: list[Any] = []
 
@@ -60,9 +78,10 @@ def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(tmp_path: P
                 assert get(port, path)[0] == 404
             for method in ("POST", "PUT", "HEAD"):
                 assert get(port, "/state", method=method)[0] == 501
-        elif n == SIZES[-1]:  # drawn of three sizes, while the fourth is still being measured
+        elif n == SIZES[-1]:  # drawn of fewer sizes, while the last one is being measured
             until(lambda: state(port)["version"] > 0)
             assert get(port, "/page")[0] == 200
+            monkeypatch.setattr(sys, "executable", quick)  # the last page is a real one
         seen.append(state(port))
         return power(n, seed)
 
@@ -102,21 +121,6 @@ def test_a_page_that_cannot_be_drawn_leaves_the_run_alone(
         kr.run_pilot(power, SIZES, live=0)
 
 
-# Draws a page into $5, quickly.
-DRAWS = """#!/bin/sh
-echo '<!DOCTYPE html><title>page</title><p style="height: 3000px">tall</p>' > "$5"
-"""
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Pages are drawn by a program that does not look at the store."""
-    program = tmp_path / "draws"
-    program.write_text(DRAWS)
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-
-
 @pytest.mark.usefixtures("quick")
 def test_a_study_gives_the_same_numbers_with_a_live_page(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
@@ -145,18 +149,20 @@ def test_a_newer_page_keeps_what_its_reader_chose(tmp_path: Path) -> None:
     port = free_port()
     task = Task(point="a", seed=1, spec={})
     counts: Any = {"failed": 0, "total": 2, "skipped": 0}
-    with chromium() as browser, live_page(tmp_path / "study.db", Pace(), port=port) as watch:
+    with chromium() as browser:
         page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{port}/#from=a-link")
-        until(lambda: "starting" in page.inner_text("#nothing"))
-        shown = "document.querySelector('iframe:not(.next)')"
-        for version, chosen in ((1, "#from=a-link"), (2, "#chosen=there")):
-            watch(Event(kind="done", task=task, done=version, **counts))
-            source = f"page?{version}{chosen}"
-            until(lambda: source in (page.evaluate(f"{shown}?.src") or ""))  # noqa: B023
-            assert page.evaluate(f"{shown}.contentWindow.scrollY") == 300 * (version - 1)
-            page.evaluate(
-                f"""() => {{ const inner = {shown}.contentWindow;
-                inner.location.hash = 'chosen=there'; inner.scrollTo(0, 300); }}"""
-            )
-        until(lambda: page.url.endswith("#chosen=there"))
+        with live_page(tmp_path / "study.db", Pace(), port=port) as watch:
+            page.goto(f"http://127.0.0.1:{port}/#from=a-link")
+            until(lambda: "starting" in page.inner_text("#nothing"))
+            shown = "document.querySelector('iframe:not(.next)')"
+            for version, chosen in ((1, "#from=a-link"), (2, "#chosen=there")):
+                watch(Event(kind="done", task=task, done=version, **counts))
+                source = f"page?{version}{chosen}"
+                until(lambda: source in (page.evaluate(f"{shown}?.src") or ""))  # noqa: B023
+                assert page.evaluate(f"{shown}.contentWindow.scrollY") == 300 * (version - 1)
+                page.evaluate(
+                    f"""() => {{ const inner = {shown}.contentWindow;
+                    inner.location.hash = 'chosen=there'; inner.scrollTo(0, 300); }}"""
+                )
+            until(lambda: page.url.endswith("#chosen=there"))
+        until(lambda: "The run has ended" in page.inner_text("#words"))

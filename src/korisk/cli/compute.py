@@ -279,9 +279,9 @@ def run_tasks(
     retry: bool,
     wait: float,
     quiet: bool,
-    page: bool,
-    live: bool,
-    port: int | None,
+    page: bool = False,
+    live: bool = False,
+    port: int | None = None,
 ) -> Outcome:
     """Run what the store in `out` lacks; a refused run leaves no empty folder or store behind."""
     _checks.real("--wait", wait, at_least=0, remedy="give seconds")

@@ -35,6 +35,7 @@ from korisk.studies.reproduction import (
     NAME,
     ORIGINS,
     CalibrationLine,
+    Origin,
     Sweep,
     calibration,
     findings,
@@ -190,34 +191,34 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
 
 def _verdict(found: list[Sweep], lines: list[CalibrationLine]) -> Iterator[str]:
     """What was reproduced, what holds and what does not, and KO against FC in samples."""
-    for ours, theirs, who in (
-        ("ours, released", "released", "Our run of the released code"),
-        ("paper", "released", "The paper's printed Table 2"),
-    ):
+    origins: list[tuple[Origin, str]] = [
+        ("ours, released", "Our run of the released code"),
+        ("paper", "The paper's printed Table 2"),
+    ]
+    for origin, who in origins:
         apart = [
             (abs(own / its - 1), f"{name} of {line.model} at H = {line.side}")
             for line in lines
             for name in ("floor", "slope")
-            if (pair := line.by_origin.get(ours)) and (other := line.by_origin.get(theirs))
+            if (pair := line.by_origin.get(origin)) and (other := line.by_origin.get("released"))
             for own, its in [(getattr(pair, name), getattr(other, name))]
         ]
         if apart:
-            most, where = max(apart)
-            known = "the authors' released figures"
+            most, farthest = max(apart)
+            said = f"is within {most:.1%} of the authors' released figures (farthest: {farthest})"
             if most < _SAME:
-                yield f"{who} meets {known} to their four digits."
-            else:
-                yield f"{who} is within {most:.1%} of {known} (farthest: {where})."
-    said = []
+                said = "meets the authors' released figures to their four digits"
+            yield f"{who} {said}."
+    outcomes = []
     for protocol in reversed(PROTOCOLS):
         own = [each for each in verdicts(found) if each.protocol == protocol]
         parts = []
         for holds, words in ((True, "holds"), (False, "does NOT hold"), (None, "is open")):
             sides = ", ".join(str(each.side) for each in own if each.holds is holds)
             parts += [f"{words} at H = {sides}"] if sides else []
-        said += [f"{', '.join(parts)} ({protocol})"] if parts else []
-    if said:
-        yield f"Its Table 3 {'; '.join(said)}."
+        outcomes += [f"{', '.join(parts)} ({protocol})"] if parts else []
+    if outcomes:
+        yield f"Its Table 3 {'; '.join(outcomes)}."
     for side, sweep in sorted({each.side: each for each in found[::-1]}.items()):  # rigorous, whole
         known, dense = sweep.known, sweep.dense
         n, last = int(known.sizes[0]), int(dense.sizes[-1])

@@ -193,8 +193,6 @@ class _Live:
     def state(self) -> dict[str, Any]:
         """What the browser asks every second."""
         self._asked = time.monotonic()
-        if self._over and not self.html:
-            self._fetched.set()
         now = self._pace.standing()
         return {
             "words": str(self._pace),
@@ -220,10 +218,13 @@ class _Live:
         if path == "/state":
             return "application/json", json.dumps(self.state()).encode()
         if path == "/page" and self.html:
-            if self._over:
-                self._fetched.set()
             return "text/html", self.html
         return None
+
+    def sent(self, path: str) -> None:
+        """The last page has reached a browser, or that there is none."""
+        if self._over and path == ("/page" if self.html else "/state"):
+            self._fetched.set()
 
 
 def _handler(live: _Live) -> type[BaseHTTPRequestHandler]:
@@ -234,9 +235,9 @@ def _handler(live: _Live) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             found = None
-            code = 403
+            code, path = 403, self.path.partition("?")[0]
             if self.headers.get("Host", "").partition(":")[0] in _NAMES:
-                found = live.answer(self.path.partition("?")[0])
+                found = live.answer(path)
                 code = 200 if found else 404
             kind, content = found or ("text/plain", b"")
             self.send_response(code)
@@ -246,6 +247,7 @@ def _handler(live: _Live) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+            live.sent(path)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""

@@ -145,6 +145,8 @@ class Pace:
             about = "at least" if now.untimed else "about"
             time_left = timedelta(seconds=round(now.left))
             parts.append(f"{about} {time_left} left (until {clock_time(now.left)})")
+        elif now.untimed:
+            parts.append("time left not known yet")
         return ", ".join(parts)
 
 
