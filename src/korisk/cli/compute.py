@@ -79,7 +79,7 @@ Live = Annotated[
     ),
 ]
 Port = Annotated[
-    int | None, typer.Option(metavar="PORT", help="Port of --live. [default: a free one]")
+    int | None, typer.Option("--port", metavar="PORT", help="Port of --live. [default: a free one]")
 ]
 
 
@@ -267,7 +267,7 @@ def _scale(spec: Mapping[str, Any]) -> str:
     """What the time of a cell depends on, and other points may share."""
     problem = spec["problem"]
     size = [problem.get(name) for name in ("kind", "side", "views", "bins", "beam", "points")]
-    return repr((size, spec["sizes"], spec["models"], spec["pools"]))
+    return repr((size, *(spec.get(name) for name in ("sizes", "models", "pools"))))
 
 
 def run_tasks(

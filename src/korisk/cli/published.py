@@ -7,7 +7,6 @@ from pathlib import Path
 from korisk import published
 from korisk.cli.output import cells, console, fields, number, print_json, table, whole
 from korisk.store.store import Store, store_path
-from korisk.studies.claims import VERDICTS, judge
 from korisk.studies.reproduction import sweeps
 from korisk.theory import two_factors
 
@@ -21,6 +20,8 @@ _WORDS = {
 
 def print_claims(out: Path | None, *, as_json: bool) -> None:
     """Every claim of the paper by verdict, with figures of a reproduction if one is given."""
+    from korisk.studies.claims import VERDICTS, judge  # loads scipy.stats, which takes a second
+
     found = []
     if out is not None:
         with Store.read(store_path(out)) as store:
