@@ -134,7 +134,7 @@ class Pace:
         return fmean(own) if own else None
 
     def __str__(self) -> str:
-        """As in `3 of 30 cells, 1 failed, at least 0:02:10 left (until 14:32)`."""
+        """As in `3 of 30 cells, 1 failed, about 0:02:10 left (until 14:32)`."""
         now = self.standing()
         if not now.total:
             return "starting"
@@ -142,9 +142,9 @@ class Pace:
         parts += [f"{now.failed} failed"] if now.failed else []
         parts += [f"{now.skipped} already done"] if now.skipped else []
         if now.left:
-            about = "at least" if now.untimed else "about"
+            about, end = ("at least", "not before") if now.untimed else ("about", "until")
             time_left = timedelta(seconds=round(now.left))
-            parts.append(f"{about} {time_left} left (until {clock_time(now.left)})")
+            parts.append(f"{about} {time_left} left ({end} {clock_time(now.left)})")
         elif now.untimed:
             parts.append("time left not known yet")
         return ", ".join(parts)
