@@ -155,7 +155,8 @@ def _short(
 def print_end(done: Outcome, folder: Path, *, tables: bool) -> None:
     """Say what was run, where the page and the results are, and what to do with them."""
     counts, screen = done.counts, console()
-    said = [f"{counts['done']:,} cells run in {duration(counts['seconds'])}"]
+    many = "1 cell" if counts["done"] == 1 else f"{counts['done']:,} cells"
+    said = [f"{many} run in {duration(counts['seconds'])}"]
     said += [f"{counts[name]:,} {words}" for name, words in _COUNTED if counts[name]]
     more = "" if tables else " --full prints the tables."
     ended = f"{', '.join(said)}; results in {store_path(folder)} (korisk export {folder}).{more}"
