@@ -501,7 +501,7 @@ def _distorted(operator: LinearOperator, share: float) -> LinearOperator | None:
         wide = np.pad(kernel, [(each, each) for each in more])
         origin = np.array([length // 2 for length in wide.shape])
         stretched = ndimage.affine_transform(
-            wide, np.full(wide.ndim, 1 / (1 + share)), origin - origin / (1 + share)
+            wide, np.eye(wide.ndim) / (1 + share), origin - origin / (1 + share)
         )
         if kernel.sum() and stretched.sum():
             stretched *= kernel.sum() / stretched.sum()

@@ -10,7 +10,7 @@ layer would be gathered whole on every rank, gradient included.)
 Checkpoints are folders `iteration-00000300` of torch.distributed.checkpoint, written under another
 name and renamed when they are complete, and read on any number of ranks. The index that PyTorch
 writes is a pickle, which would run what a foreign file says. So a copy is written with `torch.save`
-and read with `weights_only=True`. All this needs PyTorch 2.6 or newer.
+and read with `weights_only=True`.
 """
 
 from __future__ import annotations
