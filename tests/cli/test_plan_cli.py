@@ -161,7 +161,7 @@ def test_columns_and_units_of_ones_own(tmp_path: Path) -> None:
 
 def test_compare_shows_ratio_factors_and_crossover() -> None:
     out = text("compare", H128, "--target", "0.06")
-    assert "Proposition 2" in out
+    assert "Proposition 1" in out
     found = content("compare", H128, "--target", "0.06")
     ko, fc = kr.Curve.read_all(H128)
     library = kr.compare(ko, fc, 0.06)

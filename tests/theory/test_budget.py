@@ -1,4 +1,4 @@
-"""Sample sizes against search, and the two factors of Proposition 2."""
+"""Sample sizes against search, and the two factors of Proposition 1."""
 
 import math
 from decimal import Decimal, Inexact, localcontext

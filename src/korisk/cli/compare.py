@@ -53,7 +53,7 @@ def compare(
     """How many more samples does one model need than another, and where do their curves cross?
 
     Shows the sample sizes of both with their chances, the ratio, and the two factors of the paper's
-    Proposition 2.
+    Proposition 1.
     """
     if target is None:
         raise KoriskError("compare needs --target; give the value that both are to reach")
@@ -138,7 +138,7 @@ def _show(comparison: Comparison) -> None:
         samples.add_row(*cells(name, *pilot.answer(plan, (0.9,)), shown_ratio))
     out.print(samples)
     factors = table(
-        "Proposition 2, from lines floor + sigma log N / N",
+        "Proposition 1, from lines floor + sigma log N / N",
         "calibration",
         "sigma\nfactor",
         "floor\nfactor",

@@ -320,7 +320,7 @@ def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -
         known = [each for each in factors if "unknown" not in each]
         if known:
             heads = ("target", "sigma\nfactor", "floor\nfactor", "ratio of\nN / log N")
-            shown = table("Proposition 2, from lines through both", *heads, text=0)
+            shown = table("Proposition 1, from lines through both", *heads, text=0)
             for each in known:
                 parts = ["-" if part is None else number(part, 3) for part in each.values()]
                 shown.add_row(*cells(number(each["target"]), *parts[1:]))
@@ -328,7 +328,7 @@ def _show(point: PointPrediction, asked: Sequence[float], at: Sequence[float]) -
         lacking = [number(each["target"]) for each in factors if "unknown" in each]
         if lacking:
             sentences.append(
-                f"Proposition 2 has no factors at {', '.join(lacking)}: the line through one of "
+                f"Proposition 1 has no factors at {', '.join(lacking)}: the line through one of "
                 "the curves is level, or does not reach the target."
             )
     usage = point.usage

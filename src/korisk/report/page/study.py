@@ -34,7 +34,7 @@ _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page
 _WORDS = {  # for those who do not see a figure, by how its name begins
     "sample": "Errors over training samples at every point",
-    "two": "The two factors of Proposition 2, their product and the ratio of N, against the target",
+    "two": "The two factors of Proposition 1, their product and the ratio of N, against the target",
     "architecture": "The networks layer by layer, known layers grey and learned ones green",
     "layers": "Amplification of every layer by three bounds, and its part of the bound",
     "theorem": "Measured errors and the three bounds over N, and what each layer adds to a bound",

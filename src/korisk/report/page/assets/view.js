@@ -12,7 +12,6 @@
   const SETTLED = 150; // and until it is in the address
   const REACHES = [16, 64, 256, 1024, Infinity]; // times the pilot: where the chart ends, the first that fits
   const NEAR = 1.05; // factor in N and in the error within which a curve passes through a mark
-  const SURE = 0.95; // chance to reach a target from which on a number of samples needs no "if"
   const MANTISSAS = [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]]; // of ticks, densest first
 
   const get = (id) => document.getElementById(id);
@@ -207,8 +206,17 @@
   const atOnce = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).sizes[0];
   const inside = (plan) => plan.samples !== null && plan.samples <= tableOf(plan).last;
   const tableOf = (plan) => table(plan === plans.other ? state.other : state.model);
-  const interval = (plan) =>
-    `${count(plan.lower)} ${inside(plan) ? "and" : "to"} ${count(plan.upper)}`;
+  const conditional = (plan) => tableOf(plan).conditional(plan);
+  const ifReached = (plan) => `if reached (chance at most ${chance(plan.reach)})`;
+
+  /* The interval of N: its name and its ends. */
+  function interval(plan) {
+    if (inside(plan)) {
+      return ["Means pass the target between N =", tableOf(plan).sides(plan.samples).map(count).join(" and ")];
+    }
+    if (plan.upper === null) return ["With 95% probability", `at least ${count(plan.lower)}`];
+    return ["90% interval", `${count(plan.lower)} to ${count(plan.upper)}`];
+  }
 
   function answer() {
     plans.own = table(state.model).plan(state.target);
@@ -237,31 +245,37 @@
     box.textContent =
       doubt ? "No answer"
       : samples === null ? "not reachable"
+      : table(state.model).unlikely(plan) ? "probably not reached"
       : `${least}${count(samples)} sample${samples === 1 ? "" : "s"}`;
     box.dataset.value = samples === null ? "" : String(samples);
+    const odds = `chance ${chance(plan.chance)}`;
     get("samples-chance").textContent =
-      doubt ? "" : `chance ${chance(samples === null ? plan.reach : plan.chance)}`;
+      doubt ? ""
+      : samples === null ? `chance ${chance(plan.reach)}`
+      : table(state.model).unlikely(plan) ? `${count(samples)} samples ${ifReached(plan)}; overall ${odds}`
+      : conditional(plan) ? `${odds}, ${ifReached(plan)}`
+      : odds;
     get("words").textContent = table(state.model).sentence(plan, data.sentences);
-    const between = (plan.between || []).map(value).join(" and ");
-    get("about").textContent =
-      between ? `Interpolated between the answers to ${between}.`
-      : state.target === group().target && group().why ? `The first target: ${group().why}.`
-      : "";
+    const told = [[plans.own, state.model], [plans.other, state.other]].flatMap(([each, at]) =>
+      each && each.between
+        ? [`${model(at).name}: interpolated between the answers to ${each.between.map(value).join(" and ")}.`]
+        : [],
+    );
+    if (!told.length && state.target === group().target && group().why) told.push(`The first target: ${group().why}.`);
+    get("about").textContent = told.join(" ");
     const none = table(state.model).doubt ? "no N inside the pilot" : "no amount of data";
     const enough = Object.entries(plan.safe).map(([p, n]) => [
       `Enough with ${Math.round(100 * p)}% probability`,
       n === null ? `${none}: ${most(plan.reach, Number(p))}` : count(n),
     ]);
-    const conditional = samples !== null && safe === null && !inside(plan);
+    const partly = samples !== null && safe === null && !inside(plan);
+    const [name, ends] = samples === null || atOnce(plan) ? ["", ""] : interval(plan);
     facts(get("facts"), doubt ? [] : [
-      [
-        inside(plan) ? "Means pass the target between N =" : "90% interval",
-        samples === null || atOnce(plan) ? "" : interval(plan),
-      ],
+      [name, ends],
       ...(samples === null ? [] : enough),
       [
         `If the target is met by N = ${count(plan.by)} (chance ${chance(plan.byChance)})`,
-        conditional ? `${count(plan.ifReached["0.9"])} are enough with 90% probability` : "",
+        partly ? `${count(plan.ifReached["0.9"])} are enough with 90% probability` : "",
       ],
       ["Chance to reach it at all", chance(plan.reach)],
       ["Levels off at about", samples === null ? value(table(state.model).floor) : ""],
@@ -308,9 +322,10 @@
     if (plan.doubt) return `no answer. ${plan.doubt}`;
     if (plan.samples === null) return `not reachable (chance ${chance(plan.reach)})`;
     const words = atOnce(plan) ? "at most " : "";
-    const ends = `; ${inside(plan) ? "between" : "90% interval"} ${interval(plan)}`;
-    const odds = `chance ${chance(plan.chance)}${atOnce(plan) ? "" : ends}`;
-    return `${words}${count(plan.samples)} (${odds})`;
+    const [name, ends] = interval(plan);
+    const also = atOnce(plan) ? "" : `; ${inside(plan) ? "between" : name[0].toLowerCase() + name.slice(1)} ${ends}`;
+    const condition = conditional(plan) ? `${ifReached(plan)}, ` : "";
+    return `${condition}${words}${count(plan.samples)} (chance ${chance(plan.chance)}${also})`;
   }
 
   /* What Python computed of the two models that are asked about. */
@@ -336,10 +351,11 @@
     const odds =
       `chance ${chance(other.chance)} for ${model(state.other).name}, ` +
       `${chance(plan.chance)} for ${model(state.model).name}`;
-    return `${times(other.samples / plan.samples)}${more} (${[odds, range].filter(Boolean).join("; ")})`;
+    const both = !range && (conditional(plan) || conditional(other)) ? "if both reach it" : "";
+    return `${times(other.samples / plan.samples)}${more} (${[odds, range, both].filter(Boolean).join("; ")})`;
   }
 
-  /* Proposition 2, for lines floor + slope log N / N. */
+  /* Proposition 1, for lines floor + slope log N / N. */
   function factors(method, first, second) {
     const [known, dense] = [first.lines[method], second.lines[method]];
     if (!known || !dense) return "unknown: a line cannot be fitted";
@@ -524,21 +540,19 @@
     // The target, and on it the interval of each N, N itself and a line down to it.
     const across = y.to(state.target);
     line(left, across, right, across, { class: "target", id: "target-line" });
-    words(`target ${value(state.target)}`, left + 5, across - 6, { class: "quiet", id: "target-text" });
     marked.forEach(([plan, at], row) => {
       const from = Math.min(Math.max(x.to(plan.samples), left), right);
-      const shift = marked.length > 1 ? (row ? 5 : -5) : 0;
       const ends = [plan.lower, plan.upper === null ? Infinity : plan.upper].map((n) =>
         Math.min(Math.max(n === Infinity ? right : x.to(n), left), right),
       );
       const style = { stroke: colour(at), "data-model": at };
-      line(ends[0], across + shift, ends[1], across + shift, { ...style, class: "interval" });
+      line(ends[0], across, ends[1], across, { ...style, class: "interval" });
       line(from, top, from, bottom, { ...style, class: "samples", "data-n": plan.samples });
-      const hollow = !onCurve(plan, at);
+      const hollow = conditional(plan) || !onCurve(plan, at);
       const face = hollow ? "var(--paper)" : colour(at);
-      add("circle", { ...style, cx: from, cy: across + shift, r: 5, fill: face, class: "mark" });
+      add("circle", { ...style, cx: from, cy: across, r: 5, fill: face, class: "mark" });
       const anchor = from > (left + right) / 2 ? "end" : "start";
-      const condition = hollow && plan.reach < SURE ? "if reached, " : "";
+      const condition = conditional(plan) ? `if reached (at most ${chance(plan.reach)}), ` : "";
       const off = plan.samples > 10 ** x.high ? " →" : "";
       const least = atOnce(plan) ? "≤" : "=";
       const said = `${SIGNS[at % SIGNS.length]} ${condition}N ${least} ${count(plan.samples)} (${chance(plan.chance)})${off}`;
@@ -578,7 +592,10 @@
         plan.doubt ? "no answer"
         : plan.samples === null ? `not reachable (${chance(plan.reach)})`
         : atOnce(plan) ? `≤ ${count(plan.samples)} (${chance(plan.chance)})`
-        : `${count(plan.lower)} – ${count(plan.samples)} – ${count(plan.upper)} (${chance(plan.chance)})`;
+        : (conditional(plan) ? `if reached (at most ${chance(plan.reach)}): ` : "") +
+          (plan.upper === null
+            ? `${count(plan.samples)}, at least ${count(plan.lower)} (${chance(plan.chance)})`
+            : `${count(plan.lower)} – ${count(plan.samples)} – ${count(plan.upper)} (${chance(plan.chance)})`);
       row.append(name, element("span", ends), track);
       return row;
     };
