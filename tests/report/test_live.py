@@ -4,7 +4,10 @@ import json
 import re
 import shutil
 import socket
+import subprocess
 import sys
+import threading
+from contextlib import ExitStack
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,8 @@ from waiting import until
 
 import korisk as kr
 from korisk.cli import app
-from korisk.report.live import live_page
+from korisk.pilots.fit import FitWork, Reading
+from korisk.report.live import LivePort, live_page
 from korisk.store.cells import Task
 from korisk.store.store import Store
 from korisk.studies.run.events import Event
@@ -62,6 +66,20 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     return usual
 
 
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(
+        "name: tiny\nproblem: {beam: surrogate}\npoints: [{side: 8, sizes: [4, 8, 16]}]\n"
+        "seeds: [1, 2]\npools: {validation: 8, test: 8}\n"
+    )
+    return path
+
+
+def task_with(n: int, seed: int = 0) -> Task:
+    return Task(point=f"power, n = {n}", seed=seed, spec={"n": n})
+
+
 def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(
     quick: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -76,7 +94,9 @@ def test_the_page_grows_with_its_pilot_and_is_for_this_machine_alone(
             assert get(port, "/state", host="example.org") == (403, b"")
             for path in ("/pilot.db", "/../pilot.db", "/etc/passwd"):
                 assert get(port, path)[0] == 404
-            for method in ("POST", "PUT", "HEAD"):
+            assert get(port, "/", method="HEAD") == (200, b"")
+            assert get(port, "/state", host="example.org", method="HEAD")[0] == 403
+            for method in ("POST", "PUT"):
                 assert get(port, "/state", method=method)[0] == 501
         elif n == SIZES[-1]:  # drawn of fewer sizes, while the last one is being measured
             until(lambda: state(port)["version"] > 0)
@@ -112,24 +132,74 @@ def test_a_page_that_cannot_be_drawn_leaves_the_run_alone(
     assert pilot.sizes == SIZES[:2]
     assert "korisk: no page: " in capsys.readouterr().err
     assert not (tmp_path / "pilot.html").exists()
+
+
+def test_what_serves_the_page_is_not_held_against_a_fit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drawing, program = tmp_path / "drawing", tmp_path / "draws"
+    program.write_text(f"#!/bin/sh\ntouch {drawing}\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    end = threading.Event()
+    own: list[subprocess.Popen[bytes]] = []
+    seen: list[float] = []
+    with (
+        LivePort(True) as port,
+        live_page(port, tmp_path / "study.db", Pace()) as watch,
+        ExitStack() as browsers,
+    ):
+
+        def fit(n: int, seed: int) -> float:
+            watch(Event(kind="done", task=task_with(n), done=1, failed=0, total=2, skipped=0))
+            browsers.enter_context(socket.create_connection(("127.0.0.1", port.server_port)))
+            assert get(port.server_port, "/")[0] == 200  # so the one before has its thread
+            until(drawing.exists)
+            if seed == 1:
+                threading.Thread(target=end.wait, name="idler").start()
+                own.append(subprocess.Popen(["sleep", "60"]))
+            return power(n, seed)
+
+        try:
+            work = FitWork(fit, "power", Reading(), alone=False)
+            found = [work(task_with(n=8, seed=seed), seen.append).rows[0].detail for seed in (0, 1)]
+        finally:
+            end.set()
+            for each in own:
+                each.kill()
+                each.wait()
+        monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    left = [each.get("left_running") for each in found]
+    assert left == [None, "threads: idler; child processes: 1"]
+
+
+def test_a_run_that_is_refused_leaves_nothing(
+    study: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    command = ["run", str(study), "--out", str(new), "--device", "cpu", "--live"]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         used = taken.getsockname()[1]
-        with pytest.raises(kr.KoriskError, match=rf"port = {used} .* cannot be used"):
-            kr.run_pilot(power, SIZES, live=used)
+        with pytest.raises(kr.KoriskError, match=rf"live must be a port .* got {used} "):
+            kr.run_pilot(power, SIZES, live=used, store=new / "pilot.db")
+        assert app.run([*command, "--port", str(used)]) == 2
+    assert re.match(rf"korisk: --port must be a port .* got {used} ", capsys.readouterr().err)
     with pytest.raises(kr.KoriskError, match="live must be"):
-        kr.run_pilot(power, SIZES, live=0)
+        kr.run_pilot(power, SIZES, live=0, store=new / "pilot.db")
+    assert not new.exists()
+    with Store.create_or_open(new.with_suffix(".db"), {"name": "other"}) as busy:
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(kr.KoriskError, match="another"):
+            kr.run_pilot(power, SIZES, live=True, store=busy.path)
+        assert sorted(tmp_path.iterdir()) == before
+    assert "live at" not in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_study_gives_the_same_numbers_with_a_live_page(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    study: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    study = tmp_path / "tiny.yaml"
-    study.write_text(
-        "name: tiny\nproblem: {beam: surrogate}\npoints: [{side: 8, sizes: [4, 8, 16]}]\n"
-        "seeds: [1, 2]\npools: {validation: 8, test: 8}\n"
-    )
     found = {}
     for name, more in (("plain", []), ("live", ["--live"])):
         command = ["run", str(study), "--out", str(tmp_path / name), "--workers", "0", *more]
@@ -147,16 +217,15 @@ def test_a_study_gives_the_same_numbers_with_a_live_page(
 @pytest.mark.usefixtures("quick")
 def test_a_newer_page_keeps_what_its_reader_chose(tmp_path: Path) -> None:
     port = free_port()
-    task = Task(point="a", seed=1, spec={})
     counts: Any = {"failed": 0, "total": 2, "skipped": 0}
     with chromium() as browser:
         page = browser.new_page()
-        with live_page(tmp_path / "study.db", Pace(), port=port) as watch:
+        with LivePort(port) as at, live_page(at, tmp_path / "study.db", Pace()) as watch:
             page.goto(f"http://127.0.0.1:{port}/#from=a-link")
             until(lambda: "starting" in page.inner_text("#nothing"))
             shown = "document.querySelector('iframe:not(.next)')"
             for version, chosen in ((1, "#from=a-link"), (2, "#chosen=there")):
-                watch(Event(kind="done", task=task, done=version, **counts))
+                watch(Event(kind="done", task=task_with(n=8), done=version, **counts))
                 source = f"page?{version}{chosen}"
                 until(lambda: source in (page.evaluate(f"{shown}?.src") or ""))  # noqa: B023
                 assert page.evaluate(f"{shown}.contentWindow.scrollY") == 300 * (version - 1)

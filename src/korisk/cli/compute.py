@@ -292,7 +292,7 @@ def run_tasks(
 
     if page or live:  # which says so where something is missing
         from korisk.report.contents import read_contents
-        from korisk.report.live import live_page
+        from korisk.report.live import LivePort, live_page
         from korisk.report.page.study import study_page
     asked = compute if compute.elsewhere else replace(compute, device=device)
     path = store_to_write(out)
@@ -307,9 +307,11 @@ def run_tasks(
 
     parts: list[Summary] = []
     try:
-        with warnings_as_lines():
-            made = Store.create_or_open(path, study, tasks=tasks, wait=wait)
-        with made as store:
+        open_store = warnings_as_lines()(Store.create_or_open)
+        with (
+            LivePort(True if port is None else port) if live else nullcontext() as served,
+            open_store(path, study, tasks=tasks, wait=wait) as store,
+        ):
             try:
                 missing = store.missing(tasks)
                 pace = Pace(
@@ -318,7 +320,7 @@ def run_tasks(
                     skipped=len(tasks) - len(missing),
                 )
                 with (
-                    live_page(path, pace, page=drawn, port=port) if live else nullcontext() as told,
+                    live_page(served, path, pace, page=drawn) if served else nullcontext() as told,
                     progress(pace, quiet=quiet, watches=[told], lines=print_line) as watch,
                 ):
                     for group, processes, threads in groups(tasks, asked):

@@ -25,6 +25,7 @@ from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
 from korisk.errors import KoriskError, shown
 from korisk.store.cells import Result, Row, Task
+from korisk.studies.run.events import OwnThread
 from korisk.studies.run.worker import Report
 
 Fit = Callable[[int, int], Any]
@@ -294,16 +295,21 @@ def _flush() -> None:
 
 
 def _running() -> tuple[set[threading.Thread], set[int]]:
-    """Threads and child processes."""
+    """Threads and child processes, without those of korisk's own threads."""
+    threads = set(threading.enumerate())
+    own = {thread for thread in threads if isinstance(thread, OwnThread)}
+    own_ids = {str(thread.native_id) for thread in own}
     children = {child.pid for child in active_children() if child.pid is not None}
-    for listed in Path("/proc/self/task").glob("*/children"):  # Linux only
+    for listed in Path("/proc/self/task").glob("*/children"):  # Linux only; by thread
+        if listed.parent.name in own_ids:
+            continue
         with suppress(OSError):
             for pid in listed.read_text().split():
                 with suppress(OSError):
                     state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
                     if state != "Z":
                         children.add(int(pid))
-    return set(threading.enumerate()), children
+    return threads - own, children
 
 
 def _left_running(before: tuple[set[threading.Thread], set[int]]) -> str:

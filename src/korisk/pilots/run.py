@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike
@@ -132,7 +132,7 @@ def plain_settings(settings: Any) -> dict[str, Any]:
 
 
 def check_options(
-    *, store: object, metric: object, cost: object, workers: object, watch: object, live: object
+    *, store: object, metric: object, cost: object, workers: object, watch: object
 ) -> None:
     """Refuse options of the wrong type before anything starts."""
     if store is not None and (not isinstance(store, str | PathLike) or not str(store)):
@@ -144,10 +144,6 @@ def check_options(
             raise KoriskError(f"{name} must be a function, got {shown(value)}; or leave it out")
     if workers is not None:
         _checks.count("workers", workers, at_least=0, remedy="0 runs fits in this process")
-    if not isinstance(live, bool):
-        _checks.count("live", live, at_least=1, at_most=65535, remedy="True takes a free port")
-    if live:
-        from_report("live", "live_page")  # raises where something is missing
 
 
 def checked_sizes(sizes: Iterable[int]) -> list[int]:
@@ -322,7 +318,7 @@ def run_pilot(
     Curve('fit', error, N = 16 ... 64 (3 sizes), 2 seeds)
     """
     asked, often = checked_sizes(sizes), checked_seeds(seeds)
-    check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch, live=live)
+    check_options(store=store, metric=metric, cost=cost, workers=workers, watch=watch)
     if cluster is not None:
         from korisk.studies.run.clusters import Cluster
 
@@ -344,7 +340,7 @@ def run_pilot(
     alone = cluster is None and workers > 0
     work = FitWork(fit, identity.model, Reading(metric, unit), alone=alone)
     tasks = [identity.task(n, seed) for n in asked for seed in often]
-    with _opened(store, identity, tasks) as opened:
+    with _port(live) as port, _opened(store, identity, tasks) as opened:
         missing = opened.missing(tasks)
         pace = Pace(
             [task for task in missing if retry_failed or not opened.failed(task)],
@@ -352,7 +348,7 @@ def run_pilot(
             unit="fits",
         )
         with (
-            _served(live, opened.path, pace, target, keep=store is not None) as told,
+            _served(port, opened.path, pace, target, keep=store is not None) as told,
             progress(pace, quiet=quiet, watches=(told, watch)) as shown_progress,
         ):
             run_options = {
@@ -403,18 +399,28 @@ def _opened(
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-@contextmanager
-def _served(
-    live: bool | int, path: Path, pace: Pace, target: float | None, *, keep: bool
-) -> Iterator[Watch | None]:
-    """Whom to tell of events so that the page is drawn anew; None without one."""
+def _port(live: bool | int) -> AbstractContextManager[Any]:
+    """The port of the live page, opened before anything is written; None without one."""
     if live is False:
-        yield None
-        return
+        return nullcontext()
+    remedy = "choose another, or True for a free one"
+    port: AbstractContextManager[Any] = from_report("live", "LivePort")(
+        live, field="live", remedy=remedy
+    )
+    return port
+
+
+def _served(
+    port: Any, path: Path, pace: Pace, target: float | None, *, keep: bool
+) -> AbstractContextManager[Watch | None]:
+    """Whom to tell of events so that the page is drawn anew; None without one."""
+    if port is None:
+        return nullcontext()
     page = path.with_name("report.html") if path.name == STORE_NAME else path.with_suffix(".html")
-    options = {"page": page if keep else None, "port": None if live is True else live}
-    with from_report("live", "live_page")(path, pace, target=target, **options) as told:
-        yield told
+    told: AbstractContextManager[Watch] = from_report("live", "live_page")(
+        port, path, pace, page=page if keep else None, target=target
+    )
+    return told
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """The page of a study while it runs, at an address of this machine alone.
 
-`live_page` is a `with` block around a run. Another process draws the page, with a low priority
+`LivePort` opens the address before a run writes anything, and `live_page` is a `with` block around
+the run. Another process draws the page, with a low priority
 and from the store alone, so that drawing neither slows nor breaks the run. What the browser shows
 is `live.html`: a line on where the run stands, and the page in a frame, replaced when a newer one
 is drawn; point, target and place on the page are kept.
@@ -18,14 +19,14 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from korisk._checks import count
 from korisk.errors import KoriskError
 from korisk.files import write_text
 from korisk.report.contents import read_contents, refuse_an_empty_one
 from korisk.report.page.study import study_page
-from korisk.studies.run.events import Event, Watch
+from korisk.studies.run.events import Event, OwnThread, Watch
 from korisk.studies.run.progress import Pace
 
 _ADDRESS = "127.0.0.1"
@@ -44,19 +45,65 @@ _HEADERS = {
 }
 
 
+class LivePort(ThreadingHTTPServer):
+    """A port of this machine alone, for `live_page`; a `with` block closes it.
+
+    Parameters
+    ----------
+    port : int or True
+        The port, 1 to 65535; True takes a free one.
+    field : str, default "port"
+        What messages call it.
+    remedy : str, optional
+        What messages advise.
+
+    Raises
+    ------
+    KoriskError
+        If the port cannot be used.
+    """
+
+    live: "_Live"
+
+    def __init__(
+        self,
+        port: int | Literal[True],
+        *,
+        field: str = "port",
+        remedy: str = "choose another, or leave it out for a free one",
+    ) -> None:
+        if port is not True:
+            port = count(field, port, at_least=1, at_most=65535, remedy=remedy)
+        try:
+            super().__init__((_ADDRESS, 0 if port is True else port), _Handler)
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise KoriskError(
+                f"{field} must be a port of {_ADDRESS} that can be used, got {port} ({why}); "
+                f"{remedy}"
+            ) from None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread that is known as korisk's."""
+        options: Any = {"args": (request, client_address), "daemon": True}
+        OwnThread(target=self.process_request_thread, **options).start()
+
+
 @contextmanager
 def live_page(
+    port: LivePort,
     store: Path,
     pace: Pace,
     *,
     page: Path | None = None,
     target: float | None = None,
-    port: int | None = None,
 ) -> Iterator[Watch]:
     """Serve the page of a store during a run, and write the last one.
 
     Parameters
     ----------
+    port : LivePort
+        Where it is served.
     store : Path
         The file that the run writes.
     pace : Pace
@@ -65,37 +112,19 @@ def live_page(
         Where the last page is written, when the run has ended. Default: nowhere.
     target : float, optional
         The first target of the page.
-    port : int, optional
-        Port of the address, 1 to 65535. Default: a free one.
 
     Yields
     ------
     callable
         To be called with every event of the run.
-
-    Raises
-    ------
-    KoriskError
-        If the port cannot be used, or what draws the page is not installed.
     """
-    if port is not None:
-        port = count("port", port, at_least=1, at_most=65535, remedy="or leave it out")
     with tempfile.TemporaryDirectory(prefix="korisk-live-") as folder:
-        live = _Live(store, pace, Path(folder) / "page.html", page, target)
-        try:
-            server = ThreadingHTTPServer((_ADDRESS, port or 0), _handler(live))
-        except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise KoriskError(
-                f"port = {port} of {_ADDRESS} cannot be used: {why}; choose another, or leave it "
-                "out for a free one"
-            ) from None
-        server.daemon_threads = True
-        threads = [threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)]
-        threads.append(threading.Thread(target=live.draw_again, daemon=True))
+        live = port.live = _Live(store, pace, Path(folder) / "page.html", page, target)
+        threads = [OwnThread(target=port.serve_forever, args=(0.1,), daemon=True)]
+        threads.append(OwnThread(target=live.draw_again, daemon=True))
         for thread in threads:
             thread.start()
-        where = f"http://{_ADDRESS}:{server.server_port}/"
+        where = f"http://{_ADDRESS}:{port.server_port}/"
         print(f"korisk: live at {where} until the run ends", file=sys.stderr, flush=True)
         try:
             yield live.watch
@@ -103,8 +132,7 @@ def live_page(
             live.finish()
         finally:
             live.stop(threads[1])
-            server.shutdown()
-            server.server_close()
+            port.shutdown()
 
 
 class _Live:
@@ -227,39 +255,40 @@ class _Live:
             self._fetched.set()
 
 
-def _handler(live: _Live) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """GET of three addresses; nothing of the disk is served."""
+class _Handler(BaseHTTPRequestHandler):
+    """GET and HEAD of three addresses; nothing of the disk is served."""
 
-        timeout = 10.0
+    server: LivePort
+    timeout = 10.0
 
-        def do_GET(self) -> None:
-            found = None
-            code, path = 403, self.path.partition("?")[0]
-            if self.headers.get("Host", "").partition(":")[0] in _NAMES:
-                found = live.answer(path)
-                code = 200 if found else 404
-            kind, content = found or ("text/plain", b"")
-            self.send_response(code)
-            for name, value in _HEADERS.items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
+    def do_GET(self) -> None:
+        found = None
+        code, path = 403, self.path.partition("?")[0]
+        if self.headers.get("Host", "").partition(":")[0] in _NAMES:
+            found = self.server.live.answer(path)
+            code = 200 if found else 404
+        kind, content = found or ("text/plain", b"")
+        self.send_response(code)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
             self.wfile.write(content)
-            live.sent(path)
+            self.server.live.sent(path)
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
+    do_HEAD = do_GET
 
-        def handle(self) -> None:
-            """A browser that has gone is no error."""
-            try:
-                super().handle()
-            except OSError:
-                self.close_connection = True
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
-    return Handler
+    def handle(self) -> None:
+        """A browser that has gone is no error."""
+        try:
+            super().handle()
+        except OSError:
+            self.close_connection = True
 
 
 def draw(store: str, page: str, target: str, at_leisure: str) -> None:

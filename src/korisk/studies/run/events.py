@@ -1,5 +1,6 @@
 """The cells that a run still has to do, what happens to them, and whom it is reported to."""
 
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -60,6 +61,10 @@ class Event:
 
 
 Watch = Callable[[Event], None]
+
+
+class OwnThread(threading.Thread):
+    """A thread of korisk beside a run: neither it nor a process that it starts is a cell's."""
 
 
 class Queue:
