@@ -118,6 +118,12 @@ def test_plots_return_axes_in_a_figure_of_their_own_or_draw_into_those_given(
         assert given.lines or given.patches, name
         assert not other.lines
         figure.draw_without_rendering()
+        with pytest.raises(kr.KoriskError, match="ax must be axes of Matplotlib, got 'nope'"):
+            value.plot("nope")
+    given = Figure().add_subplot()
+    with pytest.raises(kr.KoriskError, match="path must be"):  # it has no axes to choose
+        SCAN.plot(given)
+    assert not given.has_data()
     said = values["refused"].plot(ax=Figure().add_subplot())
     drawn = " ".join(text.get_text() for text in said.texts)
     assert set(values["refused"].doubt.split()) & set(drawn.split())
@@ -140,12 +146,25 @@ def test_without_matplotlib_there_are_numbers_and_no_error() -> None:
         "import korisk as kr\n"
         "curve = kr.Curve([16, 32, 64, 128], [0.2, 0.1, 0.05, 0.025], model='net')\n"
         "html = kr.plan(curve, target=0.02)._repr_html_()\n"
-        "print('svg' in html, html.count('<dd>'))\n"
+        "print('svg' in html or 'could not' in html, html.count('<dd>'))\n"
         "try: curve.plot()\n"
         "except kr.MissingExtraError as error: print('korisk[report]' in str(error))\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["False", "3", "True"]
+
+
+def test_a_figure_that_fails_says_why_beside_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> Figure:
+        raise ValueError("no <ink>")
+
+    monkeypatch.setattr("korisk.report.figures.pilot.curve_figure", fails)
+    html = CURVE._repr_html_()
+    assert "svg" not in html
+    assert html.count("<dd>") == 3
+    assert "The figure could not be drawn: ValueError: no &lt;ink&gt;" in html
+    with pytest.raises(ValueError, match="ink"):
+        CURVE.plot()
 
 
 def test_a_value_that_cannot_be_shown_is_shown_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,4 +174,6 @@ def test_a_value_that_cannot_be_shown_is_shown_as_text(monkeypatch: pytest.Monke
         raise ValueError("no")
 
     monkeypatch.setattr(kr.Network, "lipschitz", fails)
-    assert net._repr_html_().startswith("<pre>Network([Learned(&#x27;&lt;b&gt;")
+    html = net._repr_html_()
+    assert html.startswith("<pre>Network([Learned(&#x27;&lt;b&gt;")
+    assert "ValueError: no" in html

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from korisk.errors import KoriskError, MissingExtraError, shown
 from korisk.planning.explain import SURE, chance, count, ratio_words, span, value
 
 if TYPE_CHECKING:
@@ -29,28 +31,30 @@ _CSS = (
 )
 
 
-def html(shown: Any) -> str:
-    """What a notebook shows of a value. It raises nothing: at worst the value is shown as text."""
-    kind = _kind(shown)
+def html(made: Any) -> str:
+    """What a notebook shows of a value. It raises nothing: at worst it is text, and why."""
+    kind = _kind(made)
     try:
-        title, numbers, words = kind[0](shown)
-    except Exception:  # a cell that shows a value must not fail
-        return f"<pre>{escape(repr(shown))}</pre>"
+        title, numbers, words = kind[0](made)
+    except Exception as error:  # a cell that shows a value must not fail
+        return f"<pre>{escape(repr(made))}</pre>{_why('The numbers are missing', error)}"
     drawn, theme = "", ""
     try:
         from korisk.report.figures.style import THEME_CSS, raised, themed_svg
 
         title, words = raised(title), raised(words)
         numbers = [(raised(name), number) for name, number in numbers]
-        figure = kind[1](shown, None)
+        figure = kind[1](made, None)
         if figure is not None:
             scrolls = (
                 f'<div class="k-drawn" role="group" aria-label="{escape(title)}" tabindex="0">'
             )
             drawn = f"{scrolls}{themed_svg(figure, words=title)}</div>"
             theme = THEME_CSS
-    except Exception:  # no Matplotlib, or nothing that can be drawn
-        drawn = ""
+    except MissingExtraError:  # numbers alone
+        pass
+    except Exception as error:
+        drawn = _why("The figure could not be drawn", error)
     listed = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(number)}</dd></div>" for name, number in numbers
     )
@@ -61,9 +65,22 @@ def html(shown: Any) -> str:
     )
 
 
-def draw(shown: Any, ax: Axes | None) -> Axes:
+def _why(what: str, error: Exception) -> str:
+    said = str(error) if isinstance(error, KoriskError) else f"{type(error).__name__}: {error}"
+    return f"<p>{what}: {escape(said)}</p>"
+
+
+def draw(made: Any, ax: Axes | None) -> Axes:
     """Draw a value into axes, or into a figure of its own."""
-    figure = _kind(shown)[1](shown, ax)
+    import_module("korisk.report.figures")  # raises without Matplotlib
+    from matplotlib import axes
+
+    if ax is not None and not isinstance(ax, axes.Axes):
+        raise KoriskError(
+            f"ax must be axes of Matplotlib, got {shown(ax)}; pass those of "
+            "matplotlib.pyplot.subplots(), or leave it out"
+        )
+    figure = _kind(made)[1](made, ax)
     assert figure is not None
     return figure.axes[0] if ax is None else ax
 
@@ -298,7 +315,7 @@ def _geometry(scan: Any) -> tuple[str, Numbers, str]:
     return type(scan).__name__, numbers, ""
 
 
-def _geometry_figure(scan: Any, _: Axes | None) -> Any:
+def _geometry_figure(scan: Any, _: None) -> Any:
     return scan.plot().figure
 
 
@@ -309,7 +326,7 @@ def _summary(made: Any) -> tuple[str, Numbers, str]:
     return "Run of a study", [*numbers, ("seconds", f"{made.seconds:,.1f}")], ""
 
 
-def _nothing(_: Any, __: Axes | None) -> None:
+def _nothing(_: Any, __: None) -> None:
     return None
 
 
@@ -323,7 +340,7 @@ def _store(store: Any) -> tuple[str, Numbers, str]:
     return f"Study in {store.path.name}", [*numbers, ("measured errors", count(kept))], ""
 
 
-def _store_figure(store: Any, _: Axes | None) -> Figure | None:
+def _store_figure(store: Any, _: None) -> Figure | None:
     """What was measured; forecasts are left to the report, as they take a while."""
     from korisk.report.figures.efficiency import Panel, Trace, efficiency_figure
     from korisk.studies.results import curves
@@ -343,6 +360,7 @@ def _store_figure(store: Any, _: Axes | None) -> Figure | None:
 
 
 _Told = Callable[[Any], tuple[str, Numbers, str]]
+# The second draws into given axes; None alone where a class has no `plot(ax)`.
 _KINDS: dict[str, tuple[_Told, Callable[[Any, Any], Any]]] = {
     "Curve": (_curve, _curve_figure),
     "Plan": (_plan, _plan_figure),
@@ -361,6 +379,6 @@ _KINDS: dict[str, tuple[_Told, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _kind(shown: Any) -> tuple[_Told, Callable[[Any, Any], Any]]:
-    names = [each.__name__ for each in type(shown).__mro__]
+def _kind(made: Any) -> tuple[_Told, Callable[[Any, Any], Any]]:
+    names = [each.__name__ for each in type(made).__mro__]
     return next(_KINDS[name] for name in names if name in _KINDS)
