@@ -188,16 +188,6 @@ def _measured() -> dict[str, list[Figure]]:
             )
             for each in norms
         ],
-        "parameter-ratio": [
-            Figure(
-                f"H = {each['side']}, {each['beam']}",
-                *(
-                    value / each["side"] ** 2
-                    for value in (mean(each["structural"]), *each["structural"])
-                ),
-            )
-            for each in norms
-        ],
         "norms-expensive": [
             Figure(f"H = {each['side']}, {each['beam']}", each["seconds"]) for each in norms
         ],
@@ -210,10 +200,7 @@ def _measured() -> dict[str, list[Figure]]:
             ),
         ],
         "conditioning": [_at(side, each) for side, each in condition.items()],
-        "attention": [
-            *(Figure(f"inputs within {radius}", slope[radius]) for radius in ("8", "128")),
-            Figure("all inputs", math.inf),
-        ],
+        "attention": [Figure(f"inputs within {radius}", slope[radius]) for radius in ("8", "128")],
         "same-phantoms": [Figure("", kept["protocol"]["ellipses"][1] / 4)],
         "validation": [Figure("", kept["protocol"]["validation"])],
     }
@@ -361,23 +348,20 @@ def _networks() -> dict[str, list[Figure]]:
 def _machines() -> dict[str, list[Figure]]:
     """Time and memory."""
     dense = {row.size.H: row.size.dense_parameters for row in published.FOOTPRINT}
-    memory = {
-        each["side"]: each["device_memory"] / GIB
+    (memory,) = (
+        each["device_memory"] / GIB
         for each in results("study_h200")["sweeps"]
-        if (each["side"], each["protocol"]) in ((256, "released"), (512, "rigorous"))
-    }
+        if (each["side"], each["protocol"]) == (512, "rigorous")
+    )
     seconds = results("study_arm")["speed"]["rounds"][0]["korisk"]["cpu"]
 
-    def needed(side: int) -> list[Figure]:
-        return [
-            Figure("ridge in dual form", memory[side]),
-            Figure("weights", weight_bytes(dense[side]) / GIB),
-            Figure("weights and Adam", adam_bytes(dense[side]) / GIB),
-        ]
-
     return {
-        "memory-512": needed(512),
-        "v100": needed(256),
+        "memory-512": [
+            Figure("ridge in dual form", memory),
+            Figure("weights", weight_bytes(dense[512]) / GIB),
+            Figure("weights and Adam", adam_bytes(dense[512]) / GIB),
+        ],
+        "v100": [Figure("", weight_bytes(dense[256]) / GIB)],
         "cpu-time": [Figure("", sum(seconds.values()))],
     }
 
@@ -396,7 +380,25 @@ def _printed() -> dict[str, list[Figure]]:
     ]
     last = published.FOOTPRINT[-1].size
     sizes = published.RELEASED_SWEEP.sizes
+
+    def inverted(row: published.CalibrationRow, target: float) -> float:
+        reached = target > row.dense.floor
+        return two_factors(row.known, row.dense, target).ratio if reached else math.inf
+
     return {
+        "two-orders": [_at(each.H, inverted(each, each.known.predict(sizes[-1]))) for each in rows],
+        "plateau-256": [
+            Figure("printed", inverted(each, 1.05 * each.known.floor))
+            for each in rows
+            if each.H == 256
+        ],
+        "parameter-ratio": [
+            _at(
+                each.size.H,
+                each.size.dense_parameters / each.size.known_parameters / each.size.H**2,
+            )
+            for each in published.FOOTPRINT
+        ],
         "scales-with-p": [Figure("printed", slope_exponent(ratios))],
         "orders-of-parameters": [_at(each.size.H, each.size.ratio) for each in published.FOOTPRINT],
         "parameters": [
@@ -433,14 +435,17 @@ HEAD = """# The paper, claim by claim
 {total} claims of the paper that name a number, a comparison or a law, in our words:
 {counts}.
 No verdict is typed. A claim states the range that it allows for a measured figure, and the two are
-compared, interval and all; where the interval has both answers, it is undecided. Of several figures
-the majority decides. "About x" allows half a power of ten either way.
+compared, interval and all; where the interval has both answers, it is undecided. One clear failure
+refutes a claim of "every" or "any"; for others more than half of all figures decide, or, where a
+claim holds in one case and fails in as many of another, that case is its condition; else it is
+undecided. "About x" allows half a power of ten either way.
 
 ```sh
 korisk reproduce --claims
 ```
 
-prints them; `--out DIR` takes figures from your own reproduction, `--json` has all of them.
+prints them; `--out DIR` sets figures of your own reproduction beside these, and in their place if
+it has all of a claim's; `--json` has every figure.
 
 Brackets hold intervals: 90% over seeds for sweeps, else ranges over seeds or networks. The end of a
 row measures it again: `korisk` goes before `reproduce`, `run`, `operators`, `python benchmarks/`
@@ -456,6 +461,7 @@ TITLES = {
     "does not hold": "Does not hold",
     "holds with a condition": "Holds with a condition",
     "holds": "Holds",
+    "undecided": "Undecided",
     "cannot be tested here": "Cannot be tested here",
 }
 TAIL = """
@@ -478,9 +484,11 @@ def page(judged: list[Judged]) -> str:
         "does not hold": "do not hold",
         "holds with a condition": "hold with a condition",
         "holds": "hold",
-        "cannot be tested here": "cannot be tested here",
+        "undecided": "are undecided",
     }
-    counts = ", ".join(f"{len(found)} {words[verdict]}" for verdict, found in by_verdict.items())
+    counts = ", ".join(
+        f"{len(found)} {words.get(verdict, verdict)}" for verdict, found in by_verdict.items()
+    )
     lines = [HEAD.format(total=len(judged), counts=counts)]
     for verdict, found in by_verdict.items():
         lines += [f"## {TITLES[verdict]}", "", "|the paper says|we measured|"]

@@ -1,17 +1,23 @@
 """The paper's claims: verdicts follow from figures, figures from stored results."""
 
+import itertools
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from commands import outputs, refused
 
 import claims as benchmark
 from claims_measure import LARGE, MEASURES
 from korisk.cli.app import app
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 from korisk.studies.claims import (
     VERDICTS,
     Claim,
@@ -21,6 +27,7 @@ from korisk.studies.claims import (
     judge,
     stored_figures,
 )
+from korisk.studies.reproduction import studies
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,9 +59,9 @@ def test_figures_that_come_with_the_package_follow_from_stored_results() -> None
         json.loads(each) for each in (benchmark.FIGURES.read_text(), benchmark.figures_text())
     )
     assert list(kept) == list(made)
-    for key, figures in made.items():
-        assert [each["name"] for each in kept[key]] == [each["name"] for each in figures], key
-        for one, other in zip(kept[key], figures, strict=True):
+    for key, remade in made.items():
+        assert [each["name"] for each in kept[key]] == [each["name"] for each in remade], key
+        for one, other in zip(kept[key], remade, strict=True):
             numbers = [[each[end] for end in list(each)[1:]] for each in (one, other)]
             assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, abs=1e-9), key
 
@@ -91,47 +98,110 @@ def test_every_command_exists(command: str) -> None:
         assert only in LARGE or not where
 
 
+HELD, FAILED, UNSURE = (5, 4, 6), (50, 40, 60), (9, 4, 60)  # of a claim that allows 1 to 10
+
+
+def figures(*ends: tuple[float, float, float]) -> tuple[Figure, ...]:
+    return tuple(Figure(f"H = {at}, released", *each) for at, each in enumerate(ends))
+
+
 @pytest.mark.parametrize(
-    ("figures", "verdict"),
+    ("ends", "verdict", "of_every"),
     [
-        ([Figure("a", 5, 4, 6)], "holds"),
-        ([Figure("a", 50, 40, 60)], "does not hold"),
-        ([Figure("a", 9, 4, 60)], "cannot be tested here"),
-        ([Figure("a", 5), Figure("b", 50)], "holds with a condition"),
-        ([Figure("a", 50), Figure("b", 9, 4, 60)], "does not hold"),
-        ([Figure("a", 5), Figure("b", 50), Figure("c", 60)], "does not hold"),
-        ([Figure("a", 5), Figure("b", 9, 4, 60)], "holds with a condition"),
-        ([], "cannot be tested here"),
+        ([HELD], "holds", "holds"),
+        ([FAILED], "does not hold", "does not hold"),
+        ([UNSURE], "undecided", "undecided"),
+        ([HELD, FAILED], "undecided", "does not hold"),
+        ([FAILED, UNSURE], "undecided", "does not hold"),
+        ([HELD, UNSURE], "undecided", "undecided"),
+        ([HELD, HELD, FAILED], "holds with a condition", "does not hold"),
+        ([HELD, FAILED, FAILED], "does not hold", "does not hold"),
+        ([HELD, HELD, UNSURE], "holds with a condition", "holds with a condition"),
+        ([*[HELD] * 3, *[FAILED] * 3, *[UNSURE] * 4], "undecided", "does not hold"),
+        ([], "cannot be tested here", "cannot be tested here"),
     ],
 )
 def test_a_verdict_compares_figures_with_what_a_claim_allows(
-    figures: list[Figure], verdict: str
+    ends: list[tuple[float, float, float]], verdict: str, of_every: str
 ) -> None:
-    assert Judged(claim(least=1, most=10), tuple(figures)).verdict == verdict
+    allowed = {"least": 1, "most": 10}
+    assert Judged(claim(**allowed), figures(*ends)).verdict == verdict
+    assert Judged(claim(**allowed, every=True), figures(*ends)).verdict == of_every
+
+
+def test_one_more_figure_does_not_turn_a_verdict_into_its_opposite() -> None:
+    kinds = (HELD, FAILED, UNSURE)
+    for count in itertools.product(range(5), repeat=3):
+        ends = [kind for kind, times in zip(kinds, count, strict=True) for _ in range(times)]
+        before = Judged(claim(least=1, most=10), figures(*ends)).verdict
+        for more in kinds:
+            after = Judged(claim(least=1, most=10), figures(*ends, more)).verdict
+            assert {before, after} != {"does not hold", "holds with a condition"}
 
 
 def test_conditions_and_reasons_are_told() -> None:
     names = [f"H = {side}, {way}" for side in (8, 16) for way in ("released", "rigorous")]
-    figures = tuple(Figure(name, 5 if "released" in name else 50) for name in names)
-    judged = Judged(claim(most=10), figures)
+    found = tuple(Figure(name, 5 if "released" in name else 50) for name in names)
+    judged = Judged(claim(most=10), found)
     assert judged.because == "holds: released; not: rigorous"
-    conditional = Judged(claim(most=10, condition="N up to 64"), figures[:1])
+    assert judged.verdict == "holds with a condition"  # the protocol
+    conditional = Judged(claim(most=10, condition="N up to 64"), found[:1])
     assert (conditional.verdict, conditional.because) == ("holds with a condition", "N up to 64")
-    untested = Judged(claim(why="no such machine"), figures[:1])
+    untested = Judged(claim(why="no such machine"), found[:1])
     assert (untested.verdict, untested.because) == (VERDICTS[-1], "no such machine")
 
 
-def test_a_reproduction_of_ones_own_replaces_figures_of_the_same_name() -> None:
-    (sweep,) = (
-        each for each in benchmark.kept_sweeps() if (each.side, each.protocol) == (8, "released")
-    )
-    judged = {each.claim.key: each for each in judge([sweep])}
-    assert not judged["dominates-256"].measured_here
-    assert judged["dominates-cpu"].measured_here == {"H = 8, released"}
-    assert len(judged["dominates-cpu"].figures) == 6
-    (figure,) = (each for each in judged["dominates-cpu"].figures if each.name == "H = 8, released")
+def test_a_reproduction_decides_only_where_it_has_all_points() -> None:
+    kept = benchmark.kept_sweeps()
+    (sweep,) = (each for each in kept if (each.side, each.protocol) == (8, "released"))
+    stored = {each.claim.key: each for each in judge()}
+    part = {each.claim.key: each for each in judge([sweep])}
+    assert {key: each.verdict for key, each in part.items()} == {
+        key: each.verdict for key, each in stored.items()
+    }
+    assert part["dominates-cpu"].figures == stored["dominates-cpu"].figures
+    assert not part["dominates-256"].own
+    (figure,) = part["dominates-cpu"].own
     ratio = sweep.dense.up_to(64).means / sweep.known.up_to(64).means
+    assert figure.name == "H = 8, released"
     assert figure.value == pytest.approx(ratio.min())
     assert figure.low is not None
     assert figure.high is not None
     assert figure.low < figure.value < figure.high
+    small = (each for each in kept if each.side <= 32)
+    turned = [replace(each, known=each.dense, dense=each.known) for each in small]
+    whole = {each.claim.key: each for each in judge(turned)}["dominates-cpu"]
+    assert whole.figures == whole.own
+    assert (stored["dominates-cpu"].verdict, whole.verdict) == (
+        "holds with a condition",
+        "does not hold",
+    )
+
+
+def test_shares_stay_within_what_a_share_can_be() -> None:
+    for each in stored_figures()["line-safe"]:
+        assert each.low is not None
+        assert each.high is not None
+        assert 0 <= each.low <= each.value <= each.high <= 1
+
+
+def test_stores_of_other_studies_are_refused(tmp_path: Path) -> None:
+    (own,) = studies(points=[16], protocols=["rigorous"], seeds=[1])
+    spec = dict(own.tasks[0].spec)
+    others: list[dict[str, Any]] = [
+        {"part_of": "a pilot", "n": 4},
+        spec | {"problem": spec["problem"] | {"kind": "blur"}},
+        spec | {"problem": spec["problem"] | {"side": 24}},
+        spec | {"sizes": [4, 8]},
+    ]
+    row = Row(model="KO", n=4, metrics={"mse": 0.1})
+    for at, content in enumerate([spec, *others]):
+        path = tmp_path / f"{at}.db"
+        with Store.create_or_open(path, {"name": "any"}) as store:
+            task = Task(point="any", seed=1, spec=content)
+            store.record(task, Result(rows=(row,)), Usage(started="2026-01-01", seconds=1.0))
+        command = ("reproduce", "--claims", "--out", path)
+        if content is spec:
+            outputs(*command)
+        else:
+            assert "must hold a reproduction" in refused(*command)

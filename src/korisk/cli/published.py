@@ -7,7 +7,7 @@ from pathlib import Path
 from korisk import published
 from korisk.cli.output import cells, console, fields, number, print_json, table, whole
 from korisk.store.store import Store, store_path
-from korisk.studies.reproduction import sweeps
+from korisk.studies.reproduction import refuse_others, sweeps
 from korisk.theory import two_factors
 
 _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
@@ -15,6 +15,7 @@ _WORDS = {
     "does not hold": "do not hold",
     "holds with a condition": "hold with a condition",
     "holds": "hold",
+    "undecided": "are undecided",
 }
 
 
@@ -25,7 +26,9 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
     found = []
     if out is not None:
         with Store.read(store_path(out)) as store:
-            found = sweeps(store.rows())
+            rows = list(store.rows())
+        refuse_others(rows, "--out")
+        found = sweeps(rows)
     judged = judge(found)
     if as_json:
         print_json({"claims": [each.to_dict() for each in judged]})
@@ -43,9 +46,8 @@ def print_claims(out: Path | None, *, as_json: bool) -> None:
         shown.expand = True
         for each in own:
             figure = f"{each.claim.figure}: {each.text}" if each.figures else ""
-            number_of = f"{len(each.measured_here)} of {len(each.figures)}"
-            here = f"{number_of} from this reproduction" if each.measured_here else ""
-            said = "; ".join(filter(None, [figure, here, each.because, each.claim.note]))
+            parts = [figure, each.because, each.claim.note, each.own_text]
+            said = "; ".join(filter(None, parts))
             shown.add_row(*cells(each.claim.place, each.claim.says, said, each.claim.command))
         screen.print(shown)
     screen.print(

@@ -2,7 +2,7 @@
 
 `claims.yaml` lists them. A claim names a figure and the range that it allows; a verdict compares
 the two. `claims.json` holds the figures that `python benchmarks/claims.py` made of stored results;
-those that a reproduction of one's own can tell are computed from its sweeps instead.
+those that a reproduction of one's own can tell are computed from its sweeps and stand beside them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from korisk.planning.fit import calibrate
 from korisk.studies.reproduction import MODELS, Sweep
 from korisk.theory import RiskLine
 
-Outcome = Literal["does not hold", "holds with a condition", "holds", "cannot be tested here"]
+Outcome = Literal[
+    "does not hold", "holds with a condition", "holds", "undecided", "cannot be tested here"
+]
 VERDICTS: tuple[Outcome, ...] = get_args(Outcome)
 _ANSWERS = {True: "holds", False: "not", None: "undecided"}
 
@@ -47,8 +49,9 @@ class Figure:
 class Claim:
     """One claim of the paper.
 
-    `least` and `most` are what it allows for its figure; `condition` names one that was met in all
-    that was measured; `why` says why it cannot be tested.
+    `least` and `most` are what it allows for its figure; one of `every` case is refuted by one that
+    fails; `condition` names one that was met in all that was measured; `why` says why it cannot be
+    tested.
     """
 
     key: str
@@ -59,6 +62,7 @@ class Claim:
     figure: str = ""
     least: float = -math.inf
     most: float = math.inf
+    every: bool = False
     condition: str = ""
     why: str = ""
     note: str = ""
@@ -77,22 +81,31 @@ class Judged:
     """A claim with its figures and what follows from them."""
 
     claim: Claim
-    figures: tuple[Figure, ...]
-    measured_here: frozenset[str] = frozenset()  # names of figures that are not the stored ones
+    figures: tuple[Figure, ...]  # which decide
+    own: tuple[Figure, ...] = ()  # of a reproduction; they decide where they are all of the names
 
     def _names(self, answer: bool | None) -> list[str]:
         return [each.name for each in self.figures if self.claim.allows(each) is answer]
 
     @property
     def verdict(self) -> Outcome:
-        """One of four; a claim that fails more often than it holds does not hold."""
-        held, failed = self._names(True), self._names(False)
-        if self.claim.why or not (held or failed):
+        """A claim of every case fails with one; of others, more than half of the figures decide.
+
+        Where they do not, a claim that holds in one case alone, and clearly fails in the rest as
+        often, has that case as its condition; all else is undecided.
+        """
+        held, failed, unsure = map(self._names, (True, False, None))
+        if self.claim.why or not self.figures:
             return "cannot be tested here"
-        if len(held) < len(failed):
+        if failed and (self.claim.every or 2 * len(failed) > len(self.figures)):
             return "does not hold"
-        whole = len(held) == len(self.figures) and not self.claim.condition
-        return "holds" if whole else "holds with a condition"
+        if not failed and not unsure:
+            return "holds with a condition" if self.claim.condition else "holds"
+        cases, others = ({name.split(", ")[-1] for name in names} for names in (held, failed))
+        parted = len(held) == len(failed) and len(cases) == 1 and not unsure and not cases & others
+        return (
+            "holds with a condition" if parted or 2 * len(held) > len(self.figures) else "undecided"
+        )
 
     @property
     def because(self) -> str:
@@ -115,16 +128,32 @@ class Judged:
         """The figures in short: all of up to two, or the ends of several."""
         shown = self.figures
         if len(shown) > 2:
-            first, *_, last = sorted(each.value for each in shown)
-            return f"{_number(first)} to {_number(last)}"
+            first, *_, last = (_number(each) for each in sorted(each.value for each in shown))
+            return first if first == last else f"{first} to {last}"
         shared = len({each.name.split(", ")[0] for each in shown}) < len(shown)
         names = [each.name.split(", ")[-1] if shared else each.name for each in shown]
         mixed = len({self.claim.allows(each) for each in shown}) > 1 and not self.claim.why
         return "; ".join(
-            (f"{name}: " if name else "")
-            + _valued(each)
-            + (f", {_ANSWERS[self.claim.allows(each)]}" if mixed else "")
+            self._said(replace(each, name=name), answer=mixed)
             for name, each in zip(names, shown, strict=True)
+        )
+
+    @property
+    def own_text(self) -> str:
+        """The figures of a reproduction; of many, how many agree."""
+        if not self.own:
+            return ""
+        said = "; ".join(self._said(each, answer=not self.claim.why) for each in self.own)
+        if len(self.own) > 2:
+            agree = sum(self.claim.allows(each) is True for each in self.own)
+            said = f"{agree} of {len(self.own)} agree"
+        beside = "" if self.own == self.figures else " (a part, which does not decide)"
+        return f"this reproduction{beside}: {said}"
+
+    def _said(self, figure: Figure, *, answer: bool) -> str:
+        name = f"{figure.name}: " if figure.name else ""
+        return f"{name}{_valued(figure)}" + (
+            f", {_ANSWERS[self.claim.allows(figure)]}" if answer else ""
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,18 +165,19 @@ class Judged:
             "labels": list(self.claim.labels),
             "because": self.because,
             "allowed": [self.claim.least, self.claim.most],
-            "figures": [
-                vars(each)
-                | {"agrees": self.claim.allows(each), "stored": each.name not in self.measured_here}
-                for each in self.figures
-            ],
+            "every": self.claim.every,
+            **{
+                name: [vars(each) | {"agrees": self.claim.allows(each)} for each in figures]
+                for name, figures in (("figures", self.figures), ("own", self.own))
+            },
         }
 
 
 def _valued(figure: Figure) -> str:
-    known = figure.low is not None and figure.high is not None
-    ends = f" ({_number(figure.low)} to {_number(figure.high)})" if known else ""
-    return f"{_number(figure.value)}{ends}"
+    if figure.low is None or figure.high is None:
+        return _number(figure.value)
+    low = "up" if figure.low == 0 < figure.value else _number(figure.low)
+    return f"{_number(figure.value)} ({low} to {_number(figure.high)})"
 
 
 def _number(value: float | None) -> str:
@@ -167,7 +197,7 @@ def _short(names: Sequence[str], parts: Mapping[bool | None, Sequence[str]]) -> 
         apart = not {name.split(", ")[at] for name in others} & {*shared}
         if apart and (at == -1 or len(shared) < len(names)) and len(shared) <= 3:
             return ", ".join(shared)
-    return "; ".join(names) if len(names) <= 2 else f"{len(names)} of {len(names) + len(others)}"
+    return "; ".join(names) if len(names) <= 3 else f"{len(names)} of {len(names) + len(others)}"
 
 
 # --- What is listed and stored -------------------------------------------------------------------
@@ -192,15 +222,15 @@ def _packed(name: str) -> str:
 def judge(found: Sequence[Sweep] = ()) -> list[Judged]:
     """Every claim with its verdict: those that do not hold first, then in the paper's order.
 
-    Figures are the stored ones; those that the sweeps of a reproduction tell stand in their place,
-    each for the one of its name, so that part of a reproduction does not decide for the whole.
+    Figures are the stored ones; those that the sweeps of a reproduction tell stand beside them, and
+    in their place where there is one for each: a part does not decide for the whole.
     """
     stored, own = stored_figures(), figures_of(found)
     made = []
     for claim in claims():
-        figures = {each.name: each for each in stored.get(claim.key, ())}
-        here = {each.name: each for each in own.get(claim.key, ())}
-        made.append(Judged(claim, tuple((figures | here).values()), frozenset(here)))
+        figures, here = (tuple(part.get(claim.key, ())) for part in (stored, own))
+        whole = {each.name for each in figures} <= {each.name for each in here}
+        made.append(Judged(claim, here if here and whole else figures, here))
     return sorted(made, key=lambda each: VERDICTS.index(each.verdict))
 
 
@@ -216,36 +246,47 @@ def figures_of(found: Sequence[Sweep]) -> dict[str, list[Figure]]:
     made: dict[str, list[Figure]] = {}
     ratios: dict[str, dict[int, Figure]] = {}
     for sweep in found:
-        if sweep.reduced or sweep.side > 256:
-            continue
+        sizes = [sweep.within_paper(model).sizes.tolist() for model in MODELS]
+        if sweep.reduced or sweep.side > 256 or sizes[0] != sizes[1] or len(sizes[0]) < 5:
+            continue  # of five N at the small scales and six at the others
         name = f"H = {sweep.side}, {sweep.protocol}"
         for key, test in _OF_BOTH.items():
             if test.concerns(sweep):
                 made.setdefault(key, []).extend(_over_seeds(name, sweep, test))
         for (key, of), (at, model) in itertools.product(_OF_EACH.items(), enumerate(MODELS)):
-            test = _Test(partial(_of_one, of, at))
+            test = _Test(partial(_of_one, of, at), most=1.0 if of is _safe else math.inf)
             made.setdefault(key, []).extend(_over_seeds(f"{name}, {model}", sweep, test))
         shared = _sample_ratio(name, sweep, max)
-        made.setdefault("sample-ratio", []).append(shared)
-        ratios.setdefault(sweep.protocol, {})[sweep.side] = shared
+        if shared is not None:
+            for key in ("sample-ratio", "sample-ratio-every"):
+                made.setdefault(key, []).append(shared)
+            ratios.setdefault(sweep.protocol, {})[sweep.side] = shared
         reached = _sample_ratio(name, sweep, lambda known, dense: known)
-        made.setdefault("two-orders", []).append(reached)
-        if sweep.side == 256:
-            made.setdefault("plateau-256", []).append(reached)
-        if name == "H = 128, released":
-            made.setdefault("thirty-times", []).append(replace(reached, name="measured"))
+        if reached is not None:
+            made.setdefault("two-orders-met", []).append(reached)
+            if sweep.side == 256:
+                made.setdefault("plateau-256", []).append(reached)
+            if name == "H = 128, released":
+                made.setdefault("thirty-times", []).append(replace(reached, name="measured"))
         if sweep.protocol == "released":
             made.setdefault("calibration", []).append(_printed_ratio(sweep))
     for protocol, by_side in ratios.items():
-        sides = sorted(by_side)
-        if sides[-1:] == [256] and len(sides) > 1:
-            rest = max(by_side[side].value for side in sides[:-1])
-            grown = Figure(protocol, by_side[256].value / rest)
+        if sorted(by_side) == [*_SMALL, 128, 256]:
+            last = by_side.pop(256)
+            rest = max(by_side.values(), key=lambda each: each.value)
+            ends = _over(last.low, rest.high), _over(last.high, rest.low)
+            grown = Figure(protocol, last.value / rest.value, *ends)
             made.setdefault("largest-gap", []).append(grown)
     exponent = _exponent([each for each in found if each.protocol == "released"])
     if exponent is not None:
         made["scales-with-p"] = [Figure("ours", exponent)]
     return made
+
+
+def _over(one: float | None, other: float | None) -> float | None:
+    if one is None or other is None:
+        return None
+    return one / other if other else math.inf
 
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]  # sizes, and errors, squared as in the paper
@@ -286,7 +327,7 @@ def _over_seeds(name: str, sweep: Sweep, test: _Test) -> Iterator[Figure]:
     low, high = (
         (value * math.exp(-half), value * math.exp(half)) if alike else (value - half, value + half)
     )
-    yield Figure(name, value, max(0.0, low), high)
+    yield Figure(name, value, max(0.0, low), min(high, test.most))
 
 
 def _line(pair: Pair) -> RiskLine:
@@ -336,8 +377,10 @@ def _known_at_64(known: Pair, dense: Pair) -> float:
     return float((known[1][known[0] == 64][0] / known[1][-1]) ** 0.5)
 
 
-def _above(pair: Pair) -> float:
-    return float(_drawn(pair).min())
+def _above(pair: Pair) -> float | None:
+    """Where data still count: at errors clearly above the lowest."""
+    drawn = _drawn(pair)[pair[1] > _CLOSE * pair[1].min()]
+    return float(drawn.min()) if len(drawn) else None
 
 
 def _above_at_first(pair: Pair) -> float:
@@ -376,6 +419,7 @@ class _Test:
     of: Callable[[Pair, Pair], float | None]
     sides: tuple[int, ...] = (8, 16, 32, 128, 256)
     beyond: bool = False  # over all N, of sweeps that go beyond the paper's or to a clinic's
+    most: float = math.inf  # that its figure can be
 
     def concerns(self, sweep: Sweep) -> bool:
         last = sweep.known.sizes[-1]
@@ -410,16 +454,19 @@ _OF_EACH: dict[str, Callable[[Pair], float | None]] = {
 }
 
 
-def _sample_ratio(name: str, sweep: Sweep, which: Callable[[float, float], float]) -> Figure:
-    """N of FC over N of KO, 5% above the larger of both lowest errors, or above KO's."""
+def _sample_ratio(name: str, sweep: Sweep, which: Callable[[float, float], float]) -> Figure | None:
+    """N of FC over N of KO, 5% above the larger of both lowest errors, or above KO's.
+
+    Where one of them has no number of samples, the end that is known; None where both have none.
+    """
     known, dense = (sweep.within_paper(model) for model in MODELS)
     target = 1.05 * which(float(known.means.min()), float(dense.means.min()))
     compared = compare(known, dense, target)
-    ends = compared.ratio_range or (None, None)
+    low, high = compared.ratio_range or (None, None)
     value = compared.ratio
-    if value is None:  # FC has no number of samples: the end that is known
-        value = ends[0] if ends[0] is not None else math.inf
-    return Figure(name, value, *ends)
+    if value is None:
+        value = low if compared.second.samples is None else high
+    return None if value is None else Figure(name, value, low, high)
 
 
 def _printed_ratio(sweep: Sweep) -> Figure:

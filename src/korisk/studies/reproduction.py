@@ -133,6 +133,19 @@ def sweeps(rows: Iterable[FlatRow]) -> list[Sweep]:
     return sorted(found, key=lambda each: (each.side, PROTOCOLS.index(each.protocol), each.reduced))
 
 
+def refuse_others(rows: Sequence[FlatRow], where: str) -> None:
+    """Refuse rows of any study but a reproduction: another problem, networks or N."""
+    planned = [studies(points=SIDES, seeds=[1], on_gpu=whole) for whole in (True, False)]
+    specs = [task.spec for made in planned for study in made for task in study.tasks]
+    others = [each.task.point for each in rows if each.task.spec not in specs]
+    if others or not rows:
+        found = f"another study's point {others[0]!r}" if others else "no finished cell"
+        raise KoriskError(
+            f"{where} must hold a reproduction of the paper's study, got {found}; make one with "
+            "korisk reproduce --out DIR"
+        )
+
+
 def _best(found: Sequence[Sweep], side: int) -> dict[Protocol, Sweep]:
     """A point's sweep under each protocol; of two the one that is not reduced."""
     own = sorted((each for each in found if each.side == side), key=lambda each: not each.reduced)
