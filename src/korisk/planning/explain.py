@@ -18,8 +18,9 @@ from korisk.planning.fit import DEFAULT_FIT, other_unit
 from korisk.planning.posterior import ROUGHEST, Posterior
 
 _LEVEL = 0.9  # of the safe number that an explanation names
-_FAR = 64  # times the pilot, beyond which a number is a rough one
+FAR = 64  # times the pilot, beyond which a number is a rough one
 SURE = 0.95  # reach from which on the condition "if the target is reachable" is left out
+EVEN = 0.5  # reach below which a target is probably not reached
 _DISAGREES = 0.01  # trust below which related curves count for nothing
 _ERRORS_OF_A_RISE = 2.0  # standard errors by which a rise must exceed noise
 _RISE_WITHOUT_SEEDS = 0.02
@@ -28,6 +29,22 @@ _MOST_OUTSIDE = 0.5  # of the seeds outside their 90% range; a tenth would be ri
 _OUTLYING = 4.0  # robust deviations from the median of its N
 _OUTLYING_AT_LEAST = math.log(1.5)
 _LISTED = 3  # findings of one kind that are told in full
+
+
+# Answers with a number of samples, in templates: a page fills in the same names.
+ANSWERS = {
+    "inside": "The measured means{whose} meet the target {target} between N = {before} and "
+    "{after}, at about {samples} (chance {chance}).",
+    "unlikely": "{start} probably does not reach {target}: the chance is at most {reach} "
+    "{anywhere}. If it does, it needs about {samples} samples, {far}; the overall chance that they "
+    "are enough is {chance}.",
+    "if_reachable": "To reach {target}, {model} needs about {samples} samples (chance {chance}), "
+    "{far}, if the target is reachable (chance at most {reach}).",
+    "beyond": "To reach {target}, {model} needs about {samples} samples (chance {chance}), {far}.",
+    "rough": "So far beyond the pilot, only the order of magnitude is meaningful.",
+    "interval": "With 90% probability it takes {lower} to {upper} samples.",
+    "at_least": "With 95% probability it takes at least {lower} samples.",
+}
 
 
 # --- Numbers -------------------------------------------------------------------------------------
@@ -185,11 +202,11 @@ def explain(plan: Any) -> str:
     """The answer first, then how sure it is, what to do next, and what is odd about the pilot."""
     said = [headline(plan), *_related(plan)]
     if plan.samples is not None:
-        if plan.samples > plan.last and math.isfinite(plan.lower):
-            how = f"With {'90%' if math.isfinite(plan.upper) else '95%'} probability"
-            if plan.fit != DEFAULT_FIT:
-                how = "By the 90% band of its fitted curve"
-            said.append(f"{how} it takes {span(plan.lower, plan.upper)} samples.")
+        if plan.fit != DEFAULT_FIT and plan.samples > plan.last and math.isfinite(plan.lower):
+            takes = span(plan.lower, plan.upper)
+            said.append(f"By the 90% band of its fitted curve it takes {takes} samples.")
+        elif plan.fit == DEFAULT_FIT:
+            said += interval(plan)
         if plan.chance < _LEVEL:
             said.append(enough(plan))
         if plan.fit != DEFAULT_FIT:
@@ -223,36 +240,39 @@ def headline(plan: Any) -> str:
             f"{name or 'The model'} meets the target {target} already at the pilot's smallest "
             f"N = {samples:,} {odds}; ask for a harder target, or measure smaller N."
         )
-    if samples <= plan.last:
-        passed = plan.forecast.measured.crossing(plan.goal)
-        if plan.fit != DEFAULT_FIT or passed is None:
-            return (
-                f"By fit {plan.fit!r}, {model} meets the target {target} inside the pilot, "
-                f"at about N = {samples:,} {odds}."
-            )
-        whose = f" of {name}" if name else ""
+    passed = plan.forecast.measured.crossing(plan.goal) if samples <= plan.last else None
+    if samples <= plan.last and (plan.fit != DEFAULT_FIT or passed is None):
         return (
-            f"The measured means{whose} meet the target {target} between N = {passed[1]:,} and "
-            f"{passed[2]:,}, at about {samples:,} {odds}."
+            f"By fit {plan.fit!r}, {model} meets the target {target} inside the pilot, "
+            f"at about N = {samples:,} {odds}."
         )
+    _, before, after = passed or (0.0, 0, 0)
     ratio = samples / plan.last
     far = f"{times(ratio)} times" if ratio >= 1.1 else "little more than"
-    far += f" the pilot's largest N of {plan.last:,}"
-    if plan.reach < 0.5:
-        said = (
-            f"{name or 'The model'} probably does not reach {target}: the chance is at most "
-            f"{chance(plan.reach)} {_anywhere(plan)}. If it does, it needs about {samples:,} "
-            f"samples, {far}; the overall chance that they are enough is {chance(plan.chance)}."
-        )
-    else:
-        condition = ""
-        if plan.reach < SURE:
-            condition = f", if the target is reachable (chance at most {chance(plan.reach)})"
-        said = f"To reach {target}, {model} needs about {samples:,} samples {odds}, {far}"
-        said += f"{condition}."
-    if samples > _FAR * plan.last:
-        said += " So far beyond the pilot, only the order of magnitude is meaningful."
-    return said
+    told = {
+        "start": name or "The model",
+        "model": model,
+        "whose": f" of {name}" if name else "",
+        "target": target,
+        "samples": count(samples),
+        "chance": chance(plan.chance),
+        "reach": chance(plan.reach),
+        "anywhere": anywhere(plan),
+        "before": count(before),
+        "after": count(after),
+        "far": f"{far} the pilot's largest N of {plan.last:,}",
+    }
+    kind = "unlikely" if plan.reach < EVEN else "if_reachable" if plan.reach < SURE else "beyond"
+    said = ANSWERS["inside" if passed else kind].format(**told)
+    return f"{said} {ANSWERS['rough']}" if samples > FAR * plan.last else said
+
+
+def interval(plan: Any) -> list[str]:
+    """The interval of the number of samples beyond the pilot, as a sentence, if there is one."""
+    if plan.samples <= plan.last or not math.isfinite(plan.lower):
+        return []
+    kind = "interval" if math.isfinite(plan.upper) else "at_least"
+    return [ANSWERS[kind].format(lower=count(plan.lower), upper=count(plan.upper))]
 
 
 def no_answer(plan: Any) -> str:
@@ -263,7 +283,7 @@ def no_answer(plan: Any) -> str:
     if plan.doubt:
         said = f"No sample size for the target {target} can be given. {plan.doubt}"
     elif plan.fit == DEFAULT_FIT and plan.capped and not above:
-        said = f"The target {target} is probably not met {_anywhere(plan)} "
+        said = f"The target {target} is probably not met {anywhere(plan)} "
         said += f"(chance {chance(plan.reach)})."
     elif plan.fit == DEFAULT_FIT:
         why = f"levels off at about {value(plan.floor)}" if above else "improves too slowly"
@@ -328,7 +348,7 @@ def enough(plan: Any, p: float = _LEVEL) -> str:
         f"{plan.curve.unit.noun} levels off {side} the target; {most}."
     )
     if plan.capped:  # it need not level off to miss the target there
-        said = f"No number of samples gives {level} {_anywhere(plan)}; {most}."
+        said = f"No number of samples gives {level} {anywhere(plan)}; {most}."
     reached, by = plan.if_reached(p), plan.before_long
     if reached is not None and plan.fit == DEFAULT_FIT:
         said += (
@@ -338,7 +358,7 @@ def enough(plan: Any, p: float = _LEVEL) -> str:
     return said
 
 
-def _anywhere(plan: Any) -> str:
+def anywhere(plan: Any) -> str:
     """How far the table of chances goes: as far as a pilot tells, or to the largest N."""
     if plan.capped:
         return f"up to N = {plan.forecast.horizon:,}, the largest that is planned for"
@@ -360,7 +380,7 @@ def explain_comparison(comparison: Any) -> str:
         )
     except KoriskError:
         said.append(
-            "The two factors of Proposition 2 are not defined at this target: it lies at or below "
+            "The two factors of Proposition 1 are not defined at this target: it lies at or below "
             "the floor of a fitted line, or a line is flat."
         )
     said.append(comparison_crossing(comparison))
@@ -423,7 +443,7 @@ def comparison_crossing(comparison: Any) -> str:
 
 def _about(plan: Any, noun: str = "") -> str:
     """A number of samples with its odds, and the most that any number has where that is little."""
-    most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {_anywhere(plan)}"
+    most = "" if plan.reach >= SURE else f", at most {chance(plan.reach)} {anywhere(plan)}"
     number = f"{'at most' if plan.at_once else 'about'} {plan.samples:,}{noun}"
     return f"{number} (chance {chance(plan.chance)}{most})"
 

@@ -22,13 +22,14 @@ from korisk.planning.forecast import forecast
 from korisk.report.contents import Contents, squared
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Array, Entry, Track, values
-from korisk.report.figures.style import GREY, LOOKS, REST, Look, Options
+from korisk.report.figures.style import DARK, FINE, GREY, LOOKS, REST, Look, Options
 
 FAR = 4.0  # times the last N: so far forecasts and lines are drawn
 
 _STEPS = 22  # N at which a forecast is drawn
 _FEW_SEEDS = 12  # up to which each measurement is drawn
 _DASHES = (0, (4, 2))  # of the calibrated line
+_DEEPEST = 1e-6  # of the largest mean: the frame ends there, since seeds may fall to rounding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,10 @@ class Panel:
 
     @property
     def height(self) -> tuple[float, float]:
-        """The lower and upper limit: all means and lines, and a part of bands and seeds."""
+        """The lower and upper limit: all means and lines, and a part of bands and seeds.
+
+        What lies below `_DEEPEST` of the largest mean is left out.
+        """
         needed, wished = [], []
         for trace in self.traces:
             curve = trace.curve
@@ -82,6 +86,9 @@ class Panel:
                 wished += [trace.track.better, trace.track.worse]
             if curve.counts.max() <= _FEW_SEEDS:
                 wished.append(values(curve, curve.error))
+        if self.log:
+            least = _DEEPEST * max(float(trace.curve.means.max()) for trace in self.traces)
+            needed, wished = ([part[part >= least] for part in each] for each in (needed, wished))
         return panels.limits(needed, wished, log=self.log)
 
 
@@ -165,7 +172,9 @@ def efficiency_figure(found: Sequence[Panel], *, narrow: bool = False) -> Figure
         notes += [f"{each.name}, {model}: {doubt}" for model, doubt in doubts]
     if len(full) > MOST_PANELS:
         notes.append(f"{MOST_PANELS} of {len(full)} points are drawn; the rest are left out.")
-    margins = (0.56, 0.47, 0.40, 0.34)
+    floors = [style.digits(float(_floor(trace)), 2) for trace in traces if trace.line]
+    right = max((style.inches_of(floor, FINE) for floor in floors), default=0.0) + 0.08
+    margins = (0.56, max(0.47, right), 0.40, 0.34)
     with style.settings(fine=True):
         figure, frames = panels.sheet(len(drawn), entries, notes, margins=margins, narrow=narrow)
         across, heights = [each.across for each in drawn], [each.height for each in drawn]
@@ -198,7 +207,7 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             line = {"color": colour, "linestyle": _DASHES, "linewidth": 0.9}
             error = values(curve, trace.line.predict(n))
             axes.plot(n, error, gid=f"line{tag}", zorder=2.3, **line)
-            floor = float(values(curve, np.array(trace.line.floor)))
+            floor = _floor(trace)
             axes.axhline(floor, gid=f"floor{tag}", color=colour, linewidth=0.5, zorder=1.9)
             floors.append((floor, style.digits(floor, 2), look.text_colour))
         if 1 < curve.counts.max() <= _FEW_SEEDS:
@@ -211,4 +220,18 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             start = values(curve, np.array([trace.untrained]))
             edge: Options = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}
             axes.plot([0], start, gid=f"untrained{tag}", **edge, **look.mark("<"))
-    panels.beside(axes, floors)
+    low = axes.get_ylim()[0]
+    panels.beside(
+        axes, [(max(floor, low) if each.log else floor, *rest) for floor, *rest in floors]
+    )
+    below = [float(trace.curve.error.min()) for trace in each.traces if each.log]
+    if min(below, default=low) < low:
+        said = f"↓ below the frame: errors down to {style.digits(min(below), 2)}"
+        place: Options = {"transform": axes.transAxes, "ha": "left", "va": "bottom"}
+        axes.text(0.02, 0.03, said, fontsize=FINE, color=DARK, gid="below", **place)
+
+
+def _floor(trace: Trace) -> float:
+    """Where the calibrated line of a trace ends, as it is drawn."""
+    assert trace.line is not None
+    return float(values(trace.curve, np.array(trace.line.floor)))

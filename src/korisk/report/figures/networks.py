@@ -450,7 +450,7 @@ def layers_figure(networks: Sequence[DrawnNetwork], *, narrow: bool = False) -> 
         return None
     unit = "squared error with C = 0 and kappa = 1 where a calibration gives no constants"
     if all(made.calibrated for made in known):
-        unit = "MSE: C and kappa are such that the composed bound is the calibrated line"
+        unit = "mse: C and kappa are such that the composed bound is the calibrated line"
     note = f"Bounds and their parts are in {unit}. Names: learned layers in green, known in grey."
     entries: list[Entry] = [(panels.line(**_mark(form)), FORMS[form][0]) for form in BOUNDS]
     margins = (0.62, 0.14, 0.42, 0.46 if narrow else 0.40)

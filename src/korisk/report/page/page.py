@@ -87,7 +87,7 @@ class Group:
         models have most to say. It has three digits of an error.
         """
         if self.asked is not None:
-            return self.asked, "as asked"
+            return self.asked, ""
         first = self.forecasts[0].curve
         lowest = float(first.means[first.means > ROUNDING * first.means.max()].min())
         best, found = -1, (math.nan, "")
@@ -127,11 +127,12 @@ class Group:
         both, curve = self.comparison, self.forecasts[0].curve
         said = sentence(self.plans[0]) if both is None else words.comparison_headline(both)
         metric = curve.metric or curve.unit.noun
-        return f"{said} ({metric} {words.value(self.target)}, {self.why})"
+        told = [f"{metric} {words.value(self.target)}", *([self.why] if self.why else [])]
+        return f"{said} ({', '.join(told)})"
 
     @property
     def why(self) -> str:
-        """Why the first target is that one."""
+        """Why the first target is that one; empty where a user asked for it."""
         return self._first[1] if self.forecasts else ""
 
     @property
@@ -389,7 +390,11 @@ def overview(groups: Sequence[Group]) -> str:
 def _number(plan: Plan) -> str:
     if plan.samples is None:
         return "no answer" if plan.doubt else "not reachable"
-    return f"{'≤ ' if plan.at_once else ''}{words.count(plan.samples)}"
+    said = f"{'≤ ' if plan.at_once else ''}{words.count(plan.samples)}"
+    if plan.samples <= plan.last or plan.reach >= words.SURE:
+        return said
+    likely = "" if plan.reach >= words.EVEN else "probably not reached; "
+    return f"{likely}{said} if reached (at most {words.chance(plan.reach)})"
 
 
 def figure_html(

@@ -15,8 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk.curves.noise import ROUNDING
+from korisk.curves.unit import Unit
 from korisk.errors import KoriskError
-from korisk.planning.explain import chance, count, findings, value
+from korisk.planning.explain import (
+    ANSWERS,
+    EVEN,
+    FAR,
+    SURE,
+    anywhere,
+    chance,
+    count,
+    findings,
+    headline,
+    interval,
+    value,
+)
 from korisk.planning.fit import check_target
 from korisk.planning.forecast import Forecast
 from korisk.planning.plan import LEAST_REACH, LEVELS, Plan, plan_from, table_sizes
@@ -28,7 +41,10 @@ _EASIEST = 1.5  # times the largest mean: the first target
 _HARDEST = 0.05  # of the last mean: the last target,
 _REMOTE = 0.01  # unless the chance to meet an easier one at all is this small
 _BEYOND = 0.7  # of the last mean: at least so hard is the last target
-STOPS = 80  # targets at which the slider stops, about
+STOPS = 60  # targets at which the slider stops, about, besides
+_ROUND = (1, 1.2, 1.5, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # times powers of ten, which people type:
+_FEWER = (1, 2, 5)  # with a range of more than
+_DECADES = 4.0
 _WIDEST = math.log(16.0)  # fall of the means from which on more stops would tell nothing
 _MEANS = 16  # measured means that are targets, at most
 _JUST = 1e-9  # beyond a mean, where another answer begins
@@ -37,16 +53,12 @@ _INNER = tuple(round(0.025 * step, 3) for step in range(1, 40))
 # Of the way from the probability at the pilot's first N to the largest: where N is in the table.
 _SHARES = (0.001, 0.01, *_INNER, 0.985, 0.99, 0.995, 0.998, 0.999, 0.9997, 1.0)
 
-# The answer in a sentence, here and in the page, where table.js fills in the same names.
-SENTENCES = {
+# What the page adds to the planner's own sentences; table.js fills in the same names.
+SENTENCES = ANSWERS | {
     "unreachable": "{start} does not reach {target} according to this pilot: the chance to meet it "
     "by N = {horizon} is {reach}.",
     "smallest": "{start} meets {target} already at the pilot's smallest N = {samples} (chance "
     "{chance}).",
-    "inside": "{start} meets {target} within the pilot, at about N = {samples} (chance {chance}; "
-    "between N = {lower} and {upper}).",
-    "beyond": "To reach {target}, {model} needs about {samples} samples (chance {chance}; 90% "
-    "interval {lower} to {upper}).",
     "safe": "{safe} samples are enough with 90% probability.",
     "unsafe": "No amount of data gives 90% probability: {most}.",
     "unsafe_inside": "No N inside the pilot gives 90% probability: {most}.",
@@ -54,35 +66,31 @@ SENTENCES = {
 
 
 def sentence(plan: Plan) -> str:
-    """The answer in one or two sentences, by the templates that the page has, too."""
+    """The answer in a few sentences: the plan's own, but shorter."""
     if plan.doubt:
         return plan.doubt
-    samples, safe, model = plan.samples, plan.safe(0.9), plan.curve.model
-    reach = chance(plan.reach)
-    if samples is None:
-        parts = ["unreachable"]
-    elif plan.at_once:
-        parts = ["smallest"]
-    else:
-        parts = ["inside" if samples <= plan.last else "beyond"]
-    if samples is not None and safe is None:
-        parts.append("unsafe_inside" if plan.forecast.doubt else "unsafe")
-    elif samples is not None and safe != samples:
-        parts.append("safe")
+    samples, safe, reach = plan.samples, plan.safe(0.9), chance(plan.reach)
     told = {
-        "start": model or "The model",
-        "model": model or "the model",
+        "start": plan.curve.model or "The model",
         "target": value(plan.target),
         "horizon": count(plan.forecast.horizon),
         "reach": reach,
         "most": "just below 90%" if reach == "90%" else f"at most {reach}",
         "samples": count(samples or 0),
         "chance": chance(plan.chance or 0.0),
-        "lower": count(plan.lower),
-        "upper": count(plan.upper),
         "safe": count(safe or 0),
     }
-    return " ".join(SENTENCES[part].format(**told) for part in parts)
+    if samples is None:
+        return SENTENCES["unreachable"].format(**told)
+    if plan.at_once:
+        said = [SENTENCES["smallest"].format(**told)]
+    else:
+        said = [headline(plan), *interval(plan)]
+    if safe is None:
+        said.append(SENTENCES["unsafe_inside" if plan.forecast.doubt else "unsafe"].format(**told))
+    elif safe != samples:
+        said.append(SENTENCES["safe"].format(**told))
+    return " ".join(said)
 
 
 def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
@@ -142,6 +150,10 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
         "table": base64.b64encode(steps.tobytes()).decode("ascii"),
         "ends": [_digits(float(end), 4) for plan in plans for end in plan.chances.p[[0, -1]]],
         "least_reach": LEAST_REACH,
+        "even": EVEN,
+        "sure": SURE,
+        "far": FAR,
+        "anywhere": anywhere(plans[0]),
         "answers": {  # one list over the targets for each quantity
             "samples": [plan.samples for plan in plans],
             "chance": [plan.chance and _digits(plan.chance, 6) for plan in plans],
@@ -159,7 +171,7 @@ def planner_data(made: Forecast, first: float | None = None) -> dict[str, Any]:
 
 
 def _targets(made: Forecast) -> tuple[list[float], list[float]]:
-    """Round targets from easy to hard, and others that make interpolation between them better.
+    """Targets from easy to hard that people would give, and others for better interpolation.
 
     At a mean the answer changes its kind: the mean and a target just beyond it are among them. So
     are targets at which the probability at the pilot's first N rises from a half to one.
@@ -185,10 +197,29 @@ def _targets(made: Forecast) -> tuple[list[float], list[float]]:
             stops.append(_digits(float(unit.from_error(_digits(error, 3))), 12))
         else:
             stops.append(_digits(float(unit.from_error(error)), 4))
+    stops += _round_targets(unit, low, float(edges[0]))
     beside = [each for level in levels for each in (level, level * (1 - _JUST))]
     smallest = made.measured.lasting(curve.sizes[:1].astype(float))
     beside += [math.exp(smallest.quantile(p)[0]) for p in _AT_FIRST]
     return stops, unit.from_error(beside).tolist()
+
+
+def _round_targets(unit: Unit, low: float, high: float) -> list[float]:
+    """Targets that people type, with errors between two: round values, whole steps of scores."""
+    mantissas = _ROUND if math.log10(high / low) <= _DECADES else _FEWER
+    root = 0.5 if unit.law == "squared" else 1.0
+    powers = range(math.floor(root * math.log10(low)), math.ceil(root * math.log10(high)) + 1)
+    made = [float(f"{mantissa}e{power}") for power in powers for mantissa in mantissas]
+    if unit.law == "psnr":
+        ends = sorted(float(unit.from_error(error)) for error in (low, high))
+        made = np.arange(math.ceil(ends[0]), ends[1]).tolist()
+    elif unit.law in ("complement", "percent"):
+        most = float(unit.from_error(0.0))
+        fine = [_digits(most - error, 12) for error in made if error < 0.1 * most]
+        made = [*fine, *(_digits(most * step / 100, 12) for step in range(1, 100))]
+    elif unit.law == "negated":
+        made = [-each for each in made]
+    return [each for each in made if low <= float(unit.to_error(each)) <= high]
 
 
 def asked_often(made: Forecast) -> Forecast:

@@ -219,7 +219,7 @@ def outcomes_table(contents: Contents) -> ReportTable:
         name="outcomes",
         title="The paper's outcomes",
         caption="The claims of the paper's Table 3, held against our sweeps over the paper's N (up "
-        "to 64 for H up to 32, 2048 beyond) in its metric: MSE up to H = 32, RMSE / max beyond. "
+        "to 64 for H up to 32, 2048 beyond) in its metric: mse up to H = 32, RMSE / max beyond. "
         "Open: the N that were run cannot decide. All claims of the paper: korisk reproduce "
         "--claims.",
         columns=["point", "claim", "protocol", "holds", "evidence"],

@@ -104,7 +104,9 @@ var koriskTable = (() => {
 
     /** The probability that a target is met by N. */
     probability(n, target) {
-      const { logN, first, most } = this.blend(this.where(target));
+      const where = this.where(target);
+      if (!where.share && n === this.answers.samples[where.row]) return this.answers.chance[where.row];
+      const { logN, first, most } = this.blend(where);
       if (Math.log(n) < logN[0]) return first;
       const [at, part] = place(logN, Math.log(n) + 1e-9);
       const share = (1 - part) * this.shares[at] + part * this.shares[at + 1];
@@ -165,28 +167,55 @@ var koriskTable = (() => {
       return this.crossing(at, part * this.blend(at).most);
     }
 
-    /** The answer in a sentence or two, by the templates of planner.py. */
+    /** Whether N lies beyond the pilot and holds only if the target is reached. */
+    conditional = ({ samples, reach }) => samples !== null && samples > this.last && reach < this.sure;
+
+    /** Whether the target is probably not reached, although there is a number of samples. */
+    unlikely = (plan) => this.conditional(plan) && plan.reach < this.even;
+
+    /** The measured sizes on either side of an N inside the pilot. */
+    sides(n) {
+      const after = this.sizes.findIndex((size) => size >= n);
+      return [this.sizes[Math.max(after - 1, 0)], this.sizes[after]];
+    }
+
+    /** The answer in sentences, by the templates of planner.py. */
     sentence(plan, templates) {
       if (plan.doubt) return plan.doubt;
       const { samples, safe } = plan;
-      const kind =
+      const ratio = samples / this.last;
+      const inside = samples !== null && samples <= this.last;
+      const parts = [
         samples === null ? "unreachable"
         : samples <= this.sizes[0] ? "smallest"
-        : samples <= this.last ? "inside"
-        : "beyond";
-      const parts = [kind];
+        : inside ? "inside"
+        : this.unlikely(plan) ? "unlikely"
+        : this.conditional(plan) ? "if_reachable"
+        : "beyond",
+      ];
+      if (samples !== null && ratio > this.far) parts.push("rough");
+      if (samples !== null && !inside && plan.lower !== null) {
+        parts.push(plan.upper === null ? "at_least" : "interval");
+      }
       if (samples !== null && samples !== safe["0.9"]) {
         parts.push(safe["0.9"] !== null ? "safe" : this.doubt ? "unsafe_inside" : "unsafe");
       }
+      const [before, after] = inside ? this.sides(samples) : [];
+      const far = ratio >= 1.1 ? `${times(ratio)} times` : "little more than";
       const words = {
         start: this.model || "The model",
         model: this.model || "the model",
+        whose: this.model ? ` of ${this.model}` : "",
         target: value(plan.target),
         horizon: count(this.horizon),
         reach: chance(plan.reach),
         most: most(plan.reach, 0.9),
+        anywhere: this.anywhere,
+        far: `${far} the pilot's largest N of ${count(this.last)}`,
         samples: count(samples),
         chance: chance(plan.chance),
+        before: count(before),
+        after: count(after),
         lower: count(plan.lower),
         upper: count(plan.upper),
         safe: count(safe["0.9"]),

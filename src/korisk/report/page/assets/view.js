@@ -247,12 +247,13 @@
       : samples === null ? "not reachable"
       : table(state.model).unlikely(plan) ? "probably not reached"
       : `${least}${count(samples)} sample${samples === 1 ? "" : "s"}`;
+    box.classList.toggle("long", samples !== null && table(state.model).unlikely(plan));
     box.dataset.value = samples === null ? "" : String(samples);
     const odds = `chance ${chance(plan.chance)}`;
     get("samples-chance").textContent =
       doubt ? ""
       : samples === null ? `chance ${chance(plan.reach)}`
-      : table(state.model).unlikely(plan) ? `${count(samples)} samples ${ifReached(plan)}; overall ${odds}`
+      : table(state.model).unlikely(plan) ? `chance at most ${chance(plan.reach)}`
       : conditional(plan) ? `${odds}, ${ifReached(plan)}`
       : odds;
     get("words").textContent = table(state.model).sentence(plan, data.sentences);
@@ -546,7 +547,7 @@
         Math.min(Math.max(n === Infinity ? right : x.to(n), left), right),
       );
       const style = { stroke: colour(at), "data-model": at };
-      line(ends[0], across, ends[1], across, { ...style, class: "interval" });
+      line(ends[0], across, ends[1], across, { ...style, class: row ? "interval thin" : "interval" });
       line(from, top, from, bottom, { ...style, class: "samples", "data-n": plan.samples });
       const hollow = conditional(plan) || !onCurve(plan, at);
       const face = hollow ? "var(--paper)" : colour(at);
@@ -558,7 +559,14 @@
       const said = `${SIGNS[at % SIGNS.length]} ${condition}N ${least} ${count(plan.samples)} (${chance(plan.chance)})${off}`;
       words(said, from, row ? top - 6 : top - 22, { fill: colour(at), "text-anchor": anchor, class: "label" });
     });
+    words(`target ${value(state.target)}`, left + 5, across - 10, { class: "quiet", id: "target-text" });
     plot.replaceChildren(...made);
+    for (const each of plot.querySelectorAll("text")) { // none is cut at an edge
+      const { x: start, width } = each.getBBox();
+      const off = Math.max(1 - start, 0) || Math.min(wide - 1 - start - width, 0);
+      if (off) each.setAttribute("x", Number(each.getAttribute("x")) + off);
+    }
+    placeTarget(across);
     const told = shown().map((at) => model(at).name).join(", ");
     plot.setAttribute("aria-label", `${quantity()} over training samples N at ${group().name}, for ${told}`);
     showBars();
@@ -568,6 +576,29 @@
     get("doubts").replaceChildren(
       ...doubts.map((each) => element("li", `${each.name}: ${each.planner.doubt}`)),
     );
+  }
+
+  /* The words on the target go where no curve is: to the left, the right or the middle, above the line or below. */
+  function placeTarget(across) {
+    const text = get("target-text");
+    const { width } = text.getBBox();
+    const { x, y, left, right, top, bottom } = scale;
+    const crossed = (from, up) =>
+      up - 12 < top || up > bottom - 4 ||
+      shown().some((at) => {
+        const [first, last] = span(at);
+        for (let pixel = from; pixel <= from + width; pixel += 6) {
+          const n = 10 ** x.back(pixel);
+          const height = n >= first && n <= last ? y.to(expected(at, n, "middle")) : NaN;
+          if (height > up - 18 && height < up + 8) return true;
+        }
+        return false;
+      });
+    const starts = [left + 5, right - width - 5, (left + right - width) / 2];
+    const places = starts.flatMap((from) => [across - 10, across + 19].map((up) => [from, up]));
+    const [from, up] = places.find((place) => !crossed(...place)) || places[0];
+    text.setAttribute("x", from);
+    text.setAttribute("y", up);
   }
 
   /* Each model's interval of N as a bar on the chart's axis; the pilot is the darker part. */
@@ -592,9 +623,9 @@
         plan.doubt ? "no answer"
         : plan.samples === null ? `not reachable (${chance(plan.reach)})`
         : atOnce(plan) ? `≤ ${count(plan.samples)} (${chance(plan.chance)})`
-        : (conditional(plan) ? `if reached (at most ${chance(plan.reach)}): ` : "") +
+        : (conditional(plan) ? `if reached (${chance(plan.reach)}): ` : "") +
           (plan.upper === null
-            ? `${count(plan.samples)}, at least ${count(plan.lower)} (${chance(plan.chance)})`
+            ? `${count(plan.samples)}, ≥ ${count(plan.lower)} (${chance(plan.chance)})`
             : `${count(plan.lower)} – ${count(plan.samples)} – ${count(plan.upper)} (${chance(plan.chance)})`);
       row.append(name, element("span", ends), track);
       return row;
