@@ -192,8 +192,57 @@ def test_a_target_off_the_table_is_refused_in_words(page: "Page") -> None:
 
 @pytest.mark.parametrize("name", CURVES)
 def test_the_answers_take_little_room(name: str) -> None:
-    assert len(json.dumps(packed(name), separators=(",", ":"))) <= 30_000
-    assert 60 <= len(packed(name)["stops"]) <= 120
+    assert len(json.dumps(packed(name), separators=(",", ":"))) <= 36_000
+    assert 60 <= len(packed(name)["stops"]) <= 160
+
+
+def test_round_targets_that_people_type_are_exact() -> None:
+    """Of errors, their roots and scores: all that lie within the range of the table."""
+    digits = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+    for name in ("clean", "noisy", "floor", "rmse", "psnr", "accuracy", "percent"):
+        targets, unit = packed(name)["targets"], CURVES[name].unit
+        typed = [float(f"{digit}e{power}") for power in range(-6, 1) for digit in digits]
+        if name in ("psnr", "percent"):
+            typed = [float(whole) for whole in range(1, 100)]
+        elif name == "accuracy":
+            typed = [float(f"{whole / 100:.2f}") for whole in range(1, 100)]
+        ends = sorted(unit.to_error([targets[0], targets[-1]]))
+        inside = [each for each in typed if ends[0] <= unit.to_error(each) <= ends[1]]
+        assert len(inside) >= 5
+        assert set(inside) <= set(targets), name
+
+
+def test_a_number_under_a_condition_has_it_everywhere(browser: "Browser", tmp_path: Path) -> None:
+    """Below one half, between one half and 95%, and above: as `korisk plan` says it."""
+    pilots = kr.Curve.read_all(ROOT / "examples" / "pilot_h8.csv")
+    html = tmp_path / "page.html"
+    html.write_text(pilot_page(pilots, title="pilot", target=0.003), encoding="utf-8")
+    kinds = set()
+    with fresh_page(browser) as page:
+        for at, curve in enumerate(pilots):
+            for target in (0.003, 0.002, 0.0018, 0.0015, 0.0004):
+                plan = kr.plan(curve, target)
+                if plan.samples is None:
+                    continue
+                page.goto("about:blank")
+                page.goto(f"{html.as_uri()}#model={curve.model}&target={target}")
+                said = page.inner_text("#words")
+                assert words.headline(plan) in said
+                mark = page.locator("#plot .label").first.text_content() or ""
+                bar = page.locator(".bar-row").first.inner_text()
+                head, row = page.inner_text(".number"), page.locator("#readout tbody tr").nth(at)
+                assert row.locator("td").nth(2).inner_text() == words.chance(plan.chance)
+                condition = f"at most {words.chance(plan.reach)}"
+                beyond = plan.samples > plan.last and plan.reach < words.SURE
+                for place in (head, said, mark):
+                    assert (condition in place) == beyond, (target, place)
+                assert (f"if reached ({words.chance(plan.reach)})" in bar) == beyond
+                assert ("probably not" in page.inner_text("#samples")) == (plan.reach < words.EVEN)
+                if math.isinf(plan.upper):
+                    assert f"With 95% probability it takes at least {plan.lower:,.0f}" in said
+                    assert "∞" not in page.inner_text("#found")
+                kinds.add((beyond, plan.reach < words.EVEN))
+    assert len(kinds) == 3
 
 
 def test_the_first_target_is_answered_exactly_however_hard(page: "Page") -> None:
@@ -205,7 +254,17 @@ def test_the_first_target_is_answered_exactly_however_hard(page: "Page") -> None
 
 def test_numbers_are_written_as_python_writes_them(page: "Page") -> None:
     rng = np.random.default_rng(1)
-    numbers = [*(10 ** rng.uniform(-8, 8, 300)).tolist(), 1.0, 12.0, 99999.0, 0.0001]
+    numbers = [
+        *(10 ** rng.uniform(-8, 8, 300)).tolist(),
+        3.25,
+        3.75,
+        0.125,
+        3.45,
+        1.0,
+        12.0,
+        99999.0,
+        0.0001,
+    ]
     script = """(numbers) => numbers.map((x) => [koriskTable.value(x), koriskTable.value(-x),
         koriskTable.chance(x), koriskTable.times(x), koriskTable.count(x)])"""
     for x, told in zip(numbers, page.evaluate(script, numbers), strict=True):
@@ -267,7 +326,9 @@ def test_no_number_without_odds(browser: "Browser", pair: tuple[str, str], tmp_p
                 assert f"chance {words.chance(plan.reach)}" in page.inner_text(".number")
                 continue
             assert plan.chance is not None
-            assert f"chance {words.chance(plan.chance)}" in page.inner_text(".number")
+            unlikely = plan.samples > plan.last and plan.reach < words.EVEN
+            odds = f"at most {words.chance(plan.reach)}" if unlikely else words.chance(plan.chance)
+            assert f"chance {odds}" in page.inner_text(".number")
             assert page.inner_text("#words") == sentence(plan)
             if plan.safe(0.9) is None:
                 most = words.chance(plan.reach)

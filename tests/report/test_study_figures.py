@@ -217,6 +217,16 @@ def test_a_seed_beyond_the_frame_is_marked_at_its_edge() -> None:
     assert "beyond the frame" in written(figure)
 
 
+def test_a_curve_that_falls_to_rounding_leaves_the_frame_and_no_label_is_cut() -> None:
+    errors = [0.03, 0.01, 0.003, 7e-27]
+    fallen = Curve([4, 8, 16, 32], errors, model="FC", metric="mse")
+    figure = drawn(efficiency_figure([panel("a", [fallen, SHORT[0]], {})]))
+    low, high = figure.axes[0].get_ylim()
+    assert high / low < 1e8
+    assert f"below the frame: errors down to {digits(7e-27, 2)}" in written(figure)
+    check_page(figure)
+
+
 def test_what_is_too_much_is_counted_and_left_out() -> None:
     small = [Curve([4, 8], [0.2, 0.1], model="KO", metric="mse")]
     figure = drawn(efficiency_figure([panel(str(k), small, {}) for k in range(14)]))

@@ -238,7 +238,7 @@ def test_a_target_is_asked_everywhere_or_said_to_be_refused(tmp_path: Path) -> N
     assert (folder / "study.db").read_bytes() == before
     found = Texts(texts[0])
     assert found.data["groups"][0]["target"] == 0.004
-    assert found.answer.endswith("(mse 0.004, as asked)")
+    assert found.answer.endswith("(mse 0.004)")
     contents = read_contents(folder)
     with pytest.raises(KoriskError, match="target must be above 0"):
         study_page(contents, target=0.0)

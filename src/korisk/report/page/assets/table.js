@@ -8,6 +8,10 @@ var koriskTable = (() => {
 
   /** A number with few digits: Python's f"{x:.{few}g}". */
   function general(x, few) {
+    // Half way it rounds to the even digit, as Python does.
+    const [exact, scale] = x.toExponential(40).split("e");
+    const half = new RegExp(`^-?\\d\\.\\d{${few - 2}}[02468]50*$`).test(exact);
+    if (half) x = Number(`${exact.slice(0, exact.indexOf(".") + few)}e${scale}`);
     const [digits, power] = x.toExponential(few - 1).split("e");
     if (power >= -4 && power < few) return String(Number(x.toPrecision(few)));
     const size = String(Math.abs(power)).padStart(2, "0");
