@@ -221,9 +221,7 @@ def _draw(axes: Axes, each: Panel, looks: Mapping[str, Look]) -> None:
             edge: Options = {"transform": axes.get_yaxis_transform(), "clip_on": False, "zorder": 3}
             axes.plot([0], start, gid=f"untrained{tag}", **edge, **look.mark("<"))
     low = axes.get_ylim()[0]
-    panels.beside(
-        axes, [(max(floor, low) if each.log else floor, *rest) for floor, *rest in floors]
-    )
+    panels.beside(axes, [(max(at, low) if each.log else at, said, ink) for at, said, ink in floors])
     below = [float(trace.curve.error.min()) for trace in each.traces if each.log]
     if min(below, default=low) < low:
         said = f"↓ below the frame: errors down to {style.digits(min(below), 2)}"
