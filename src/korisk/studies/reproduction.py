@@ -142,7 +142,7 @@ def refuse_others(rows: Sequence[FlatRow], where: str) -> None:
         found = f"another study's point {others[0]!r}" if others else "no finished cell"
         raise KoriskError(
             f"{where} must hold a reproduction of the paper's study, got {found}; make one with "
-            "korisk reproduce --out DIR"
+            "korisk reproduce"
         )
 
 

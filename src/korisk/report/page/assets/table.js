@@ -20,9 +20,11 @@ var koriskTable = (() => {
 
   const value = (x) => general(x, 4);
 
+  // Half way it rounds to the even number, as Python does.
+  const even = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
+
   /** A probability, without claiming certainty. */
-  const chance = (p) =>
-    p < 0.01 ? "below 1%" : p > 0.99 ? "above 99%" : `${Math.round(100 * p)}%`;
+  const chance = (p) => (p < 0.01 ? "below 1%" : p > 0.99 ? "above 99%" : `${even(100 * p)}%`);
 
   /** The largest probability of all N, where it falls short of a level. */
   function most(p, level) {
@@ -31,8 +33,6 @@ var koriskTable = (() => {
   }
 
   const count = (n) => (n === null ? "∞" : Math.round(n).toLocaleString("en"));
-  // Half way it rounds to the even number, as Python does.
-  const even = (x) => (x % 1 === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
   const times = (x) => (x >= 10 ? count(even(x)) : general(x, 2));
 
   // ---- Units: how a metric becomes an error, and back ----
