@@ -27,9 +27,7 @@ def test_the_choice_is_inside_the_grid_wherever_the_valley_lies(at: float, scale
     assert not made.at_edge
     finite = [value for value, _ in made.tried if 0 < value < math.inf]
     assert finite[0] < made.value < finite[-1]
-    assert (
-        abs(math.log10(made.value / scale) - at) <= 0.25 + 2e-3
-    )  # half a step, and SLACK
+    assert abs(math.log10(made.value / scale) - at) <= 0.25 + 2e-3  # half a step, and SLACK
 
 
 @pytest.mark.parametrize(
