@@ -375,10 +375,10 @@ class StrictLoader(yaml.SafeLoader):
 class _Dumper(yaml.SafeDumper):
     """Quotes every text that YAML 1.2 or 1.1 would take for something else."""
 
-    def represent_str(self, text: str) -> yaml.Node:
+    def represent_str(self, data: str) -> yaml.ScalarNode:
         # Line ends other than \n: only between double quotes do they stay what they are.
-        style = '"' if any(end in text for end in "\r\x85\u2028\u2029") else None
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        style = '"' if any(end in data for end in "\r\x85\u2028\u2029") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
 
 _Dumper.add_representer(str, _Dumper.represent_str)
