@@ -24,9 +24,13 @@ DECODERS: dict[
 ] = {}  # by the word before a recipe's colon
 
 
+# A PyTorch that cannot tell exports every opaque operator as a node.
+_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
 def _recorded() -> bool:
     """Whether a program is recorded that may run in another process."""
-    return torch.compiler.is_exporting() or jit_tracing()
+    return _exporting() or jit_tracing()
 
 
 class Opaque(LinearOperator):
