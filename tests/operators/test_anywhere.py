@@ -86,7 +86,7 @@ def test_an_exported_inverse_follows_the_weights_or_is_refused() -> None:
         torch.export.export(inverse, (x,), strict=False)
 
 
-@pytest.mark.skipif(torch.__version__ < (2, 13), reason="a limit of older PyTorch, on the page")
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="a limit of older PyTorch, on the page")
 def test_a_compiled_inverse_follows_the_weights() -> None:
     inverse = Tikhonov(Matrix(torch.eye(4)), 1.0)
     fast = torch.compile(inverse, backend="aot_eager", fullgraph=True)
