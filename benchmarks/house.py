@@ -7,7 +7,9 @@
 Code is counted without docstrings, comments and blank lines. A module is "imported by one" if one
 other module of the package imports it, wherever in a file; `__init__.py` files are not counted. A
 private helper is a function or method whose name begins with one underscore; it is called once if
-its module uses its name once. A circle is a set of modules that import one another, in functions
+its module uses its name once. `Any` is counted where it is imported too, a constant after a
+definition is any name that a module assigns below its first function or class, and a literal splat
+is a dictionary, tuple or list that is written out only to be unpacked in the same place. A circle is a set of modules that import one another, in functions
 and for types too.
 """
 
@@ -28,6 +30,7 @@ NOT_CODE = {
     *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
 }
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
+CLASS_OR_FUNCTION = Definition | ast.ClassDef
 
 
 def docstring_lines(tree: ast.AST) -> set[int]:
@@ -114,6 +117,38 @@ def parsed(package: Path) -> tuple[dict[str, ast.Module], dict[str, set[str]]]:
     }
 
 
+def splats(tree: ast.AST) -> int:
+    """Literals that are unpacked where their entries could stand: `**{"key": value}`, `*(a, b)`."""
+    count = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            count += sum(k.arg is None and isinstance(k.value, ast.Dict) for k in node.keywords)
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            count += sum(key is None and isinstance(value, ast.Dict) for key, value in pairs)
+        elif isinstance(node, ast.Starred):
+            count += isinstance(node.value, ast.Tuple | ast.List | ast.Set)
+    return count
+
+
+def late_constants(tree: ast.Module) -> int:
+    """Names of a module that are assigned after its first function or class."""
+    first = next((k for k, n in enumerate(tree.body) if isinstance(n, CLASS_OR_FUNCTION)), None)
+    late = tree.body[first:] if first is not None else []
+    return sum(isinstance(node, ast.Assign | ast.AnnAssign) for node in late)
+
+
+def by_package(package: Path) -> dict[str, int]:
+    """Lines of code of each folder directly inside the package."""
+    counts: Counter[str] = Counter()
+    for path in modules(package).values():
+        inside = path.relative_to(package).parts
+        counts[inside[0] if len(inside) > 1 else "."] += code_lines(
+            path.read_text(encoding="utf-8")
+        )
+    return dict(counts.most_common())
+
+
 def measure(package: Path) -> dict[str, object]:
     """All figures of one package."""
     known = modules(package)
@@ -153,7 +188,16 @@ def measure(package: Path) -> dict[str, object]:
         "private helpers": helpers,
         "called once": once,
         "docstrings": round(documented / lines, 3),
+        "Any": sum(
+            (isinstance(node, ast.Name) and node.id == "Any")
+            or (isinstance(node, ast.alias) and node.name == "Any")
+            for tree in trees.values()
+            for node in ast.walk(tree)
+        ),
+        "constants after a definition": sum(map(late_constants, trees.values())),
+        "literal splats": sum(map(splats, trees.values())),
         "circles": circles(imports),
+        "by package": by_package(package),
     }
 
 
@@ -180,6 +224,11 @@ def main() -> None:
             ]
         if key == "circles":
             row = [len(f[key]) for f in figures.values()]  # type: ignore[arg-type]
+        if key == "by package":
+            for name, figure in figures.items():
+                parts = figure[key].items()  # type: ignore[attr-defined]
+                print(f"{name}: " + ", ".join(f"{part} {lines:,}" for part, lines in parts))
+            continue
         print(f"{key:28}" + "".join(f"{value!s:>22}" for value in row))
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

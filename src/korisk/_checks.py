@@ -5,9 +5,17 @@ import re
 from numbers import Integral, Real
 from typing import Any
 
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import KoriskError, did_you_mean, invalid, shown
 
 LARGEST_N = 10**15  # beyond it no sample size means anything
+
+
+def require(
+    kept: bool, argument: str, rule: str, value: object, remedy: str = "", *, got: str | None = None
+) -> None:
+    """Raise `invalid(argument, rule, value, remedy)` unless the rule is kept."""
+    if not kept:
+        raise invalid(argument, rule, value, remedy, got=got)
 
 
 def real(
@@ -37,7 +45,7 @@ def real(
         or (above is not None and number <= above)
         or (at_most is not None and number > at_most)
     ):
-        raise KoriskError(f"{field} must be {rule}, got {shown(value)}; {remedy}")
+        raise invalid(field, f"be {rule}", value, remedy)
     return number + 0.0  # without the sign of a negative zero
 
 
@@ -48,18 +56,16 @@ def count(
     number = _to_float(value)
     if number is None or not number.is_integer() or not at_least <= number <= at_most:
         rule = f">= {at_least}" if math.isinf(at_most) else f"from {at_least} to {at_most:,}"
-        raise KoriskError(f"{field} must be a whole number {rule}, got {shown(value)}; {remedy}")
+        raise invalid(field, f"be a whole number {rule}", value, remedy)
     return int(value) if isinstance(value, Integral) else int(number)
 
 
 def name(field: str, value: object, *, remedy: str) -> str:
     """`value`, if it is a text that can stand in a table and a message."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise KoriskError(f"{field} must be a printable text, got {shown(value)}; {remedy}")
-    if len(value) > 80:
-        raise KoriskError(
-            f"{field} must have at most 80 characters, got {len(value)}; shorten {shown(value)}"
-        )
+        raise invalid(field, "be a printable text", value, remedy)
+    long = f"shorten {shown(value)}"
+    require(len(value) <= 80, field, "have at most 80 characters", len(value), long)
     return value
 
 
@@ -78,7 +84,7 @@ def one_of(field: str, value: object, known: tuple[str, ...]) -> None:
     if value not in known:
         hint = did_you_mean(str(value), known)
         hint = "" if "; known:" in hint else hint  # they are named already
-        raise KoriskError(f"{field} must be one of {', '.join(known)}, got {shown(value)}{hint}")
+        raise invalid(field, f"be one of {', '.join(known)}", value, hint.removeprefix("; "))
 
 
 def sample_count(value: object) -> float:

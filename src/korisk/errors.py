@@ -2,13 +2,56 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+
+class Absent:
+    """The value of an argument that a message names without one; a class, so that it pickles."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that a message names: `unit='dB'` in Python, `--unit dB` on the command line.
+
+    Without a value it is the subject of a sentence (`unit must be ...`); with `...` as its value
+    the reader fills it in (`pass unit=`).
+    """
+
+    name: str
+    value: object = Absent
+
+    def __str__(self) -> str:
+        if self.value is Absent:
+            return self.name
+        shown_value = "" if self.value is ... else repr(self.value).replace("Ellipsis", "...")
+        return f"{self.name}={shown_value}"
+
+
+class Message(str):
+    """A text for people that knows which of its parts are arguments.
+
+    It reads as Python says it. The command line renders `parts` and names its options instead, so
+    that nothing a user wrote is ever taken for an argument.
+    """
+
+    __slots__ = ("parts",)
+    parts: tuple[str | Argument, ...]
+
+    def __new__(cls, *parts: str | Argument) -> Self:
+        """Join the parts; those of a message among them become this message's own."""
+        message = super().__new__(cls, "".join(map(str, parts)))
+        message.parts = tuple(
+            piece for part in parts for piece in (part.parts if isinstance(part, cls) else (part,))
+        )
+        return message
 
 
 class KoriskError(ValueError):
     """Wrong input: the message names the thing, the rule, the value and the remedy.
 
     A `ValueError`, on one line. All errors that korisk raises for what it was given derive from it.
+    Errors of `invalid` have these four as attributes.
 
     >>> import korisk as kr
     >>> kr.Known("K", lipschitz=-1)
@@ -17,6 +60,37 @@ class KoriskError(ValueError):
     """
 
     exit_code: ClassVar[int] = 2
+    argument = rule = remedy = ""
+    value: object = Absent
+
+    def __init__(self, *parts: str | Argument) -> None:
+        self.message = Message(*parts)
+        super().__init__(self.message)
+
+
+def invalid(
+    argument: str, rule: str, value: object, remedy: str = "", *, got: str | None = None
+) -> KoriskError:
+    """The error for an argument that breaks a rule: `argument must rule, got value; remedy`.
+
+    Parameters
+    ----------
+    argument : str
+        Its name, or what stands for it in a sentence, such as "layer 'K': lipschitz".
+    rule : str
+        What it must do, after "must": "be a whole number >= 1", "have shape (8, 8)".
+    value : object
+        What was given.
+    remedy : str or Message, optional
+        What to do instead.
+    got : str, optional
+        The value in words; None shows the value itself.
+    """
+    subject = Argument(argument) if argument.isidentifier() else argument
+    given = shown(value) if got is None else got
+    error = KoriskError(subject, f" must {rule}, got {given}", *(("; ", remedy) if remedy else ()))
+    error.argument, error.rule, error.value, error.remedy = argument, rule, value, remedy
+    return error
 
 
 class MissingExtraError(KoriskError, ImportError):

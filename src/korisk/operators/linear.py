@@ -45,10 +45,14 @@ def traced(x: Tensor) -> bool:
     return torch.compiler.is_compiling() or jit_tracing() or type(x) not in PLAIN or x.is_meta
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def constant(key: str, method: str) -> Any:
     """What a method of the operator gives, made once; for a compiler it is a constant."""
     return live[key]._make(method)
+
+
+# What torch.compiler.assume_constant_result does. That decorator imports the compiler and sympy,
+# which double the time of `import korisk.operators`, for a mark that only the compiler reads.
+vars(constant)["_dynamo_marked_constant"] = True
 
 
 def _guarded(
