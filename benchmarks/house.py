@@ -9,7 +9,8 @@ other module of the package imports it, wherever in a file; `__init__.py` files 
 private helper is a function or method whose name begins with one underscore; it is called once if
 its module uses its name once. `Any` is counted where it is imported too, a constant after a
 definition is any name that a module assigns below its first function or class, and a literal splat
-is a dictionary, tuple or list that is written out only to be unpacked in the same place. A circle is a set of modules that import one another, in functions
+is a dictionary, tuple or list that is written out only to be unpacked in the same place. A circle is a set
+of modules that import one another, in functions
 and for types too.
 """
 
