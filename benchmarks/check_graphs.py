@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
+from korisk.paper.theorem.check import MEASURED
+from korisk.paper.theorem.layers import graph_errors, graph_network, learned_parts
+from korisk.paper.theorem.networks import GRAPHS, GraphProblem
 from korisk.problems import CtScanner
-from korisk.problems.graphs import GRAPHS, GraphProblem
 from korisk.store.usage import machine
-from korisk.studies.theorem.check import MEASURED
-from korisk.studies.theorem.graphs import graph_errors, graph_network, learned_parts
 from korisk.theory import BOUNDS, deep_risk
 from problems import korisk, line
 

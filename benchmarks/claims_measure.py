@@ -25,7 +25,8 @@ from korisk.networks import KnownOperatorNet, RefinedNet
 from korisk.networks.describe.describe import describe
 from korisk.operators import Composed, LinearOperator, Projector, Tikhonov, fbp
 from korisk.operators.ct.geometry import ParallelBeam
-from korisk.problems import CtProblem, CtScanner, DeepProblem, measure
+from korisk.paper.theorem.deep import DeepProblem
+from korisk.problems import CtProblem, CtScanner, measure
 from korisk.studies.reproduction import studies
 from korisk.studies.run import cells
 from korisk.studies.run.cells import refined_network

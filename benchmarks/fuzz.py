@@ -36,7 +36,7 @@ from korisk.store.usage import machine, versions
 
 _IMPORTED = (
     *("PIL.PngImagePlugin", "h5py", "pydicom.pixels", "tifffile", "torch"),
-    *("korisk.images", "korisk.report.contents", "korisk.studies.theorem.check"),
+    *("korisk.images", "korisk.report.contents", "korisk.paper.theorem.check"),
     *("korisk.studies.spec.study", "korisk.fitting", "korisk.cli.compute"),
     "korisk.fitting.gradient.sharded",
 )

@@ -206,10 +206,10 @@ def _stores() -> list[bytes]:
 
 def _read_store(path: Path) -> None:
     """All that `korisk report`, `check` and `export` read."""
+    from korisk.paper.theorem.check import read_theorem
     from korisk.report.contents import read_contents
     from korisk.store.store import Store
     from korisk.studies.results import csv_text, json_text, results_table
-    from korisk.studies.theorem.check import read_theorem
 
     contents = read_contents(path)
     assert contents.complete in (True, False)

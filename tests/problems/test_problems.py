@@ -16,11 +16,11 @@ from torch import Tensor
 from korisk.errors import KoriskError
 from korisk.networks import RefinedNet
 from korisk.operators import Identity
+from korisk.paper.theorem.deep import DeepProblem
 from korisk.problems import (
     BlurProblem,
     CtProblem,
     CtScanner,
-    DeepProblem,
     EllipseSource,
     FileSource,
     Gaussian,

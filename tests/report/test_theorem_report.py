@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from theorem_stores import SIZES, cell, row, written
 
+from korisk.paper.theorem.check import PointTheorem
 from korisk.report.contents import read_contents
 from korisk.report.figures.panels import MOST_PANELS
 from korisk.report.figures.study import save_figures, study_figures
@@ -20,7 +21,6 @@ from korisk.report.tables import tables as report
 from korisk.report.tables.tables import THEOREM, ReportTable, study_tables, theorem_table
 from korisk.report.tables.text import FORMATS
 from korisk.store.cells import Result, Row
-from korisk.studies.theorem.check import PointTheorem
 from korisk.theory import BOUNDS, Known, Learned, Network
 
 

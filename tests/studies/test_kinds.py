@@ -12,13 +12,14 @@ import torch
 
 from korisk.errors import KoriskError
 from korisk.operators import Composed, Matrix
-from korisk.problems import CtScanner, DeepProblem, HeatProblem, Pairs, Reconstruction, sources
+from korisk.paper.theorem.check import checks_of
+from korisk.paper.theorem.deep import DeepProblem
+from korisk.problems import CtScanner, HeatProblem, Pairs, Reconstruction, sources
 from korisk.store.cells import Result, Row
 from korisk.store.store import Cell
 from korisk.store.usage import Usage
 from korisk.studies.run.cells import KnownLayers, refined_errors, refined_network, run_cell
 from korisk.studies.spec.study import Study
-from korisk.studies.theorem.check import checks_of
 
 CT = {"beam": "parallel", "ellipses": [1, 2]}
 SMALL: dict[str, dict[str, Any]] = {

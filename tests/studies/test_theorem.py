@@ -14,8 +14,12 @@ from theorem_stores import SIDE, SIZES, cell, row, written
 
 from korisk import theory
 from korisk.errors import KoriskError
-from korisk.problems import CtScanner, GraphProblem
-from korisk.problems.graphs import GRAPHS
+from korisk.paper.theorem import check as checking
+from korisk.paper.theorem.check import MEASURED, MeanCurve, Needed, NetworkCheck, read_theorem
+from korisk.paper.theorem.explain import answer, order_sentences, remarks, shares
+from korisk.paper.theorem.layers import graph_errors, learned_parts
+from korisk.paper.theorem.networks import GRAPHS, GraphProblem
+from korisk.problems import CtScanner
 from korisk.report.contents import read_contents
 from korisk.report.figures.networks import networks_of
 from korisk.store.cells import LEFT_OUT, Result, Row, Task
@@ -23,10 +27,6 @@ from korisk.store.store import Cell, Store
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.engine import run_study
 from korisk.studies.spec.study import Study
-from korisk.studies.theorem import check as checking
-from korisk.studies.theorem.check import MEASURED, MeanCurve, Needed, NetworkCheck, read_theorem
-from korisk.studies.theorem.explain import answer, order_sentences, remarks, shares
-from korisk.studies.theorem.graphs import graph_errors, learned_parts
 from korisk.theory import BOUNDS, Composition, Known, Learned, Network, NormBracket, barron_bound
 
 # Three layers: an error of the first grows by 2 * 3 = 6, or by 5 where the tail is known whole.

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from korisk.cli.output import cells, console, fields, number, print_json, table, whole
-from korisk.studies.theorem.check import MEASURED, PointTheorem, Theorem, read_theorem
-from korisk.studies.theorem.explain import answer, order_sentences, point_sentences, remarks
+from korisk.paper.theorem.check import MEASURED, PointTheorem, Theorem, read_theorem
+from korisk.paper.theorem.explain import answer, order_sentences, point_sentences, remarks
 from korisk.theory import BOUNDS
 
 VIOLATED = 1

@@ -1,7 +1,7 @@
 """Problems to learn: what is measured, what is wanted, and how results are judged.
 
-Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py`, `heat.py`,
-`deep.py` and `graphs.py` have one each; `sources.py` and `phantoms.py` make their images,
+Start with `problem.py`: what every problem has. `ct.py`, `mri.py`, `blur.py` and `heat.py` have
+one each; `sources.py` and `phantoms.py` make their images,
 `noise.py` their noise, and `metrics.py` compares results with targets.
 """
 
@@ -16,8 +16,6 @@ except ModuleNotFoundError as missing:
 
 from korisk.problems.blur import BlurProblem
 from korisk.problems.ct import BEAMS, POPULATIONS, Beam, CtProblem, CtScanner, Population
-from korisk.problems.deep import DeepProblem
-from korisk.problems.graphs import GraphProblem
 from korisk.problems.heat import HeatProblem
 from korisk.problems.metrics import METRICS, Metric, measure, measure_each
 from korisk.problems.mri import MriProblem
@@ -41,13 +39,11 @@ __all__ = [
     "BlurProblem",
     "CtProblem",
     "CtScanner",
-    "DeepProblem",
     "DrawnExamples",
     "EllipseSource",
     "Ellipses",
     "FileSource",
     "Gaussian",
-    "GraphProblem",
     "HeatProblem",
     "ImageSource",
     "Metric",

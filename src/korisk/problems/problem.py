@@ -105,8 +105,8 @@ class Examples:
 class Problem(ABC):
     """Something to learn. A frozen value: equal problems give equal samples.
 
-    Abstract: `CtProblem`, `MriProblem`, `BlurProblem`, `HeatProblem` and `DeepProblem` are some,
-    and so is a subclass of your own, which defines `reconstruction` and `_draw`.
+    Abstract: `CtProblem`, `MriProblem`, `BlurProblem` and `HeatProblem` are some, and so is a
+    subclass of your own, which defines `reconstruction` and `_draw`.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 A study is a list of tasks (`korisk.store`): `spec/` makes them from a study's file, `run/` runs
 them into a store, `results.py` makes curves and tables of what is stored.
-`theorem/` checks bounds on trained networks; `reproduction.py` is the paper's own study.
+`reproduction.py` is the paper's own study.
 """
 
 from korisk.store.cells import Result, Row, Task

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from korisk.paper.theorem.check import Group, PointTheorem
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import MOST_PANELS, Array, Entry
 from korisk.report.figures.style import DARK, LOOKS, REST, Look, Options
-from korisk.studies.theorem.check import Group, PointTheorem
 from korisk.theory import BOUNDS, BoundForm, Layer
 
 _GAP = "#ececec"  # between the error and the tightest bound

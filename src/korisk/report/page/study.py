@@ -8,6 +8,8 @@ from html import escape
 from typing import Any
 
 from korisk.errors import KoriskError
+from korisk.paper.theorem.check import PointTheorem
+from korisk.paper.theorem.explain import answer, point_sentences, remarks
 from korisk.planning.fit import check_target
 from korisk.report.contents import Contents, refuse_an_empty_one
 from korisk.report.figures.study import THEOREM, page_figures
@@ -27,8 +29,6 @@ from korisk.report.page.prediction import prediction_section
 from korisk.report.tables.tables import THEOREM as THEOREM_TABLES
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
-from korisk.studies.theorem.check import PointTheorem
-from korisk.studies.theorem.explain import answer, point_sentences, remarks
 
 _SPARE = 200_000  # bytes that are kept free
 _MOST_ROWS = 400  # of a table in a page

@@ -14,14 +14,14 @@ from typing import Literal
 
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.paper.theorem.check import MEASURED, PointTheorem
+from korisk.paper.theorem.explain import number
 from korisk.planning.explain import crossing as crossing_words
 from korisk.planning.fit import fitted_line
 from korisk.report.contents import Contents
 from korisk.studies.reproduction import NAME, ORIGINS, SIDES, Sweep, calibration, sweeps, verdicts
 from korisk.studies.results import mean_at
 from korisk.studies.spec.study import PROTOCOLS
-from korisk.studies.theorem.check import MEASURED, PointTheorem
-from korisk.studies.theorem.explain import number
 from korisk.theory import BOUNDS, Footprint, Known, RiskLine
 from korisk.theory.footprint import MOST, adam_bytes, weight_bytes
 

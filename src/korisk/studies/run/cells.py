@@ -30,15 +30,15 @@ from korisk.fitting.ridge.diagonal import DiagonalRidge, gram_bytes, gram_fits, 
 from korisk.fitting.ridge.refinement import refine
 from korisk.networks import KnownOperatorNet, RefinedNet, zoo
 from korisk.operators import Composed, LinearOperator, Matrix, Tikhonov
+from korisk.paper.theorem.deep import DeepProblem
+from korisk.paper.theorem.layers import graph_errors, graph_network
+from korisk.paper.theorem.networks import GraphProblem
 from korisk.problems import Pools, Problem, measure
-from korisk.problems.deep import DeepProblem
-from korisk.problems.graphs import GraphProblem
 from korisk.problems.problem import Pairs, Reconstruction
 from korisk.store.cells import LEFT_OUT, Result, Row, Task
 from korisk.studies.run.worker import Report
 from korisk.studies.spec.kinds import OF_GRADIENT, entries
 from korisk.studies.spec.study import problem_of
-from korisk.studies.theorem.graphs import graph_errors, graph_network
 from korisk.theory import Known, Layer, Learned, Network, NormBracket
 
 _SLIGHT = 1e-6  # lambda of the weights that fit the test set, over the mean of the diagonal

@@ -17,15 +17,9 @@ from korisk.files import Spec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from korisk.problems import (
-        BlurProblem,
-        CtProblem,
-        CtScanner,
-        DeepProblem,
-        GraphProblem,
-        HeatProblem,
-        MriProblem,
-    )
+    from korisk.paper.theorem.deep import DeepProblem
+    from korisk.paper.theorem.networks import GraphProblem
+    from korisk.problems import BlurProblem, CtProblem, CtScanner, HeatProblem, MriProblem
 
 from typing import TYPE_CHECKING
 
@@ -540,7 +534,9 @@ def deep_point(entry: DeepStudyEntry, part: DeepPointEntry) -> tuple[str, dict[s
 
 def deep_problem(spec: Mapping[str, Any]) -> DeepProblem | GraphProblem:
     """The problem of a point of the deeper network."""
-    from korisk.problems import DeepProblem, EllipseSource, GraphProblem
+    from korisk.paper.theorem.deep import DeepProblem
+    from korisk.paper.theorem.networks import GraphProblem
+    from korisk.problems import EllipseSource
 
     source = source_of(spec)
     assert isinstance(source, EllipseSource)

@@ -43,7 +43,8 @@ class DeepProblem(Problem):
 
     Examples
     --------
-    >>> from korisk.problems import CtScanner, DeepProblem
+    >>> from korisk.paper.theorem.deep import DeepProblem
+    >>> from korisk.problems import CtScanner
     >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
     >>> problem = DeepProblem(scanner=scanner, channels=2)
     >>> problem.pools(seed=1, train=2, validation=1, test=1).train.targets.shape

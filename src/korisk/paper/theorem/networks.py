@@ -129,7 +129,8 @@ class GraphProblem(Problem):
 
     Examples
     --------
-    >>> from korisk.problems import CtScanner, GraphProblem
+    >>> from korisk.paper.theorem.networks import GraphProblem
+    >>> from korisk.problems import CtScanner
     >>> scanner = CtScanner(side=8, views=6, bins=12, beam="parallel")
     >>> problem = GraphProblem(scanner=scanner, network="inverse-unet")
     >>> problem.pools(seed=1, train=2, validation=1, test=1).train.targets.shape

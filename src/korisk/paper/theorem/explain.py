@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from korisk.studies.theorem.check import Group, NetworkCheck, Order, PointTheorem, spread
+from korisk.paper.theorem.check import Group, NetworkCheck, Order, PointTheorem, spread
 from korisk.theory import BOUNDS, BoundForm
 
 _MOST = 3  # networks that are named one by one
