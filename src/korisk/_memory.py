@@ -31,5 +31,6 @@ def check_memory(
     if needed > share * free:
         raise KoriskError(
             f"{what} needs about {needed / 2**30:,.1f} GiB, of {free / 2**30:,.1f} GiB free on "
-            f"{device}; {remedy}"
+            f"{device}; ",
+            remedy,
         )

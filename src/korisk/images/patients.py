@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.files import read_text
 from korisk.seeds import TEST_SEED, stream_key
 
@@ -250,20 +250,25 @@ def relative(images: ImageSet) -> NDArray[np.float32]:
     >>> relative(read_images("hounsfield.npy", unit="HU"))[0].tolist()
     [[0.0, 1.0], [1.0, 2.0]]
     """
-    if not isinstance(images, ImageSet):
-        raise KoriskError(
-            f"images must be an ImageSet, got {type(images).__name__}; read_images returns one"
-        )
+    require_images(images)
     if images.unit == "1/mm":
         return images.images / np.float32(images.mu_water)
     return images.images.copy()
 
 
-def in_words(skipped: tuple[Skipped, ...]) -> str:
+def require_images(images: object) -> None:
+    """Raise if it is not a set of images."""
+    remedy, kind = "read_images returns one", type(images).__name__
+    rule = "be an ImageSet"
+    _checks.require(isinstance(images, ImageSet), "images", rule, images, remedy, got=kind)
+
+
+def in_words(skipped: Sequence[Skipped]) -> Message:
     """How many were left out, and the first three with their reasons."""
-    names = "; ".join(f"{each.file} ({each.reason})" for each in skipped[:3])
-    more = f"; and {len(skipped) - 3:,} more" if len(skipped) > 3 else ""
-    return f"{len(skipped):,}, {names}{more}"
+    listed = Message(f"{len(skipped):,}, ")
+    for position, page in enumerate(skipped[:3]):
+        listed = Message(listed, "; " * (position > 0), f"{page.file} (", page.reason, ")")
+    return Message(listed, f"; and {len(skipped) - 3:,} more" if len(skipped) > 3 else "")
 
 
 def digest(values: NDArray[Any], *context: object) -> str:
@@ -322,10 +327,8 @@ def checked_rule(rule: object) -> Patients:
         return rule
     if isinstance(rule, PathLike) or (isinstance(rule, str) and rule.lower().endswith(".csv")):
         return read_table(rule)
-    raise KoriskError(
-        f"patients must be one of {', '.join(RULES)}, a function, a mapping or a .csv file with "
-        f"the columns file and patient, got {shown(rule)}"
-    )
+    choices = f"be one of {', '.join(RULES)}, a function, a mapping or a .csv file"
+    raise invalid("patients", f"{choices} with the columns file and patient", rule)
 
 
 def read_table(path: str | PathLike[str]) -> dict[str, str]:
@@ -377,8 +380,9 @@ def name_patients(
         missing = [name for name, key in zip(names, keys, strict=True) if key not in rule]
         if missing:
             raise KoriskError(
-                f"patients has no entry for {len(missing):,} of {len(names):,} images, the first "
-                f"is {missing[0]}; name files as in ImageSet.files"
+                Argument("patients"),
+                f" has no entry for {len(missing):,} of {len(names):,} images, the first is "
+                f"{missing[0]}; name files as in ImageSet.files",
             )
         found = [rule[key] for key in keys]
     else:
@@ -445,10 +449,7 @@ def image_pools(
     >>> images[pools.train].images.shape
     (4, 8, 8)
     """
-    if not isinstance(images, ImageSet):
-        raise KoriskError(
-            f"images must be an ImageSet, got {type(images).__name__}; read_images returns one"
-        )
+    require_images(images)
     counts = {"train": train, "validation": validation, "test": test}
     parts: list[object] | None = None
     if callable(split):
@@ -530,7 +531,8 @@ def split_patients(
             _checks.count(part, wanted, at_least=0, at_most=2**31, remedy=remedy)
     labels = np.asarray([str(each) for each in patients], dtype=str)
     if not len(labels):
-        raise KoriskError("patients must name the patient of each image, got none; read images")
+        rule = "name the patient of each image"
+        raise invalid("patients", rule, patients, "read images", got="none")
     first: dict[str, object] = {}
     for label, word in zip(labels.tolist(), parts or [None] * len(labels), strict=True):
         if word not in (None, *counts):
@@ -565,10 +567,12 @@ def split_patients(
         if len(inside) < (least := 1 if wanted is None else wanted):
             asked = ", ".join(f"{each} {number}" for each, number in counts.items() if number)
             raise KoriskError(
-                f"{part} must be at most {len(inside):,}, got {least:,}: no patient may be in two "
-                f"pools, and there are {len(labels):,} images of {len(names):,} patients for "
-                f"{asked}, with seed {seed}; ask for fewer, add patients, or read images with "
-                "patients='file' or 'image' if every file or image is a patient of its own"
+                Argument(part),
+                f" must be at most {len(inside):,}, got {least:,}: no patient may be in two pools, "
+                f"and there are {len(labels):,} images of {len(names):,} patients for {asked}, "
+                f"with seed {seed}; ask for fewer, add patients, or read images with ",
+                Argument("patients", "file"),
+                " or 'image' if every file or image is a patient of its own",
             )
         free &= ~np.isin(labels, labels[pools[part]])
     return ImagePools(**pools)

@@ -12,7 +12,7 @@ from scipy.interpolate import make_interp_spline
 from scipy.sparse import csr_array
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, invalid
 from korisk.images.formats.page import Page
 from korisk.images.patients import digest
 
@@ -66,10 +66,8 @@ class Conversion:
         if isinstance(crop, tuple | list) and len(crop) == 2:
             self.crop = (_pixel_count("crop", crop[0]), _pixel_count("crop", crop[1]))
         elif crop not in CROP:
-            raise KoriskError(
-                f"crop must be one of {', '.join(CROP)}, or (rows, columns), got {shown(crop)}; "
-                "'square' keeps the middle, 'pad' keeps all"
-            )
+            rule = f"be one of {', '.join(CROP)}, or (rows, columns)"
+            raise invalid("crop", rule, crop, "'square' keeps the middle, 'pad' keeps all")
         if self.unit is not None:
             _checks.one_of("unit", self.unit, PIXEL_UNITS)
         remedy = "0.0192 is water in 1/mm"
@@ -100,7 +98,10 @@ class Conversion:
             made = "" if float(raw) == largest else f", read as {largest:.4g},"
             raise KoriskError(
                 f"pixel value {stated}{made} does not fit single precision (up to 3.4e+38); divide "
-                "the values, or correct unit= or scale="
+                "the values, or correct ",
+                Argument("unit", ...),
+                " or ",
+                Argument("scale", ...),
             )
         rows, columns = cut_shape((high, wide), self.crop)
         if (rows, columns) != (high, wide):
@@ -110,7 +111,10 @@ class Conversion:
             if rows != columns:
                 raise KoriskError(
                     f"is {rows} x {columns} and would be distorted to {self.side} x {self.side}; "
-                    "use crop='square' or crop='pad'"
+                    "use ",
+                    Argument("crop", "square"),
+                    " or ",
+                    Argument("crop", "pad"),
                 )
             values = resampled(values, self.side, self.side, method=self.resample)
             values = np.clip(values, 0, _LARGEST)  # a spline may go beyond
@@ -136,14 +140,20 @@ class Conversion:
             raise KoriskError(f"has {bad:,} values that are NaN or infinite; replace them")
         if page.unit is not None and self.unit not in (None, "plain", page.unit):
             raise KoriskError(
-                f"has its values in {page.unit}, which contradicts unit={self.unit!r}; leave out "
-                "unit=, or read the two kinds of files separately with pattern="
+                f"has its values in {page.unit}, which contradicts ",
+                Argument("unit", self.unit),
+                "; leave out ",
+                Argument("unit", ...),
+                ", or read the two kinds of files separately with ",
+                Argument("pattern", ...),
             )
         unit = self.unit or page.unit or "plain"
         if unit != "plain":
             if self.scale is not None:
                 raise KoriskError(
-                    f"holds attenuation, and scale={self.scale:g} is for plain values; leave it out"
+                    "holds attenuation, and ",
+                    Argument("scale", ...),
+                    f"{self.scale:g} is for plain values; leave it out",
                 )
             if unit == "HU":
                 attenuation = self.mu_water * (1 + values / 1000)
@@ -155,13 +165,17 @@ class Conversion:
         if (lowest := float(values.min())) < 0:
             raise KoriskError(
                 f"has values below 0 (the lowest is {lowest:g}), which plain images must not have; "
-                "use unit='HU' if they are Hounsfield units, or shift or clip them"
+                "use ",
+                Argument("unit", "HU"),
+                " if they are Hounsfield units, or shift or clip them",
             )
         full = self.scale or page.full
         if full is None:
             raise KoriskError(
                 "holds whole numbers beyond 16 bits or rescaled ones, whose full scale is not "
-                "known; give scale=, the value that becomes 1"
+                "known; give ",
+                Argument("scale", ...),
+                ", the value that becomes 1",
             )
         return values / full, "plain", "as they are" if full == 1 else f"divided by {full:g}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from korisk import _checks
-from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
+from korisk.errors import (
+    Argument,
+    KoriskError,
+    KoriskWarning,
+    Message,
+    MissingExtraError,
+    invalid,
+    shown,
+)
 from korisk.images.formats.dicom import is_dicom, read_dicom
 from korisk.images.formats.hdf5 import read_hdf5
 from korisk.images.formats.page import NotAnImageError, Page, check_fits, read_npy, read_npz
@@ -136,8 +145,9 @@ def read_images(
     images, skipped = reading.images, (*reading.failed, *reading.skipped)
     if not images:
         matching = f" that match {pattern!r}" if pattern is not None else ""
-        left_out = f"; left out: {in_words(skipped)}" if skipped else ""
-        raise KoriskError(f"no images{matching} were found, in {KINDS}{left_out}; check source=")
+        left_out = Message("; left out: ", in_words(skipped)) if skipped else ""
+        start = f"no images{matching} were found, in {KINDS}"
+        raise KoriskError(start, left_out, "; check ", Argument("source", ...))
     kinds: dict[tuple[str, ...], list[str]] = {}
     for image in images:
         rows, columns = image.values.shape
@@ -149,8 +159,12 @@ def read_images(
         ]
         more = f"; and {len(listed) - 3} more kinds" if len(listed) > 3 else ""
         raise KoriskError(
-            f"images must be of one size and one unit, got {'; '.join(listed[:3])}{more}; give "
-            "side= or unit=, or read one kind with pattern="
+            f"images must be of one size and one unit, got {'; '.join(listed[:3])}{more}; give ",
+            Argument("side", ...),
+            " or ",
+            Argument("unit", ...),
+            ", or read one kind with ",
+            Argument("pattern", ...),
         )
     names = [image.name for image in images]
     labels = name_patients(rule, names, [image.stated for image in images])
@@ -161,20 +175,23 @@ def read_images(
         for image, label in zip(images, labels, strict=True)
         if seen.setdefault(image.digest, (image.name, label))[1] != label
     ]
-    told = []
+    told: list[str] = []
     if blank := [each for each in skipped if each.blank]:
         told.append(
             f"{counted(len(blank), 'blank image')} left out, with one value everywhere; the first "
             f"is {blank[0].file}"
         )
     if reading.failed:
-        told.append(f"left out what cannot be read: {in_words(tuple(reading.failed))}")
+        told.append(Message("left out what cannot be read: ", in_words(reading.failed)))
     if noted and unit is None:
         notes = ", ".join(sorted({str(image.note) for image in noted}))
         told.append(
-            f"DICOM without Hounsfield units ({notes}) in {counted(len(noted), 'image')}, the "
-            f"first is {noted[0].name}; their values are not attenuation and are read as plain "
-            "values; confirm this with unit='plain'"
+            Message(
+                f"DICOM without Hounsfield units ({notes}) in {counted(len(noted), 'image')}, the "
+                f"first is {noted[0].name}; their values are not attenuation and are read as plain "
+                "values; confirm this with ",
+                Argument("unit", "plain"),
+            )
         )
     if twins:
         told.append(
@@ -219,7 +236,7 @@ def find_images(
     for each in [source] if isinstance(source, str | PathLike) else list(source):
         given: object = each
         if not isinstance(given, str | PathLike) or not os.fspath(each):
-            raise KoriskError(f"source must be a path or a list of paths, got {shown(each)}")
+            raise invalid("source", "be a path or a list of paths", each)
         text, member = os.fspath(each), None
         path = Path(os.path.abspath(text))  # noqa: PTH100 (links keep their names)
         try:
@@ -233,7 +250,8 @@ def find_images(
             raise KoriskError(f"{shown(text, limit=200)}: does not exist; check the path")
         places.append((path, member))
     if not places:
-        raise KoriskError("source must name a folder or files, got an empty list; name one")
+        got = "an empty list"
+        raise invalid("source", "name a folder or files", source, "name one", got=got)
     folders = [path if path.is_dir() else path.parent for path, _ in places]
     root = Path(os.path.commonpath(folders))  # names relative to it stay when all is moved
     files: dict[str, ImageFile] = {}
@@ -309,11 +327,16 @@ class Reading:
 
     def fail(self, name: str, reason: str) -> None:
         """Stop at what cannot be used, or leave it out."""
-        reason = " ".join(reason.split())  # another package's message may take several lines
+        # A name in a file, or another package's message, may take several lines.
+        parts = (
+            part if isinstance(part, Argument) else re.sub(r"\s+", " ", part)
+            for part in Message(reason).parts
+        )
+        reason = Message(*parts)
         if self.on_error == "stop":
-            raise ReadingStoppedError(
-                f"{name}: {reason} (or leave out such files with on_error='skip')"
-            )
+            skip = Argument("on_error", "skip")
+            start = f"{name}: "
+            raise ReadingStoppedError(start, reason, " (or leave out such files with ", skip, ")")
         self.failed.append(Skipped(name, reason))
 
     def take(self, file: ImageFile) -> None:
@@ -337,13 +360,14 @@ class Reading:
                             self.skipped.append(Skipped(name, str(error), blank=True))
                             blank += 1
                         else:
-                            self.fail(name, str(error))
+                            self.fail(name, error.message)
                             unusable += 1
                         if unusable + blank > _MOST_UNUSABLE:
                             del self.failed[len(self.failed) - unusable :]
                             raise KoriskError(
-                                f"holds more than {_MOST_UNUSABLE:,} images that cannot be used "
-                                f"({error}); remove it"
+                                f"holds more than {_MOST_UNUSABLE:,} images that cannot be used (",
+                                error.message,
+                                "); remove it",
                             ) from None
                         continue
                     coming = page.count if number == 0 else 1
@@ -352,23 +376,29 @@ class Reading:
                     # What was read is copied once, into one array; so it must fit again.
                     needed = (len(self.images) + 2 * coming) * image.values.nbytes
                     what = f"{name}: with it, a set of {len(self.images) + coming:,} images"
-                    remedy = "give side= for smaller ones, or limit= for fewer"
+                    remedy = Message(
+                        "give ",
+                        Argument("side", ...),
+                        " for smaller ones, or ",
+                        Argument("limit", ...),
+                        " for fewer",
+                    )
                     try:
                         check_fits(needed, what, remedy, share=0.9)
                     except KoriskError as error:
-                        raise ReadingStoppedError(str(error)) from None
+                        raise ReadingStoppedError(error.message) from None
                     self.images.append(image)
                 return
             except (MissingExtraError, ReadingStoppedError):
                 raise
             except KoriskError as error:
-                reason = str(error)
+                reason = error.message
                 if isinstance(error, NotAnImageError) and not file.by_name:
                     self.skipped.append(Skipped(file.name, reason))
                     return
             except Exception as error:  # a broken file makes a reader raise anything
                 text = shorten(f"{type(error).__name__}: {error}", _LONGEST, placeholder="...")
-                reason = f"cannot be read: {text}"
+                reason = Message(f"cannot be read: {text}")
             finally:
                 tifffile.disabled = logged
         del self.images[before:], self.skipped[skipped:]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, invalid
 from korisk.operators.basic import Identity, Spectral, capped
 from korisk.operators.linear import (
     LOW,
@@ -77,7 +77,7 @@ class DataConsistency(nn.Module):
     ) -> None:
         super().__init__()
         if not isinstance(operator, LinearOperator):
-            raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
+            raise invalid("operator", "be a LinearOperator", operator)
         remedy = "start from 1e-3 ||A||^2; small values trust the data more"
         tiny = torch.finfo(torch.float32).tiny
         number = _checks.real("mu", mu, at_least=tiny, remedy=remedy)
@@ -193,9 +193,11 @@ class DataConsistency(nn.Module):
         """The inverse without a closed form."""
         if self.inverse is None:
             raise KoriskError(
-                f"mu can be trained with a closed form only, which {self.operator.name} "
-                f"({type(self.operator).__name__}) does not have, or solver= was given; train a "
-                "factor on the denoiser instead"
+                Argument("mu"),
+                f" can be trained with a closed form only, which {self.operator.name} "
+                f"({type(self.operator).__name__}) does not have, or ",
+                Argument("solver", ...),
+                " was given; train a factor on the denoiser instead",
             )
         return self.inverse
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid, shown
 from korisk.operators import exports, norms
 from korisk.theory.bracket import NormBracket
 
@@ -1014,9 +1014,8 @@ def checked_device(device: torch.device | str | None) -> torch.device | None:
         return None if device is None else torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         reason = str(error).split("\n")[0]
-        raise KoriskError(
-            f"device must be one that PyTorch has here, got {shown(device)}: {reason}"
-        ) from None
+        given = f"{shown(device)}: {reason}"
+        raise invalid("device", "be one that PyTorch has here", device, got=given) from None
 
 
 def checked_dtype(dtype: torch.dtype | None) -> torch.dtype:

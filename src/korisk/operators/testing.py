@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid
 from korisk.operators.linear import DTYPES, LinearOperator, Shape, shape_text
 from korisk.theory.bracket import NormBracket
 
@@ -167,7 +167,7 @@ def check(
     True
     """
     if not isinstance(operator, LinearOperator):
-        raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
+        raise invalid("operator", "be a LinearOperator", operator)
     for law in laws:
         _checks.one_of("laws", law, LAWS)
     suite = _Suite(operator, seed, tolerance)

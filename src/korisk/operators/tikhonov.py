@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, invalid
 from korisk.operators import norms
 from korisk.operators.linear import (
     PLAIN,
@@ -86,7 +86,7 @@ class Tikhonov(Wrapped, Opaque):
 
     def __init__(self, operator: LinearOperator, mu: float, *, solver: str = "factor") -> None:
         if not isinstance(operator, LinearOperator):
-            raise KoriskError(f"operator must be a LinearOperator, got {shown(operator)}")
+            raise invalid("operator", "be a LinearOperator", operator)
         super().__init__(operator, operator.range, operator.domain, f"{operator.name}^+")
         remedy = "start from 1e-3 ||A||^2; without regularisation the inverse may not exist"
         self.mu = _checks.real("mu", mu, above=0, remedy=remedy)
@@ -183,8 +183,10 @@ class Tikhonov(Wrapped, Opaque):
         factor, failed = torch.linalg.cholesky_ex(gram)
         if int(failed) or not bool(torch.isfinite(factor).all()):
             raise KoriskError(
-                f"{self.name}: mu must be above the rounding of A^T A, got {self.mu:g}; raise it, "
-                f"for example to {1e-12 * float(gram.diagonal().max()):.1g}"
+                f"{self.name}: ",
+                Argument("mu"),
+                f" must be above the rounding of A^T A, got {self.mu:g}; raise it, "
+                f"for example to {1e-12 * float(gram.diagonal().max()):.1g}",
             )
         inverse = torch.cholesky_inverse(factor)
         return ((inverse + inverse.t()) / 2).to(self.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk.errors import KoriskError
+from korisk.errors import Argument, KoriskError
 from korisk.images.formats.page import (
     NotAnImageError,
     Page,
@@ -92,7 +92,8 @@ def read_dicom(path: Path) -> Iterator[Page]:
         if None in rescaling and hounsfield:
             raise KoriskError(
                 "is a CT image without RescaleSlope and RescaleIntercept, so that its Hounsfield "
-                "units are not known; complete the header, or save the values as .npy and use unit="
+                "units are not known; complete the header, or save the values as .npy and use ",
+                Argument("unit", ...),
             )
         slope, intercept = (1.0, 0.0) if None in rescaling else map(float, rescaling)
         if not np.isfinite([slope, intercept]).all() or slope == 0:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from korisk import _checks
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, invalid
 from korisk.operators.basic import Diagonal
 from korisk.operators.ct.engines import EngineName
 from korisk.operators.ct.filter import RampFilter, Window
@@ -269,7 +269,7 @@ def released_geometry(side: int) -> FanBeam:
     ((60, 128), 1000.0, 1500.0)
     """
     if side not in list(_SCANS):
-        raise KoriskError(f"side must be one of {sorted(_SCANS)}, as released, got {side!r}")
+        raise invalid("side", f"be one of {sorted(_SCANS)}, as released", side)
     return fan_of_released(side, *_SCANS[side])
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk.errors import invalid
 from korisk.operators.linear import LinearOperator, checked_shape
 from korisk.theory.bracket import NormBracket
 
@@ -103,7 +103,7 @@ class RampFilter(LinearOperator):
     ) -> None:
         sides = checked_shape("shape", shape)
         if len(sides) != 2:
-            raise KoriskError(f"shape must be (views, bins), got {shown(shape)}")
+            raise invalid("shape", "be (views, bins)", shape)
         views, bins = sides
         _checks.one_of("window", window, WINDOWS)
         super().__init__((views, bins), (views, bins), name=name, device=device, dtype=dtype)

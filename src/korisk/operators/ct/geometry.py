@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from korisk import _checks
 from korisk._show import InNotebooks
-from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk.errors import Argument, KoriskError, KoriskWarning, Message, invalid, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,8 @@ _VIEWS_SAMPLED = 90  # for how much the detector misses
 _MISSING_WEDGE = 2.0  # a gap so many times the next widest one was left out on purpose
 _WARN_TURNS = 3
 _MOST = 1_000_000  # views and bins
-_VIEW_RULES: dict[str, Any] = {"at_least": 1, "at_most": _MOST, "remedy": "pass views= or angles="}
+_VIEWS_OR_ANGLES = Message("pass ", Argument("views", ...), " or ", Argument("angles", ...))
+_VIEW_RULES: dict[str, Any] = {"at_least": 1, "at_most": _MOST, "remedy": _VIEWS_OR_ANGLES}
 _SPACING: dict[str, Any] = {"at_least": 1e-9, "at_most": 1e9, "remedy": "give millimetres"}
 _NUMBER_RULES: dict[str, dict[str, Any]] = {
     "pixel_spacing": _SPACING,
@@ -120,9 +121,14 @@ class Geometry(InNotebooks, ABC):
         if self.truncation > _WARN_TRUNCATION:
             width = self.bins * self.bin_spacing
             warnings.warn(
-                f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of the "
-                f"{self.inscribed} inscribed in the image, averaged over views; raise bins= or "
-                "bin_spacing=, or expect truncation artefacts",
+                Message(
+                    f"the detector is too short: its {width:g} mm miss {self.truncation:.1%} of "
+                    f"the {self.inscribed} inscribed in the image, averaged over views; raise ",
+                    Argument("bins", ...),
+                    " or ",
+                    Argument("bin_spacing", ...),
+                    ", or expect truncation artefacts",
+                ),
                 KoriskWarning,
                 stacklevel=3,
             )
@@ -136,7 +142,7 @@ class Geometry(InNotebooks, ABC):
     def _set_views(self) -> None:
         """Check and set `angles`, or `views` and `arc`, whichever was passed."""
         if np.ndim(self.angles) != 1:
-            raise KoriskError(f"angles must be a sequence of radians, got {shown(self.angles)}")
+            raise invalid("angles", "be a sequence of radians", self.angles)
         angles = tuple(
             _checks.real(f"angles[{at}]", _plain(angle), remedy="give radians")
             for at, angle in enumerate(self.angles)
@@ -145,8 +151,15 @@ class Geometry(InNotebooks, ABC):
         if angles:
             if self.arc is not None or self.start or self.views not in (None, len(angles)):
                 raise KoriskError(
-                    f"pass either angles= or views= with start= and arc=, not both, got "
-                    f"{len(angles):,} angles with views={shown(self.views)}"
+                    "pass either ",
+                    Argument("angles", ...),
+                    " or ",
+                    Argument("views", ...),
+                    " with ",
+                    Argument("start", ...),
+                    " and ",
+                    Argument("arc", ...),
+                    f", not both, got {len(angles):,} angles with views={shown(self.views)}",
                 )
             self._set("views", _checks.count("views", len(angles), **_VIEW_RULES))
             largest = max(map(abs, angles))
@@ -454,11 +467,10 @@ class FanBeam(Geometry):
             remedy = "a fan beam needs both distances in millimetres"
             self._set(name, _checks.real(name, getattr(self, name), above=0, remedy=remedy))
         if self.source_to_center <= self.reach:
-            raise KoriskError(
-                f"source_to_center must keep the source outside the image, which reaches "
-                f"{self.reach:g} mm towards it, got {self.source_to_center:g}; move the source "
-                "away or lower pixel_spacing="
-            )
+            rule = f"keep the source outside the image, which reaches {self.reach:g} mm towards it"
+            remedy = Message("move the source away or lower ", Argument("pixel_spacing", ...))
+            distance = self.source_to_center
+            raise invalid("source_to_center", rule, distance, remedy, got=f"{distance:g}")
 
     @property
     def reach(self) -> float:
@@ -521,7 +533,7 @@ class FanBeam(Geometry):
 def require_geometry(geometry: object) -> None:
     """Raise if it is not a geometry."""
     if not isinstance(geometry, Geometry):
-        raise KoriskError(f"geometry must be a ParallelBeam or FanBeam, got {shown(geometry)}")
+        raise invalid("geometry", "be a ParallelBeam or FanBeam", geometry)
 
 
 def require_fan(geometry: object, what: str) -> None:
@@ -533,9 +545,7 @@ def require_fan(geometry: object, what: str) -> None:
 def _image_shape(shape: Any) -> tuple[int, int]:
     sides = (shape, shape) if np.ndim(shape) == 0 else tuple(shape)
     if len(sides) != 2:
-        raise KoriskError(
-            f"shape must be (rows, columns) or one number for a square, got {shown(shape)}"
-        )
+        raise invalid("shape", "be (rows, columns) or one number for a square", shape)
     remedy = "count the image's pixels"
     rows, columns = (
         _checks.count("shape", _plain(side), at_least=1, at_most=65536, remedy=remedy)

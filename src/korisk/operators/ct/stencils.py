@@ -16,7 +16,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from korisk.errors import KoriskError
+from korisk.errors import Argument, KoriskError
 from korisk.operators.ct.geometry import FanBeam, Geometry, ParallelBeam
 
 _NOTHING = 1e-12  # of a pixel: an interpolation weight below it is rounding
@@ -193,8 +193,8 @@ class Sampled(Stencil):
         if behind < self.geometry.reach:
             raise KoriskError(
                 f"kind='sampled' ends at the detector, which must lie behind the image: at least "
-                f"{self.geometry.reach:g} mm from the centre, got {behind:g}; raise "
-                "source_to_detector="
+                f"{self.geometry.reach:g} mm from the centre, got {behind:g}; raise ",
+                Argument("source_to_detector", ...),
             )
 
     @property
