@@ -24,8 +24,7 @@ class Argument:
     def __str__(self) -> str:
         if self.value is Absent:
             return self.name
-        shown_value = "" if self.value is ... else repr(self.value).replace("Ellipsis", "...")
-        return f"{self.name}={shown_value}"
+        return f"{self.name}=" + ("" if self.value is ... else _written(self.value))
 
 
 class Message(str):
@@ -157,6 +156,13 @@ class OutOfReachError(KoriskError):
     """
 
     exit_code: ClassVar[int] = 3
+
+
+def _written(value: object) -> str:
+    """A value as Python writes it, with `...` for what a reader fills in."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_written(item)}" for key, item in value.items()) + "}"
+    return "..." if value is ... else repr(value)
 
 
 def shown(value: object, *, limit: int = 60) -> str:

@@ -24,7 +24,7 @@ from korisk.curves.read import (
 from korisk.curves.stored import is_store, stored_curves
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit, words
 from korisk.curves.unit import unit as as_unit
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.theory.bracket import set_fields
 
 MAX_MODELS = 1_000
@@ -92,9 +92,7 @@ class Curve(Drawn):
     ) -> None:
         sizes, errors = _numbers("n", n), _numbers("error", error)
         if isinstance(seed, str | bytes) or not isinstance(seed, Iterable | None):
-            raise KoriskError(
-                f"seed must be a list of labels, one for each n, got {shown(seed)}; pass a list"
-            )
+            raise invalid("seed", "be a list of labels, one for each n", seed, "pass a list")
         seeds = [""] * len(sizes) if seed is None else [label("seed", each) for each in seed]
         for name, length in (("error", len(errors)), ("seed", len(seeds))):
             if length != len(sizes):
@@ -125,7 +123,8 @@ class Curve(Drawn):
         if suggested and not unit.larger_is_better:
             raise KoriskError(
                 f"{where(0, 'error')}: metric {metric!r} needs a unit in which larger is better, "
-                f"got {unit.name!r}; pass unit={suggested!r}"
+                f"got {unit.name!r}; pass ",
+                Argument("unit", suggested),
             )
         with np.errstate(invalid="ignore"):
             right = (n == np.floor(n)) & (n >= 2) & (n <= LARGEST_N)
@@ -140,7 +139,7 @@ class Curve(Drawn):
         if not right.all():
             row = int(np.argmin(right))
             place = f"{where(row, 'error')}, N = {n[row]:.0f}"
-            raise KoriskError(f"{place}: {told.refusal(float(values[row]))}")
+            raise KoriskError(f"{place}: ", told.refusal(float(values[row])))
         ranks = {seed: rank for rank, seed in enumerate(sorted(set(seeds), key=natural))}
         rank = np.array([ranks[seed] for seed in seeds])
         order = np.lexsort((rank, n))
@@ -271,8 +270,16 @@ class Curve(Drawn):
         """The curves of a point of a study, or of a pilot."""
         if columns or sheet is not None or (unit is not None and metric is None):
             raise KoriskError(
-                f"{path}: is a store, which knows its columns and the unit of its metric; leave "
-                "columns=, sheet= and unit= out, or give a metric= with its unit="
+                f"{path}: is a store, which knows its columns and the unit of its metric; leave ",
+                Argument("columns", ...),
+                ", ",
+                Argument("sheet", ...),
+                " and ",
+                Argument("unit", ...),
+                " out, or give a ",
+                Argument("metric", ...),
+                " with its ",
+                Argument("unit", ...),
             )
         curves = []
         for found in stored_curves(path, point, metric, None if unit is None else as_unit(unit)):
@@ -282,12 +289,15 @@ class Curve(Drawn):
             if unknown and _rise(np.array(n, float), np.array(error)):
                 raise KoriskError(
                     f"{path}: metric {shown(metric)} does not say whether larger is better, and "
-                    "values rise with N; pass unit='accuracy' for fractions of 1, or unit='error'"
+                    "values rise with N; pass ",
+                    Argument("unit", "accuracy"),
+                    " for fractions of 1, or ",
+                    Argument("unit", "error"),
                 )
             try:
                 made = cls(n, error, seed, found.model, found.shown.metric, found.shown.unit)
             except KoriskError as wrong:
-                raise KoriskError(f"{path}: {wrong}") from None
+                raise KoriskError(f"{path}: ", wrong.message) from None
             set_fields(made, read_as="; ".join(found.notes))
             curves.append(made)
         return tuple(curves)
@@ -492,7 +502,11 @@ class Curve(Drawn):
             if _rise(n, UNITS[stated].to_error(values)) and not _rise(n, values):
                 raise found.source.error(
                     f"its column unit says {stated}, of which larger is better, and values fall "
-                    f"with N; pass unit='error', or unit={stated!r} if that is right"
+                    "with N; pass ",
+                    Argument("unit", "error"),
+                    ", or ",
+                    Argument("unit", stated),
+                    " if that is right",
                 )
             unit = stated
         if unit is None:
@@ -721,7 +735,8 @@ def _file(
     path: str | PathLike[str], columns: Columns, sheet: str | None, point: str | None
 ) -> Measurements:
     if point is not None:
-        raise KoriskError(f"{path}: is no store, so point= does not apply; leave it out")
+        argument = Argument("point", ...)
+        raise KoriskError(f"{path}: is no store, so ", argument, " does not apply; leave it out")
     return read_measurements(path, columns, sheet)
 
 
@@ -733,7 +748,7 @@ def _choose(kind: str, wanted: str | None, names: Iterable[str], source: Source)
         listed = ", ".join(map(repr, known[:10])) + ", ..." * (len(known) > 10)
         example = next((name for name in known if "test" in words(name)), known[0])
         raise source.error(
-            f"holds {len(known)} {kind}s, {listed}; name one, such as {kind}={example!r}"
+            f"holds {len(known)} {kind}s, {listed}; name one, such as ", Argument(kind, example)
         )
     if wanted not in known:
         hint = did_you_mean(str(wanted)[:80], known[:1_000])
@@ -752,25 +767,32 @@ def _ask_for_unit(
     if column in found.percent and not rising:
         other = "percent" if suggested else "error"
         raise found.source.error(
-            f"{found.source.column} {shown(column)} is in percent; pass unit={other!r} to take its "
-            "numbers as they are, and give targets in percent too"
+            f"{found.source.column} {shown(column)} is in percent; pass ",
+            Argument("unit", other),
+            " to take its numbers as they are, and give targets in percent too",
         )
     if suggested and UNITS[suggested].law == "complement" and (values > 1).any():
         row = int(np.argmax(values > 1))
         raise KoriskError(
             f"{found.where(rows[row], 'error')}: {shown(metric)} is {values[row]:g}, and fractions "
-            "are at most 1; pass unit='percent' if 100 is perfect"
+            "are at most 1; pass ",
+            Argument("unit", "percent"),
+            " if 100 is perfect",
         )
     if rising or (suggested is None and {"score", "scores"} & set(words(metric))):
         but = ", and its values rise with N" if rising else ""
-        options = "unit='accuracy' for fractions of 1"
+        options = [("accuracy", " for fractions of 1, ")]
         if (values > 1).any():
-            options = "unit='percent' for scores up to 100, unit='psnr' for decibels"
+            options = [("percent", " for scores up to 100, "), ("psnr", " for decibels, ")]
         if (values < 0).all():
-            options = "unit='negated' for scores such as neg_mean_squared_error"
+            options = [("negated", " for scores such as neg_mean_squared_error, ")]
+        choices = [part for unit, use in options for part in (Argument("unit", unit), use)]
         raise found.source.error(
             f"{found.source.column} {shown(column)} does not say whether larger is better{but}; "
-            f"pass {options}, or unit='error'"
+            "pass ",
+            *choices,
+            "or ",
+            Argument("unit", "error"),
         )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from korisk._checks import unique_keys
 from korisk.curves import foreign
-from korisk.errors import KoriskError, MissingExtraError, shown
+from korisk.errors import Argument, KoriskError, MissingExtraError, shown
 
 MAX_BYTES = 16_000_000
 MAX_UNPACKED = 64_000_000  # bytes of what a compressed file holds
@@ -43,9 +43,9 @@ class Source:
     place: str = "row"
     column: str = "column"
 
-    def error(self, problem: str) -> KoriskError:
+    def error(self, *problem: str | Argument) -> KoriskError:
         """A problem with the whole of it."""
-        return KoriskError(f"{self.name or f'these {self.place}s'}: {problem}")
+        return KoriskError(f"{self.name or f'these {self.place}s'}: ", *problem)
 
     def at(self, position: int, column: str | None = None) -> str:
         """The words for one row, or for one cell of it, without the file's name."""
@@ -81,7 +81,10 @@ def read_grid(path: str | PathLike[str], sheet: str | None = None) -> Grid:
     if content.startswith(b"\xd0\xcf\x11\xe0"):
         return _of_spreadsheet(content, name, sheet)
     if sheet is not None:
-        raise KoriskError(f"{path}: is no spreadsheet, so sheet= does not apply; leave it out")
+        argument = Argument("sheet", ...)
+        raise KoriskError(
+            f"{path}: is no spreadsheet, so ", argument, " does not apply; leave it out"
+        )
     if content.startswith(b"\x93NUMPY"):
         return _of_arrays({"": _npy(io.BytesIO(content), Source(name))}, name)
     if content.startswith(b"PAR1"):
@@ -482,8 +485,8 @@ def _of_spreadsheet(content: bytes, name: str, sheet: str | None) -> Grid:
         if not tables:
             raise KoriskError(f"{name}: is empty; write a header such as n,error,seed first")
         raise KoriskError(
-            f"{name}: has {len(tables)} sheets with content ({listed}); name one, such as "
-            f"sheet={next(iter(tables))!r}"
+            f"{name}: has {len(tables)} sheets with content ({listed}); name one, such as ",
+            Argument("sheet", next(iter(tables))),
         )
     [(title, rows)] = tables.items()
     source = Source(name, "row")

@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 
 from korisk.curves.formats import Grid, Source, grid_of_frame, grid_of_records, read_grid
 from korisk.curves.unit import UNITS, suggested_unit, words
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import Argument, KoriskError, did_you_mean, invalid, shown
 from korisk.store.cells import row_digests
 
 DIGEST = "digest"  # the column of checksums, in tables that korisk wrote
@@ -160,6 +160,11 @@ def label(what: str, value: object) -> str:
     return text
 
 
+def _named(role: str, head: str) -> Argument:
+    """The argument by which a column is named; what is too long for a message is left open."""
+    return Argument("columns", {role: head if len(head) <= MAX_LABEL else "..."})
+
+
 def _is_number(value: object) -> TypeGuard[Real]:
     return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
 
@@ -232,7 +237,7 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
     if len(best) > 1:
         listed = ", ".join(shown(header[at]) for at in best)
         raise source.error(
-            f"N may be in {listed}; pass columns={{'n': {shown(header[best[0]])}}} if that is right"
+            f"N may be in {listed}; pass ", _named("n", header[best[0]]), " if that is right"
         )
     layout.n = best[0] if best else None
     inside = _BRACKET.search(header[best[0]]) if best else None
@@ -240,25 +245,30 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
         name = shown(header[best[0]])
         raise source.error(
             f"{name} may count in {shown(inside[1])}; write numbers of samples into a column n, or "
-            f"pass columns={{'n': {name}}} if it has them"
+            "pass ",
+            _named("n", header[best[0]]),
+            " if it has them",
         )
     layout.seeds = [at for at in named("seed", _SEEDS.fullmatch) if at != layout.n]
     for at in layout.seeds if "seed" not in given else []:
         odd = [str(each) for each in filled[at] if not _sums_up(each)]
         stems = {re.sub(r"\d+", "", each) for each in odd}  # `unet-1` and `ko-1` are no seeds
         if stems and "seed" not in keys[at] and (len(stems) > 1 or odd[0] in stems):
-            name = shown(header[at])
             raise source.error(
-                f"column {name} holds {shown(odd[0])}; pass columns={{'model': {name}}} if it has "
-                f"models, columns={{'seed': {name}}} if it has repetitions, or keep one alone"
+                f"column {shown(header[at])} holds {shown(odd[0])}; pass ",
+                _named("model", header[at]),
+                " if it has models, ",
+                _named("seed", header[at]),
+                " if it has repetitions, or keep one alone",
             )
     for role, names in (("model", _MODELS), ("metric", _METRICS), ("status", _STATUS)):
         found = named(role, names.__contains__)
         if len(found) > 1:
             listed = ", ".join(shown(header[at]) for at in found)
             raise source.error(
-                f"the {role} may be in {listed}; pass columns={{{role!r}: "
-                f"{shown(header[found[0]])}}} for the right one"
+                f"the {role} may be in {listed}; pass ",
+                _named(role, header[found[0]]),
+                " for the right one",
             )
         setattr(layout, role, found[0] if found else None)
     taken = {layout.n, layout.model, layout.metric, layout.status, *layout.seeds}
@@ -290,8 +300,9 @@ def _layout(grid: Grid, columns: Columns) -> _Layout:
         if _is_model(header[at]):
             raise source.error(
                 f"column {shown(header[at])} holds different texts, such as "
-                f"{shown(filled[at][0])}, and is not used; pass columns={{'model': "
-                f"{shown(header[at])}}} if it tells models apart, or remove it"
+                f"{shown(filled[at][0])}, and is not used; pass ",
+                _named("model", header[at]),
+                " if it tells models apart, or remove it",
             )
     wide = layout.model is None and layout.status is None and not layout.seeds
     unused = [at for at in rest if at not in used]  # of runs, settings; else a model without values
@@ -307,13 +318,11 @@ def _wanted(columns: Columns) -> dict[str, str]:
     """Our names and those of the input, as the user gave them."""
     mapped = {} if columns is None else columns
     if not isinstance(mapped, Mapping):
-        raise KoriskError(f"columns must map our names to yours, got {shown(mapped)}; pass a dict")
+        raise invalid("columns", "map our names to yours", mapped, "pass a dict")
     for name, theirs in mapped.items():
         if name not in _NAMES:
-            raise KoriskError(
-                f"columns must map {', '.join(_NAMES)}, got {shown(name)}"
-                f"{did_you_mean(str(name)[:MAX_LABEL], _NAMES)}"
-            )
+            hint = did_you_mean(str(name)[:MAX_LABEL], _NAMES).removeprefix("; ")
+            raise invalid("columns", f"map {', '.join(_NAMES)}", name, hint)
         if not isinstance(theirs, str):
             raise KoriskError(
                 f"columns[{name!r}] must be a column's name, got {shown(theirs)}; quote it"
@@ -333,10 +342,11 @@ def _missing(name: str, wanted: str, grid: Grid) -> KoriskError:
     short = {head.casefold(): head for head in header[:100] if len(head) <= MAX_LABEL}
     meant = difflib.get_close_matches(wanted.casefold(), short, n=1)
     hint = f"did you mean {shown(short[meant[0]])}? " if meant else ""
-    example = shown(short[meant[0]] if meant else "...", limit=30)
+    example = short[meant[0]] if meant else "..."
     return source.error(
         f"no {source.column} {shown(wanted)}, found {listed}; {hint}needed are n and error, or n "
-        f"and one column per seed or model: pass columns={{{name!r}: {example}}}"
+        "and one column per seed or model: pass ",
+        _named(name, example),
     )
 
 
@@ -370,8 +380,9 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
         likely.sort(key=lambda at: "test" not in words(header[at]))
         raise source.error(
             f"{listed} can name neither a seed nor a model, and without a column 'error' each "
-            f"column must; remove what is no error, or pass columns={{'error': "
-            f"{shown(header[likely[0]])}}} to read that one alone"
+            "column must; remove what is no error, or pass ",
+            _named("error", header[likely[0]]),
+            " to read that one alone",
         )
     if seeds and others:
         raise source.error(
@@ -391,7 +402,9 @@ def _values(grid: Grid, layout: _Layout, rest: list[int]) -> list[_Values]:
         raise source.error(
             f"models are in column {shown(header[layout.model])}, and the columns "
             f"{', '.join(shown(header[at]) for at in others[:5])} name no seeds; name them s1, s2, "
-            f"..., or pass columns={{'error': {shown(header[others[0]])}}} for the one to read"
+            "..., or pass ",
+            _named("error", header[others[0]]),
+            " for the one to read",
         )
     apart = all(heads[at].metric for at in others)
     with_seeds = all(heads[at].seed for at in others) and not layout.seeds
@@ -419,19 +432,23 @@ def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -
     pure.sort(key=lambda at: "test" not in words(header[at]))  # which a question then names
     if all(_TRAINED_ON.intersection(words(heads[at].metric)) for at in pure):
         raise grid.source.error(
-            f"{shown(header[pure[0]])} is of the training data; give errors on test data, or pass "
-            f"columns={{'error': {shown(header[pure[0]])}}} if it is not"
+            f"{shown(header[pure[0]])} is of the training data; give errors on test data, or pass ",
+            _named("error", header[pure[0]]),
+            " if it is not",
         )
     seeds = [at for at in rest if at not in pure and _parted(_base(header[at])).seed]
     if any(not _parted(_base(header[at])).metric for at in seeds):
         raise grid.source.error(
             f"columns {shown(header[pure[0]])} and {shown(header[seeds[0]])} may both hold errors; "
-            f"pass columns={{'error': {shown(header[pure[0]])}}}, or remove one"
+            "pass ",
+            _named("error", header[pure[0]]),
+            ", or remove one",
         )
     if layout.metric is not None and len(pure) > 1:
         raise grid.source.error(
-            f"values may be in {', '.join(shown(header[at]) for at in pure[:5])}; "
-            f"pass columns={{'error': {shown(header[pure[0]])}}} for the right one"
+            f"values may be in {', '.join(shown(header[at]) for at in pure[:5])}; pass ",
+            _named("error", header[pure[0]]),
+            " for the right one",
         )
     long = layout.model is not None or layout.status is not None or bool(layout.seeds)
     models = [at for at in rest if at not in heads and _is_model(header[at])]
@@ -439,7 +456,9 @@ def _of_metrics(grid: Grid, layout: _Layout, rest: list[int], pure: list[int]) -
         listed = ", ".join(shown(header[at]) for at in models[:5])
         raise grid.source.error(
             f"{listed} may be errors as well, beside {shown(header[pure[0]])}; remove what is no "
-            f"error, or pass columns={{'error': {shown(header[pure[0]])}}} to read that one alone"
+            "error, or pass ",
+            _named("error", header[pure[0]]),
+            " to read that one alone",
         )
     made = [_Values(at, metric=_own_metric(heads[at].metric), seed=heads[at].seed) for at in pure]
     names = list(dict.fromkeys(each.metric for each in made if each.metric))
@@ -767,8 +786,9 @@ def measurements(grid: Grid, columns: Columns = None) -> Measurements:
     if twice[0][1] > 1 and runs and not layout.seeds:
         raise source.error(
             f"N = {twice[0][0][0]:g} is there {twice[0][1]} times, and no column is named seed; "
-            f"pass columns={{'seed': {shown(header[runs[0]])}}} if each row has a seed of "
-            "its own"
+            "pass ",
+            _named("seed", header[runs[0]]),
+            " if each row has a seed of its own",
         )
     notes = [*layout.notes, *grid.notes, *(["decimal commas"] if mark == "," else [])]
     notes += [f"{n} {what}{'s' * (n > 1)} left out" for what, n in left_out.items()]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR, UNITS, Unit, suggested_unit
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk.errors import Argument, KoriskError, did_you_mean, shown
 from korisk.store.cells import Row, Task
 
 if TYPE_CHECKING:
@@ -176,8 +176,8 @@ def stored_curves(
     if point is None and len(groups) > 1:
         listed = ", ".join(map(shown, groups))
         raise KoriskError(
-            f"{path}: has {len(groups)} points, {listed}; name one, such as point="
-            f"{next(iter(groups))!r}"
+            f"{path}: has {len(groups)} points, {listed}; name one, such as ",
+            Argument("point", next(iter(groups))),
         )
     name = point if point is not None else next(iter(groups))
     if name not in groups:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from korisk._checks import one_of
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, Message, shown
 
 Array = NDArray[np.float64]
 
@@ -24,7 +24,7 @@ class _Law:
     from_error: Callable[[Array], Array]
     _: KW_ONLY
     rule: str
-    remedy: str
+    remedy: str | Message
     larger_is_better: bool = True
 
 
@@ -36,13 +36,15 @@ _LAWS = {
         lambda e: e.copy(),
         larger_is_better=False,
         rule="above 0 (1e-100 to 1e100)",
-        remedy=f"{_LOGARITHM}, or pass unit= if larger values are better",
+        remedy=Message(
+            f"{_LOGARITHM}, or pass ", Argument("unit", ...), " if larger values are better"
+        ),
     ),
     "complement": _Law(
         lambda x: 1.0 - x,
         lambda e: 1.0 - e,
         rule="below 1",
-        remedy=f"{_PERFECT}, or pass unit='percent' if 100 is perfect",
+        remedy=Message(f"{_PERFECT}, or pass ", Argument("unit", "percent"), " if 100 is perfect"),
     ),
     "percent": _Law(lambda x: 100.0 - x, lambda e: 100.0 - e, rule="below 100", remedy=_PERFECT),
     "psnr": _Law(
@@ -63,8 +65,11 @@ _LAWS = {
         lambda x: -x,
         lambda e: -e,
         rule="below 0",
-        remedy="this unit is for scores such as scikit-learn's neg_mean_squared_error; "
-        "pass unit='error' for errors above 0",
+        remedy=Message(
+            "this unit is for scores such as scikit-learn's neg_mean_squared_error; pass ",
+            Argument("unit", "error"),
+            " for errors above 0",
+        ),
     ),
 }
 _SCORES = ("accuracy", "auc", "dice", "f1", "iou", "r2", "ssim")
@@ -163,7 +168,7 @@ class Unit:
         with np.errstate(all="ignore"):
             return np.asarray(_LAWS[self.law].from_error(np.asarray(e, np.float64)))
 
-    def refusal(self, value: float) -> str:
+    def refusal(self, value: float) -> Message:
         """Why a value whose error cannot be used is refused, in the words of this unit.
 
         Parameters
@@ -173,11 +178,11 @@ class Unit:
 
         Returns
         -------
-        str
+        Message
             The rule, the value and the remedy.
         """
         law = _LAWS[self.law]
-        return f"{self.noun} must be {law.rule}, got {value!r}; {law.remedy}"
+        return Message(f"{self.noun} must be {law.rule}, got {value!r}; ", law.remedy)
 
 
 UNITS: dict[str, Unit] = {
