@@ -7,7 +7,7 @@ import numpy as np
 
 from korisk import _checks
 from korisk._show import Drawn
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, Message, shown
 from korisk.theory.amplification import FloatArray, paper_amplification
 from korisk.theory.layer import Known, Learned
 from korisk.theory.network import BoundForm, Network
@@ -180,10 +180,11 @@ def estimation_slope(layer: Learned, *, effective: bool = False) -> float:
     if effective and layer.effective is not None:
         return layer.kappa * layer.effective
     if layer.parameters is None:
-        estimate = "" if layer.effective is None else ", or ask for effective=True"
+        ask = Message(", or ask for ", Argument("effective", True))
         raise KoriskError(
             f"layer {layer.name!r}: parameters is missing, and the estimation term "
-            f"kappa p log N / N needs it; count the layer's trainable weights{estimate}"
+            "kappa p log N / N needs it; count the layer's trainable weights",
+            "" if layer.effective is None else ask,
         )
     return layer.kappa * layer.parameters
 
@@ -293,7 +294,8 @@ def evaluate(net: Network, risks: FloatArray, bound: BoundForm) -> Bound:
             if np.isinf(layer.bracket.upper):
                 raise KoriskError(
                     f"layer {layer.name!r}: lipschitz has no upper end ({layer.bracket.how}), and "
-                    f"the error of layer {net.names[at]!r} passes through it; give lipschitz="
+                    f"the error of layer {net.names[at]!r} passes through it; give ",
+                    Argument("lipschitz", ...),
                 )
         raise KoriskError(
             f"the Lipschitz constants after layer {net.names[at]!r} multiply to more than a double "

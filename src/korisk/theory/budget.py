@@ -21,7 +21,7 @@ from decimal import (
 import numpy as np
 
 from korisk import _checks
-from korisk.errors import KoriskError, UnreachableError
+from korisk.errors import Argument, KoriskError, UnreachableError
 from korisk.theory.amplification import paper_exponents
 from korisk.theory.bound import (
     BarronBound,
@@ -273,7 +273,8 @@ def risk_line(net: Network, *, bound: BoundForm = "composed", effective: bool = 
     if bound != "paper" and np.count_nonzero(floors + slopes) > 1:
         raise KoriskError(
             f"the {bound} bound of several erring layers is not a line in log N / N; "
-            "use barron_bound and sample_size, or bound='paper'"
+            "use barron_bound and sample_size, or ",
+            Argument("bound", "paper"),
         )
     return RiskLine(
         floor=evaluate(net, floors, bound).total, slope=evaluate(net, slopes, bound).total

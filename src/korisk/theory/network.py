@@ -504,7 +504,7 @@ class Network(Drawn):
             layers, compositions = parts(entry)
             return Network(layers, compositions=compositions, name=entry.name)
         except KoriskError as error:
-            raise KoriskError(f"{source}: {error}") from None
+            raise KoriskError(f"{source}: ", error.message) from None
 
     def to_dict(self) -> dict[str, Any]:
         """The network as plain values, in the shape of the file.

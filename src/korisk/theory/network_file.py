@@ -95,7 +95,7 @@ def _lipschitz(where: str, entry: float | BracketEntry | None) -> Lipschitz:
     try:
         return NormBracket(entry.lower, entry.upper, how=entry.how)
     except KoriskError as error:
-        raise KoriskError(f"{where}: lipschitz: {error}") from None
+        raise KoriskError(f"{where}: lipschitz: ", error.message) from None
 
 
 def entries(

@@ -23,7 +23,7 @@ from torch.func import functional_call, vmap
 
 from korisk import _checks
 from korisk._memory import free_memory
-from korisk.errors import KoriskError
+from korisk.errors import Argument, KoriskError
 from korisk.fitting.gradient.recipe import Recipe
 from korisk.fitting.gradient.train import Optimiser
 from korisk.operators.linear import shape_text
@@ -267,8 +267,9 @@ def _fitted(member: Member, pool: Pool, fit: Fit) -> Tensor:
 
 def _not_finite(name: str) -> KoriskError:
     return KoriskError(
-        f"the loss of {name} must stay finite, and did not; lower rate=, or scale the images to "
-        "about 1"
+        f"the loss of {name} must stay finite, and did not; lower ",
+        Argument("rate", ...),
+        ", or scale the images to about 1",
     )
 
 
