@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from korisk._show import Drawn
 from korisk.ablation.replacing import By, Start, replaced
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, KoriskWarning, shown
+from korisk.errors import KoriskError, KoriskWarning, invalid, shown
 from korisk.fitting.gradient.many import Fit
 from korisk.networks.describe.describe import describe
 from korisk.operators.linear import LinearOperator
@@ -253,9 +253,8 @@ def _example(
         with torch.no_grad():
             inputs = operator(images.to(operator.device, operator.dtype))
     else:
-        raise KoriskError(
-            f"operator must be a LinearOperator or a Problem, got {shown(operator)}; use "
-            "korisk.operators"
+        raise invalid(
+            "operator", "be a LinearOperator or a Problem", operator, "use korisk.operators"
         )
     weights = next((each for each in network.parameters() if each.requires_grad), None)
     return inputs.to(torch.float32 if weights is None else weights.dtype)

@@ -20,7 +20,8 @@ from scipy import ndimage
 from torch import Tensor, nn
 
 from korisk import _checks
-from korisk.errors import KoriskError, did_you_mean, shown
+from korisk._checks import require
+from korisk.errors import Argument, KoriskError, Message, did_you_mean, invalid, shown
 from korisk.networks.describe.marks import mark_of
 from korisk.operators.consistency import DataConsistency
 from korisk.operators.convolution import Convolution
@@ -113,20 +114,24 @@ def replaced(
     _checks.one_of("start", start, STARTS)
     inner = _checks.count("rank", rank, at_least=1, remedy="try 32")
     edge = _checks.count("kernel", kernel, at_least=1, at_most=255, remedy="try 9")
-    if edge % 2 == 0:
-        raise KoriskError(f"kernel must be odd, got {edge}; use {edge + 1}")
+    require(edge % 2 == 1, "kernel", "be odd", edge, f"use {edge + 1}")
+    by_wrong, at_operator = Argument("by", "wrong"), Argument("start", "operator")
     if by == "wrong" and wrong is None:
-        raise KoriskError("by='wrong' needs to know how wrong; give wrong=0.05, or an operator")
+        share = Argument("wrong", 0.05)
+        raise KoriskError(by_wrong, " needs to know how wrong; give ", share, ", or an operator")
     if by == "wrong" and start != "random":
-        raise KoriskError("a wrong operator is not learned; leave start= out")
+        raise KoriskError("a wrong operator is not learned; leave ", Argument("start", ...), " out")
     if by == "convolution" and start == "operator":
-        raise KoriskError(
-            "a convolution cannot start at the operator; use by='dense', or start='random'"
-        )
+        remedy = Message(Argument("by", "dense"), ", or ", Argument("start", "random"))
+        raise KoriskError("a convolution cannot start at the operator; use ", remedy)
     if wrong is not None and by != "wrong" and start == "random":
         raise KoriskError(
-            "wrong= is where a learned layer starts with start='operator', or what by='wrong' "
-            "puts in its place; leave it out, or add one of them"
+            Argument("wrong", ...),
+            " is where a learned layer starts with ",
+            at_operator,
+            ", or what ",
+            by_wrong,
+            " puts in its place; leave it out, or add one of them",
         )
 
     def make() -> nn.Module:
@@ -247,10 +252,9 @@ class _Marked(LinearOperator):
         with torch.no_grad():
             both, parts = self(x + y), self(x) + self(y)
             if not bool((both - parts).abs().max() <= _ALIKE * both.abs().max()):
-                raise KoriskError(
-                    f"start='operator' needs a linear layer, and {self.name} is not; use "
-                    "start='random'"
-                )
+                use = f" needs a linear layer, and {self.name} is not; use "
+                starts = Argument("start", "operator"), Argument("start", "random")
+                raise KoriskError(starts[0], use, starts[1])
             unit = torch.eye(math.prod(self.domain), device=self.device, dtype=self.dtype)
             columns: Tensor = self(unit.reshape(-1, *self.domain))
         return columns.flatten(1).t().contiguous()
@@ -261,7 +265,8 @@ def _as_operator(use: Use, network: nn.Module, example: Tensor | None) -> Linear
     if isinstance(use.layer, LinearOperator):
         return use.layer
     if example is None:
-        raise KoriskError(f"{use.path} is a module that states no shapes; give example=, an input")
+        stated = f"{use.path} is a module that states no shapes; give "
+        raise KoriskError(stated, Argument("example", ...), ", an input")
     seen: list[tuple[Any, Any]] = []
     hook = use.layer.register_forward_hook(lambda _, given, out: seen.append((given, out)))
     training = network.training
@@ -325,8 +330,10 @@ class Filter(LinearOperator):
         for shape in (domain, range):
             if len(shape) < 2:
                 raise KoriskError(
-                    "by='convolution' needs a layer with rows and columns on both sides, got "
-                    f"{shape_text(shape)}; use by='low-rank'"
+                    Argument("by", "convolution"),
+                    " needs a layer with rows and columns on both sides, got "
+                    f"{shape_text(shape)}; use ",
+                    Argument("by", "low-rank"),
                 )
         (inputs, sides), (outputs, ends) = (self._split(shape) for shape in (domain, range))
         options: dict[str, Any] = {"device": self.device, "dtype": self.dtype}
@@ -376,11 +383,8 @@ def _matrices(layer: LinearOperator, rank: int | None) -> LinearOperator:
     if rank is None:
         return Dense(layer.domain, layer.range, **place)
     most = min(math.prod(layer.domain), math.prod(layer.range))
-    if rank >= most:
-        raise KoriskError(
-            f"rank must be below {most:,}, the smaller side of {layer.name}, got {rank:,}; use "
-            "by='dense'"
-        )
+    rule = f"be below {most:,}, the smaller side of {layer.name}"
+    require(rank < most, "rank", rule, rank, Message("use ", Argument("by", "dense")))
     return Composed([Dense(layer.domain, (rank,), **place), Dense((rank,), layer.range, **place)])
 
 
@@ -418,16 +422,14 @@ def _assumed(layer: LinearOperator, wrong: float | LinearOperator) -> LinearOper
     if not isinstance(wrong, nn.Module):
         return wrong_operator(layer, wrong)
     if not isinstance(wrong, LinearOperator):
-        raise KoriskError(
-            f"wrong must be a share such as 0.05, or a LinearOperator, got {shown(wrong)}; make "
-            "one with korisk.operators.from_callables"
+        raise invalid(
+            "wrong",
+            "be a share such as 0.05, or a LinearOperator",
+            wrong,
+            "make one with korisk.operators.from_callables",
         )
-    if (wrong.domain, wrong.range) != (layer.domain, layer.range):
-        raise KoriskError(
-            f"wrong must have the shapes of {layer.name}, {shape_text(layer.domain)} -> "
-            f"{shape_text(layer.range)}, got {shape_text(wrong.domain)} -> "
-            f"{shape_text(wrong.range)}"
-        )
+    wanted, got = (f"{shape_text(x.domain)} -> {shape_text(x.range)}" for x in (layer, wrong))
+    require(wanted == got, "wrong", f"have the shapes of {layer.name}, {wanted}", wrong, got=got)
     return deepcopy(wrong).to(layer.device, layer.dtype)
 
 
@@ -468,7 +470,8 @@ def wrong_operator(operator: LinearOperator, share: float) -> LinearOperator:
     if found is None:
         raise KoriskError(
             f"{operator.name} is no operator whose geometry korisk can make wrong, got "
-            f"{type(operator).__name__}; give one of your own with wrong="
+            f"{type(operator).__name__}; give one of your own with ",
+            Argument("wrong", ...),
         )
     found.name = operator.name
     return found

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
+from korisk._checks import require
+from korisk.errors import (
+    Argument,
+    KoriskError,
+    Message,
+    MissingExtraError,
+    did_you_mean,
+    invalid,
+    shown,
+)
 from korisk.pilots.result import Pilot
 from korisk.pilots.run import checked_sizes, own_name, plain_settings, run_pilot, short_name
 
@@ -125,10 +134,8 @@ def pilot_sklearn(
     base = _needed("sklearn.base", "pilot_sklearn needs scikit-learn", "scikit-learn")
     methods = ("fit", "get_params", "set_params")
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in methods):
-        raise KoriskError(
-            f"estimator must be a scikit-learn estimator, got {shown(estimator)}; "
-            "pass an instance, such as LogisticRegression()"
-        )
+        remedy = "pass an instance, such as LogisticRegression()"
+        raise invalid("estimator", "be a scikit-learn estimator", estimator, remedy)
     x, target, labels = _samples(X, y)
     classes = bool(base.is_classifier(estimator))
     strata = labels if classes and labels.ndim == 1 else None
@@ -201,10 +208,8 @@ def _scorers(scoring: Scoring, classes: bool) -> dict[str, str]:
         scoring = "accuracy" if classes else "r2"
     names = [scoring] if isinstance(scoring, str) else scoring
     if not isinstance(names, list | tuple) or not names:
-        raise KoriskError(
-            f"scoring must be the name of a scorer of scikit-learn, or a list of them, got "
-            f"{shown(scoring)}; for a score of your own use run_pilot"
-        )
+        rule = "be the name of a scorer of scikit-learn, or a list of them"
+        raise invalid("scoring", rule, scoring, "for a score of your own use run_pilot")
     known = import_module("sklearn.metrics").get_scorer_names()
     for name in names:
         if name not in known:
@@ -292,13 +297,10 @@ def pilot_torch(
     Curve('fit', error, N = 10 ... 40 (3 sizes), 2 seeds)
     """
     data = _needed("torch.utils.data", "pilot_torch needs PyTorch", "'korisk[torch]'")
-    if not callable(fit):
-        raise KoriskError(f"fit must be a function of (train, test, seed), got {shown(fit)}")
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        raise KoriskError(
-            f"dataset must have a length and give samples by index, got {shown(dataset)}; "
-            "a stream has no subsets: put its samples in a list or a TensorDataset"
-        )
+    require(callable(fit), "fit", "be a function of (train, test, seed)", fit)
+    indexed = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+    remedy = "a stream has no subsets: put its samples in a list or a TensorDataset"
+    require(indexed, "dataset", "have a length and give samples by index", dataset, remedy)
     samples = len(dataset)
     names = _checked_groups(groups, samples)
     asked = checked_sizes(sizes)
@@ -348,10 +350,9 @@ def _run_options(
     """Options of `run_pilot`: defaults from the data, the user's, and settings of both."""
     for name, n in (("sizes", sizes[-1]), ("largest", options.get("largest"))):
         if n is not None and n > samples:
-            raise KoriskError(
-                f"{name} must be at most the {samples:,} training samples there are, got {n:,}; "
-                "ask for less, or leave a smaller part for the test"
-            )
+            rule = f"be at most the {samples:,} training samples there are"
+            remedy = "ask for less, or leave a smaller part for the test"
+            raise invalid(name, rule, n, remedy, got=f"{n:,}")
     if options.get("grow"):
         known = known | {"largest": samples}
     return known | options | {"settings": about | plain_settings(options.get("settings"))}
@@ -362,11 +363,8 @@ def _checked_groups(groups: ArrayLike | None, samples: int) -> NDArray[Any] | No
     if groups is None:
         return None
     found = np.asarray(groups)
-    if found.shape != (samples,):
-        raise KoriskError(
-            f"groups must have one label for each of the {samples} samples, got shape "
-            f"{found.shape}; give a list of them"
-        )
+    rule, got = f"have one label for each of the {samples} samples", f"shape {found.shape}"
+    require(found.shape == (samples,), "groups", rule, groups, "give a list of them", got=got)
     return found if found.dtype.kind in "iub" else found.astype(str)
 
 
@@ -408,10 +406,8 @@ def held_out(
 ) -> tuple[Indices, Indices]:
     """(train, test) indices: about this fraction for the test; a group is on one side."""
     if not isinstance(fraction, float) or not 0 < fraction < 1:
-        raise KoriskError(
-            "test must be a fraction between 0 and 1 or a test set, for scikit-learn a pair (X, y)"
-            f", got {shown(fraction)}; pass 0.25, for example"
-        )
+        rule = "be a fraction between 0 and 1 or a test set, for scikit-learn a pair (X, y)"
+        raise invalid("test", rule, fraction, "pass 0.25, for example")
     every = np.arange(samples)
     cut = max(1, round(fraction * samples))
     if groups is not None:
@@ -419,10 +415,10 @@ def held_out(
         ends = np.append(np.flatnonzero(groups[order][1:] != groups[order][:-1]) + 1, samples)
         cut = int(ends[int(np.argmin(np.abs(ends - fraction * samples)))])
         if cut >= samples:
-            raise KoriskError(
-                f"groups must be several, got {len(ends)} in {samples} samples; a test set of "
-                "groups of its own needs at least two of them, or pass test= yourself"
-            )
+            two = "a test set of groups of its own needs at least two of them, or pass "
+            remedy = Message(two, Argument("test", ...), " yourself")
+            got = f"{len(ends)} in {samples} samples"
+            raise invalid("groups", "be several", groups, remedy, got=got)
     elif labels is None:
         order = subset_order(every, None, _SPLIT_SEED)
     else:

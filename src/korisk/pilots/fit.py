@@ -23,7 +23,7 @@ from korisk import _checks
 from korisk.curves.stored import BARE, METRIC, UNIT, error_of
 from korisk.curves.unit import UNITS, Unit, suggested_unit
 from korisk.curves.unit import unit as known_unit
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.store.cells import Result, Row, Task
 from korisk.studies.run.events import OwnThread
 from korisk.studies.run.worker import Report
@@ -147,9 +147,13 @@ def pickled(fit: Fit) -> bytes:
         return bytes(cloudpickle.dumps(fit))
     except Exception as error:  # of any object inside, or without cloudpickle
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-    raise KoriskError(
-        f"fit must be a function that other processes can import, got {shown(fit)} ({why}); define "
-        "it at the top of a module, pip install cloudpickle, or use workers=0"
+    remedy = "define it at the top of a module, pip install cloudpickle, or use "
+    raise invalid(
+        "fit",
+        "be a function that other processes can import",
+        fit,
+        Message(remedy, Argument("workers", 0)),
+        got=f"{shown(fit)} ({why})",
     )
 
 

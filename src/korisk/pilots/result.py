@@ -13,7 +13,7 @@ import numpy as np
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.stored import Chosen, error_of, renamed
-from korisk.errors import KoriskError
+from korisk.errors import Argument, KoriskError
 from korisk.files import write_text
 from korisk.pilots.fit import PRINTED, Reading, out_of_range
 from korisk.planning.forecast import forecast
@@ -137,7 +137,8 @@ class Pilot(Drawn):
         first = f", the first because: {self.failures[0].reason}" if self.failures else ""
         raise KoriskError(
             f"pilot {self.model!r}: no fit gave an error, {len(self.failures)} failed{first}; "
-            "correct fit, and run again with retry_failed=True"
+            "correct fit, and run again with ",
+            Argument("retry_failed", True),
         )
 
     @cached_property

@@ -16,11 +16,11 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from korisk._checks import LARGEST_N
+from korisk._checks import LARGEST_N, require
 from korisk._show import from_report
 from korisk.curves.unit import Unit
 from korisk.curves.unit import unit as known_unit
-from korisk.errors import KoriskError, KoriskWarning, MissingExtraError, shown
+from korisk.errors import Argument, KoriskError, KoriskWarning, MissingExtraError, invalid
 from korisk.files import make_folder
 from korisk.pilots.fit import Fit, FitWork, Reading, pickled
 from korisk.pilots.result import Pilot, read_pilot
@@ -63,8 +63,7 @@ class Identity:
         cls, fit: Fit, name: str, model: str | None, settings: Mapping[str, Any] | None
     ) -> "Identity":
         """The identity of a fit, as its user names it."""
-        if not callable(fit):
-            raise KoriskError(f"fit must be a function of n and seed, got {shown(fit)}; pass one")
+        require(callable(fit), "fit", "be a function of n and seed", fit, "pass one")
         own, bound = own_name(fit)
         remedy = "give it a short name"
         return cls(
@@ -90,8 +89,10 @@ class Identity:
                 name, old, new = difference(spec, mine.spec)
                 raise KoriskError(
                     f"{store.path}: {name} of model {self.model!r} is {old} in the store and {new} "
-                    "now, so the results do not belong together; give another model= to keep both "
-                    "there, or another store="
+                    "now, so the results do not belong together; give another ",
+                    Argument("model", ...),
+                    " to keep both there, or another ",
+                    Argument("store", ...),
                 )
 
 
@@ -125,10 +126,8 @@ def plain_settings(settings: Any) -> dict[str, Any]:
     if isinstance(settings, Mapping) and all(isinstance(key, str) for key in settings):
         with suppress(TypeError, ValueError, RecursionError):
             return {key: _plain(value) for key, value in settings.items()}
-    raise KoriskError(
-        f"settings must be a dict of plain values by name, got {shown(settings)}; give numbers, "
-        "texts, lists and dicts of these"
-    )
+    remedy = "give numbers, texts, lists and dicts of these"
+    raise invalid("settings", "be a dict of plain values by name", settings, remedy)
 
 
 def check_options(
@@ -136,12 +135,11 @@ def check_options(
 ) -> None:
     """Refuse options of the wrong type before anything starts."""
     if store is not None and (not isinstance(store, str | PathLike) or not str(store)):
-        raise KoriskError(f"store must be the name of a file, got {shown(store)}; pass 'pilot.db'")
+        raise invalid("store", "be the name of a file", store, "pass 'pilot.db'")
     if metric is not None:
         _checks.name("metric", metric, remedy="name one that fit returns")
     for name, value in (("cost", cost), ("watch", watch)):
-        if value is not None and not callable(value):
-            raise KoriskError(f"{name} must be a function, got {shown(value)}; or leave it out")
+        require(value is None or callable(value), name, "be a function", value, "or leave it out")
     if workers is not None:
         _checks.count("workers", workers, at_least=0, remedy="0 runs fits in this process")
 
@@ -149,11 +147,10 @@ def check_options(
 def checked_sizes(sizes: Iterable[int]) -> list[int]:
     """Training set sizes: whole numbers from 2, ascending."""
     remedy = "give a list of ascending N; three or more make a plan"
-    if not isinstance(sizes, Iterable):
-        raise KoriskError(f"sizes must be a list, got {shown(sizes)}; {remedy}")
+    require(isinstance(sizes, Iterable), "sizes", "be a list", sizes, remedy)
     found = [_checks.count("sizes", n, at_least=2, at_most=LARGEST_N, remedy=remedy) for n in sizes]
-    if not found or found != sorted(set(found)):
-        raise KoriskError(f"sizes must be in ascending order, got {shown(found)}; {remedy}")
+    ascending = bool(found) and found == sorted(set(found))
+    require(ascending, "sizes", "be in ascending order", found, remedy)
     return found
 
 
@@ -164,8 +161,8 @@ def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
         return list(range(_checks.count("seeds", seeds, at_least=1, at_most=10_000, remedy=remedy)))
     most = 2**63 - 1
     found = [_checks.count("seeds", s, at_least=0, at_most=most, remedy=remedy) for s in seeds]
-    if not found or len(set(found)) < len(found):
-        raise KoriskError(f"seeds must be one or more, each once, got {shown(found)}; {remedy}")
+    distinct = bool(found) and len(set(found)) == len(found)
+    require(distinct, "seeds", "be one or more, each once", found, remedy)
     return found
 
 
@@ -196,8 +193,14 @@ class Limits:
         endless = self.largest is self.budget is self.most_fits is None
         if self.growing and (self.target is None or endless):
             raise KoriskError(
-                "a pilot that grows must have a target and an end, got none; pass target= (the "
-                "error that you want to reach), and largest=, budget= or most_fits="
+                "a pilot that grows must have a target and an end, got none; pass ",
+                Argument("target", ...),
+                " (the error that you want to reach), and ",
+                Argument("largest", ...),
+                ", ",
+                Argument("budget", ...),
+                " or ",
+                Argument("most_fits", ...),
             )
 
     @property
@@ -322,11 +325,9 @@ def run_pilot(
     if cluster is not None:
         from korisk.studies.run.clusters import Cluster
 
-        if not isinstance(cluster, Cluster):
-            raise KoriskError(
-                f"cluster must be one of korisk.studies.run.clusters, got {shown(cluster)}; "
-                "with local_cluster(4) as cluster: is the simplest"
-            )
+        rule = "be one of korisk.studies.run.clusters"
+        remedy = "with local_cluster(4) as cluster: is the simplest"
+        require(isinstance(cluster, Cluster), "cluster", rule, cluster, remedy)
     limits = Limits(target, grow, largest, narrow_enough, budget, most_fits, last=asked[-1])
     identity = Identity.of(fit, name, model, settings)
     for given in unit.values() if isinstance(unit, Mapping) else [unit]:
@@ -533,16 +534,13 @@ def _mlflow(experiment: object) -> Any:
     if experiment is None or experiment is False:
         return None
     if experiment is not True and not (isinstance(experiment, str) and experiment.strip()):
-        raise KoriskError(
-            f"mlflow must be True or an experiment's name, got {shown(experiment)}; "
-            "leave it out to log nothing"
-        )
+        rule = "be True or an experiment's name"
+        raise invalid("mlflow", rule, experiment, "leave it out to log nothing")
     try:
         return import_module("mlflow")
     except ModuleNotFoundError:
-        raise MissingExtraError(
-            "mlflow= needs MLflow, which is not installed; pip install mlflow"
-        ) from None
+        missing = " needs MLflow, which is not installed; pip install mlflow"
+        raise MissingExtraError(Argument("mlflow", ...), missing) from None
 
 
 @dataclass

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from korisk import _checks
+from korisk._checks import require
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, KoriskError, invalid, shown
 from korisk.operators import LinearOperator, Matrix
 from korisk.operators.linear import shape_text
 from korisk.prediction.dense.from_examples import (
@@ -66,21 +67,18 @@ def examples_of(
     except (TypeError, ValueError):
         values = np.zeros(0)
     if values.ndim not in (2, 3):
-        raise KoriskError(
-            "images must be real numbers in an array (images, height, width), all of one size, got "
-            f"{shown(getattr(images, 'shape', images))}; convert and stack them"
-        )
+        rule = "be real numbers in an array (images, height, width), all of one size"
+        raise invalid("images", rule, getattr(images, "shape", images), "convert and stack them")
     finite = np.isfinite(values.reshape(len(values), math.prod(values.shape[1:]))).all(axis=1)
     if not finite.all():
         raise KoriskError(
             f"image {int(np.argmin(finite))} contains NaN or infinities; leave it out or repair it"
         )
     largest = float(np.abs(values).max(initial=0.0))
-    if not 1 / LARGEST_VALUE <= largest <= LARGEST_VALUE:
-        raise KoriskError(
-            f"images must have a largest value from {1 / LARGEST_VALUE:g} to {LARGEST_VALUE:g}, "
-            f"got {largest:.3g}; scale them, or bring images that are not empty"
-        )
+    least, rule = 1 / LARGEST_VALUE, f"from {1 / LARGEST_VALUE:g} to {LARGEST_VALUE:g}"
+    if not least <= largest <= LARGEST_VALUE:
+        remedy, got = "scale them, or bring images that are not empty", f"{largest:.3g}"
+        raise invalid("images", f"have a largest value {rule}", largest, remedy, got=got)
     if isinstance(operator, LinearOperator):
         forward = operator
     elif isinstance(operator, Tensor | np.ndarray):
@@ -88,23 +86,22 @@ def examples_of(
     elif callable(operator):
         forward = _matrix_of(operator, values)
     else:
-        raise KoriskError(
-            f"operator must be a LinearOperator, a matrix or a function, got {shown(operator)}; "
-            "see korisk.operators"
+        raise invalid(
+            "operator",
+            "be a LinearOperator, a matrix or a function",
+            operator,
+            "see korisk.operators",
         )
     if values.shape[1:] != forward.domain:
-        raise KoriskError(
-            f"images must have the operator's shape {shape_text(forward.domain)}, got "
-            f"{shape_text(values.shape[1:])}; resample them or make the operator for their size"
-        )
+        rule = f"have the operator's shape {shape_text(forward.domain)}"
+        remedy = "resample them or make the operator for their size"
+        raise invalid("images", rule, values, remedy, got=shape_text(values.shape[1:]))
     kind: Any = noise
     if not isinstance(kind, bool) and isinstance(kind, Real):
         kind = Gaussian(float(kind)) if kind else None
     if not (kind is None or isinstance(kind, Gaussian | Poisson)):
-        raise KoriskError(
-            f"noise must be a level such as 0.02, Gaussian(level) or Poisson(photons), got "
-            f"{shown(noise)}; leave it out for none"
-        )
+        rule = "be a level such as 0.02, Gaussian(level) or Poisson(photons)"
+        raise invalid("noise", rule, noise, "leave it out for none")
     latents = torch.from_numpy(values).to(forward.device, forward.dtype)
     clean, width = forward(latents), float(values.shape[-1])
     inputs = clean
@@ -112,11 +109,10 @@ def examples_of(
         inputs = add_noise(clean, kind, width=width, seed=seed, stream="examples noise")
     variance = noise_variance(clean, kind, width=width)
     labels = None if patients is None else tuple(str(each) for each in patients)
-    if labels is not None and len(labels) != len(values):
-        raise KoriskError(
-            f"patients must name the patient of each of {len(values):,} images, got "
-            f"{len(labels):,}; leave it out if every image is of a patient of its own"
-        )
+    if labels is not None:
+        rule = f"name the patient of each of {len(values):,} images"
+        remedy = "leave it out if every image is of a patient of its own"
+        require(len(labels) == len(values), "patients", rule, len(labels), remedy)
     return Examples(latents, forward, None, inputs, latents, variance, labels)
 
 
@@ -136,17 +132,14 @@ def tail_of(tail: Any, shape: Shape, image: Shape) -> tuple[LinearOperator, ...]
             last = at == len(every) - 1 and len(each) == math.prod(image)
             layers.append(_matrix(each, shape, image if last else None))
         else:
-            raise KoriskError(
-                f"tail must contain LinearOperators or matrices, got {shown(each)}; known "
-                "operators are linear"
-            )
+            rule = "contain LinearOperators or matrices"
+            raise invalid("tail", rule, each, "known operators are linear")
         shape = tuple(layers[-1].range)
     domain = tuple(layers[0].domain) if layers else ()
-    if (domain, shape) != (first, image):
-        raise KoriskError(
-            f"tail must map inputs {first} to images {image}, got {len(layers)} operators from "
-            f"{domain} to {shape}; check them and their order"
-        )
+    rule = f"map inputs {first} to images {image}"
+    got = f"{len(layers)} operators from {domain} to {shape}"
+    fits = (domain, shape) == (first, image)
+    require(fits, "tail", rule, tail, "check them and their order", got=got)
     return tuple(layers)
 
 
@@ -157,10 +150,9 @@ def weights_of(weights: Any, shape: Shape) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         found = torch.full(shape, math.nan)
     if tuple(found.shape) != shape or not bool(torch.isfinite(found).all()):
-        raise KoriskError(
-            f"weights must be finite numbers of an input's shape {shape_text(shape)}, got "
-            f"{shown(weights)} of shape {shape_text(tuple(found.shape))}; one for each entry"
-        )
+        rule = f"be finite numbers of an input's shape {shape_text(shape)}"
+        got = f"{shown(weights)} of shape {shape_text(tuple(found.shape))}"
+        raise invalid("weights", rule, weights, "one for each entry", got=got)
     return found
 
 
@@ -185,11 +177,10 @@ def _matrix_of(function: Callable[[Tensor], Any], images: Array) -> Matrix:
         found = function(batch)
         tensor = isinstance(found, Tensor) and not found.is_complex()
         if not tensor or found.ndim < 2 or len(found) != len(batch):
-            raise KoriskError(
-                "operator must give a real tensor with one output for each image of a batch, got "
-                f"{shown(getattr(found, 'shape', found))} for {len(batch)}; write it for batches "
-                "(images, height, width), and stack real and imaginary parts"
-            )
+            rule = "give a real tensor with one output for each image of a batch"
+            got = f"{shown(getattr(found, 'shape', found))} for {len(batch)}"
+            remedy = "write it for batches (images, height, width), and stack real and imaginary"
+            raise invalid("operator", rule, found, f"{remedy} parts", got=got)
         return torch.as_tensor(found)
 
     # Probes of the images' size, but random: a blank image would hide a nonlinearity.
@@ -457,8 +448,11 @@ def _check(examples: Examples) -> None:
         raise KoriskError(
             f"a prediction needs images of two patients or more, got {len(examples):,} images of "
             f"one, {shown(examples.patients[0])}: nothing says how others differ; add patients, or "
-            "read images with patients='file' or patients='image' if every file or image is a "
-            "patient of its own"
+            "read images with ",
+            Argument("patients", "file"),
+            " or ",
+            Argument("patients", "image"),
+            " if every file or image is a patient of its own",
         )
     for name, values in (("inputs", examples.inputs), ("targets", examples.targets)):
         largest = float(values.abs().max())

@@ -12,7 +12,7 @@ from korisk._checks import real
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
-from korisk.errors import KoriskError, shown
+from korisk.errors import KoriskError, invalid
 from korisk.planning.explain import chance, count, span, times, value
 from korisk.planning.plan import LEAST_REACH, TAIL, table
 from korisk.planning.posterior import (
@@ -196,9 +196,7 @@ class Prediction(Drawn):
 
     def __post_init__(self) -> None:
         if not (self.pilot is None or isinstance(self.pilot, Curve)):
-            raise KoriskError(
-                f"pilot must be a korisk Curve, got {shown(self.pilot)}; use kr.Curve.read(...)"
-            )
+            raise invalid("pilot", "be a korisk Curve", self.pilot, "use kr.Curve.read(...)")
         if self.pilot is not None and self.pilot.unit.name != "error":
             raise KoriskError(
                 "a prediction is of mean squared errors, and the pilot is in "
@@ -639,7 +637,7 @@ def checked_sizes(n: ArrayLike) -> Array:
     except (TypeError, ValueError):
         sizes = np.full(1, np.nan)
     if sizes.ndim != 1 or not (np.isfinite(sizes).all() and (sizes >= 1).all()):
-        raise KoriskError(f"n must be numbers of training samples >= 1, got {shown(n)}; check them")
+        raise invalid("n", "be numbers of training samples >= 1", n, "check them")
     return sizes
 
 

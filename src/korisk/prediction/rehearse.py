@@ -24,11 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from korisk import _checks
+from korisk._checks import require
 from korisk._memory import check_memory
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, Message, invalid
 from korisk.fitting.gradient.many import Fit, Member, Schedule, train_many
 from korisk.operators.linear import LinearOperator
 from korisk.planning.explain import chance, value
@@ -171,8 +172,8 @@ def rehearse(
     """
     remedy = "give ascending numbers of training pairs, three or more"
     asked = [_checks.count("sizes", n, at_least=2, at_most=10**6, remedy=remedy) for n in sizes]
-    if len(asked) < _LEAST_SIZES or asked != sorted(set(asked)):
-        raise KoriskError(f"sizes must be three or more, ascending, got {shown(asked)}; {remedy}")
+    ascending = len(asked) >= _LEAST_SIZES and asked == sorted(set(asked))
+    require(ascending, "sizes", "be three or more, ascending", asked, remedy)
     often = _checks.count("seeds", seeds, at_least=1, at_most=1000, remedy="try 3")
     first = _checks.count("seed", seed, at_least=0, at_most=2**31, remedy="give one such as 1")
     schedule = Schedule(steps=steps, batch=batch, rate=rate)
@@ -192,18 +193,17 @@ def rehearse(
         device=device,
     )
     judges = {each for k in range(often) for each in simulation.groups(first + k)}
-    if len(judges) < 2:
-        raise KoriskError(
-            f"seeds must be 2 or more for so few patients, got {often}: one alone would judge; "
-            "raise seeds="
-        )
+    got, raised = f"{often}: one alone would judge", Message("raise ", Argument("seeds", ...))
+    rule = "be 2 or more for so few patients"
+    require(len(judges) >= 2, "seeds", rule, often, raised, got=got)
     pool, members, place = [], [], 0
     for number in range(first, first + often):
         parts = simulation.pools(number)
         if number == first:  # what all seeds take, once more when they are put together
             taken = sum(each.numel() * each.element_size() for part in parts for each in part)
-            what, remedy = f"a rehearsal of {often} seeds", "ask for smaller sizes="
-            check_memory(2 * often * taken, parts[0].inputs.device, what, remedy)
+            what = f"a rehearsal of {often} seeds"
+            smaller = Message("ask for smaller ", Argument("sizes", ...))
+            check_memory(2 * often * taken, parts[0].inputs.device, what, smaller)
         rows = []
         for part in parts:
             rows.append(torch.arange(place, place + len(part.inputs), device=part.inputs.device))
@@ -287,9 +287,7 @@ def rehearse(
 def built(build: Callable[[], nn.Module]) -> nn.Module:
     """A new network, if that is what the user's function returns."""
     if isinstance(build, nn.Module) or not callable(build):
-        raise KoriskError(
-            f"build must be a function that makes a network, got {shown(build)}; try lambda: Net()"
-        )
+        raise invalid("build", "be a function that makes a network", build, "try lambda: Net()")
     try:
         takes = inspect.signature(build)
     except ValueError:  # from functions without a signature
@@ -297,15 +295,12 @@ def built(build: Callable[[], nn.Module]) -> nn.Module:
     try:
         takes.bind()
     except TypeError:
-        raise KoriskError(
-            f"build must take no arguments, got one that takes {takes}; give them in a function of "
-            "its own, such as lambda: Net(32)"
-        ) from None
+        remedy = "give them in a function of its own, such as lambda: Net(32)"
+        got = f"one that takes {takes}"
+        raise invalid("build", "take no arguments", build, remedy, got=got) from None
     network = build()
-    if not isinstance(network, nn.Module):
-        raise KoriskError(
-            f"build must return a torch.nn.Module, got {shown(network)}; return the network itself"
-        )
+    remedy = "return the network itself"
+    require(isinstance(network, nn.Module), "build", "return a torch.nn.Module", network, remedy)
     return network
 
 

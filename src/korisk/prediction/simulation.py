@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from korisk import _checks
-from korisk.errors import KoriskError, shown
+from korisk._checks import require
+from korisk.errors import Argument, KoriskError, Message, invalid, shown
 from korisk.operators.linear import LinearOperator, shape_text
 from korisk.prediction.independent import Independence, independence
 from korisk.problems.noise import Gaussian, Noise, Poisson, add_noise
@@ -147,11 +148,9 @@ class ExampleSource(ImageSource):
                 copies: Any = self.augment(given, draws)
                 if not isinstance(copies, Tensor) or copies.shape != given.shape:
                     got = getattr(copies, "shape", None)
-                    raise KoriskError(
-                        f"augment must return images {shape_text(tuple(given.shape))}, as it gets, "
-                        f"got {shown(copies) if got is None else shape_text(tuple(got))}; keep "
-                        "their number and size"
-                    )
+                    rule = f"return images {shape_text(tuple(given.shape))}, as it gets"
+                    words = None if got is None else shape_text(tuple(got))
+                    raise invalid("augment", rule, copies, "keep their number and size", got=words)
                 images = torch.cat([images, copies.to(images)])
             found[name] = images
         return {name: found[name].to(device) for name in counts}
@@ -201,10 +200,8 @@ def simulation_of(
         source, worth = _example_source(images, patients, augment, folds)
     elif isinstance(getattr(operator, "source", None), FileSource):
         if patients is not None:
-            raise KoriskError(
-                f"{type(operator).__name__} reads whose its images are with their files; leave "
-                "patients= out"
-            )
+            reads = f"{type(operator).__name__} reads whose its images are with their files; leave "
+            raise KoriskError(reads, Argument("patients", ...), " out")
         _checks.count(
             "examples", examples, at_least=LEAST_EXAMPLES, at_most=10**4, remedy="256 are good"
         )
@@ -212,16 +209,16 @@ def simulation_of(
         drawn = problem.examples(seed=seed, count=examples, device="cpu")
         source, worth = _example_source(drawn.latents, drawn.patients, augment, folds)
     elif patients is not None:
-        raise KoriskError("patients= says whose the example images are; give images= too")
+        says = " says whose the example images are; give "
+        raise KoriskError(Argument("patients", ...), says, Argument("images", ...), " too")
     if isinstance(operator, Problem):
         if noise is not None:
-            raise KoriskError("a problem has its own noise; leave noise= out")
+            raise KoriskError("a problem has its own noise; leave ", Argument("noise", ...), " out")
         changed: Any = operator
         if source is not None:
             if not hasattr(operator, "source"):
-                raise KoriskError(
-                    f"the images of {type(operator).__name__} are fixed; leave images= out"
-                )
+                fixed = f"the images of {type(operator).__name__} are fixed; leave "
+                raise KoriskError(fixed, Argument("images", ...), " out")
             changed = replace(changed, source=source)
         words = f"pairs of {type(operator).__name__}"
 
@@ -230,16 +227,12 @@ def simulation_of(
             return found
     elif isinstance(operator, LinearOperator):
         if source is not None and tuple(source.images.shape[1:]) != operator.domain:
-            raise KoriskError(
-                f"images must have the shape of the operator's domain, "
-                f"{shape_text(operator.domain, batched=True)}, got "
-                f"{shape_text(tuple(source.images.shape))}; resize them"
-            )
+            shape = shape_text(operator.domain, batched=True)
+            rule, got = f"have the shape of the operator's domain, {shape}", source.images.shape
+            raise invalid("images", rule, got, "resize them", got=shape_text(tuple(got)))
         if source is None and (len(operator.domain) != 2 or len(set(operator.domain)) > 1):
-            raise KoriskError(
-                f"random ellipses need a square image, got {shape_text(operator.domain)}; give "
-                "images="
-            )
+            need = f"random ellipses need a square image, got {shape_text(operator.domain)}; give "
+            raise KoriskError(need, Argument("images", ...))
         drawn_from: ImageSource = EllipseSource() if source is None else source
         added: Any = noise
         level = f"{added:g}" if isinstance(added, Real) else shown(added)
@@ -251,9 +244,8 @@ def simulation_of(
             drawn = drawn_from.draw(side, seed=seed, counts=counts, device=operator.device)
             return Pools(*(_pairs(operator, drawn[name], added, seed, name) for name in counts))
     else:
-        raise KoriskError(
-            f"operator must be a LinearOperator or a Problem, got {shown(operator)}; use "
-            "korisk.operators"
+        raise invalid(
+            "operator", "be a LinearOperator or a Problem", operator, "use korisk.operators"
         )
     if source is None:
         own = isinstance(operator, Problem)
@@ -294,31 +286,26 @@ def _example_source(
     except (TypeError, ValueError, RuntimeError):
         found = torch.zeros(0)
     many = found.ndim > 1 and len(found) >= LEAST_EXAMPLES
+    ellipses = Message("leave ", Argument("images", ...), " out to use random ellipses")
     if not many or not bool(torch.isfinite(found).all()) or not bool(found.any()):
-        got = f"{len(found)}: " if found.ndim > 1 and not many else ""
-        raise KoriskError(
-            f"images must be an array of {LEAST_EXAMPLES} or more, with finite values that are not "
-            f"all zero, got {got}{shown(images)}; leave images= out to use random ellipses"
-        )
+        rule = f"be an array of {LEAST_EXAMPLES} or more, with finite values that are not all zero"
+        got = f"{len(found)}: {shown(images)}" if found.ndim > 1 and not many else None
+        raise invalid("images", rule, images, ellipses, got=got)
     if augment is altered and found.ndim != 3:
-        raise KoriskError(
-            f"images must be (count, rows, columns), got {shape_text(tuple(found.shape))}; give "
-            "augment= to alter others"
-        )
+        remedy = Message("give ", Argument("augment", ...), " to alter others")
+        shape = shape_text(tuple(found.shape))
+        raise invalid("images", "be (count, rows, columns)", found.shape, remedy, got=shape)
     if patients is not None:
-        if len(patients) != len(found):
-            raise KoriskError(
-                f"patients must be one for each image, {len(found)}, got {len(patients)}; name each"
-            )
+        rule = f"be one for each image, {len(found)}"
+        require(len(patients) == len(found), "patients", rule, len(patients), "name each")
         patients = tuple(map(str, patients))
         number = len(set(patients))
         if number == len(found):
             patients = None
         elif number < _LEAST_GROUPS:
-            raise KoriskError(
-                f"images must be of {_LEAST_GROUPS} patients or more, got {number}: networks are "
-                "judged by other patients than they are trained with; add patients"
-            )
+            why = f"{number}: networks are judged by other patients than they are trained with"
+            rule = f"be of {_LEAST_GROUPS} patients or more"
+            raise invalid("images", rule, number, "add patients", got=why)
     worth = independence(found.numpy(), patients)
     if patients is None and worth.groups is not None:
         # One of each group; to train with the others as they are gives far larger errors than
@@ -326,11 +313,9 @@ def _example_source(
         firsts = np.unique(worth.groups, return_index=True)[1]
         found = torch.cat([found[np.sort(firsts)], found[len(worth.groups) :]])
         if len(found) < LEAST_EXAMPLES:
-            raise KoriskError(
-                f"images must be {LEAST_EXAMPLES} or more that are no near-copies of each other, "
-                f"got {len(found)} among {worth.examples:,}; add others, or leave images= out to "
-                "use random ellipses"
-            )
+            rule = f"be {LEAST_EXAMPLES} or more that are no near-copies of each other"
+            got = f"{len(found)} among {worth.examples:,}"
+            raise invalid("images", rule, found, Message("add others, or ", ellipses), got=got)
     number = len(found if patients is None else set(patients))
     return ExampleSource(found, patients, augment, min(folds, number)), worth
 

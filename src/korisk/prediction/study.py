@@ -22,7 +22,7 @@ from korisk import _checks
 from korisk._show import Drawn
 from korisk._version import __version__
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError, MissingExtraError, did_you_mean, shown
+from korisk.errors import Argument, KoriskError, MissingExtraError, did_you_mean, shown
 from korisk.files import Spec, make_folder, parse, read_text, read_yaml, write_text
 from korisk.prediction.pair import PredictedPair, error_rows
 from korisk.prediction.prediction import PredictedSize, Prediction
@@ -196,15 +196,15 @@ def point_problem(
     if noise is not None:
         level = _checks.real("noise", noise, at_least=0, remedy="give it over the input's RMS")
         if "noise" not in described:
-            raise KoriskError(f"a {described['kind']} problem has no noise; leave noise= out")
+            without = f"a {described['kind']} problem has no noise; leave "
+            raise KoriskError(without, Argument("noise", ...), " out")
         gaussian = {"gaussian": level} if level else None
         described["noise"] = level if described["kind"] == "heat" else gaussian
     problem: Any = problem_of({**spec, "problem": described})
     if source is not None:
         if described.get("population") not in ("ellipses", "images"):
-            raise KoriskError(
-                f"the images of this {described['kind']} problem are fixed; leave source= out"
-            )
+            fixed = f"the images of this {described['kind']} problem are fixed; leave "
+            raise KoriskError(fixed, Argument("source", ...), " out")
         problem = replace(problem, source=source)
         described |= {"population": "images", "images": {"path": source.path}}
     return problem, described
@@ -256,7 +256,8 @@ def _pilots_by_model(
     if pilots and len(specs) > 1:
         raise KoriskError(
             f"pilots are of one point, and the study has {len(specs)}: {', '.join(specs)}; name "
-            "it with point="
+            "it with ",
+            Argument("point", ...),
         )
     models = list(next(iter(specs.values()))["models"])
     named: dict[str, Curve] = {}
