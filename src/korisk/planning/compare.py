@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from korisk._checks import one_of
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, Message, invalid
 from korisk.planning.explain import explain_comparison
 from korisk.planning.fit import (
     DEFAULT_FIT,
@@ -244,13 +244,13 @@ class Comparison(Drawn):
         sizes = np.atleast_1d(sample_counts(n))
         return odds_between(self.first.forecast, self.second.forecast, tuple(sizes.tolist())).copy()
 
-    def explain(self) -> str:
+    def explain(self) -> Message:
         """The comparison as a paragraph of plain words.
 
         Returns
         -------
-        str
-            Who needs how many samples, why, and where the curves cross.
+        Message
+            A text: who needs how many samples, why, and where the curves cross.
         """
         return explain_comparison(self)
 
@@ -319,10 +319,8 @@ def compare(first: Curve, second: Curve, target: float, *, fit: str = DEFAULT_FI
         check_curve(curve)
     if first.unit.law != second.unit.law or first.metric != second.metric:
         named = [f"{each.metric!r} in unit {each.unit.name!r}" for each in (first, second)]
-        raise KoriskError(
-            "compared curves must have the same metric and the same unit, got "
-            f"{' and '.join(named)}; read both alike"
-        )
+        rule = "have the same metric and the same unit"
+        raise invalid("compared curves", rule, named, "read both alike", got=" and ".join(named))
     check_target([first, second], target)
     return Comparison(*(plan_from(forecast(curve, fit=fit), target) for curve in (first, second)))
 

@@ -6,6 +6,7 @@ so it does not import them: they are typed `Any` here.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from korisk.curves.curve import Curve
 from korisk.curves.noise import collapsed, collapsed_sizes, relative_variance
-from korisk.errors import KoriskError
+from korisk.errors import Argument, KoriskError, Message
 from korisk.planning.fit import DEFAULT_FIT, other_unit
 from korisk.planning.posterior import ROUGHEST, Posterior
 
@@ -81,6 +82,11 @@ def span(lower: float, upper: float) -> str:
     return f"{count(lower)} to {count(upper)}"
 
 
+def paragraph(sentences: Iterable[str]) -> Message:
+    """Sentences with a space between, which still know the arguments that they name."""
+    return Message(*[part for said in sentences for part in (" ", said)][1:])
+
+
 # --- A pilot -------------------------------------------------------------------------------------
 
 
@@ -132,8 +138,12 @@ def findings(curve: Curve) -> tuple[str, ...]:
         said += found[:_LISTED] + more
     if curve.means[-1] >= curve.means[0]:
         said.append(
-            "The pilot shows no learning: its last mean is no better than its first. If larger "
-            "values are better in this metric, say so with unit=."
+            Message(
+                "The pilot shows no learning: its last mean is no better than its first. If larger "
+                "values are better in this metric, say so with ",
+                Argument("unit", ...),
+                ".",
+            )
         )
     if relative_variance(curve) is None:
         said.append("With one seed at every N, the noise is guessed: repeat with other seeds.")
@@ -198,7 +208,7 @@ def _mean(curve: Curve, at: int) -> str:
 # --- A plan --------------------------------------------------------------------------------------
 
 
-def explain(plan: Any) -> str:
+def explain(plan: Any) -> Message:
     """The answer first, then how sure it is, what to do next, and what is odd about the pilot."""
     said = [headline(plan), *_related(plan)]
     if plan.samples is not None:
@@ -226,7 +236,7 @@ def explain(plan: Any) -> str:
             f"Do not collect it all at once: go to N = {following:,} first, four times the pilot, "
             "and plan again; farther out the answer is often off by more than a factor of two."
         )
-    return " ".join([*said, *plan.findings])
+    return paragraph([*said, *plan.findings])
 
 
 def headline(plan: Any) -> str:
@@ -368,7 +378,7 @@ def anywhere(plan: Any) -> str:
 # --- A comparison --------------------------------------------------------------------------------
 
 
-def explain_comparison(comparison: Any) -> str:
+def explain_comparison(comparison: Any) -> Message:
     """Who needs more, by how much, why, and where the curves cross."""
     said = [comparison_headline(comparison)]
     try:
@@ -385,8 +395,8 @@ def explain_comparison(comparison: Any) -> str:
         )
     said.append(comparison_crossing(comparison))
     pairs = zip(comparison.names, (comparison.first, comparison.second), strict=True)
-    said += [f"{name}: {sentence}" for name, plan in pairs for sentence in plan.findings]
-    return " ".join(said)
+    said += [Message(f"{name}: ", sentence) for name, plan in pairs for sentence in plan.findings]
+    return paragraph(said)
 
 
 def comparison_headline(comparison: Any) -> str:

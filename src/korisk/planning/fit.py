@@ -15,11 +15,11 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import LARGEST_N, one_of, real
+from korisk._checks import LARGEST_N, one_of, real, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import RESAMPLES, resampled_means, weights
 from korisk.curves.unit import LARGEST_ERROR, SMALLEST_ERROR
-from korisk.errors import KoriskError, UnreachableError, shown
+from korisk.errors import KoriskError, UnreachableError, invalid
 from korisk.planning.posterior import posterior
 from korisk.theory import RiskLine
 
@@ -450,10 +450,8 @@ def calibrate(curve: Curve, fit: str = "power") -> Calibration:
 
 def check_curve(curve: object) -> None:
     """Raise if something is no curve, such as the path of one."""
-    if not isinstance(curve, Curve):
-        raise KoriskError(
-            f"curve must be a Curve, got {shown(curve)}; read one with korisk.Curve.read(path)"
-        )
+    remedy = "read one with korisk.Curve.read(path)"
+    require(isinstance(curve, Curve), "curve", "be a Curve", curve, remedy)
 
 
 def sample_counts(n: object) -> Array:
@@ -462,11 +460,9 @@ def sample_counts(n: object) -> Array:
         values = np.asarray(n, dtype=np.float64)
     except (TypeError, ValueError):
         values = np.array([np.nan])
-    if values.ndim > 1 or not values.size or not (values >= 2).all() or (values > LARGEST_N).any():
-        raise KoriskError(
-            f"n must be a number from 2 to 10^15, or a list of such, got {shown(n)}; "
-            "count the training samples"
-        )
+    fits = values.ndim <= 1 and values.size and (values >= 2).all() and (values <= LARGEST_N).all()
+    rule = "be a number from 2 to 10^15, or a list of such"
+    require(bool(fits), "n", rule, n, "count the training samples")
     return values
 
 
@@ -534,7 +530,7 @@ def check_target(curves: Sequence[Curve], target: object) -> None:
         hint = other_unit(curve, value)
         if not SMALLEST_ERROR <= error <= LARGEST_ERROR:
             remedy = hint or f"give the {noun} that you want to reach"
-            raise KoriskError(f"target must be {curve.unit.rule}, got {value:.6g}; {remedy}")
+            raise invalid("target", f"be {curve.unit.rule}", value, remedy, got=f"{value:.6g}")
         if hint and all(error > each.means.max() for each in curves):
             raise KoriskError(f"target {value:.6g} is worse than all that was measured; {hint}")
 

@@ -21,10 +21,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from korisk._checks import LARGEST_N, count, one_of
+from korisk._checks import LARGEST_N, count, one_of, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
-from korisk.errors import KoriskError
+from korisk.errors import KoriskError, invalid
 from korisk.planning.explain import doubt
 from korisk.planning.fit import (
     DEFAULT_FIT,
@@ -438,16 +438,16 @@ def forecast(curve: Curve, *, fit: str = DEFAULT_FIT, related: Iterable[Curve] =
             raise KoriskError(
                 f"related curves need fit {DEFAULT_FIT!r}, got {fit!r}; leave one of them out"
             )
-        if other.unit.law != curve.unit.law:
-            raise KoriskError(
-                f"a related curve must be in the pilot's unit, {curve.unit.name!r}, got "
-                f"{other.unit.name!r}; read both in one unit"
-            )
+        rule = f"be in the pilot's unit, {curve.unit.name!r}"
+        same = other.unit.law == curve.unit.law
+        require(same, "a related curve", rule, other.unit.name, "read both in one unit")
         other.require(3, "a related curve")
         seen = other.up_to(curve.sizes[-1]) if other.sizes[0] <= curve.sizes[-1] else other
         if np.array_equal(seen.sizes, curve.sizes) and np.allclose(seen.means, curve.means, 1e-9):
-            raise KoriskError(
-                "a related curve must be another measurement than the pilot, got the pilot's own "
-                "means; give a curve of the same network on other data"
+            rule, remedy = (
+                "be another measurement than the pilot",
+                "give a curve of the same network ",
             )
+            remedy += "on other data"
+            raise invalid("a related curve", rule, other, remedy, got="the pilot's own means")
     return Forecast(curve, fit, listed)

@@ -18,10 +18,10 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from korisk._checks import LARGEST_N, count, real
+from korisk._checks import LARGEST_N, count, real, require
 from korisk.curves.curve import Curve
 from korisk.curves.noise import relative_variance
-from korisk.errors import KoriskError, shown
+from korisk.errors import Argument, Message, shown
 from korisk.planning.fit import target_error
 from korisk.planning.forecast import Forecast, forecast
 from korisk.planning.plan import NEAR, ROUND, TAIL, plan_from
@@ -156,11 +156,11 @@ def next_size(
         rule = partial(count, at_least=2, at_most=LARGEST_N, remedy="count the training samples")
         sizes = {rule("candidates", n) for n in candidates}
         asked = sorted(n for n in sizes if largest is None or n <= largest)
-    if not asked:
-        raise KoriskError(
-            "candidates must name at least one size to measure, got none "
-            f"up to largest = {shown(largest)}; pass candidates=, or a larger largest="
-        )
+    wider = Message(
+        "pass ", Argument("candidates", ...), ", or a larger ", Argument("largest", ...)
+    )
+    none = f"none up to largest = {shown(largest)}"
+    require(bool(asked), "candidates", "name at least one size to measure", asked, wider, got=none)
     often = int(np.median(curve.counts))
     if seeds is not None:
         remedy = "say how many runs the new size would get"

@@ -18,7 +18,7 @@ from korisk._checks import LARGEST_N, real
 from korisk._show import Drawn
 from korisk.curves.curve import Curve
 from korisk.curves.noise import ROUNDING
-from korisk.errors import OutOfReachError
+from korisk.errors import Message, OutOfReachError
 from korisk.planning.explain import explain, findings, no_answer
 from korisk.planning.fit import DEFAULT_FIT, check_target
 from korisk.planning.forecast import Expectation, Forecast, forecast
@@ -392,13 +392,13 @@ class Plan(Drawn):
             raise OutOfReachError(f"{no_answer(self)} Remedy: {first}ask for an easier target.")
         return self.samples
 
-    def explain(self) -> str:
+    def explain(self) -> Message:
         """The plan as a paragraph of plain words.
 
         Returns
         -------
-        str
-            The answer, how sure it is, what to do next, and what is odd about the pilot.
+        Message
+            A text: the answer, how sure it is, what to do next, and what is odd about the pilot.
         """
         return explain(self)
 
