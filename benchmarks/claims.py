@@ -5,7 +5,7 @@
 
 The first measures (claims_measure.py) and keeps what it finds in benchmarks/results/claims.json.
 The second makes the figures of all claims from what is kept there and in other files of
-benchmarks/results, writes them to src/korisk/studies/claims.json, and the page
+benchmarks/results, writes them to src/korisk/paper/claims.json, and the page
 docs/explanation/claims.md from them.
 """
 
@@ -24,10 +24,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 import claims_measure
-from korisk import published
 from korisk.curves.curve import Curve
-from korisk.planning.fit import calibrate
-from korisk.studies.claims import (
+from korisk.paper import published
+from korisk.paper.claims import (
     VERDICTS,
     Claim,
     Figure,
@@ -37,7 +36,8 @@ from korisk.studies.claims import (
     judge,
     slope_exponent,
 )
-from korisk.studies.reproduction import Sweep
+from korisk.paper.reproduction import Sweep
+from korisk.planning.fit import calibrate
 from korisk.theory import two_factors
 from korisk.theory.footprint import adam_bytes, weight_bytes
 
@@ -45,7 +45,7 @@ Content = dict[str, Any]
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-FIGURES = ROOT / "src" / "korisk" / "studies" / "claims.json"
+FIGURES = ROOT / "src" / "korisk" / "paper" / "claims.json"
 PAGE = ROOT / "docs" / "explanation" / "claims.md"
 GIB = 2**30
 TARGETS = (1.5, 2.0)  # of the printed table: multiples of the higher floor

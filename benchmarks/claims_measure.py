@@ -25,9 +25,9 @@ from korisk.networks import KnownOperatorNet, RefinedNet
 from korisk.networks.describe.describe import describe
 from korisk.operators import Composed, LinearOperator, Projector, Tikhonov, fbp
 from korisk.operators.ct.geometry import ParallelBeam
+from korisk.paper.reproduction import studies
 from korisk.paper.theorem.deep import DeepProblem
 from korisk.problems import CtProblem, CtScanner, measure
-from korisk.studies.reproduction import studies
 from korisk.studies.run import cells
 from korisk.studies.run.cells import refined_network
 from korisk.studies.spec.study import Study

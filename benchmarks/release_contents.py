@@ -22,8 +22,8 @@ NEEDED = (  # what the package reads at run time, and what type checkers look fo
     "korisk/report/page/assets/promises.html",
     "korisk/report/page/assets/table.js",
     "korisk/report/page/assets/view.js",
-    "korisk/studies/claims.json",
-    "korisk/studies/claims.yaml",
+    "korisk/paper/claims.json",
+    "korisk/paper/claims.yaml",
 )
 SOURCES = (  # what it takes to test, document and cite it
     "CHANGELOG.md",

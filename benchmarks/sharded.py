@@ -27,7 +27,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
 
-from korisk import published
 from korisk.fitting import Recipe
 from korisk.fitting.gradient.sharded import (
     ShardedDense,
@@ -35,6 +34,7 @@ from korisk.fitting.gradient.sharded import (
     sharded_bytes,
     train_sharded,
 )
+from korisk.paper import published
 from korisk.theory.footprint import format_bytes
 
 SAMPLES = 16

@@ -70,7 +70,7 @@ def korisk(sides: list[int]) -> dict[str, Any]:
 def sweep(side: int, protocol: Any, device: str, seeds: list[int] | None) -> dict[str, Any]:
     """The paper's sweep at one H, all sizes and seeds."""
     from korisk.errors import KoriskError
-    from korisk.studies.reproduction import studies
+    from korisk.paper.reproduction import studies
 
     try:
         (study,) = studies(points=[side], protocols=[protocol], seeds=seeds, full=True)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import korisk as kr
-from korisk import published
 from korisk.operators import ParallelBeam, fbp
+from korisk.paper import published
 
 WIDTH = 1e-3  # of the brackets, relative
 

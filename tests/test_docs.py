@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import korisk as kr
-from korisk import published
+from korisk.paper import published
 from korisk.studies.spec.study import Study
 
 ROOT = Path(__file__).parents[1]

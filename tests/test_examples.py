@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 import korisk as kr
-from korisk import published
 from korisk.files import read_yaml
+from korisk.paper import published
 from korisk.studies import Study
 from korisk.studies.run.cells import run_cell
 

@@ -53,7 +53,7 @@ NO_FILE = {  # module: why
     "operators/ct/projector.py": "a scanner's numbers inside an exported program",
     "report/live.py": "a part of the package, and what its own process has drawn",
     "report/page/page.py": "a part of the package",
-    "studies/claims.py": "a part of the package",
+    "paper/claims.py": "a part of the package",
     "store/usage.py": "the kernel's account of this machine",
     "pilots/fit.py": "the kernel's account of its own children",
     "pilots/run.py": "a copy of what it was given",

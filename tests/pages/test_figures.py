@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import korisk as kr
-from korisk import published
 from korisk.operators import norms, released_geometry
+from korisk.paper import published
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

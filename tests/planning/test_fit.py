@@ -17,10 +17,10 @@ from scipy.special import softmax
 
 import korisk as kr
 import planner_fits
-from korisk import published
 from korisk._checks import LARGEST_N
 from korisk.curves.noise import relative_variance, resampled_means, weights
 from korisk.curves.unit import UNITS
+from korisk.paper import published
 from korisk.planning.fit import (
     STRETCH,
     WIDENING,

@@ -17,16 +17,17 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from korisk import published
 from korisk.errors import KoriskError
+from korisk.paper import published
+from korisk.paper.reproduction import NAME
 from korisk.report.contents import Contents, read_contents
 from korisk.report.tables import tables as report
-from korisk.report.tables.tables import ReportTable, cells_table, parameters_table, study_tables
+from korisk.report.tables.table import BYTES, ReportTable
+from korisk.report.tables.tables import cells_table, parameters_table, study_tables
 from korisk.report.tables.text import LONG, csv, html, latex, markdown, one_line, save_tables
 from korisk.store.cells import Result, Row, Task
 from korisk.store.store import Store
 from korisk.store.usage import Usage
-from korisk.studies.reproduction import NAME
 
 SIZES = (4, 8, 16, 32, 64)
 NASTY = "| <img src=x onerror=alert(1)> & _a_ $x$ \\ *b* {c} [d] `e` ~ ^ % # \"'\n\0 -- !"
@@ -107,7 +108,7 @@ def least_squares(sizes: tuple[int, ...], errors: list[float]) -> tuple[float, f
 
 
 def test_the_four_origins_stand_side_by_side(paper: Contents) -> None:
-    table = report.calibration_table(paper)
+    [table] = [table for table in study_tables(paper) if table.name == "calibration"]
     assert table.columns[4:] == ["paper", "released", "ours, released", "ours, rigorous"]
     found = {(row[0], row[1], row[3]): row[4:] for row in table.rows}
     assert len(found) == len(table.rows) == 8
@@ -138,11 +139,12 @@ def test_another_study_has_its_own_calibration(own: Contents) -> None:
 
 
 def test_a_rigorous_point_elsewhere_is_not_judged(paper: Contents, own: Contents) -> None:
-    judged = records(report.outcomes_table(paper))
+    [table] = [table for table in study_tables(paper) if table.name == "outcomes"]
+    judged = records(table)
     expected = [("H = 8", "released"), ("H = 128", "rigorous")]
     assert [(row["point"], row["protocol"]) for row in judged] == expected
     assert [row["holds"] for row in judged] == ["yes", "open"]
-    assert not report.outcomes_table(own).rows
+    assert "outcomes" not in [table.name for table in study_tables(own)]
 
 
 def test_who_is_better_and_where_that_changes(own: Contents) -> None:
@@ -200,7 +202,7 @@ SMALL = ReportTable(
     title="A_title",
     caption="Of 5% & more.",
     columns=("point", "N", "mse", "time", "memory"),
-    units={"time": "s", "memory": report.BYTES},
+    units={"time": "s", "memory": BYTES},
     rows=(
         *(("a|b", 2048, 0.0023401, 12.0, 2**20), ("-c", -1, 0.25, -1234.56, None)),
         (None, None, 2.0, math.inf, 0),

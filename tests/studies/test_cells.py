@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from korisk import published
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
 from korisk.fitting.ridge.choice import Scorer
 from korisk.fitting.ridge.dense import DenseRidge
+from korisk.paper import published
+from korisk.paper.reproduction import studies, sweeps
 from korisk.problems import CtProblem, CtScanner, measure
 from korisk.store.cells import Result, Task
 from korisk.store.store import FlatRow
-from korisk.studies.reproduction import studies, sweeps
 from korisk.studies.run.cells import run_cell
 from korisk.studies.spec.study import Protocol, Study
 

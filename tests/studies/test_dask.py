@@ -20,10 +20,10 @@ from dummy_work import STUDY, cell, tasks
 from waiting import contents, counts, until
 
 from korisk.errors import KoriskError
+from korisk.paper.reproduction import studies
 from korisk.store.cells import Task, pack
 from korisk.store.store import Store
 from korisk.store.usage import Usage
-from korisk.studies.reproduction import studies
 from korisk.studies.run import clusters
 from korisk.studies.run.cells import run_cell
 from korisk.studies.run.clusters import Call, Cluster, local_cluster, run_there

@@ -13,7 +13,6 @@ import typer
 from korisk import __version__
 from korisk.cli.ablate import ablate
 from korisk.cli.bound import bound
-from korisk.cli.check import check
 from korisk.cli.compare import compare
 from korisk.cli.export import export
 from korisk.cli.operators import operators
@@ -21,9 +20,15 @@ from korisk.cli.output import options_in_use, plain, with_command
 from korisk.cli.plan import plan
 from korisk.cli.predict import predict
 from korisk.cli.report import report
-from korisk.cli.reproduce import reproduce
 from korisk.cli.run import run as run_study
 from korisk.errors import KoriskError, shown
+
+try:
+    from korisk.paper import commands as paper
+except ModuleNotFoundError as missing:
+    if missing.name != "korisk.paper":
+        raise
+    paper = None  # type: ignore[assignment]  # the folder may be left out
 
 app = typer.Typer(
     name="korisk",
@@ -41,10 +46,12 @@ app.command()(predict)
 app.command()(ablate)
 app.command()(bound)
 app.command()(operators)
-app.command()(reproduce)
+if paper is not None:
+    app.command()(paper.reproduce)
 app.command(name="run")(run_study)
 app.command()(report)
-app.command()(check)
+if paper is not None:
+    app.command()(paper.check)
 app.command()(export)
 
 # Typer's errors for wrong usage share this base, which it exports under no public name.

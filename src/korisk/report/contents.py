@@ -7,12 +7,12 @@ is told, and what is not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,20 @@ from numpy.typing import NDArray
 from korisk.curves.curve import Curve
 from korisk.curves.stored import LEAST_N, PART_OF, chosen, grouping
 from korisk.errors import KoriskError
-from korisk.paper.theorem.check import PointTheorem, point_theorem
+from korisk.report.tables.table import ReportTable
 from korisk.store.cells import Task
 from korisk.store.store import Cell, Failure, FlatRow, Store, store_path
 from korisk.studies.results import Crossing, crossing, curve_from
 from korisk.studies.spec.study import asked_for
+from korisk.theory import Network
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
+Draw = Callable[..., "Figure | None"]  # with `narrow`
 
+SUPPLEMENTS: list[type[Supplement]] = []  # of the packages that were imported
 SQUARED = "(RMSE / max)\N{SUPERSCRIPT TWO}"
 
 
@@ -129,10 +135,9 @@ class Contents:
         return all(point.complete for point in self.points)
 
     @cached_property
-    def theorems(self) -> list[PointTheorem]:
-        """The theorem at the points that hold errors of layers."""
-        made = (point_theorem(point.name, point.cells, point.failures) for point in self.points)
-        return [each for each in made if each is not None]
+    def supplements(self) -> list[Supplement]:
+        """What other packages add to this report."""
+        return [supplement(self) for supplement in SUPPLEMENTS]
 
     @cached_property
     def crossings(self) -> dict[str, Crossing]:
@@ -140,6 +145,47 @@ class Contents:
         pairs = {point.name: point.curves for point in self.points if len(point.curves) == 2}
         found = {name: crossing(first, second) for name, (first, second) in pairs.items()}
         return {name: crossed for name, crossed in found.items() if crossed is not None}
+
+
+class Supplement:
+    """What another package adds to the reports of studies.
+
+    A package appends its subclass to `SUPPLEMENTS` when it is imported. It is asked about every
+    study; what it has nothing to add to stays as it is.
+
+    Parameters
+    ----------
+    contents : Contents
+        The study.
+    """
+
+    name = title = ""  # of its section on the page, whose figures and tables begin with the name
+    words: ClassVar[
+        Mapping[str, str]
+    ] = {}  # for those who do not see a figure, by how its name begins
+
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+
+    def notes(self) -> list[str]:
+        """What stands above all else on the page."""
+        return []
+
+    def sentences(self) -> list[str]:
+        """What its section says, the answer first."""
+        return []
+
+    def networks(self) -> Iterable[tuple[Point, str, Network]]:
+        """Networks to draw: the point and the model that each belongs to."""
+        return []
+
+    def figures(self) -> Iterable[tuple[str, Draw]]:
+        """Figures, by the stems of their files."""
+        return []
+
+    def tables(self, tables: list[ReportTable]) -> list[ReportTable]:
+        """The tables of the study with its own among them."""
+        return tables
 
 
 def read_contents(path: str | PathLike[str]) -> Contents:

@@ -24,7 +24,7 @@ from typing import Any, Literal
 from korisk._checks import count
 from korisk.errors import KoriskError
 from korisk.files import write_text
-from korisk.report.contents import read_contents, refuse_an_empty_one
+from korisk.report.contents import SUPPLEMENTS, read_contents, refuse_an_empty_one
 from korisk.report.page.study import study_page
 from korisk.studies.run.events import Event, OwnThread, Watch
 from korisk.studies.run.progress import Pace
@@ -35,7 +35,7 @@ _NICE = 10  # of the process that draws while the run goes on
 _PAUSE = 2.0  # seconds between two drawings, at least; and as long as one takes
 _WATCHED = 5.0  # seconds since the last request, up to which somebody watches
 _FAREWELL = 5.0  # seconds for a browser to fetch the last page
-_DRAW = "import sys; from korisk.report.live import draw; draw(*sys.argv[1:])"
+_DRAW = "from korisk.report.live import draw; draw(*sys.argv[1:])"
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -193,7 +193,9 @@ class _Live:
 
     def _draw(self, *, at_leisure: bool = True) -> None:
         """Draw the store as it is; what goes wrong is said on the page."""
-        command = [sys.executable, "-P", "-c", _DRAW, str(self._store), str(self._drawn)]
+        modules = {"sys"} | {supplement.__module__ for supplement in SUPPLEMENTS} - {"__main__"}
+        draw = f"import {', '.join(sorted(modules))}; {_DRAW}"  # importing registers supplements
+        command = [sys.executable, "-P", "-c", draw, str(self._store), str(self._drawn)]
         command += [json.dumps(self._target), json.dumps(at_leisure)]
         path = os.pathsep.join(filter(None, sys.path))
         try:

@@ -2,7 +2,6 @@
 
 `networks_of` makes those of a CT study from what it says of its problem. Norms come from the
 operators, where PyTorch is installed and they take seconds at most; else they are left unknown.
-Networks that are no chain are those that the store holds beside errors of layers.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from korisk.planning.fit import calibrate
 from korisk.report.contents import Contents, Point
 from korisk.report.figures import panels, style
 from korisk.report.figures.panels import Array, Entry
-from korisk.report.figures.style import Options
-from korisk.report.figures.theorem import BOUND, FORMS
+from korisk.report.figures.style import DARK, LOOKS, Options
 from korisk.theory import (
     BOUNDS,
     Bound,
@@ -42,6 +40,13 @@ from korisk.theory import (
 from korisk.theory.layer import INPUT
 
 MOST_NETWORKS = 6  # of a study
+BOUND: Options = {"markersize": 3.4, "markeredgewidth": 0.8, "linewidth": 1.0}
+BOUND |= {"markerfacecolor": "white"}
+FORMS: Mapping[BoundForm, tuple[str, Options]] = {  # words, colours and marks
+    "paper": ("paper", {"color": LOOKS[1].colour, "marker": "s", "linestyle": "-."}),
+    "minkowski": ("Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
+    "composed": ("composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
+}
 
 _LARGEST = {"surrogate": 32, "parallel": 128, "fan": 128, "released": 128}  # sides, for the norms
 _MOST_VALUES = 20_000  # of a sinogram
@@ -76,8 +81,8 @@ class DrawnNetwork:
 def networks_of(contents: Contents) -> list[DrawnNetwork]:
     """The networks that are to be drawn, `MOST_NETWORKS` at most.
 
-    Both of the largest point of each kind of CT: other points differ in numbers alone. Then the
-    stored ones that are no chain, a model's last.
+    Both of the largest point of each kind of CT: other points differ in numbers alone. Then those
+    of supplements.
     """
     largest: dict[tuple[object, ...], tuple[int, Point]] = {}
     for point in contents.points:
@@ -126,13 +131,11 @@ def networks_of(contents: Contents) -> list[DrawnNetwork]:
                     None if curve is None else int(curve.sizes[-1]),
                 )
             )
-    for theorem in contents.theorems:
-        point = next(each for each in contents.points if each.name == theorem.name)
-        for model, net in {group.model: group.network for group in theorem.groups}.items():
-            if net is not None and not net.is_chain:
-                curve = point.curve(model)
-                last = None if curve is None else int(curve.sizes[-1])
-                made.append(DrawnNetwork(f"{model}, {point.name}", net, last=last))
+    for supplement in contents.supplements:
+        for point, model, net in supplement.networks():
+            curve = point.curve(model)
+            last = None if curve is None else int(curve.sizes[-1])
+            made.append(DrawnNetwork(f"{model}, {point.name}", net, last=last))
     return made[:MOST_NETWORKS]
 
 

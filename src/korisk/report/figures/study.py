@@ -12,18 +12,15 @@ from matplotlib.figure import Figure
 
 from korisk._checks import one_of
 from korisk.files import FIGURE_KINDS, make_folder
-from korisk.report.contents import Contents
+from korisk.report.contents import Contents, Draw
 from korisk.report.figures.efficiency import efficiency_figure, panels_of
 from korisk.report.figures.factors import factors_figure, factors_of
 from korisk.report.figures.images import reconstruction_figure, weights_figure
 from korisk.report.figures.networks import architecture_figure, layers_figure, networks_of
 from korisk.report.figures.style import save
-from korisk.report.figures.theorem import theorem_figure
 
 STILL = "sample_efficiency"  # in a page it stands in for the interactive curves
-THEOREM = "theorem"
 
-_Draw = Callable[..., Figure | None]  # with `narrow`
 _LONGEST = 60  # letters of a file's name that come from a point's
 
 
@@ -71,14 +68,15 @@ def page_figures(contents: Contents) -> Iterator[tuple[str, Figure, Figure]]:
                 yield stem, wide, narrow
 
 
-def _figures(contents: Contents) -> Iterator[tuple[str, _Draw]]:
+def _figures(contents: Contents) -> Iterator[tuple[str, Draw]]:
     yield STILL, partial(efficiency_figure, panels_of(contents))
     yield "two_factors", partial(factors_figure, factors_of(contents))
     networks = networks_of(contents)
     if networks:
         yield "architecture", partial(architecture_figure, networks)
         yield "layers", partial(layers_figure, networks)
-    yield THEOREM, partial(theorem_figure, contents.theorems)
+    for supplement in contents.supplements:
+        yield from supplement.figures()
     stems = file_stems([point.name for point in contents.points])
     for point, stem in zip(contents.points, stems, strict=True):
         if point.pictures is not None:

@@ -34,7 +34,7 @@ from korisk.report.figures.panels import Array, track
 from korisk.report.figures.pilot import comparison_figure, plan_figure
 from korisk.report.figures.style import FINE, THEME_CSS, themed_svg
 from korisk.report.page.planner import SENTENCES, asked_often, planner_data, sentence
-from korisk.report.tables.tables import ReportTable
+from korisk.report.tables.table import ReportTable
 from korisk.report.tables.text import html as table_html
 from korisk.studies.results import LEAST_SIZES, Crossing, crossing
 

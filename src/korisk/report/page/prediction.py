@@ -14,7 +14,7 @@ from korisk.prediction.study import NAME, PointRecord, read_prediction
 from korisk.report.contents import Contents, Point
 from korisk.report.figures.prediction import prediction_figure
 from korisk.report.page.page import Section, Watch, bullets, figure_html
-from korisk.report.tables.tables import ReportTable
+from korisk.report.tables.table import ReportTable
 from korisk.report.tables.text import html as table_html
 
 TITLE = "Predicted before training"

@@ -8,11 +8,9 @@ from html import escape
 from typing import Any
 
 from korisk.errors import KoriskError
-from korisk.paper.theorem.check import PointTheorem
-from korisk.paper.theorem.explain import answer, point_sentences, remarks
 from korisk.planning.fit import check_target
 from korisk.report.contents import Contents, refuse_an_empty_one
-from korisk.report.figures.study import THEOREM, page_figures
+from korisk.report.figures.study import page_figures
 from korisk.report.page.page import (
     LARGEST,
     Group,
@@ -26,7 +24,6 @@ from korisk.report.page.page import (
 )
 from korisk.report.page.pictures import framed
 from korisk.report.page.prediction import prediction_section
-from korisk.report.tables.tables import THEOREM as THEOREM_TABLES
 from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import html as table_html
 
@@ -37,7 +34,6 @@ _WORDS = {  # for those who do not see a figure, by how its name begins
     "two": "The two factors of Proposition 1, their product and the ratio of N, against the target",
     "architecture": "The networks layer by layer, known layers grey and learned ones green",
     "layers": "Amplification of every layer by three bounds, and its part of the bound",
-    "theorem": "Measured errors and the three bounds over N, and what each layer adds to a bound",
     "weights": "Learned weights against the analytic ones, over views and detector bins",
 }
 
@@ -70,14 +66,17 @@ def study_page(
     refuse_an_empty_one(contents)
     groups, refused = _groups(contents, target)
     curves, crowded = groups_data(groups, watch=watch)
-    figures = dict.fromkeys((THEOREM, "others"), "")
+    supplements = {supplement.name: supplement for supplement in contents.supplements}
+    figures = dict.fromkeys(("", *supplements), "")  # by the supplement in whose section they stand
+    tables = dict(figures)
+    words = _WORDS | {begin: each for s in supplements.values() for begin, each in s.words.items()}
     for name, wide, narrow in page_figures(contents):
         watch(name)
-        shows = _WORDS.get(name.partition("_")[0], name)
+        begin = name.partition("_")[0]
+        shows = words.get(begin, name)
         drawn = figure_html(wide, shows, f"{shows}.", narrow=narrow)
-        figures[name if name in figures else "others"] += drawn
+        figures[begin if begin in supplements else ""] += drawn
     watch("tables")
-    tables = {True: "", False: ""}  # the theorem's, and the others
     for table in study_tables(contents):
         short = replace(table, rows=table.rows[:_MOST_ROWS])
         folded = "" if table.name == "cells" else " open"
@@ -86,29 +85,27 @@ def study_page(
             html += (
                 f"<p>The first {_MOST_ROWS:,} of {len(table.rows):,}; korisk export has all.</p>"
             )
-        tables[table.name in THEOREM_TABLES] += f"{html}</details>"
+        begin = table.name.partition("_")[0]
+        tables[begin if begin in supplements else ""] += f"{html}</details>"
     predicted, unseen = prediction_section(contents, watch)
-    words = theorem_sentences(contents.theorems)
-    theorem = f"<p><strong>{escape(words[0])}</strong></p>{bullets(words[1:])}" if words else ""
-    sections = [
-        predicted,
-        Section(
-            name="theorem",
-            title="Does the theorem hold?",
-            html=theorem + figures[THEOREM] + tables[True],
-        ),
-        Section(name="figures", title="Figures", html=figures["others"]),
-        Section(name="tables", title="Tables", html=tables[False]),
+    sections = [predicted]
+    for name, supplement in supplements.items():
+        said = supplement.sentences()
+        html = f"<p><strong>{escape(said[0])}</strong></p>{bullets(said[1:])}" if said else ""
+        html += figures[name] + tables[name]
+        sections.append(Section(name=name, title=supplement.title, html=html))
+    sections += [
+        Section(name="figures", title="Figures", html=figures[""]),
+        Section(name="tables", title="Tables", html=tables[""]),
         Section(name="how", title="How it was measured", html=_how(contents)),
     ]
-    violated = [point.name for point in contents.theorems if point.holds is False]
-    above = f"Errors lie above a bound of the theorem, which is VIOLATED: {', '.join(violated)}."
+    first = [note for supplement in supplements.values() for note in supplement.notes()]
     page = Page(
         title=contents.name,
         kind="korisk report of a study",
         groups=groups,
         data={"groups": curves, "pictures": []},
-        notes=[*([above] if violated else []), *_missing(contents), *refused, *crowded, *unseen],
+        notes=[*first, *_missing(contents), *refused, *crowded, *unseen],
         sections=[section for section in sections if section.html],
     )
     named = [(p.name, p.pictures) for p in contents.points if p.pictures and p.pictures.images]
@@ -116,8 +113,8 @@ def study_page(
         watch("pictures")
         space = max(LARGEST - _SPARE - len(page.html().encode()), 0)
         made, dropped = framed(named, most=space)
-        said = f"There is no space for the pictures of {', '.join(dropped)}."
-        page = replace(page, notes=[*page.notes, *([said] if dropped else [])])
+        no_space = f"There is no space for the pictures of {', '.join(dropped)}."
+        page = replace(page, notes=[*page.notes, *([no_space] if dropped else [])])
         if made:
             shown = Section(name="pictures", title="Reconstructions", html=asset("pictures.html"))
             data = page.data | {"pictures": made}
@@ -162,18 +159,6 @@ def _missing(contents: Contents) -> Iterator[str]:
             why = point.failures[0].reason
             yield f"{name}: {failed} cell{'s' if failed > 1 else ''} failed, the first: {why}"
         yield from (f"{name}: {sentence}." for sentence in point.left_out)
-
-
-def theorem_sentences(points: Sequence[PointTheorem]) -> list[str]:
-    """The answer first, then remarks, then each point for itself; empty without any check."""
-    checks = [check for point in points for check in point.checks]
-    if not checks:
-        return []
-    said = [answer(checks), *remarks(checks)]
-    for point in points:
-        own = [answer(point.checks)] if len(points) > 1 else []
-        said += [f"{point.name}: {sentence}" for sentence in [*own, *point_sentences(point)]]
-    return said
 
 
 def _how(contents: Contents) -> str:

@@ -20,7 +20,8 @@ from tabulate import DataRow, Line, TableFormat, tabulate
 from korisk._checks import one_of
 from korisk.files import make_folder, to_cell, write_text
 from korisk.report.contents import Contents
-from korisk.report.tables.tables import BYTES, ReportTable, study_tables
+from korisk.report.tables.table import BYTES, ReportTable
+from korisk.report.tables.tables import study_tables
 from korisk.theory.footprint import format_bytes
 
 LONG = 40  # rows beyond which a table does not fit on a page

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from korisk import published
 from korisk.errors import KoriskError
 from korisk.files import Spec
 
@@ -329,7 +328,14 @@ def noise_of(spec: Mapping[str, Any]) -> Gaussian | Poisson | None:
 Beam = Literal["fan", "parallel", "surrogate", "released"]
 
 _SMALL = (8, 16, 32)  # sides that the authors ran on a CPU
-_SCANS = {row.size.H: (row.size.V, row.size.B) for row in published.FOOTPRINT}
+_SCANS = {  # views and bins by side, as in the paper
+    8: (10, 8),
+    16: (20, 16),
+    32: (40, 32),
+    128: (60, 128),
+    256: (90, 256),
+    512: (180, 512),
+}
 
 
 # --- CT ------------------------------------------------------------------------------------------

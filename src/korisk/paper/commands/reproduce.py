@@ -26,12 +26,10 @@ from korisk.cli.compute import (
     run_tasks,
 )
 from korisk.cli.output import cells, console, fields, number, print_json, refuse_extra, table
-from korisk.cli.published import print_claims, print_published
 from korisk.cli.run import crossing_json, in_words, print_end
 from korisk.errors import KoriskError
-from korisk.planning.explain import agrees
-from korisk.store.store import store_path
-from korisk.studies.reproduction import (
+from korisk.paper.commands.published import print_claims, print_published
+from korisk.paper.reproduction import (
     NAME,
     ORIGINS,
     CalibrationLine,
@@ -43,6 +41,8 @@ from korisk.studies.reproduction import (
     sweeps,
     verdicts,
 )
+from korisk.planning.explain import agrees
+from korisk.store.store import store_path
 from korisk.studies.results import crossing
 from korisk.studies.spec.study import PROTOCOLS
 

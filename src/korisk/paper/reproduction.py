@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from korisk import published
 from korisk.curves.curve import Curve
 from korisk.curves.stored import Chosen, by_point
 from korisk.curves.unit import UNITS
 from korisk.errors import KoriskError
+from korisk.paper import published
 from korisk.planning.fit import calibrate
 from korisk.store.store import FlatRow
 from korisk.studies.results import Crossing, crossing, curve_from, mean_at

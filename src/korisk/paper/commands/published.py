@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from korisk import published
 from korisk.cli.output import cells, console, fields, number, print_json, table, whole
+from korisk.paper import published
+from korisk.paper.reproduction import refuse_others, sweeps
 from korisk.store.store import Store, store_path
-from korisk.studies.reproduction import refuse_others, sweeps
 from korisk.theory import two_factors
 
 _TARGETS = (1.5, 2.0)  # of the paper's calibration: multiples of the higher of the two floors
@@ -21,7 +21,7 @@ _WORDS = {
 
 def print_claims(out: Path | None, *, as_json: bool) -> None:
     """Every claim of the paper by verdict, with figures of a reproduction if one is given."""
-    from korisk.studies.claims import VERDICTS, judge  # loads scipy.stats, which takes a second
+    from korisk.paper.claims import VERDICTS, judge  # loads scipy.stats, which takes a second
 
     found = []
     if out is not None:

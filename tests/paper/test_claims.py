@@ -15,10 +15,7 @@ from commands import outputs, refused
 import claims as benchmark
 from claims_measure import LARGE, MEASURES
 from korisk.cli.app import app
-from korisk.store.cells import Result, Row, Task
-from korisk.store.store import Store
-from korisk.store.usage import Usage
-from korisk.studies.claims import (
+from korisk.paper.claims import (
     VERDICTS,
     Claim,
     Figure,
@@ -27,9 +24,12 @@ from korisk.studies.claims import (
     judge,
     stored_figures,
 )
-from korisk.studies.reproduction import studies
+from korisk.paper.reproduction import studies
+from korisk.store.cells import Result, Row, Task
+from korisk.store.store import Store
+from korisk.store.usage import Usage
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def claim(**given: Any) -> Claim:

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from korisk import published
 from korisk.cli.run import in_words
 from korisk.curves.curve import Curve
 from korisk.errors import KoriskError
+from korisk.paper import published
+from korisk.paper.reproduction import Sweep, calibration, findings, studies, sweeps, verdicts
 from korisk.store.cells import Row
 from korisk.store.store import FlatRow
-from korisk.studies.reproduction import Sweep, calibration, findings, studies, sweeps, verdicts
 from korisk.studies.results import crossing
 from korisk.studies.spec.study import Protocol
 

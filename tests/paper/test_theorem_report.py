@@ -11,21 +11,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from theorem_stores import SIZES, cell, row, written
 
+from korisk.paper import tables as report
+from korisk.paper.figure import theorem_figure
+from korisk.paper.supplement import PaperSupplement, theorem_sentences
+from korisk.paper.tables import theorem_table
 from korisk.paper.theorem.check import PointTheorem
 from korisk.report.contents import read_contents
 from korisk.report.figures.panels import MOST_PANELS
 from korisk.report.figures.study import save_figures, study_figures
-from korisk.report.figures.theorem import theorem_figure
-from korisk.report.page.study import study_page, theorem_sentences
-from korisk.report.tables import tables as report
-from korisk.report.tables.tables import THEOREM, ReportTable, study_tables, theorem_table
+from korisk.report.page.study import study_page
+from korisk.report.tables.table import ReportTable
+from korisk.report.tables.tables import study_tables
 from korisk.report.tables.text import FORMATS
 from korisk.store.cells import Result, Row
 from korisk.theory import BOUNDS, Known, Learned, Network
 
 
 def points(folder: Path, cells: dict[str, list[Result]], **options: Any) -> list[PointTheorem]:
-    return read_contents(written(folder, cells, **options)).theorems
+    return PaperSupplement(read_contents(written(folder, cells, **options))).theorems
 
 
 def records(table: ReportTable) -> list[dict[str, Any]]:
@@ -115,9 +118,9 @@ def bare() -> Result:
 
 def test_a_study_without_errors_of_layers_has_nothing_of_it(tmp_path: Path) -> None:
     contents = read_contents(written(tmp_path, {"p": [bare()]}))
-    assert (contents.theorems, theorem_sentences([])) == ([], [])
+    assert (PaperSupplement(contents).theorems, theorem_sentences([])) == ([], [])
     assert theorem_figure([]) is None
-    assert not set(THEOREM) & {table.name for table in study_tables(contents)}
+    assert not any(table.name.startswith("theorem") for table in study_tables(contents))
 
 
 def test_the_figure_shows_errors_bounds_and_parts(both: list[PointTheorem]) -> None:
@@ -178,7 +181,8 @@ def test_the_report_has_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     told = {"<b>p</b>": [cell(seed, models=["KO"], sizes=(4, 16)) for seed in (1, 2)]}
     contents = read_contents(written(tmp_path / "told", told))
     assert [stem for stem, _ in study_figures(contents)] == ["theorem"]
-    assert [table.name for table in study_tables(contents)][-3:] == [*THEOREM[:2], "cells"]
+    names = [table.name for table in study_tables(contents)]
+    assert names[-3:] == ["theorem", "theorem_layers", "cells"]
     text = study_page(contents)
     start, end = text.index('<section id="theorem"'), text.index('<section id="tables"')
     section = text[start:end]

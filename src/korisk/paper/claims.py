@@ -21,11 +21,11 @@ import scipy.stats
 import yaml
 from numpy.typing import NDArray
 
-from korisk import published
 from korisk.curves.curve import Curve
+from korisk.paper import published
+from korisk.paper.reproduction import MODELS, Sweep
 from korisk.planning.compare import compare
 from korisk.planning.fit import calibrate
-from korisk.studies.reproduction import MODELS, Sweep
 from korisk.theory import RiskLine
 
 Outcome = Literal[
@@ -216,7 +216,7 @@ def stored_figures() -> dict[str, list[Figure]]:
 
 
 def _packed(name: str) -> str:
-    return resources.files("korisk.studies").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("korisk.paper").joinpath(name).read_text(encoding="utf-8")
 
 
 def judge(found: Sequence[Sweep] = ()) -> list[Judged]:

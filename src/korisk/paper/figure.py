@@ -12,18 +12,12 @@ from matplotlib.patches import Patch
 
 from korisk.paper.theorem.check import Group, PointTheorem
 from korisk.report.figures import panels, style
+from korisk.report.figures.networks import BOUND, FORMS
 from korisk.report.figures.panels import MOST_PANELS, Array, Entry
-from korisk.report.figures.style import DARK, LOOKS, REST, Look, Options
-from korisk.theory import BOUNDS, BoundForm, Layer
+from korisk.report.figures.style import LOOKS, REST, Look, Options
+from korisk.theory import BOUNDS, Layer
 
 _GAP = "#ececec"  # between the error and the tightest bound
-BOUND: Options = {"markersize": 3.4, "markeredgewidth": 0.8, "linewidth": 1.0}
-BOUND |= {"markerfacecolor": "white"}
-FORMS: Mapping[BoundForm, tuple[str, Options]] = {  # words, colours and marks
-    "paper": ("paper", {"color": LOOKS[1].colour, "marker": "s", "linestyle": "-."}),
-    "minkowski": ("Minkowski", {"color": LOOKS[0].colour, "marker": "^", "linestyle": ":"}),
-    "composed": ("composed", {"color": DARK, "marker": "o", "linestyle": "--"}),
-}
 _LAYERS = (LOOKS[2], LOOKS[4], LOOKS[5], LOOKS[7])  # colours that no bound has
 _SEEDS = LOOKS[3].mark(size=1.6) | {"markerfacecolor": LOOKS[3].colour, "markeredgewidth": 0}
 _ERROR = _SEEDS | {"markersize": 3.4, "linestyle": "-", "linewidth": 1.6}

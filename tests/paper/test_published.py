@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import korisk as kr
-from korisk import published
+from korisk.paper import published
 
 
 @pytest.mark.parametrize("row", published.FOOTPRINT, ids=lambda row: f"H{row.size.H}")

@@ -1,0 +1,193 @@
+"""The paper's tables beside those of a study, and the tables of the theorem's check."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from korisk.paper.reproduction import (
+    NAME,
+    ORIGINS,
+    SIDES,
+    Sweep,
+    calibration,
+    sweeps,
+    verdicts,
+)
+from korisk.paper.theorem.check import MEASURED, PointTheorem
+from korisk.paper.theorem.explain import number
+from korisk.report.contents import Contents
+from korisk.report.tables.table import ReportTable, Row
+from korisk.studies.spec.study import PROTOCOLS
+from korisk.theory import BOUNDS, Known
+
+_METRICS = ("mse", "rmse_over_max")
+
+
+def paper_sweeps(contents: Contents) -> dict[str, Sweep]:
+    """The sweeps of the paper's own study, by point.
+
+    The released protocol is the paper's wherever it is run; a rigorous point is in its study alone,
+    because elsewhere noise, images and fits may be anything.
+    """
+    found: dict[str, Sweep] = {}
+    for point in contents.points:
+        protocol, problem = point.spec.get("protocol"), point.spec.get("problem")
+        own = protocol == "released" or (contents.name == NAME and protocol in PROTOCOLS)
+        errors = [each.row.metrics.get(name, 0.0) for each in point.rows for name in _METRICS]
+        if own and isinstance(problem, Mapping) and "side" in problem and not point.left_out:
+            made = sweeps(point.rows) if all(0 < error < math.inf for error in errors) else []
+            if made and made[0].side in SIDES:
+                found[point.name] = made[0]
+    return found
+
+
+def calibration_table(
+    general: ReportTable, found: Mapping[str, Sweep], *, others: bool
+) -> ReportTable:
+    """Floor and sigma from the four origins for the paper's sweeps, above those of other points."""
+    lines = calibration(list(found.values()))
+    if not lines:
+        return general
+    origins = [name for name in ORIGINS if any(line.by_origin[name] for line in lines)]
+    rows: list[Row] = []
+    for line in lines:
+        about = f"H = {line.side}" + ("*" if line.reduced else ""), line.model, line.metric
+        by_origin = [*(line.by_origin[name] for name in origins), *([None] if others else [])]
+        floors = [None if pair is None else pair.floor for pair in by_origin]
+        slopes = [None if pair is None else pair.slope for pair in by_origin]
+        rows += [(*about, "floor", *floors), (*about, "sigma", *slopes)]
+    unknown = [None] * len(origins)
+    rows += [(*row[:4], *unknown, row[4]) for row in general.rows if row[0] not in found]
+    caption = (
+        f"{general.caption} The paper's Table 2 and the authors' released results stand beside our "
+        "run of their protocol and our rigorous one, whose images, rays and fits are others. All "
+        "are fitted over the paper's N (up to 64 for H up to 32, 2048 beyond) in the paper's "
+        "metric; figures and planner take every N that was run, in the study's metric."
+    )
+    if any(line.reduced for line in lines):
+        caption += " * Ours, rigorous, is from a reduced grid of N."
+    columns = [*general.columns[:4], *origins, *(general.columns[4:] if others else ())]
+    return replace(general, caption=caption, columns=columns, rows=rows)
+
+
+def outcomes_table(found: Iterable[Sweep]) -> ReportTable:
+    """The paper's claims about who is better, and whether they hold in the sweeps that were run."""
+    says = {True: "yes", False: "no", None: "open"}
+    return ReportTable(
+        name="outcomes",
+        title="The paper's outcomes",
+        caption="The claims of the paper's Table 3, held against our sweeps over the paper's N (up "
+        "to 64 for H up to 32, 2048 beyond) in its metric: mse up to H = 32, RMSE / max beyond. "
+        "Open: the N that were run cannot decide. All claims of the paper: korisk reproduce "
+        "--claims.",
+        columns=["point", "claim", "protocol", "holds", "evidence"],
+        rows=[
+            (f"H = {each.side}", each.claim, each.protocol, says[each.holds], each.evidence)
+            for each in verdicts(list(found))
+        ],
+    )
+
+
+def theorem_table(points: Iterable[PointTheorem]) -> ReportTable:
+    """Errors and bounds of each model at each N, and in how many networks the theorem holds."""
+    says = {True: "yes", False: "VIOLATED", None: "not known"}
+    rows: list[Row] = []
+    for point in points:
+        for group in point.groups:
+            loose = group.looseness("composed")
+            rows.append(
+                (
+                    *(point.name, group.model, group.n, says[group.holds]),
+                    None if math.isnan(group.error) else group.error,
+                    *(group.bound(form) for form in BOUNDS),
+                    *((loose.least, loose.mean, loose.worst) if loose else (None, None, None)),
+                    *(len(group.checks), len(group.judged), group.held),
+                )
+            )
+    return ReportTable(
+        name="theorem",
+        title="Does the theorem hold?",
+        caption="Means over seeds of E||y - f(x)||^2 of the network f, summed over the entries of "
+        "an output, and of the three bounds that its layers' measured errors give. Loose by: bound "
+        "/ error, composed: the smallest, the mean and the largest of the seeds. It holds where "
+        f"error <= composed <= minkowski <= paper up to a relative {MEASURED:g} of rounding.",
+        columns=[
+            *("point", "model", "N", "holds", "error", *BOUNDS),
+            *("loose by, least", "loose by, mean", "loose by, most"),
+            *("seeds", "judged", "held"),
+        ],
+        rows=rows,
+    )
+
+
+def layers_table(points: Iterable[PointTheorem]) -> ReportTable:
+    """The error of each layer and what it adds, of networks in which several have errors."""
+    rows: list[Row] = []
+    for point in points:
+        for group in point.groups:
+            errors, net = group.layer_errors, group.network
+            if net is None or len(errors) < 2:
+                continue
+            parts = [group.contributions(form) for form in BOUNDS]
+            total = group.bound("composed")
+            for name, error in errors.items():
+                kind = "known" if isinstance(net[name], Known) else "learned"
+                own = [part.get(name, 0.0) if part else None for part in parts]
+                composed = group.contributions("composed").get(name, 0.0)
+                share = 100 * composed / total if total else None
+                rows.append((point.name, group.model, group.n, name, kind, error, *own, share))
+    return ReportTable(
+        name="theorem_layers",
+        title="What each layer adds to the bound",
+        caption="Means over seeds of E||e_l||^2, the error of a layer at the inputs that the "
+        "network hands it, and of its part of each bound; parts add up to the bound. Networks with "
+        "errors in one layer alone are left out.",
+        columns=[
+            *("point", "model", "N", "layer", "kind", "layer error"),
+            *(f"part of {form}" for form in BOUNDS),
+            "share of composed",
+        ],
+        units={"share of composed": "%"},
+        rows=rows,
+    )
+
+
+def order_table(points: Iterable[PointTheorem]) -> ReportTable:
+    """For each pair of models and each form of the bound, the predicted and the measured order."""
+    rows: list[Row] = []
+    for point in points:
+        for order in point.orders:
+            turns = "; ".join(
+                f"error {number(each.target)}, N = {each.n:,.0f}: {each.model}"
+                for each in order.changes
+            )
+            for form in BOUNDS:
+                model = order.predicted(form)
+                confirmed = reverse = None
+                if model is not None:
+                    confirmed = len(order.targets(model))
+                    reverse = len(order.targets(order.other(model)))
+                rows.append(
+                    (
+                        *(point.name, " against ".join(order.models), form),
+                        *order.strengths.get(form, (None, None)),
+                        model or ("neither" if form in order.strengths else "not known"),
+                        *(confirmed, reverse, len(order.targets(None))),
+                        *(turns or None, order.lowest),
+                    )
+                )
+    return ReportTable(
+        name="theorem_order",
+        title="The order of sample sizes",
+        caption="A p with matched constants (C = 0, kappa = 1) of both models; the one with the "
+        "smaller should need fewer samples. Measured at targets from the largest mean error down "
+        "to the lowest that either model stays below: at how many targets the predicted one needed "
+        "fewer, the other did, or it is open, and where the order changes.",
+        columns=[
+            *("point", "models", "bound", "A p, first", "A p, second", "predicted"),
+            *("confirmed", "reversed", "open", "changes at", "neither below"),
+        ],
+        rows=rows,
+    )
